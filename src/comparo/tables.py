@@ -1,0 +1,309 @@
+"""Columns in and columns out of files: CSV, JSON Lines and Parquet.
+
+Nothing here knows what a comparison is. A file becomes a `Table`: its columns, and what is needed to say where in the
+file a row stands. CSV and JSON Lines need no library; Parquet needs one that is installed. A file is text from
+somewhere else: it is parsed, never evaluated.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import zlib
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.frames import INSTALL, Column, ComparisonsError, Library, columns_from_frame, installed
+
+Binary = gzip.GzipFile | io.BufferedReader
+
+ENDINGS = (".csv", ".jsonl", ".ndjson", ".parquet")
+CHUNK = 512  # rows at a time: few enough to be gone before the garbage collector looks at them
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length, with what names a row in an error.
+
+    `source` is the file they came from ("" in memory), `lines` the line each row ends on (None where there are no
+    lines), `others` the names of columns that were there and not wanted.
+
+    >>> Table({"p": ["0.3", "0.6", "1.2"]}, "pairs.csv", lines=[2, 3, 4]).place(2, "p")
+    "pairs.csv, row 3 (line 4), column 'p'"
+    """
+
+    columns: Mapping[str, Column]
+    source: str = ""
+    lines: Sequence[int] | None = None
+    others: tuple[str, ...] = ()
+
+    def place(self, row: int, column: str | None = None) -> str:
+        """Where a value stands: rows are counted from 1, and a line is named where it is not the row's number.
+
+        >>> Table({}).place(0, "first")
+        "row 1, column 'first'"
+        """
+        file = f"{self.source}, " if self.source else ""
+        line = f" (line {self.lines[row]})" if self.lines is not None and self.lines[row] != row + 1 else ""
+        return f"{file}row {row + 1}{line}" + (f", column {column!r}" if column else "")
+
+    def error(self, rows: Sequence[int] | NDArray[Any], column: str | None, problem: str) -> ComparisonsError:
+        """The error for the first of the offending rows, saying how many more there are.
+
+        >>> str(Table({}).error([1, 4, 5], "p", "7.0 is not a probability"))
+        "row 2, column 'p': 7.0 is not a probability (and 2 more rows like it)"
+        """
+        more = len(rows) - 1
+        also = f" (and {more} more row{'s' if more > 1 else ''} like it)" if more else ""
+        return ComparisonsError(f"{self.place(int(rows[0]), column)}: {problem}{also}")
+
+
+def read_columns(path: str | os.PathLike[str], wanted: Collection[str] | None = None) -> Table:
+    """The columns of a file, by its ending; only the `wanted` ones where given.
+
+    Values of a CSV file are strings. A key that some JSON lines lack is None there.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "pairs.csv")
+    ...     _ = path.write_text("first,second,p\\nana,bo,0.7\\n")
+    ...     read_columns(path, wanted=["first", "p"]).columns
+    {'first': ['ana'], 'p': ['0.7']}
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise ComparisonsError(f"{path} is a folder; name a file in it")
+    if not path.exists():
+        raise ComparisonsError(f"{path} does not exist; check the name (the working folder is {Path.cwd()})")
+    ending, compressed = _ending(path)
+    read = {".csv": _read_csv, ".parquet": _read_parquet}.get(ending, _read_json_lines)
+    try:
+        with gzip.open(path, "rb") if compressed else path.open("rb") as file:
+            if not file.peek(1):
+                raise ComparisonsError(f"{path} is empty; write the comparisons to it first")
+            return read(file, str(path), wanted)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ComparisonsError(f"{path} is not a whole gzip file ({error}); copy it again or drop the .gz") from error
+    except UnicodeDecodeError as error:
+        raise ComparisonsError(f"{path} is not UTF-8 text ({error.reason}); save it again as UTF-8") from error
+    except OSError as error:
+        raise ComparisonsError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
+
+
+def write_columns(path: str | os.PathLike[str], columns: Mapping[str, Column]) -> None:
+    """Write columns to a file, by its ending.
+
+    The file appears whole or not at all, and the same columns give the same bytes.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "pairs.jsonl")
+    ...     write_columns(path, {"first": ["ana"], "p": np.array([0.7])})
+    ...     path.read_text()
+    '{"first": "ana", "p": 0.7}\\n'
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise ComparisonsError(f"{path} is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise ComparisonsError(f"the folder {path.parent} does not exist; create it first")
+    ending, compressed = _ending(path)
+    write = {".csv": _write_csv, ".parquet": _write_parquet}.get(ending, _write_json_lines)
+    temporary = path.parent / f".{uuid4().hex}.tmp"
+    try:
+        with (
+            temporary.open("xb") as raw,
+            gzip.GzipFile("", "wb", 6, raw, mtime=0) if compressed else nullcontext(raw) as file,
+        ):
+            write(file, columns, str(path))
+        os.replace(temporary, path)
+    except UnicodeEncodeError as error:
+        raise ComparisonsError(f"{path}: a label is not valid Unicode ({error.reason}); rename it") from error
+    except OSError as error:
+        raise ComparisonsError(f"{path} cannot be written ({error.strerror})") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def columns_from_objects(
+    objects: Iterable[Mapping[str, Any]], wanted: Collection[str] | None = None
+) -> tuple[dict[str, Column], tuple[str, ...]]:
+    """The wanted columns of an iterable of mappings, None where a key is missing, and the names of the others.
+
+    >>> columns_from_objects([{"first": "ana", "p": 0.7}, {"first": "bo", "note": "!"}], wanted=["first", "p"])
+    ({'first': ['ana', 'bo'], 'p': [0.7, None]}, ('note',))
+    """
+    columns: dict[str, list[Any]] = {}
+    others: dict[str, None] = {}
+    seen: dict[str, str] = {}
+    objects, rows = iter(objects), 0
+    while chunk := list(islice(objects, CHUNK)):
+        for name in dict.fromkeys(chain.from_iterable(chunk)):
+            if wanted is not None and name not in wanted:
+                others[name] = None
+            elif name not in columns:
+                columns[name] = [None] * rows
+        for name, column in columns.items():
+            column.extend(_shared((row.get(name) for row in chunk), seen))
+        rows += len(chunk)
+    return dict(columns), tuple(others)
+
+
+def _ending(path: Path) -> tuple[str, bool]:
+    name = path.name.lower()
+    compressed = name.endswith(".gz")
+    ending = Path(name.removesuffix(".gz")).suffix
+    if ending not in ENDINGS:
+        known = ", ".join(ENDINGS)
+        raise ComparisonsError(
+            f"{path}: the ending is not a known one; rename it to {known}, each also with .gz behind"
+        )
+    return ending, compressed
+
+
+def _shared(values: Iterable[Any], seen: dict[str, str]) -> list[Any]:
+    """The values with equal strings stored once: labels repeat, and a string a row is most of a table's memory."""
+    if len(seen) > 100_000:
+        seen.clear()
+    return [seen.setdefault(value, value) if type(value) is str else value for value in values]
+
+
+def _read_csv(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
+    text = _lines_of_text(file, source)
+    top = next(text)
+    delimiter = max(",\t;", key=top.count)
+    reader = csv.reader(chain([top], text), delimiter=delimiter, skipinitialspace=f"{delimiter} " in top, strict=True)
+    lines = array("q")
+    try:
+        header = [name.strip() for name in next(reader)]
+        if not header:
+            raise ComparisonsError(f"{source}, line 1: the line is blank; it must name the columns")
+        columns: dict[str, list[Any]] = {name: [] for name in header if wanted is None or name in wanted}
+        for name in columns:
+            if header.count(name) > 1:
+                raise ComparisonsError(f"{source}, line 1: there are two columns {name!r}; rename one")
+        seen: dict[str, str] = {}
+        rows = _rows_of_csv(reader, len(header), source, lines)
+        while chunk := list(islice(rows, CHUNK)):
+            for name, cells in zip(header, zip(*chunk, strict=True), strict=True):
+                if name in columns:
+                    columns[name].extend(_shared(cells, seen))
+    except csv.Error as error:
+        raise ComparisonsError(
+            f"{source}, line {reader.line_num}: this is not CSV ({error}); mend or drop the line"
+        ) from error
+    return Table(dict(columns), source, lines, tuple(name for name in header if name not in columns))
+
+
+def _lines_of_text(file: Binary, source: str) -> Iterator[str]:
+    with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
+        for number, line in enumerate(text, 1):
+            if "\0" in line:
+                raise ComparisonsError(f"{source}, line {number}: a NUL byte; this is not text, save it as UTF-8 CSV")
+            yield line
+
+
+def _rows_of_csv(reader: Any, width: int, source: str, lines: array[int]) -> Iterator[list[str]]:
+    for row in reader:
+        if len(row) == width:
+            lines.append(reader.line_num)
+            yield row
+        elif row:
+            raise ComparisonsError(
+                f"{source}, line {reader.line_num}: {len(row)} fields where the header has {width}; mend the line, "
+                "or quote the field that holds the separator"
+            )
+
+
+def _read_json_lines(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
+    lines = array("q")
+    columns, others = columns_from_objects(_objects_of_json_lines(file, source, lines), wanted)
+    if not lines:
+        raise ComparisonsError(f"{source} is empty; write the comparisons to it first")
+    return Table(columns, source, lines, others)
+
+
+def _objects_of_json_lines(file: Binary, source: str, lines: array[int]) -> Iterator[Mapping[str, Any]]:
+    with io.TextIOWrapper(file, encoding="utf-8-sig") as text:
+        for number, line in enumerate(text, 1):
+            if line.isspace():
+                continue
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise ComparisonsError(f"{source}, line {number}: this is not JSON ({error}); mend the line") from error
+            if not isinstance(value, dict):
+                raise ComparisonsError(
+                    f"{source}, line {number}: a {type(value).__name__} is not a JSON object; each line must be one, "
+                    'such as {"first": "a", "second": "b", "p": 0.7}'
+                )
+            lines.append(number)
+            yield value
+
+
+def _read_parquet(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
+    library, data = _parquet_library(source), io.BytesIO(file.read())
+    try:
+        if library == "pyarrow":
+            from pyarrow import parquet
+
+            frame = parquet.read_table(data)
+        else:
+            import polars
+
+            frame = polars.read_parquet(data)
+    except Exception as error:  # two libraries, and no base class between their errors
+        raise ComparisonsError(f"{source} is not a whole Parquet file; write it again, or mend its ending") from error
+    columns, others = columns_from_frame(frame, wanted)
+    return Table(columns, source, others=others)
+
+
+def _parquet_library(source: str) -> Library:
+    library = installed("pyarrow", "polars")
+    if library is None:
+        raise ComparisonsError(f"{source}: Parquet needs pyarrow or polars: {INSTALL}")
+    return library
+
+
+def _chunks_of_rows(columns: Mapping[str, Column]) -> Iterator[list[tuple[Any, ...]]]:
+    for start in range(0, len(next(iter(columns.values()))), CHUNK):
+        slices = (column[start : start + CHUNK] for column in columns.values())
+        yield list(zip(*(part.tolist() if isinstance(part, np.ndarray) else part for part in slices), strict=True))
+
+
+def _write_csv(file: io.BufferedIOBase, columns: Mapping[str, Column], source: str) -> None:
+    for rows in chain([[tuple(columns)]], _chunks_of_rows(columns)):
+        text = io.StringIO(newline="")
+        csv.writer(text).writerows(rows)
+        if "\0" in text.getvalue():
+            raise ComparisonsError(f"{source}: a label holds a NUL character, which CSV cannot; write .jsonl instead")
+        file.write(text.getvalue().encode())
+
+
+def _write_json_lines(file: io.BufferedIOBase, columns: Mapping[str, Column], _source: str) -> None:
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+    for rows in _chunks_of_rows(columns):
+        objects = (dict(zip(columns, row, strict=True)) for row in rows)
+        file.write("".join(f"{encode(value)}\n" for value in objects).encode())
+
+
+def _write_parquet(file: io.BufferedIOBase, columns: Mapping[str, Column], source: str) -> None:
+    library, data = _parquet_library(source), io.BytesIO()
+    try:
+        nw.from_dict(columns, backend=library).write_parquet(data)
+    except Exception as error:  # as in reading
+        raise ComparisonsError(f"{source}: Parquet cannot hold labels of mixed types; write .jsonl instead") from error
+    file.write(data.getvalue())

@@ -1,0 +1,254 @@
+"""Files that are whole come back as they were written; files that are not are refused by name."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pandas
+import polars
+import pyarrow
+import pytest
+
+from comparo import tables
+from comparo.frames import frame_from_columns
+from comparo.tables import ComparisonsError, Table, read_columns, write_columns
+
+ENDINGS = [
+    f".{kind}{gz}" for kind in ("csv", "jsonl", "ndjson", "parquet", "CSV", "Parquet") for gz in ("", ".gz", ".GZ")
+]
+COLUMNS: dict[str, Any] = {
+    "first": ["ana", "bo, the 2nd", 'c"y\r\nd\re'],
+    "p": np.array([0.1, 1 / 3, 1.0]),
+    "rank": np.array([3, 1, 2]),
+}
+
+
+def plain(table: Table) -> dict[str, list[object]]:
+    return {name: np.asarray(column, dtype=object).tolist() for name, column in table.columns.items()}
+
+
+def without_libraries(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in missing else find(name))
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_is_written_is_read(tmp_path: Path, ending: str) -> None:
+    write_columns(tmp_path / f"pairs{ending}", COLUMNS)
+    expected = {name: list(column) for name, column in COLUMNS.items()}
+    if "csv" in ending.lower():
+        expected = {name: [str(value) for value in column] for name, column in expected.items()}
+    assert plain(read_columns(tmp_path / f"pairs{ending}")) == expected
+    assert (tmp_path / f"pairs{ending}").read_bytes()[:2] == b"\x1f\x8b" or not ending.lower().endswith(".gz")
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("distinct", [700, 100_600])
+def test_many_rows(tmp_path: Path, ending: str, distinct: int) -> None:
+    labels = [f"item {k % distinct}" for k in range(distinct + 3 * tables.CHUNK + 5)]
+    write_columns(tmp_path / f"pairs{ending}", {"first": labels})
+    assert plain(read_columns(tmp_path / f"pairs{ending}")) == {"first": labels}
+
+
+@pytest.mark.parametrize("ending", [".csv.gz", ".jsonl.gz", ".parquet.gz"])
+def test_the_same_columns_give_the_same_bytes(tmp_path: Path, ending: str) -> None:
+    for name in ("a", "b"):
+        write_columns(tmp_path / f"{name}{ending}", COLUMNS)
+    written = (tmp_path / f"a{ending}").read_bytes()
+    assert written == (tmp_path / f"b{ending}").read_bytes()
+    assert written[4:8] == bytes(4), "the time of writing"
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars"])
+def test_parquet_through_either_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str) -> None:
+    write_columns(tmp_path / "a.parquet", COLUMNS)
+    without_libraries(monkeypatch, *({"pyarrow", "polars"} - {library}))
+    write_columns(tmp_path / "b.parquet", COLUMNS)
+    assert plain(read_columns(tmp_path / "a.parquet")) == plain(read_columns(tmp_path / "b.parquet"))
+
+
+def test_parquet_without_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_columns(tmp_path / "pairs.parquet", COLUMNS)
+    without_libraries(monkeypatch, "pyarrow", "polars", "pandas")
+    for action in (lambda: read_columns(tmp_path / "pairs.parquet"), lambda: write_columns(tmp_path / "b.parquet", {})):
+        with pytest.raises(ComparisonsError, match=r'pip install "comparo\[data\]"'):
+            action()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pairs.parquet"]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+def test_only_the_wanted_columns(tmp_path: Path, ending: str) -> None:
+    write_columns(tmp_path / f"pairs{ending}", COLUMNS)
+    table = read_columns(tmp_path / f"pairs{ending}", wanted={"p", "weight"})
+    assert list(table.columns) == ["p"]
+    assert table.others == ("first", "rank")
+
+
+@pytest.mark.parametrize("header", ["first{}p", '"first"{}"p"', "\ufefffirst{}p", " first {}p "])
+@pytest.mark.parametrize("delimiter", [",", "\t", ";"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_csv_dialects(tmp_path: Path, header: str, delimiter: str, end: str) -> None:
+    text = end.join([header.format(delimiter), delimiter.join(["ana", "0.5"]), "", delimiter.join(["bo", "1"]), ""])
+    (tmp_path / "pairs.csv").write_bytes(text.encode())
+    table = read_columns(tmp_path / "pairs.csv")
+    assert table.columns == {"first": ["ana", "bo"], "p": ["0.5", "1"]}
+    assert table.place(1, "p").endswith("pairs.csv, row 2 (line 4), column 'p'")
+
+
+def test_spaces_after_the_commas_belong_to_the_labels_only_if_the_header_has_none(tmp_path: Path) -> None:
+    (tmp_path / "spaced.csv").write_text("first, second\nana, bo\n")
+    (tmp_path / "dense.csv").write_text("first,second\nana, bo\n")
+    assert read_columns(tmp_path / "spaced.csv").columns["second"] == ["bo"]
+    assert read_columns(tmp_path / "dense.csv").columns["second"] == [" bo"]
+
+
+def test_a_line_is_where_its_row_ends(tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text('first,p\n"an\na",0.5\nbo,1\n')
+    assert read_columns(tmp_path / "pairs.csv").place(1, "p").endswith("row 2 (line 4), column 'p'")
+    (tmp_path / "pairs.jsonl").write_text('\ufeff{"p": 1}\n\n{"p": 2}\n', encoding="utf-8")
+    table = read_columns(tmp_path / "pairs.jsonl")
+    assert table.place(0).endswith("pairs.jsonl, row 1")
+    assert table.place(1).endswith("pairs.jsonl, row 2 (line 3)")
+
+
+def test_a_key_that_some_lines_lack_is_none_there(tmp_path: Path) -> None:
+    lines = ['{"a": 1}'] * tables.CHUNK + ['{"b": 2, "a": null}']
+    (tmp_path / "pairs.jsonl").write_text("\n".join(lines))
+    columns = read_columns(tmp_path / "pairs.jsonl").columns
+    assert columns == {"a": [1] * tables.CHUNK + [None], "b": [None] * tables.CHUNK + [2]}
+
+
+BROKEN = {
+    "empty csv": ("a.csv", b"", "a.csv is empty"),
+    "empty jsonl": ("a.jsonl", b"", "a.jsonl is empty"),
+    "blank jsonl": ("a.jsonl", b"\n  \n", "a.jsonl is empty"),
+    "empty parquet": ("a.parquet", b"", "a.parquet is empty"),
+    "empty gz": ("a.csv.gz", b"", "a.csv.gz is empty"),
+    "nothing in the gz": ("a.csv.gz", gzip.compress(b""), "a.csv.gz is empty"),
+    "ending": ("a.xlsx", b"x", r"a.xlsx: the ending .* \.csv, \.jsonl, \.ndjson, \.parquet, each also with \.gz"),
+    "ending behind gz": ("a.txt.gz", b"x", "a.txt.gz: the ending"),
+    "no ending": ("a", b"x", "the ending"),
+    "not gzip": ("a.csv.gz", b"first,second,p\n", r"a.csv.gz is not a whole gzip file \(Not a gzipped"),
+    "cut gzip": ("a.csv.gz", gzip.compress(os.urandom(9999).hex().encode())[:-99], "a.csv.gz is not a whole gzip file"),
+    "cut parquet.gz": ("a.parquet.gz", gzip.compress(os.urandom(9999))[:-99], "a.parquet.gz is not a whole gzip file"),
+    "damaged gzip": ("a.csv.gz", gzip.compress(b"x")[:10] + b"\xff" * 20, "a.csv.gz is not a whole gzip file"),
+    "not parquet": ("a.parquet", b"first,second,p\n", "a.parquet is not a whole Parquet file"),
+    "cut parquet": ("a.parquet", b"PAR1" + b"\0" * 50, "a.parquet is not a whole Parquet file"),
+    "not json": ("a.jsonl", b'{"p": 1}\n{"p": \n', "a.jsonl, line 2: this is not JSON"),
+    "not an object": ("a.jsonl", b'{"p": 1}\n\n[1, 2]\n', "a.jsonl, line 3: a list is not a JSON object"),
+    "deep json": ("a.jsonl", b"[" * 100_000, "a.jsonl, line 1: this is not JSON"),
+    "long number": ("a.jsonl", b'{"p": ' + b"9" * 5000 + b"}", "a.jsonl, line 1: this is not JSON"),
+    "json not utf-8": ("a.jsonl", b'{"p": "\xe9"}', "a.jsonl is not UTF-8 text .* save it again as UTF-8"),
+    "csv not utf-8": ("a.csv", b"first\n\xe9\n", "a.csv is not UTF-8 text .* save it again as UTF-8"),
+    "utf-16": ("a.csv", "first\nx\n".encode("utf-16"), "a.csv is not UTF-8 text"),
+    "nul": ("a.csv", b"first,p\na,1\nb\0,1\n", "a.csv, line 3: a NUL byte"),
+    "nul in header": ("a.csv", b"f\0irst,p\na,1\n", "a.csv, line 1: a NUL byte"),
+    "more fields": ("a.csv", b"first,p\na,1\nb,1,2\n", "a.csv, line 3: 3 fields where the header has 2"),
+    "fewer fields": ("a.csv", b"first,p\n\na\n", "a.csv, line 3: 1 fields where the header has 2"),
+    "open quote": ("a.csv", b'first,p\na,1\n"b,1\n', "a.csv, line 3: this is not CSV .unexpected end of data"),
+    "text behind a quote": ("a.csv", b'first,p\n"a"b,1\n', "a.csv, line 2: this is not CSV"),
+    "long field": ("a.csv", b"first,p\n" + b"a" * 200_000 + b",1\n", "a.csv, line 2: this is not CSV .field larger"),
+    "blank header": ("a.csv", b"\nfirst,p\n", "a.csv, line 1: the line is blank"),
+    "same name twice": ("a.csv", b"p,first,p\n1,a,2\n", "a.csv, line 1: there are two columns 'p'"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "message"), BROKEN.values(), ids=BROKEN)
+def test_broken_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ComparisonsError, match=message):
+        read_columns(tmp_path / name)
+
+
+def test_no_file_and_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(ComparisonsError, match=r"nowhere\.csv does not exist; check the name"):
+        read_columns(tmp_path / "nowhere.csv")
+    for action in (read_columns, lambda path: write_columns(path, COLUMNS)):
+        with pytest.raises(ComparisonsError, match=r"folder\.csv is a folder; name a file in it"):
+            action(tmp_path / "folder.csv")
+    with pytest.raises(ComparisonsError, match="missing does not exist; create it first"):
+        write_columns(tmp_path / "missing" / "a.csv", COLUMNS)
+
+
+def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.csv").write_text("p\n1\n")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(ComparisonsError, match=r"a\.csv cannot be read \(Permission denied\)"):
+        read_columns(tmp_path / "a.csv")
+    with pytest.raises(ComparisonsError, match=r"a\.csv cannot be written \(Permission denied\)"):
+        write_columns(tmp_path / "a.csv", COLUMNS)
+
+
+UNWRITABLE = {
+    "nul in csv": ("a.csv", ["a\0b"], r"a\.csv: a label holds a NUL character.*\.jsonl"),
+    "surrogate in csv": ("a.csv", ["\ud800"], r"a\.csv: a label is not valid Unicode"),
+    "surrogate in json": ("a.jsonl.gz", ["\ud800"], r"a\.jsonl\.gz: a label is not valid Unicode"),
+    "mixed in parquet": ("a.parquet", ["a", 1], r"a\.parquet: Parquet cannot hold labels of mixed types.*\.jsonl"),
+}
+
+
+@pytest.mark.parametrize(("name", "labels", "message"), UNWRITABLE.values(), ids=UNWRITABLE)
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, name: str, labels: list[object], message: str
+) -> None:
+    (tmp_path / name).write_bytes(b"old")
+    with pytest.raises(ComparisonsError, match=message):
+        write_columns(tmp_path / name, {"first": ["fine"] * tables.CHUNK + labels})
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_bytes() == b"old"
+
+
+def test_a_write_goes_through_a_temporary_file_in_the_same_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves: list[tuple[Path, Path]] = []
+    monkeypatch.setattr(os, "replace", lambda source, target: moves.append((source, target)))
+    write_columns(tmp_path / "a.csv", COLUMNS)
+    ((source, target),) = moves
+    assert target == tmp_path / "a.csv"
+    assert source.parent == tmp_path
+    assert source != target
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_write_leaves_no_other_file(tmp_path: Path) -> None:
+    write_columns(tmp_path / "a.csv", COLUMNS)
+    write_columns(tmp_path / "a.csv", {"first": ["bo"]})
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+    assert (tmp_path / "a.csv").read_bytes() == b"first\r\nbo\r\n"
+
+
+@pytest.mark.parametrize(
+    ("backend", "kind"), [("pandas", pandas.DataFrame), ("polars", polars.DataFrame), ("pyarrow", pyarrow.Table)]
+)
+def test_frames(monkeypatch: pytest.MonkeyPatch, backend: str, kind: Any) -> None:
+    frame = frame_from_columns(COLUMNS, backend)
+    assert isinstance(frame, kind)
+    assert nw.from_native(frame)["first"].to_list() == COLUMNS["first"]
+    without_libraries(monkeypatch, *({"pandas", "polars", "pyarrow"} - {backend}))
+    assert isinstance(frame_from_columns(COLUMNS), kind)
+    without_libraries(monkeypatch, backend)
+    with pytest.raises(ImportError, match=rf'needs {backend}: pip install "comparo\[data\]"'):
+        frame_from_columns(COLUMNS, backend)
+
+
+def test_frames_prefer_pandas_and_name_what_they_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(frame_from_columns(COLUMNS), pandas.DataFrame)
+    with pytest.raises(
+        ValueError, match="'dask' is not a data frame library comparo knows; choose pandas or polars or"
+    ):
+        frame_from_columns(COLUMNS, "dask")
+    without_libraries(monkeypatch, "pandas", "polars", "pyarrow")
+    with pytest.raises(ImportError, match=r'needs pandas or polars or pyarrow: pip install "comparo\[data\]"'):
+        frame_from_columns(COLUMNS)

@@ -1,0 +1,264 @@
+"""The product of all experts: scores and position bias that make the comparisons most probable.
+
+For comparison k between i (shown first) and j (shown second), d_k = s_i − s_j − γ, and the scores maximise
+
+    Σ_k w_k · ℓ(d_k; p_k) + log prior(s).
+
+γ is the position bias: negative where the judge favours what it is shown first, so that σ(−γ) is the probability with
+which the first of two equal texts wins under Bradley–Terry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from scipy.special import logit
+
+from comparo.comparisons import Comparisons
+from comparo.determinant import log_det
+from comparo.experts import Array, BradleyTerry, Expert, derivatives
+from comparo.graph import Graph
+from comparo.laplacian import BATCHED, Laplacian, Pattern
+from comparo.newton import CHUNK, Problem, Solution
+
+Bias = Literal["none", "plug-in", "joint"]
+Prior = float | Literal["first"]
+
+WEAK = 1e-6  # ridge on a bias that nothing else holds
+
+
+@dataclass(frozen=True)
+class Product:
+    """The most probable scores and the curvature around them.
+
+    `scores` (n,) are centred in each component of `graph`; `bias` (C, J) is γ of each context and judge, contexts in
+    the graph's order (J = 0 without a bias term); `laplacian` is H at the solution; `steps` counts Newton steps.
+    """
+
+    comparisons: Comparisons
+    graph: Graph
+    expert: Expert
+    prior: Prior
+    scores: Array
+    bias: Array
+    laplacian: Laplacian
+    steps: int
+    converged: bool
+
+    def differences(self, rows: slice) -> Array:
+        """d = s_first − s_second − γ of the comparisons in `rows`."""
+        graph, judge = self.graph, self.comparisons.judge
+        d: Array = self.scores[graph.first[rows]] - self.scores[graph.second[rows]]
+        if self.bias.size:
+            context = np.searchsorted(graph.starts, graph.first[rows], side="right") - 1
+            d -= self.bias[context, 0 if judge is None else judge[rows]]
+        return d
+
+    def _sum(self, of: Callable[[Array, Array, Array | float], list[float]]) -> Array:
+        """Σ of what `of` returns for the differences, probabilities and weights of each chunk of comparisons."""
+        parts = []
+        for begin in range(0, len(self.comparisons), CHUNK):
+            rows = slice(begin, begin + CHUNK)
+            weight = 1.0 if self.comparisons.weight is None else self.comparisons.weight[rows]
+            parts.append(of(self.differences(rows), self.comparisons.p[rows], weight))
+        return np.asarray(np.sum(parts, axis=0))
+
+    @cached_property
+    def dispersion(self) -> float:
+        """φ, the variance of the answers around the model relative to what the expert assumes; scales the covariance.
+
+            φ = (ν + X²) / (ν + K − parameters),   X² = K · Σ w·slope² / Σ curvature,   ν = 1 / (1 + K − parameters)
+
+        An expert that is right has φ = 1 (E slope² = E curvature). Soft probabilities scatter far less than the coin
+        flips that Bradley–Terry assumes: then φ is small and so are the standard errors. Where there are no more
+        comparisons than parameters, φ is 1. Hard decisions (every p is 0, ½ or 1) under Bradley–Terry are coin flips:
+        φ is 1 by definition.
+        """
+        p = self.comparisons.p
+        if isinstance(self.expert, BradleyTerry) and bool(np.all((p == 0) | (p == 0.5) | (p == 1))):
+            return 1.0
+
+        def information(d: Array, p: Array, weight: Array | float) -> list[float]:
+            slope, curvature = derivatives(self.expert, d, p)
+            return [float(np.sum(weight * slope**2)), float(np.sum(curvature))]
+
+        squares, curvature = self._sum(information)
+        rows = len(self.comparisons)
+        freedom = max(0, rows - (self.graph.nodes - self.graph.components) - self.bias.size)
+        unknown = 1.0 / (1.0 + freedom)
+        return float((unknown + rows * squares / max(curvature, np.finfo(float).tiny)) / (unknown + freedom))
+
+    @cached_property
+    def log_density(self) -> float:
+        """Σ_k w_k·ℓ(d_k; p_k) + log prior(s) at the solution: the product of experts before it is normalised."""
+        total = float(self._sum(lambda d, p, weight: [float(np.sum(weight * self.expert.log_density(d, p)))])[0])
+        if self.prior == "first":
+            return total - 0.5 * self.graph.components * float(np.log(2 * np.pi))
+        return total - 0.5 * float(np.sum((self.scores / self.prior) ** 2 + np.log(2 * np.pi * self.prior**2)))
+
+    @cached_property
+    def log_det(self) -> float:
+        """log det(W̃ᵀ Σ̃⁻¹ W̃): of the curvature of the product with its prior, see `determinant.log_det`."""
+        return log_det(self.laplacian)
+
+    @property
+    def log_probability(self) -> float:
+        """½ log det(W̃ᵀ Σ̃⁻¹ W̃) − (n/2) log 2π: the paper's log p(ŝ | C), by Laplace's approximation."""
+        return 0.5 * self.log_det - 0.5 * self.laplacian.pattern.unknowns * float(np.log(2 * np.pi))
+
+
+def multiply(comparisons: Comparisons, expert: Expert, *, prior: Prior = "first", bias: Bias = "none") -> Product:
+    """The product of `expert` over all comparisons, at its maximum.
+
+    `prior` is the standard deviation of a Gaussian prior on every score, or "first": the paper's expert N(0, 1) on the
+    first item (of each component), which fixes the constant and nothing else. `bias` is "none"; "plug-in", one γ for
+    each judge, by which equal texts have slopes that sum to zero (γ = −logit(mean p) for Bradley–Terry, β = mean p for
+    the linear Gaussian); or "joint", one γ for each context and judge, estimated with the scores and shrunk towards
+    their mean by as much as the data say that they agree.
+
+    >>> from comparo.experts import Gaussian
+    >>> multiply(Comparisons.from_rows([("a", "b", 0.9)]), Gaussian()).scores.round(6)
+    array([ 0.2, -0.2])
+    """
+    graph = Graph.build(comparisons)
+    ridge = np.full(graph.nodes, 0.0 if prior == "first" else 1.0 / prior**2)
+    gamma = np.zeros((graph.contexts, 0))
+    if bias == "joint":
+        problem, solution = _joint(graph, expert, comparisons, ridge)
+        gamma = solution.x[graph.nodes :].reshape(graph.contexts, -1)
+    elif bias == "plug-in":
+        shift = _plug_in(expert, comparisons)
+        offset = shift[np.zeros(len(comparisons), dtype=int) if comparisons.judge is None else comparisons.judge]
+        problem = Problem.of(Pattern(graph), expert, comparisons, ridge, offset)
+        solution = problem.maximise(np.zeros(graph.nodes))
+        gamma = np.tile(shift, (graph.contexts, 1))
+    else:
+        poolable = getattr(expert, "pooled", False) and graph.nodes**2 <= 2 * len(comparisons)
+        if poolable:
+            problem = _pool(graph, expert, comparisons, ridge)
+        else:
+            problem = Problem.of(Pattern(graph), expert, comparisons, ridge)
+        solution = problem.maximise(_start(problem))
+    return Product(
+        comparisons=comparisons,
+        graph=graph,
+        expert=expert,
+        prior=prior,
+        scores=graph.centre(solution.x[: graph.nodes]),
+        bias=gamma,
+        laplacian=solution.laplacian,
+        steps=solution.steps,
+        converged=solution.converged,
+    )
+
+
+def _pool(graph: Graph, expert: Expert, comparisons: Comparisons, ridge: Array) -> Problem:
+    """The same problem with one comparison a pair: its total weight, and the mean p with the lower node first.
+
+    Exact for an expert whose slope is linear in p, whose curvature is free of p, and with ℓ(d; p) = ℓ(−d; 1 − p).
+    """
+    n = graph.nodes
+    pair = np.minimum(graph.first, graph.second).astype(np.int64) * n
+    pair += np.maximum(graph.first, graph.second)
+    p = np.where(graph.first > graph.second, 1.0 - comparisons.p, comparisons.p)
+    weight = comparisons.weight
+    total = np.bincount(pair, weight, n * n).astype(float)
+    asked = np.flatnonzero(total)
+    mean = np.bincount(pair, p if weight is None else weight * p, n * n)[asked] / total[asked]
+    first, second = (part.astype(np.int32) for part in np.divmod(asked, n))
+    pooled = replace(comparisons, first=first, second=second, p=mean, weight=total[asked], context=None, judge=None)
+    return Problem.of(Pattern(replace(graph, first=first, second=second)), expert, pooled, ridge)
+
+
+def _start(problem: Problem) -> Array:
+    """Scores to start from, shape (n,): zero, but for Bradley–Terry on many items those of a random mix of opponents.
+
+    There an item's mean probability is about σ(s / κ) with κ² = 1 + v/2.9, v the variance of the scores, and from
+    v = κ²·Var(logit mean) follows κ² = 1 / (1 − Var(logit mean)/2.9).
+    """
+    pattern, graph = problem.pattern, problem.pattern.graph
+    sizes = np.diff(graph.starts)
+    if not isinstance(problem.expert, BradleyTerry) or sizes[-1] <= BATCHED:
+        return np.zeros(graph.nodes)
+    weight = np.ones(len(problem.p)) if problem.weight is None else problem.weight
+    mean = 0.5 + pattern.gather(weight * (problem.p - 0.5)) / (sum(pattern.ends(weight)) + 1.0)
+    scores = graph.centre(logit(mean))
+    context = pattern.context
+    variance = np.bincount(context, scores**2) / sizes
+    return np.asarray(scores / np.sqrt(1.0 - np.minimum(variance / 2.9, 0.8))[context])
+
+
+def _plug_in(expert: Expert, comparisons: Comparisons) -> Array:
+    """γ of each judge, shape (J,): the root of Σ w·slope(−γ; p), as if every pair were equal.
+
+    For Bradley–Terry this is −logit(mean p), for the linear Gaussian it makes β the mean p.
+    """
+    judge = np.zeros(len(comparisons), dtype=np.int32) if comparisons.judge is None else comparisons.judge
+    # A graph of two nodes a judge: its only unknown, the difference of their scores, is −γ.
+    first, second = 2 * judge, 2 * judge + 1
+    nodes = np.arange(2 * (int(judge.max()) + 1), dtype=np.int32)
+    graph = Graph(nodes, nodes // 2, np.arange(0, len(nodes) + 1, 2), nodes // 2, first, second)
+    problem = Problem.of(Pattern(graph), expert, comparisons, np.zeros(len(nodes)))
+    x = problem.maximise(np.zeros(len(nodes))).x
+    return np.asarray(x[1::2] - x[::2])
+
+
+def _joint(graph: Graph, expert: Expert, comparisons: Comparisons, ridge: Array) -> tuple[Problem, Solution]:
+    """Scores and one γ for each context and judge, γ ~ N(m, τ²) with m and τ² from the data.
+
+    A first solution has every γ free. Its estimates and their variances v give m and τ² as in a random-effects
+    analysis (`_random_effects`), and the second solution has the ridge φ/τ² towards m. Biases of one judge share m
+    over the contexts; where there is but one context, all judges share it.
+    """
+    judge = np.zeros(len(comparisons), dtype=np.int32) if comparisons.judge is None else comparisons.judge
+    pattern = Pattern(graph, judge)
+    n, contexts, judges = graph.nodes, graph.contexts, pattern.judges
+    free = np.concatenate([ridge, np.full(contexts * judges, WEAK)])
+    problem = Problem.of(pattern, expert, comparisons, free)
+    solution = problem.maximise(np.zeros(pattern.unknowns))
+    family = np.tile(np.arange(judges), contexts) if contexts > 1 else np.zeros(judges, dtype=int)
+    asked = np.bincount(pattern.bias_index, minlength=pattern.unknowns)[n:] > 0
+    if np.all(np.bincount(family[asked]) < 2):
+        return problem, solution
+    gamma = solution.x[n:]
+    product = Product(
+        comparisons, graph, expert, "first", solution.x[:n], gamma.reshape(contexts, -1), solution.laplacian, 0, True
+    )
+    variance = product.dispersion * _bias_variances(solution.laplacian)
+    mean, bias_ridge = np.zeros(pattern.unknowns), free.copy()
+    for number in range(int(family.max()) + 1):
+        members = asked & (family == number)
+        if np.count_nonzero(members) > 1:
+            centre, between = _random_effects(gamma[members], variance[members])
+            mean[n:][family == number] = centre
+            bias_ridge[n:][family == number] = product.dispersion / between
+    problem = replace(problem, mean=mean, ridge=bias_ridge)
+    return problem, problem.maximise(solution.x)
+
+
+def _bias_variances(laplacian: Laplacian) -> Array:
+    """The diagonal of H⁻¹ at the biases, shape (C·J,); contexts do not mix, so J solutions serve all of them."""
+    pattern = laplacian.pattern
+    biases = np.arange(pattern.unknowns - pattern.graph.nodes)
+    rhs = np.zeros((pattern.unknowns, pattern.judges))
+    rhs[pattern.graph.nodes + biases, biases % pattern.judges] = 1.0
+    return laplacian.solve(rhs)[pattern.graph.nodes + biases, biases % pattern.judges]
+
+
+def _random_effects(estimate: Array, variance: Array) -> tuple[float, float]:
+    """Mean m and variance τ² of true values behind `estimate` (G,) with error `variance` (DerSimonian and Laird).
+
+    τ² = (Q − (G − 1)) / (Σ1/v − Σ1/v² / Σ1/v), Q = Σ(x − x̄)²/v; never below a thousandth of the smallest error
+    variance, where all values are as good as equal.
+    """
+    precision = 1.0 / variance
+    centre = np.sum(precision * estimate) / np.sum(precision)
+    excess = np.sum(precision * (estimate - centre) ** 2) - (len(estimate) - 1)
+    scale = np.sum(precision) - np.sum(precision**2) / np.sum(precision)
+    between = max(float(excess / scale), 1e-3 * float(np.min(variance)))
+    share = 1.0 / (variance + between)
+    return float(np.sum(share * estimate) / np.sum(share)), between

@@ -1,0 +1,77 @@
+"""Naive answers to compare the fast ones with: dense matrices, loops and a general-purpose optimiser."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from comparo import Comparisons
+
+
+def incidence(comparisons: Comparisons) -> np.ndarray:
+    """W, shape (K, N), for comparisons without contexts."""
+    rows = np.zeros((len(comparisons), len(comparisons.items)))
+    for k, (i, j) in enumerate(zip(comparisons.first, comparisons.second, strict=True)):
+        rows[k, i], rows[k, j] = 1.0, -1.0
+    return rows
+
+
+def weights(comparisons: Comparisons) -> np.ndarray:
+    return np.ones(len(comparisons)) if comparisons.weight is None else comparisons.weight
+
+
+def best_scores(comparisons, expert, prior_std=None, bias=False):
+    """Scores (centred) and γ that maximise the product, by a quasi-Newton method on dense matrices."""
+    design, weight = incidence(comparisons), weights(comparisons)
+    n = design.shape[1]
+    if bias:
+        design = np.hstack([design, -np.ones((len(design), 1))])
+
+    def loss(x):
+        d = design @ x
+        value = -np.sum(weight * expert.log_density(d, comparisons.p))
+        gradient = -design.T @ (weight * expert.slope(d, comparisons.p))
+        ridge = np.zeros(len(x))
+        ridge[:n] = 1e-9 if prior_std is None else prior_std**-2
+        ridge[n:] = 1e-6
+        return value + 0.5 * np.sum(ridge * x**2), gradient + ridge * x
+
+    found = minimize(loss, np.zeros(design.shape[1]), jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 5000})
+    scores = found.x[:n]
+    return scores - scores.mean(), found.x[n:]
+
+
+def centred_inverse(matrix: np.ndarray) -> np.ndarray:
+    """P (matrix)⁺ P with P = I − 11ᵀ/n."""
+    n = len(matrix)
+    centring = np.eye(n) - 1.0 / n
+    return centring @ np.linalg.pinv(matrix, hermitian=True) @ centring
+
+
+@st.composite
+def comparisons_of(draw, most_items=8, soft=True, weighted=True):
+    """Connected comparisons of a few items: a random tree and some more pairs, with repeats and both orders."""
+    n = draw(st.integers(2, most_items))
+    pairs = [(i, draw(st.integers(0, i - 1))) for i in range(1, n)]
+    extra = st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)).filter(lambda pair: pair[0] != pair[1])
+    pairs += draw(st.lists(extra, max_size=3 * n))
+    pairs = [pair[::-1] if draw(st.booleans()) else pair for pair in pairs]
+    answer = st.floats(0.02, 0.98) if soft else st.sampled_from([0.0, 0.5, 1.0])
+    p = [draw(answer) for _ in pairs]
+    weight = [draw(st.floats(0.25, 4.0)) for _ in pairs] if weighted and draw(st.booleans()) else None
+    first, second = zip(*pairs, strict=True)
+    return Comparisons.from_columns(np.array(first), np.array(second), np.array(p), weight)
+
+
+def simulate(rng, items, rows, spread=1.0, noise=0.3, gamma=0.0, contexts=None):
+    """Comparisons by a soft judge whose logit is s_first − s_second − γ + noise, and the true scores (C, N)."""
+    count = 1 if contexts is None else contexts
+    truth = spread * rng.standard_normal((count, items))
+    context = np.repeat(np.arange(count), rows)
+    first = rng.integers(items, size=count * rows)
+    second = (first + rng.integers(1, items, size=count * rows)) % items
+    gamma = np.broadcast_to(gamma, count)[context]
+    d = truth[context, first] - truth[context, second] - gamma + noise * rng.standard_normal(count * rows)
+    p = 1 / (1 + np.exp(-d))
+    return Comparisons.from_columns(first, second, p, context=None if contexts is None else context), truth

@@ -1,0 +1,198 @@
+"""The solver against dense, naive answers."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from comparo import BradleyTerry, Comparisons, Gaussian, StudentT, determinant, fit, laplacian, newton
+from comparo.calibration import Interpolated
+from comparo.covariance import ProductCovariance
+from comparo.experts import Constant, Linear
+from comparo.product import multiply
+from oracle import best_scores, centred_inverse, comparisons_of, incidence, simulate, weights
+
+UNEVEN = Gaussian(Interpolated((0.1, 0.9), (-1.0, 2.0)), Interpolated((0.0, 1.0), (0.5, 2.0)))
+OUR_OWN = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(params=["dense", "conjugate gradients", "factorised"])
+def way(request, monkeypatch):
+    """Every way of solving, whatever the size."""
+    if request.param != "dense":
+        monkeypatch.setattr(laplacian, "BATCHED", 1)
+    if request.param == "factorised":
+        monkeypatch.setattr(laplacian, "GRADIENT_STEPS", 1)
+    return request.param
+
+
+@OUR_OWN
+@pytest.mark.usefixtures("way")
+@given(comparisons=comparisons_of())
+@pytest.mark.parametrize("expert", [BradleyTerry(), Gaussian(), UNEVEN], ids=["bt", "gaussian", "uneven"])
+@pytest.mark.parametrize("prior", ["first", 1.5])
+@pytest.mark.parametrize("bias", ["none", "joint"])
+def test_scores_are_the_maximum(comparisons, expert, prior, bias):
+    if bias == "joint":
+        prior = 1.5  # without one, a bias and a tree of comparisons can say the same thing
+    product = multiply(comparisons, expert, prior=prior, bias=bias)
+    scores, gamma = best_scores(comparisons, expert, None if prior == "first" else prior, bias == "joint")
+    assert product.converged
+    assert np.allclose(product.scores, scores, atol=2e-4)
+    assert np.allclose(product.bias.ravel(), gamma, atol=2e-4)
+    d = incidence(comparisons) @ product.scores - (product.bias.ravel() if bias == "joint" else 0.0)
+    ridge = 0.0 if prior == "first" else prior**-2
+    gradient = incidence(comparisons).T @ (weights(comparisons) * expert.slope(d, comparisons.p))
+    assert np.abs(gradient - ridge * product.scores).max() < 1e-6
+
+
+@OUR_OWN
+@pytest.mark.usefixtures("way")
+@given(comparisons=comparisons_of())
+def test_a_gaussian_product_is_one_step_and_the_closed_form(comparisons):
+    product = multiply(comparisons, UNEVEN)
+    assert product.steps <= 1
+    rows = np.vstack([np.eye(len(comparisons.items))[0], incidence(comparisons)])
+    precision = np.append(1.0, weights(comparisons) / UNEVEN.variance(comparisons.p))
+    mean = np.append(0.0, UNEVEN.mean(comparisons.p))
+    curvature = rows.T @ (precision[:, None] * rows)
+    closed = np.linalg.solve(curvature, rows.T @ (precision * mean))
+    assert np.allclose(product.scores, closed - closed.mean(), atol=1e-9)
+    assert product.log_det == pytest.approx(np.linalg.slogdet(curvature).logabsdet, abs=1e-8)
+    n = len(closed)
+    assert product.log_probability == pytest.approx(0.5 * (product.log_det - n * np.log(2 * np.pi)))
+
+
+@OUR_OWN
+@given(comparisons=comparisons_of())
+@pytest.mark.parametrize("prior", ["first", 2.0])
+def test_covariance_is_the_centred_inverse(comparisons, prior):
+    product = multiply(comparisons, BradleyTerry(), prior=prior)
+    covariance = ProductCovariance(product.laplacian)
+    rows = incidence(comparisons)
+    d = rows @ product.scores
+    c = weights(comparisons) * product.expert.curvature(d, comparisons.p)
+    ridge = 0.0 if prior == "first" else prior**-2
+    expected = centred_inverse(rows.T @ (c[:, None] * rows) + ridge * np.eye(rows.shape[1]))
+    (batch,) = covariance.pattern.batches
+    assert np.allclose(covariance.block(batch)[0], expected, rtol=1e-6, atol=1e-9)
+    assert np.allclose(covariance.std**2, np.diag(expected), rtol=1e-6, atol=1e-9)
+    variance = expected[0, 0] + expected[1, 1] - 2 * expected[0, 1]
+    assert covariance.difference(0, 1) == pytest.approx(variance, rel=1e-6)
+
+
+def test_log_density_is_the_product_and_its_prior():
+    comparisons = Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.6), ("a", "c", 0.7)])
+    product = multiply(comparisons, BradleyTerry(), prior=2.0)
+    d = incidence(comparisons) @ product.scores
+    prior = -0.5 * np.sum(product.scores**2 / 4 + np.log(2 * np.pi * 4))
+    assert product.log_density == pytest.approx(np.sum(product.expert.log_density(d, comparisons.p)) + prior)
+
+
+def test_many_comparisons_of_few_items_are_pooled_exactly():
+    rng = np.random.default_rng(1)
+    comparisons, _ = simulate(rng, 20, 2000)
+    for expert in (BradleyTerry(), Gaussian()):
+        product = multiply(comparisons, expert)
+        assert len(product.laplacian.c) < len(comparisons)
+        scores, _ = best_scores(comparisons, expert)
+        assert np.allclose(product.scores, scores, atol=1e-5)
+    tilted = Gaussian(Linear(1.0, 0.3), Constant(1.0))
+    assert np.allclose(multiply(comparisons, tilted).scores, best_scores(comparisons, tilted)[0], atol=1e-6)
+
+
+def test_certain_answers_have_finite_scores():
+    rows = [("a", "b", 1.0), ("b", "c", 1.0), ("c", "d", 1.0), ("a", "d", 1.0)]
+    for prior in ("first", 10.0):
+        product = multiply(Comparisons.from_rows(rows), BradleyTerry(), prior=prior)
+        assert product.converged
+        assert np.isfinite(product.scores).all()
+        assert np.all(np.diff(product.scores) < 0)
+
+
+def test_a_step_too_far_is_taken_back():
+    comparisons = Comparisons.from_rows([("a", "b", 0.9), ("b", "c", 0.2), ("a", "c", 0.6)])
+    problem = newton.Problem.of(
+        laplacian.Pattern(laplacian.Graph.build(comparisons)), BradleyTerry(), comparisons, np.zeros(3)
+    )
+    far = problem.maximise(np.array([30.0, 0.0, -30.0]))
+    assert far.converged
+    assert np.allclose(far.x, problem.maximise(np.zeros(3)).x, atol=1e-6)
+
+
+def test_student_t_forgives_a_wild_answer():
+    rng = np.random.default_rng(3)
+    comparisons, truth = simulate(rng, 8, 150, noise=0.1)
+    p = comparisons.p.copy()
+    wild = rng.choice(len(p), 15, replace=False)
+    p[wild] = 1 - p[wild].round()
+    spoilt = Comparisons.from_columns(comparisons.first, comparisons.second, p)
+    robust = fit(spoilt, method=StudentT(freedom=2.0, scale=0.2))
+    plain = fit(spoilt)
+    true = truth[0] - truth[0].mean()
+    assert robust.product.converged
+    assert np.abs(robust.scores - true).max() < 0.5 * np.abs(plain.scores - true).max()
+    assert np.all(robust.std > 0)
+
+
+def test_an_expert_without_finite_derivatives_is_named_with_the_comparison():
+    class Broken:
+        def log_density(self, d, p):
+            return d
+
+        def slope(self, d, p):
+            return np.where(p > 0.8, np.nan, 1.0)
+
+        def curvature(self, d, p):
+            return np.ones_like(d)
+
+    with pytest.raises(FloatingPointError, match="comparison 2"):
+        fit([("a", "b", 0.5), ("b", "c", 0.9)], method=Broken())
+
+
+def test_a_problem_that_does_not_settle_says_so(monkeypatch, caplog):
+    monkeypatch.setattr(newton, "STEPS", 1)
+    with pytest.warns(UserWarning, match="did not settle"):
+        ranking = fit([("a", "b", 1.0), ("b", "c", 1.0)])
+    assert not ranking.product.converged
+    assert "did not settle" in caplog.text
+
+
+def large(rng, monkeypatch, items=600, rows=6000):
+    """Comparisons solved by the ways of large N, and by those of small N."""
+    comparisons, _ = simulate(rng, items, rows)
+    small = multiply(comparisons, BradleyTerry(), prior=10.0)
+    exact = ProductCovariance(small.laplacian).std, determinant.log_det(small.laplacian)
+    for module in (laplacian, determinant):
+        monkeypatch.setattr(module, "EXACT", 100)
+    monkeypatch.setattr("comparo.covariance.EXACT", 100)
+    monkeypatch.setattr(laplacian, "PANEL", 64)
+    return multiply(comparisons, BradleyTerry(), prior=10.0), small, exact
+
+
+def test_large_contexts_give_the_same_scores_and_nearly_the_same_errors(monkeypatch):
+    many, small, (std, log_det) = large(np.random.default_rng(4), monkeypatch)
+    assert many.laplacian.pattern.panelled
+    assert not small.laplacian.pattern.panelled
+    assert np.allclose(many.scores, small.scores, atol=1e-7)
+    ratio = ProductCovariance(many.laplacian).std / std
+    assert np.abs(ratio - 1).max() < 0.03
+    assert np.sqrt(np.mean((ratio - 1) ** 2)) < 0.01
+    assert determinant.log_det(many.laplacian) == pytest.approx(log_det, rel=3e-3)
+
+
+def test_the_estimates_for_large_contexts_hold_without_a_prior_on_a_thin_graph(monkeypatch):
+    rng = np.random.default_rng(5)
+    chain = np.arange(399)
+    comparisons = Comparisons.from_columns(chain, chain + 1, rng.uniform(0.3, 0.7, 399))
+    small = multiply(comparisons, BradleyTerry())
+    std, log_det = ProductCovariance(small.laplacian).std, determinant.log_det(small.laplacian)
+    for module in (laplacian, determinant):
+        monkeypatch.setattr(module, "EXACT", 100)
+    monkeypatch.setattr("comparo.covariance.EXACT", 100)
+    monkeypatch.setattr(determinant, "LANCZOS_STEPS", 399)
+    monkeypatch.setattr(determinant, "PROBES", 64)
+    assert np.allclose(multiply(comparisons, BradleyTerry()).scores, small.scores, atol=1e-6)
+    ratio = ProductCovariance(small.laplacian).std / std
+    assert np.sqrt(np.mean((ratio - 1) ** 2)) < 2 * 0.09
+    assert log_det == pytest.approx(np.sum(np.log(small.laplacian.c)), abs=1e-6)
+    assert determinant.log_det(small.laplacian) == pytest.approx(log_det, rel=0.05)

@@ -1,0 +1,5 @@
+"""Every benchmark: `make bench`."""
+
+from benchmarks import core
+
+core.main()

@@ -1,0 +1,166 @@
+"""The methods by the names that the paper gives them, behind one call: `fit`."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from comparo.comparisons import Comparisons
+from comparo.covariance import MeanCovariance, ProductCovariance
+from comparo.experts import BradleyTerry, Expert, Gaussian
+from comparo.graph import Graph, Index
+from comparo.laplacian import Laplacian, Pattern
+from comparo.product import Bias, Prior, multiply
+from comparo.ranking import Ranking
+from comparo.zermelo import Algorithm, zermelo
+
+Method = Literal["win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard"]
+PriorPairs = Literal["compared", "all"]
+
+METHODS: tuple[str, ...] = get_args(Method)
+WIDE = 10.0  # the prior's standard deviation in logits: finite scores for certain answers, hardly felt by others
+MOST_PAIRS = 50_000_000
+
+
+def fit(
+    data: Any,
+    method: Method | Expert = "poe-bt",
+    *,
+    bias: Bias = "none",
+    prior: Prior | None = None,
+    algorithm: Algorithm = "zermelo",
+    prior_pairs: PriorPairs = "compared",
+    level: float = 0.95,
+) -> Ranking:
+    """Scores, a ranking and its uncertainty from pairwise comparisons.
+
+    `data` is a file (CSV, JSONL, Parquet, each also gzipped), a pandas or polars frame, rows (first, second, p), an
+    N × N matrix of P(row beats column), or `Comparisons`. With a column `context` every context is ranked on its own.
+
+    `method` is one of
+
+    - "poe-bt": product of soft Bradley–Terry experts (default), with a wide Gaussian prior;
+    - "poe-g": product of Gaussian experts, μ(p) = p − ½, constant variance; "poe-g-hard": the same on decisions;
+    - "avg-prob": an item's mean probability; "win-ratio": its mean decision;
+    - "bt": Bradley–Terry on decisions by Zermelo's algorithm to 1e-4 (`algorithm="newman"`: fewer iterations);
+    - an expert of your own: any object with log_density, slope and curvature.
+
+    Scores are centred, except those of "avg-prob" and "win-ratio", which stay the means that they are. A decision is
+    p > ½; p = ½ is a tie and counts half a win.
+
+    `bias` is the position bias: "none", "plug-in" (from the mean p) or "joint" (estimated with the scores); see
+    `comparo.product.multiply`. `prior` is the standard deviation of a Gaussian prior on the scores or "first", the
+    paper's expert on the first item; by default 10 for "poe-bt" and for experts of your own, "first" for Gaussian ones.
+    Both belong to products of experts; "bt" has the paper's prior instead: 1/(N − 1) wins for either side of each
+    comparison made (`prior_pairs="compared"`, the paper's wording) or of every pair of items (`"all"`, what its
+    authors' code does). `level` is the coverage of intervals.
+
+    >>> ranking = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1)])
+    >>> ranking.items.tolist()
+    ['a', 'b', 'c']
+    """
+    comparisons = Comparisons.of(data)
+    _check(method, bias, prior, algorithm, prior_pairs, level)
+    if method in ("poe-g-hard", "bt", "win-ratio"):
+        comparisons = comparisons.decisions()
+    if method == "bt":
+        ranking = _bradley_terry(comparisons, algorithm, prior_pairs, level)
+    elif method in ("win-ratio", "avg-prob"):
+        ranking = _mean(comparisons, method, level)
+    else:
+        expert = method if isinstance(method, Expert) else BradleyTerry() if method == "poe-bt" else Gaussian()
+        name = method if isinstance(method, str) else type(method).__name__
+        usual: Prior = "first" if isinstance(expert, Gaussian) else WIDE
+        ranking = _product(comparisons, name, expert, usual if prior is None else prior, bias, level)
+    for note in ranking.notes:
+        warnings.warn(note, stacklevel=2)
+    return ranking
+
+
+def _check(method: object, bias: str, prior: object, algorithm: str, prior_pairs: str, level: float) -> None:
+    if isinstance(method, str):
+        _one_of("method", method, METHODS)
+    elif not isinstance(method, Expert):
+        raise TypeError(f"method is a name ({', '.join(METHODS)}) or an expert, not {type(method).__name__}")
+    _one_of("bias", bias, get_args(Bias))
+    _one_of("algorithm", algorithm, get_args(Algorithm))
+    _one_of("prior_pairs", prior_pairs, get_args(PriorPairs))
+    if not (prior is None or prior == "first" or (isinstance(prior, (int, float)) and 0 < prior < np.inf)):
+        raise ValueError(f"prior is a standard deviation above 0 or 'first', not {prior!r}")
+    if not 0 < level < 1:
+        raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
+    if isinstance(method, str) and not method.startswith("poe"):
+        if bias != "none":
+            raise ValueError(
+                f"'{method}' has no bias term; use method='poe-bt', 'poe-g' or 'poe-g-hard' with bias={bias!r}"
+            )
+        if prior is not None:
+            raise ValueError(f"'{method}' takes no prior on the scores; use method='poe-bt' with prior={prior!r}")
+    if method != "bt" and (algorithm, prior_pairs) != ("zermelo", "compared"):
+        raise ValueError("algorithm and prior_pairs belong to method='bt'")
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} is one of {', '.join(map(repr, allowed))}, not {value!r}")
+
+
+def _product(comparisons: Comparisons, name: str, expert: Expert, prior: Prior, bias: Bias, level: float) -> Ranking:
+    product = multiply(comparisons, expert, prior=prior, bias=bias)
+    covariance = ProductCovariance(product.laplacian, product)
+    return Ranking(name, comparisons, product.graph, product.scores, covariance, level, product)
+
+
+def _mean(comparisons: Comparisons, name: str, level: float) -> Ranking:
+    """Σ w·p over Σ w, where an item's p is 1 − p when it is shown second."""
+    graph = Graph.build(comparisons)
+    n, p = graph.nodes, comparisons.p
+    weight = np.ones(len(p)) if comparisons.weight is None else comparisons.weight
+    pattern = Pattern(graph)
+    laplacian = Laplacian(pattern, weight[pattern.order], np.zeros(n))
+    total = laplacian.diagonal
+    won = np.bincount(graph.first, weight * p, n) + np.bincount(graph.second, weight * (1 - p), n)
+    scores = np.divide(won, total, out=np.full(n, 0.5), where=total > 0)
+    squares = np.sum(weight * ((p - scores[graph.first]) ** 2 + (1 - p - scores[graph.second]) ** 2))
+    freedom = max(0, 2 * len(p) - n)
+    unknown = 1.0 / (1.0 + freedom)  # where nothing is known of the spread, that of a coin: ¼
+    variance = float((0.25 * unknown + squares) / (unknown + freedom))
+    return Ranking(name, comparisons, graph, scores, MeanCovariance(laplacian, variance), level)
+
+
+def _bradley_terry(comparisons: Comparisons, algorithm: Algorithm, prior_pairs: PriorPairs, level: float) -> Ranking:
+    graph = Graph.build(comparisons)
+    weight = np.ones(len(comparisons)) if comparisons.weight is None else comparisons.weight
+    sizes = np.diff(graph.starts)
+    position = np.repeat(np.arange(graph.contexts, dtype=np.int32), sizes)
+    extra = 1.0 / (sizes - 1.0)
+    won, lost = weight * comparisons.p, weight * (1 - comparisons.p)
+    played = graph
+    if prior_pairs == "compared":
+        prior = np.where(weight > 0, extra[position[graph.first]], 0.0)
+        won, lost = won + prior, lost + prior
+    else:
+        first, second = _all_pairs(graph)
+        prior = extra[position[first]]
+        won, lost = np.concatenate([won, prior]), np.concatenate([lost, prior])
+        both = np.concatenate([graph.first, first]), np.concatenate([graph.second, second])
+        played = replace(graph, first=both[0], second=both[1], component=position)
+    scores, _, _ = zermelo(played, won, lost, algorithm)
+    curvature = BradleyTerry().curvature(scores[played.first] - scores[played.second], won)
+    pattern = Pattern(played)
+    laplacian = Laplacian(pattern, ((won + lost) * curvature)[pattern.order], np.zeros(graph.nodes))
+    return Ranking("bt", comparisons, graph, graph.centre(scores), ProductCovariance(laplacian), level)
+
+
+def _all_pairs(graph: Graph) -> tuple[Index, Index]:
+    """Every pair of nodes of every context."""
+    pairs = sum(size * (size - 1) // 2 for size in np.diff(graph.starts).tolist())
+    if pairs > MOST_PAIRS:
+        raise ValueError(f"prior_pairs='all' would add {pairs:,} pairs; use prior_pairs='compared' for so many items")
+    parts = [np.add(np.triu_indices(end - start, 1), start) for start, end in itertools.pairwise(graph.starts.tolist())]
+    first, second = np.concatenate(parts, axis=1).astype(np.int32)
+    return first, second

@@ -1,0 +1,91 @@
+"""The command as a user runs it: a process of its own."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from comparo import fit
+
+STORIES = Path(__file__).parents[1] / "examples" / "stories.csv"
+
+
+def comparo(*arguments, width=None):
+    environment = os.environ | ({"COLUMNS": str(width)} if width else {})
+    command = [sys.executable, "-m", "comparo.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+def test_the_table_is_whole_in_a_pipe():
+    run = comparo("fit", STORIES, "--bias", "joint")
+    assert run.returncode == 0
+    assert run.stderr == ""
+    lines = run.stdout.splitlines()
+    assert lines[0].split() == ["item", "score", "std", "low", "high", "rank", "tier", "comparisons"]
+    assert len(lines) == 13
+    assert "…" not in run.stdout
+    assert "\x1b" not in run.stdout
+    assert lines[1].startswith("The Lighthouse Keeper's Debt ")
+
+
+@pytest.mark.parametrize("method", ["poe-bt", "poe-g", "win-ratio"])
+def test_csv_and_json_are_the_frame(method):
+    frame = fit(STORIES, method=method).to_frame("pandas")
+    rows = list(csv.DictReader(io.StringIO(comparo("fit", STORIES, "--method", method, "--format", "csv").stdout)))
+    assert [row["item"] for row in rows] == frame["item"].tolist()
+    assert [float(row["score"]) for row in rows] == pytest.approx(frame["score"].tolist())
+    document = json.loads(comparo("fit", STORIES, "--method", method, "--format", "json").stdout)
+    assert [row["low"] for row in document["ranking"]] == pytest.approx(frame["low"].tolist())
+    assert document["method"] == method
+
+
+def test_the_best_of_each_context(tmp_path):
+    file = tmp_path / "two.csv"
+    file.write_text("context,first,second,p\nx,a,b,0.9\nx,b,c,0.9\ny,c,b,0.9\n", encoding="utf-8")
+    run = comparo("fit", file, "--top", "1", "--format", "csv")
+    assert [line.split(",")[:2] for line in run.stdout.splitlines()[1:]] == [["x", "a"], ["y", "c"]]
+
+
+def test_the_reader_is_warned_of_groups(tmp_path):
+    file = tmp_path / "groups.jsonl"
+    file.write_text('{"first":"a","second":"b","p":0.9}\n{"first":"c","second":"d","p":0.9}\n', encoding="utf-8")
+    run = comparo("fit", file, "--format", "csv")
+    assert run.returncode == 0
+    assert run.stderr.startswith("Note: the comparisons fall into groups")
+    assert run.stdout.startswith("component,item,score")
+    assert run.stdout.count("\n") == 5
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "message"),
+    [
+        ("first,second,p\na,b,1.2\n", [], "row 1 (line 2), column 'p': 1.2"),
+        ("first,second,p\na,a,0.2\n", [], "row 1 (line 2)"),
+        ("one,two,p\na,b,0.2\n", [], "'first'"),
+        ("first,second,p\na,b,0.2\n", ["--prior", "wide"], "--prior is a number above 0 or 'first', not 'wide'"),
+        ("first,second,p\na,b,0.2\n", ["--method", "bt", "--bias", "joint"], "'bt' has no bias term"),
+        ("first,second,p\na,b,0.2\n", ["--level", "95"], "level is a probability between 0 and 1, not 95"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_two(tmp_path, content, arguments, message):
+    file = tmp_path / "pairs.csv"
+    file.write_text(content, encoding="utf-8")
+    run = comparo("fit", file, *arguments)
+    assert run.returncode == 2
+    assert run.stdout == ""
+    assert message in run.stderr
+    assert len(run.stderr.splitlines()) == 1
+
+
+def test_help_teaches():
+    run = comparo("fit", "--help", width=200)
+    assert run.returncode == 0
+    for word in ("model_a", "joint", "Example: comparo fit comparisons.csv", "--format"):
+        assert word in run.stdout
+    assert comparo("fit", "missing.csv").returncode == 2
+    assert "missing.csv" in comparo("fit", "missing.csv").stderr

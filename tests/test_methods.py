@@ -1,0 +1,221 @@
+"""The six methods against naive versions, other libraries and the paper's identities."""
+
+import itertools
+
+import choix
+import numpy as np
+import pytest
+from hypothesis import given
+
+from comparo import BradleyTerry, Comparisons, fit
+from comparo.methods import METHODS
+from comparo.product import multiply
+from oracle import comparisons_of, incidence, simulate, weights
+
+each_method = pytest.mark.parametrize("method", METHODS)
+
+
+def everything(rng, items):
+    """Every ordered pair of `items`, answered by a noisy and biased judge."""
+    first, second = np.array(list(itertools.permutations(range(items), 2))).T
+    return Comparisons.from_columns(first, second, rng.uniform(0.05, 0.95, len(first)))
+
+
+def naive_mean(comparisons, hard):
+    """An item's weighted mean outcome, one comparison after another."""
+    won, played = np.zeros((2, len(comparisons.items)))
+    for i, j, p, weight in zip(comparisons.first, comparisons.second, comparisons.p, weights(comparisons), strict=True):
+        outcome = (p > 0.5) + 0.5 * (p == 0.5) if hard else p
+        won[i] += weight * outcome
+        won[j] += weight * (1 - outcome)
+        played[i] += weight
+        played[j] += weight
+    return won / played
+
+
+def naive_zermelo(comparisons, prior_pairs, iterations=20_000):
+    """Zermelo's algorithm with the prior's wins, by loops over a matrix of wins."""
+    n = len(comparisons.items)
+    wins = np.zeros((n, n))
+    for i, j, p, weight in zip(comparisons.first, comparisons.second, comparisons.p, weights(comparisons), strict=True):
+        wins[i, j] += weight * ((p > 0.5) + 0.5 * (p == 0.5))
+        wins[j, i] += weight * ((p < 0.5) + 0.5 * (p == 0.5))
+        if prior_pairs == "compared":
+            wins[i, j] += 1 / (n - 1)
+            wins[j, i] += 1 / (n - 1)
+    if prior_pairs == "all":
+        wins += (1 - np.eye(n)) / (n - 1)
+    strength = np.ones(n)
+    for _ in range(iterations):
+        updated = strength.copy()
+        for i in range(n):
+            shared = sum((wins[i, j] + wins[j, i]) / (strength[i] + strength[j]) for j in range(n) if j != i)
+            updated[i] = wins[i].sum() / shared
+        updated /= np.exp(np.log(updated).mean())
+        if np.abs(np.log(updated / strength)).max() < 1e-10:
+            break
+        strength = updated
+    return np.log(updated)
+
+
+@given(comparisons=comparisons_of())
+@pytest.mark.parametrize(("method", "hard"), [("win-ratio", True), ("avg-prob", False)])
+def test_means(comparisons, method, hard):
+    assert np.allclose(fit(comparisons, method=method).scores, naive_mean(comparisons, hard))
+
+
+@pytest.mark.parametrize("algorithm", ["zermelo", "newman"])
+@pytest.mark.parametrize("prior_pairs", ["compared", "all"])
+@pytest.mark.parametrize("seed", range(3))
+def test_bradley_terry_by_zermelo(algorithm, prior_pairs, seed):
+    comparisons, _ = simulate(np.random.default_rng(seed), 6, 15)
+    ranking = fit(comparisons, method="bt", algorithm=algorithm, prior_pairs=prior_pairs)
+    assert np.allclose(ranking.scores, naive_zermelo(comparisons, prior_pairs), atol=2e-3)
+
+
+def test_newman_does_not_swing_between_two_items():
+    ranking = fit([("a", "b", 1.0)] * 3 + [("b", "a", 1.0)], method="bt", algorithm="newman")
+    assert np.diff(ranking.scores)[0] == pytest.approx(-np.log((3 + 4) / (1 + 4)), abs=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hard_decisions_agree_with_choix(seed):
+    comparisons, _ = simulate(np.random.default_rng(seed), 12, 60)
+    decisions = comparisons.decisions()
+    games = [(i, j) if p else (j, i) for i, j, p in zip(decisions.first, decisions.second, decisions.p, strict=True)]
+    penalty = 0.05
+    theirs = choix.opt_pairwise(12, games, alpha=penalty, tol=1e-10)
+    ours = multiply(decisions, BradleyTerry(), prior=(2 * penalty) ** -0.5).scores
+    assert np.allclose(ours, theirs - theirs.mean(), atol=1e-6)
+
+
+@pytest.mark.parametrize("items", [2, 4, 9])
+def test_with_all_comparisons_the_gaussian_product_is_a_shift_of_the_average_probability(items):
+    comparisons = everything(np.random.default_rng(items), items)
+    for product, mean in (("poe-g", "avg-prob"), ("poe-g-hard", "win-ratio")):
+        scores, average = fit(comparisons, method=product).scores, fit(comparisons, method=mean).scores
+        # both orders: N(N − 1) comparisons, each item in 2(N − 1), and (W̃ᵀW̃)⁻¹ is 1/2N on sums of outcomes
+        assert np.allclose(scores, (average - average.mean()) * 2 * (items - 1) / items / 2, atol=1e-9)
+
+
+def test_the_inverse_for_four_items():
+    rows = [(i, j, 0.5) for i, j in itertools.combinations(range(4), 2)]
+    anchored = np.vstack([[1, 0, 0, 0], incidence(Comparisons.from_rows(rows))])
+    inverse = np.linalg.inv(anchored.T @ anchored)
+    assert np.allclose(inverse[0], 1)
+    assert np.allclose(np.diag(inverse)[1:], 1.5)
+    assert np.allclose(inverse[1:, 1:][~np.eye(3, dtype=bool)], 1.25)
+    split = (5 / 4) * np.ones((4, 4)) + (1 / 4) * (
+        np.diag([-1.0, 1, 1, 1]) - np.eye(4)[0] - np.eye(4)[:, [0]] + 2 * np.outer(np.eye(4)[0], np.eye(4)[0])
+    )
+    split[0, 0] = 5 / 4 - 1 / 4
+    assert np.allclose(inverse, split)
+
+
+@given(comparisons=comparisons_of(weighted=False))
+def test_determinant_and_inverse_follow_an_added_comparison(comparisons):
+    from comparo import design_log_det
+
+    n = len(comparisons.items)
+    anchored = np.vstack([np.eye(n)[0], incidence(comparisons)])
+    inverse = np.linalg.inv(anchored.T @ anchored)
+    row = np.eye(n)[0] - np.eye(n)[-1]
+    more = Comparisons.from_columns(
+        np.append(comparisons.first, 0), np.append(comparisons.second, n - 1), np.append(comparisons.p, 0.5)
+    )
+    gain = row @ inverse @ row
+    assert design_log_det(more) - design_log_det(comparisons) == pytest.approx(np.log1p(gain), abs=1e-8)
+    updated = inverse - np.outer(inverse @ row, inverse @ row) / (1 + gain)
+    assert np.allclose(updated, np.linalg.inv(anchored.T @ anchored + np.outer(row, row)))
+
+
+@each_method
+def test_weights_are_repetitions(method):
+    comparisons, _ = simulate(np.random.default_rng(7), 6, 20)
+    weight = np.arange(20) % 3 + 1.0
+    rows = np.repeat(np.arange(20), weight.astype(int))
+    columns = [column[rows] for column in (comparisons.first, comparisons.second, comparisons.p)]
+    weighted = Comparisons.from_columns(comparisons.first, comparisons.second, comparisons.p, weight)
+    if method == "bt":  # its prior is a win for each comparison, however heavy
+        assert fit(weighted, method=method).scores.std() > 0
+        return
+    assert np.allclose(
+        fit(weighted, method=method).scores, fit(Comparisons.from_columns(*columns), method=method).scores
+    )
+
+
+@each_method
+def test_a_comparison_of_no_weight_changes_nothing(method):
+    rows = [("a", "b", 0.8, 1.0), ("b", "c", 0.7, 2.0)]
+    assert np.allclose(
+        fit([*rows, ("c", "a", 0.9, 0.0)], method=method).scores, fit(rows, method=method).scores, atol=1e-3
+    )
+
+
+@each_method
+def test_ties_are_fair(method):
+    ranking = fit([("a", "b", 0.5), ("b", "c", 0.5), ("a", "c", 0.5)], method=method)
+    assert np.allclose(ranking.scores, ranking.scores[0])
+    assert ranking.rank.tolist() == [1, 1, 1]
+    assert ranking.tier.tolist() == [1, 1, 1]
+    assert ranking.probability("a", "c") == pytest.approx(0.5)
+
+
+@each_method
+@pytest.mark.parametrize("bias", ["none", "plug-in"])
+def test_contexts_are_fitted_one_by_one_and_together_alike(method, bias):
+    if not method.startswith("poe") and bias != "none":
+        return
+    rng = np.random.default_rng(8)
+    sizes, rows = [3, 70, 4, 3, 9], []
+    for context, size in enumerate(sizes):
+        chain = [(i, i + 1) for i in range(size - 1)]
+        pairs = chain + [tuple(rng.choice(size, 2, replace=False)) for _ in range(4 * size)]
+        rows += [
+            {"context": f"c{context}", "first": f"x{i}", "second": f"x{j}", "p": rng.uniform(0.1, 0.9)}
+            for i, j in pairs
+        ]
+    rng.shuffle(rows)
+    together = fit(rows, method=method, bias=bias)
+    for context, size in enumerate(sizes):
+        label = f"c{context}"
+        if bias == "plug-in":
+            continue  # its γ is one for all contexts
+        alone = fit([row | {"context": "only"} for row in rows if row["context"] == label], method=method)
+        nodes = together.nodes_of(label)
+        assert nodes.stop - nodes.start == size
+        mine = dict(zip(together.items[nodes], together.scores[nodes], strict=True))
+        theirs = dict(zip(alone.items, alone.scores, strict=True))
+        tolerance = 2e-2 if method == "bt" else 1e-7  # Zermelo stops at 1e-4, sooner when alone
+        assert mine == pytest.approx(theirs, abs=tolerance)
+    assert together.graph.contexts == len(sizes)
+
+
+@each_method
+def test_a_judge_with_signal_is_ranked_right(method):
+    rng = np.random.default_rng(9)
+    comparisons, truth = simulate(rng, 10, 400, spread=2.0)
+    ranking = fit(comparisons, method=method)
+    assert np.corrcoef(ranking.scores, truth[0])[0, 1] > 0.95
+    assert np.all(ranking.std > 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"method": "elo"}, "method is one of 'win-ratio'.*not 'elo'"),
+        ({"method": 3}, "method is a name .* or an expert, not int"),
+        ({"bias": "both"}, "bias is one of 'none', 'plug-in', 'joint', not 'both'"),
+        ({"prior": -1.0}, "prior is a standard deviation above 0 or 'first', not -1.0"),
+        ({"prior": "last"}, "prior is a standard deviation"),
+        ({"level": 95}, "level is a probability between 0 and 1, not 95"),
+        ({"method": "bt", "bias": "joint"}, "'bt' has no bias term; use method='poe-bt'"),
+        ({"method": "avg-prob", "prior": 1.0}, "'avg-prob' takes no prior"),
+        ({"algorithm": "newman"}, "belong to method='bt'"),
+        ({"method": "bt", "algorithm": "elo"}, "algorithm is one of"),
+        ({"method": "bt", "prior_pairs": "some"}, "prior_pairs is one of"),
+    ],
+)
+def test_arguments_that_make_no_sense(arguments, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        fit([("a", "b", 0.8)], **arguments)

@@ -1,0 +1,53 @@
+"""What the package promises as a whole."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import comparo
+
+ROOT = Path(__file__).parents[1]
+
+
+def modules_after(statement):
+    """The modules that a fresh interpreter has loaded after `statement`."""
+    code = f"import sys; {statement}; print('\\n'.join(sys.modules))"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+def installed(modules):
+    return {name.split(".")[0] for name in modules if not name.startswith("_")} - set(sys.stdlib_module_names)
+
+
+def test_comparo_needs_numpy_scipy_and_narwhals_only():
+    before = modules_after("pass")
+    names = "; ".join(f"comparo.{name}" for name in comparo.__all__)
+    used = installed(modules_after(f"import comparo; {names}") - before)
+    assert used <= {"comparo", "numpy", "scipy", "narwhals", "cython_runtime"}, used
+
+
+def test_import_takes_no_time_because_it_loads_nothing():
+    assert installed(modules_after("import comparo") - modules_after("pass")) == {"comparo"}
+
+
+def test_every_exported_name_is_documented():
+    reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    for name in comparo.__all__:
+        assert re.search(rf"`{name}\b", reference), f"{name} is not in docs/reference.md"
+        assert getattr(comparo, name).__doc__
+    assert sorted(comparo.__all__) == comparo.__all__
+    assert set(comparo.__all__) <= set(dir(comparo))
+    with pytest.raises(AttributeError, match="no attribute 'rank_everything'"):
+        comparo.rank_everything  # noqa: B018
+
+
+def test_rooms_import_only_rooms_above():
+    order = """experts frames tables columns comparisons graph laplacian determinant newton product covariance
+        standing ranking zermelo methods""".split()
+    for number, room in enumerate(order):
+        text = (ROOT / "src" / "comparo" / f"{room}.py").read_text(encoding="utf-8")
+        used = set(re.findall(r"^from comparo\.(\w+) import", text, re.MULTILINE))
+        assert used <= set(order[:number]), (room, used)

@@ -1,0 +1,211 @@
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from matplotlib import pyplot
+from scipy.stats import norm, rankdata
+
+from comparo import Comparisons, fit
+from comparo.covariance import ProductCovariance
+from comparo.methods import METHODS
+from oracle import simulate
+
+COLUMNS = ["item", "score", "std", "low", "high", "rank", "tier", "comparisons"]
+
+
+@pytest.fixture(scope="module")
+def ranking():
+    comparisons, _ = simulate(np.random.default_rng(0), 8, 60)
+    return fit(comparisons)
+
+
+def blocks(ranking):
+    (batch,) = ranking.covariance.pattern.batches
+    return ranking.covariance.block(batch)[0]
+
+
+def test_the_frame_is_sorted_and_complete(ranking):
+    frame = ranking.to_frame("pandas")
+    assert list(frame.columns) == COLUMNS
+    assert isinstance(frame, pd.DataFrame)
+    assert isinstance(ranking.to_frame("polars"), pl.DataFrame)
+    assert frame["score"].is_monotonic_decreasing
+    assert frame["rank"].tolist() == list(range(1, 9))
+    assert frame["comparisons"].sum() == 2 * 60
+    assert np.allclose(frame["high"] - frame["score"], norm.ppf(0.975) * frame["std"])
+    assert np.allclose(frame["score"] - frame["low"], norm.ppf(0.975) * frame["std"])
+    assert frame["score"].mean() == pytest.approx(0, abs=1e-9)
+
+
+def test_contexts_come_first_in_their_own_order():
+    rows = [
+        {"context": c, "first": "a", "second": b, "p": p}
+        for c, b, p in (("z", "b", 0.9), ("z", "c", 0.3), ("y", "b", 0.2))
+    ]
+    frame = fit(rows).to_frame("pandas")
+    assert list(frame.columns) == ["context", *COLUMNS]
+    assert frame["context"].tolist() == ["z", "z", "z", "y", "y"]
+    assert frame["item"].tolist() == ["c", "a", "b", "b", "a"]
+
+
+def test_probability_is_that_of_the_difference(ranking):
+    covariance = blocks(ranking)
+    a, b = 2, 5
+    spread = np.sqrt(covariance[a, a] + covariance[b, b] - 2 * covariance[a, b])
+    expected = norm.cdf((ranking.scores[a] - ranking.scores[b]) / spread)
+    assert ranking.probability(ranking.items[a], ranking.items[b]) == pytest.approx(expected)
+    assert ranking.probability(ranking.items[b], ranking.items[a]) == pytest.approx(1 - expected)
+    assert ranking.probability(ranking.items[a], ranking.items[a]) == 0.5
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_has_a_covariance_that_agrees_with_itself(method):
+    comparisons, _ = simulate(np.random.default_rng(1), 7, 40)
+    ranking = fit(comparisons, method=method)
+    covariance = blocks(ranking)
+    assert np.allclose(np.sqrt(np.diag(covariance)), ranking.std)
+    assert np.linalg.eigvalsh(covariance).min() > -1e-9
+    expected = covariance[0, 0] + covariance[3, 3] - 2 * covariance[0, 3]
+    assert ranking.covariance.difference(0, 3) == pytest.approx(expected)
+
+
+def test_ranks_tiers_and_top_agree_with_draws(ranking):
+    rng = np.random.default_rng(5)
+    root = np.linalg.cholesky(blocks(ranking) + 1e-10 * np.eye(8))
+    drawn = ranking.scores[:, None] + root @ rng.standard_normal((8, 20_000))
+    ranks = rankdata(-drawn, axis=0)
+    best, worst = ranking.rank_intervals()
+    assert np.all(np.abs(best - np.quantile(ranks, 0.025, axis=1)) <= 1)
+    assert np.all(np.abs(worst - np.quantile(ranks, 0.975, axis=1)) <= 1)
+    assert np.all(best <= ranking.rank)
+    assert np.all(ranking.rank <= worst)
+    for k in (1, 3):
+        assert np.allclose(ranking.top(k), np.mean(ranks <= k, axis=1), atol=0.05)
+        assert ranking.top(k).sum() == pytest.approx(k)
+
+
+def test_a_tier_ends_where_its_best_item_surely_wins(ranking):
+    order = np.argsort(-ranking.scores)
+    tier, leader = 1, order[0]
+    for node in order:
+        if node != leader and ranking.probability(ranking.items[leader], ranking.items[node]) >= 0.95:
+            tier, leader = tier + 1, node
+        assert ranking.tier[node] == tier
+    assert ranking.tier.max() > 1
+
+
+def test_groups_that_are_not_connected_are_ranked_apart():
+    rows = [("a", "b", 0.9), ("b", "c", 0.8), ("x", "y", 0.3), ("y", "z", 0.6)]
+    with pytest.warns(UserWarning, match="scores do not compare across groups"):
+        ranking = fit(rows)
+    frame = ranking.to_frame("pandas")
+    assert list(frame.columns) == ["component", *COLUMNS]
+    assert frame.groupby("component")["rank"].apply(list).tolist() == [[1, 2, 3], [1, 2, 3]]
+    assert frame.groupby("component")["score"].sum().abs().max() < 1e-9
+    assert np.isnan(ranking.probability("a", "x"))
+    assert ranking.probability("a", "c") > 0.5
+    best, worst = ranking.rank_intervals()
+    assert best.min() == 1
+    assert worst.max() == 3
+    assert ranking.top(1).sum() == pytest.approx(2)
+    alone = fit(rows[:2])
+    assert np.allclose(ranking.scores[:3], alone.scores)
+    assert "do not compare" in ranking._repr_html_()
+
+
+def test_one_context_out_of_many_may_be_split():
+    rows = [{"context": "fine", "first": "a", "second": "b", "p": 0.7}]
+    rows += [{"context": "split", "first": i, "second": j, "p": 0.7} for i, j in (("a", "b"), ("c", "d"))]
+    with pytest.warns(UserWarning, match="in context 'split' fall into"):
+        ranking = fit(rows)
+    assert ranking.component.tolist() == [1, 1, 1, 1, 2, 2]
+
+
+def test_an_item_that_was_never_compared_is_listed_without_a_guess():
+    matrix = np.full((4, 4), np.nan)
+    matrix[0, 1], matrix[1, 2] = 0.9, 0.8
+    for method in METHODS:
+        with pytest.warns(UserWarning, match="not connected"):
+            ranking = fit(matrix, method=method)
+        assert np.isnan(ranking.std[3])
+        assert ranking.counts[3] == 0
+        assert np.isfinite(ranking.std[:3]).all()
+        row = json.loads(ranking.to_json())["ranking"][-1]
+        assert row["item"] == 3
+        assert row["std"] is None
+
+
+def test_large_contexts_use_marginal_errors(monkeypatch):
+    comparisons, _ = simulate(np.random.default_rng(2), 300, 6000)
+    small = fit(comparisons)
+    for module in ("laplacian", "covariance", "standing"):
+        monkeypatch.setattr(f"comparo.{module}.EXACT", 100)
+    large = fit(comparisons)
+    assert np.abs(large.std / small.std - 1).max() < 0.05
+    for mine, theirs in zip(large.rank_intervals(), small.rank_intervals(), strict=True):
+        assert np.abs(mine - theirs).mean() < 3
+    assert np.abs(large.top(10) - small.top(10)).max() < 0.15
+    assert np.abs(large.tier - small.tier).max() <= 2
+    assert large.probability(3, 4) == pytest.approx(small.probability(3, 4), abs=1e-6)
+
+
+def test_intervals_cover_the_truth():
+    """Hard decisions and soft ones: about 95 of 100 intervals hold the true score."""
+    rng = np.random.default_rng(3)
+    for hard in (True, False):
+        comparisons, truth = simulate(rng, 12, 120, noise=0.4, contexts=100)
+        if hard:
+            answers = (rng.random(len(comparisons)) < comparisons.p).astype(float)
+            comparisons = Comparisons.from_columns(
+                comparisons.first, comparisons.second, answers, context=comparisons.context
+            )
+        ranking = fit(comparisons)
+        true = (truth - truth.mean(axis=1, keepdims=True)).ravel()
+        covered = np.mean((ranking.low <= true) & (true <= ranking.high))
+        assert 0.90 < covered < 0.98, (hard, covered)
+
+
+def test_soft_answers_are_surer_than_hard_ones():
+    comparisons, _ = simulate(np.random.default_rng(4), 10, 200, noise=0.1)
+    soft, hard = fit(comparisons), fit(comparisons.decisions())
+    assert soft.product.dispersion < 0.1
+    assert hard.product.dispersion == 1.0
+    assert soft.std.mean() < 0.5 * hard.std.mean()
+    assert isinstance(soft.covariance, ProductCovariance)
+
+
+def test_json_and_html_carry_the_table_and_escape_it():
+    nasty = "<script>alert(1)</script>"
+    ranking = fit([(nasty, "b", 0.9), ("b", nasty, 0.3)], bias="joint")
+    document = json.loads(ranking.to_json())
+    assert document["ranking"][0]["item"] == nasty
+    assert document["bias"][0]["first_wins"] == pytest.approx(1 / (1 + np.exp(document["bias"][0]["gamma"])))
+    page = ranking._repr_html_()
+    assert nasty not in page
+    assert "&lt;script&gt;" in page
+    assert "Ranking of 2 candidates by poe-bt" in repr(ranking)
+
+
+def test_the_picture_shows_the_best(ranking):
+    ax = ranking.plot(top=5)
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert labels == [str(item) for item in ranking.to_columns()["item"][:5]]
+    assert "95% interval" in ax.get_xlabel()
+    pyplot.close("all")
+
+
+def test_names_that_do_not_exist_are_said(ranking):
+    with pytest.raises(KeyError, match="there is no item 'nobody'"):
+        ranking.probability("nobody", 1)
+    with pytest.raises(KeyError, match="no contexts"):
+        ranking.probability(0, 1, context="c")
+    rows = [{"context": c, "first": "a", "second": "b", "p": 0.7} for c in "xy"]
+    with pytest.raises(KeyError, match="say which of the 2 contexts"):
+        fit(rows).probability("a", "b")
+    with pytest.raises(KeyError, match="there is no context 'z'; there are 'x', 'y'"):
+        fit(rows).probability("a", "b", context="z")
+    assert fit(rows).probability("a", "b", context="x") > 0.5
+    with pytest.raises(ValueError, match="k is at least 1"):
+        ranking.top(0)

@@ -1,5 +1,6 @@
 """Every benchmark: `make bench`."""
 
-from benchmarks import core
+from benchmarks import core, coverage
 
 core.main()
+coverage.main()

@@ -13,10 +13,10 @@ CONTEXTS = 500
 
 
 def judged(
-    rng: np.random.Generator, items: int, rows: int, noise: float, gamma: float
+    rng: np.random.Generator, items: int, rows: int, spread: float, noise: float, gamma: float
 ) -> tuple[Comparisons, np.ndarray]:
     """Soft answers σ(s_first − s_second − γ + noise) about random pairs in every context, and the true scores."""
-    truth = rng.standard_normal((CONTEXTS, items))
+    truth = spread * rng.standard_normal((CONTEXTS, items))
     context = np.repeat(np.arange(CONTEXTS), rows)
     first = rng.integers(items, size=len(context))
     second = (first + rng.integers(1, items, size=len(context))) % items
@@ -26,16 +26,18 @@ def judged(
 
 def main() -> None:
     print("\n# Intervals: share of true scores inside, in per cent (95 is right)\n")
-    print("   N    K  noise    γ   soft  soft, joint   hard  hard, joint")
+    print("   N    K  spread  noise    γ   soft  soft, joint   hard  hard, joint")
     rng = np.random.default_rng(0)
-    for items, rows, noise, gamma in (
-        (12, 18, 0.4, 0.0),
-        (12, 120, 0.4, 0.0),
-        (16, 48, 0.3, -0.7),
-        (16, 48, 1.0, -0.7),
-        (30, 90, 0.5, 0.5),
+    for items, rows, spread, noise, gamma in (
+        (12, 18, 1.0, 0.4, 0.0),
+        (12, 120, 1.0, 0.4, 0.0),
+        (12, 36, 3.0, 0.4, 0.0),
+        (16, 48, 1.0, 0.3, -0.7),
+        (16, 48, 1.0, 1.0, -0.7),
+        (30, 90, 1.0, 0.5, 0.5),
+        (12, 120, 1.0, 1.5, 0.0),
     ):
-        soft, truth = judged(rng, items, rows, noise, gamma)
+        soft, truth = judged(rng, items, rows, spread, noise, gamma)
         flips = (rng.random(len(soft)) < soft.p).astype(float)
         hard = Comparisons.from_columns(soft.first, soft.second, flips, context=soft.context)
         shares = []
@@ -48,7 +50,7 @@ def main() -> None:
                 inside = (ranking.low <= true) & (true <= ranking.high)
                 shares.append(100 * np.mean(inside[~np.isnan(ranking.std)]))
         cells = "{:6.1f} {:12.1f} {:6.1f} {:12.1f}".format(*shares)
-        print(f"{items:4} {rows:4} {noise:6.1f} {gamma:5.1f} {cells}")
+        print(f"{items:4} {rows:4} {spread:7.1f} {noise:6.1f} {gamma:5.1f} {cells}")
 
 
 if __name__ == "__main__":

@@ -99,6 +99,22 @@ def test_bias_follows_the_labels_of_the_contexts():
     assert np.allclose(fit(rows, bias="joint").bias[:, 0], [1.0, -1.0, 0.0], atol=0.1)
 
 
+def test_a_bias_that_cannot_be_told_from_the_scores_is_said():
+    with pytest.warns(UserWarning, match="cannot tell the position bias"):
+        fit([("a", "b", 0.9), ("b", "c", 0.9)], bias="joint")
+
+
+def test_judges_with_few_hard_votes_are_drawn_to_the_others():
+    """Three votes a judge, many of them unanimous: alone their bias would be infinite."""
+    rng = np.random.default_rng(8)
+    comparisons, _ = simulate(rng, 20, 3000, gamma=-0.5, noise=0.0)
+    votes = (rng.random(3000) < comparisons.p).astype(float)
+    judged = Comparisons.from_columns(comparisons.first, comparisons.second, votes, judge=np.arange(3000) // 3)
+    bias = fit(judged, bias="joint").bias[0]
+    assert bias.mean() == pytest.approx(-0.5, abs=0.1)
+    assert bias.std() < 0.2
+
+
 def test_random_effects_finds_the_spread():
     rng = np.random.default_rng(7)
     variance = rng.uniform(0.01, 0.2, 4000)

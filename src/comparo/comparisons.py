@@ -114,6 +114,8 @@ class Comparisons:
         if bad := [k for k, row in enumerate(rows) if not isinstance(row, (tuple, list)) or len(row) not in (3, 4)]:
             expected = "(first, second, p) or (first, second, p, weight); give all rows so, or all as mappings"
             raise Table({}).error(bad, None, f"{shown(rows[bad[0]])} is not {expected}. A matrix is a numpy array")
+        if rows and all(isinstance(label, float) for row in rows for label in row[:2]):
+            raise Table({}).error([0], None, f"{shown(rows[0])} has numbers for items. A matrix is a numpy array")
         weighted = any(len(row) == 4 for row in rows)
         return cls.from_columns(
             [row[0] for row in rows],
@@ -269,6 +271,15 @@ class Comparisons:
             context=None if self.context is None else self.context[lead],
             judge=None if self.judge is None else self.judge[lead],
         )
+
+    @property
+    def hard(self) -> bool:
+        """Whether every p is a decision: 0, ½ or 1.
+
+        >>> Comparisons.from_rows([("ana", "bo", 0.7)]).hard, Comparisons.from_rows([("ana", "bo", 1)]).hard
+        (False, True)
+        """
+        return bool(np.all((self.p == 0) | (self.p == 0.5) | (self.p == 1)))
 
     def decisions(self) -> Comparisons:
         """The same comparisons with hard p: 1 where p > ½, 0 where p < ½, ½ where the judge saw no difference.

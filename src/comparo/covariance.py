@@ -14,6 +14,7 @@ from comparo.product import Product
 
 DRAWS = 64
 COLUMNS = 8
+KEPT_ENTRIES = 32_000_000  # of covariances kept in memory, 256 MB
 
 
 class Covariance(Protocol):
@@ -45,8 +46,9 @@ class ProductCovariance:
         H⁻¹ = D⁻¹ + D⁻¹ S D⁻¹ + D⁻¹ S H⁻¹ S D⁻¹
 
     whose last diagonal is the variance of (S z)/D for z ~ N(0, H⁻¹), estimated from `DRAWS` draws. A draw costs one
-    solution: z = H⁻¹ Xᵀ√c·ξ. Only the last term is random, so the relative error of a standard error is its share of
-    the variance times 1/√(2·64) = 9%: about 0.5% for an item with twenty comparisons, 9% at the end of a long chain.
+    solution: z = H⁻¹ Xᵀ√c·ξ. Only the last term is random, so a standard error has the relative error 1/√(2·64) = 9%
+    (root mean square) times that term's share of the variance: about 0.5% for an item with twenty comparisons, 9% at
+    the end of a long chain.
     """
 
     laplacian: Laplacian
@@ -60,8 +62,17 @@ class ProductCovariance:
     def dispersion(self) -> float:
         return 1.0 if self.product is None else self.product.dispersion
 
+    @cached_property
+    def _kept(self) -> dict[int, Array]:
+        return {}
+
     def block(self, batch: Batch) -> Array:
-        return self.dispersion * self.laplacian.inverse(batch)
+        if batch.begin in self._kept:
+            return self._kept[batch.begin]
+        block = self.dispersion * self.laplacian.inverse(batch)
+        if sum(other.size**2 * (other.end - other.begin) for other in self.pattern.batches) <= KEPT_ENTRIES:
+            self._kept[batch.begin] = block
+        return block
 
     @cached_property
     def std(self) -> Array:
@@ -70,11 +81,11 @@ class ProductCovariance:
             if batch.size > EXACT:
                 variance[batch.nodes.start :] = self._sampled(batch.nodes.start)
                 break
-            variance[batch.nodes] = np.einsum("bii->bi", self.laplacian.inverse(batch)).ravel()
-        return np.where(_compared(self.pattern.graph), np.sqrt(self.dispersion * np.maximum(variance, 0.0)), np.nan)
+            variance[batch.nodes] = np.einsum("bii->bi", self.block(batch)).ravel()
+        return np.where(_compared(self.pattern.graph), np.sqrt(np.maximum(variance, 0.0)), np.nan)
 
     def _sampled(self, begin: int) -> Array:
-        """The diagonal of H⁻¹ at the nodes from `begin` on."""
+        """The diagonal of φ·H⁻¹ at the nodes from `begin` on."""
         laplacian, pattern = self.laplacian, self.pattern
         rng = np.random.default_rng(0)
         root, ridge = np.sqrt(laplacian.c), np.sqrt(laplacian.ridge)
@@ -84,13 +95,19 @@ class ProductCovariance:
             columns = [pattern.gather(root * rng.standard_normal(len(root))) for _ in range(COLUMNS)]
             rhs = np.column_stack(columns) + ridge[:, None] * rng.standard_normal((pattern.unknowns, COLUMNS))
             rhs = pattern.centre(rhs)
-            spread += np.sum((laplacian.solve(rhs, accuracy=1e-4) - rhs / diagonal) ** 2, axis=1) / DRAWS
+            # Weak links between clusters carry much of the variance and little of the residual.
+            spread += np.sum((laplacian.solve(rhs, accuracy=1e-8) - rhs / diagonal) ** 2, axis=1) / DRAWS
         nodes = slice(begin, pattern.graph.nodes)
         items = np.bincount(pattern.graph.component)[pattern.graph.component[nodes]]
         share = 1.0 - 2.0 / items + laplacian.ridge[nodes] / (items * diagonal[nodes, 0])
-        return share / diagonal[nodes, 0] + spread[nodes]
+        return self.dispersion * (share / diagonal[nodes, 0] + spread[nodes])
 
     def difference(self, one: int, other: int) -> float:
+        batch = next(batch for batch in self.pattern.batches if one < batch.nodes.stop)
+        if batch.size <= EXACT:
+            context, a = divmod(one - batch.nodes.start, batch.size)
+            block, b = self.block(batch)[context], (other - batch.nodes.start) % batch.size
+            return float(block[a, a] + block[b, b] - 2 * block[a, b])
         rhs = np.zeros(self.pattern.unknowns)
         rhs[[one, other]] = 1.0, -1.0
         x = self.laplacian.solve(rhs)

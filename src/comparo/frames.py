@@ -63,7 +63,10 @@ def frame_from_columns(columns: Mapping[str, Column], backend: str | None = None
     library = installed(*asked)
     if library is None:
         raise ImportError(f"a data frame needs {' or '.join(asked)}: {INSTALL}")
-    return nw.from_dict(columns, backend=library).to_native()
+    try:
+        return nw.from_dict(columns, backend=library).to_native()
+    except (TypeError, ValueError) as error:  # pyarrow's own errors are both
+        raise ValueError(f"{library} cannot hold labels of mixed kinds; use backend='pandas': {error}") from error
 
 
 def installed(*libraries: Library) -> Library | None:

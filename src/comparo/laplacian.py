@@ -5,7 +5,7 @@ is estimated, −1 at the bias of its context and judge,
 
     H = Xᵀ diag(c) X + diag(ridge),    c_k = weight · curvature of expert k.
 
-Contexts of up to `BATCHED` items are solved as dense matrices, all those of one size in one call. Larger ones are
+Contexts of up to `BATCHED` unknowns are solved as dense matrices, all those of one size in one call. Larger ones are
 solved together by conjugate gradients, which need few steps on a well-connected graph; where they need many, the
 graph has narrow waists, and then a sparse factorisation has little fill.
 """
@@ -20,14 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import lapack
-from scipy.linalg import solve as dense_solve
-from scipy.sparse.linalg import splu
+from scipy.sparse.linalg import SuperLU, splu
 
 from comparo.graph import Graph, Index
 
 Array = NDArray[np.float64]
 
-BATCHED = 64  # largest context solved as one of a batch of dense matrices
+BATCHED = 64  # most unknowns of a context solved as one of a batch of dense matrices
 EXACT = 4096  # largest context whose covariance is computed as a dense inverse
 BATCH_ENTRIES = 4_000_000  # entries of one batch of dense matrices, 32 MB
 GRADIENT_STEPS = 500
@@ -98,11 +97,15 @@ class Pattern:
 
     @cached_property
     def _entries(self) -> dict[int, NDArray[np.int64]]:
-        return {batch.begin: self._entry(batch) for batch in self.batches if batch.size <= BATCHED}
+        return {batch.begin: self._entry(batch) for batch in self.batches if self.is_batched(batch)}
 
     def entries(self, batch: Batch) -> NDArray[np.int64]:
         """Where each comparison of `batch` lies in its flattened (B, m, m) matrices."""
-        return self._entries[batch.begin] if batch.size <= BATCHED else self._entry(batch)
+        return self._entries[batch.begin] if self.is_batched(batch) else self._entry(batch)
+
+    def is_batched(self, batch: Batch) -> bool:
+        """Whether the contexts of `batch` are solved as dense matrices."""
+        return batch.size + self.judges <= BATCHED
 
     def _entry(self, batch: Batch) -> NDArray[np.int64]:
         width = batch.size + self.judges
@@ -171,7 +174,7 @@ class Laplacian:
         width = self.pattern.judges
         large = 0
         for batch in self.pattern.batches:
-            if batch.size > BATCHED:
+            if not self.pattern.is_batched(batch):
                 break
             count, large = batch.end - batch.begin, batch.end
             biases = slice(n + batch.begin * width, n + batch.end * width)
@@ -181,9 +184,14 @@ class Laplacian:
             x[batch.nodes] = found[:, : batch.size].reshape(-1, *rhs.shape[1:])
             x[biases] = found[:, batch.size :].reshape(-1, *rhs.shape[1:])
         if large < self.pattern.graph.contexts:
-            tail = Tail(self, large)
-            x[tail.unknowns] = tail.solve(rhs[tail.unknowns], accuracy)
+            x[self.tail.unknowns] = self.tail.solve(rhs[self.tail.unknowns], accuracy)
         return self.pattern.centre(x)
+
+    @cached_property
+    def tail(self) -> Tail:
+        """H of the contexts that are not solved as dense matrices."""
+        batches = self.pattern.batches
+        return Tail(self, next(batch.begin for batch in batches if not self.pattern.is_batched(batch)))
 
     def dense(self, batch: Batch) -> Array:
         """H of the contexts of `batch`, shape (B, m, m) with m = size + J, plus `constants` on its scores.
@@ -205,18 +213,25 @@ class Laplacian:
         return matrix
 
     def constants(self, batch: Batch) -> Array:
-        """κ between nodes of one component, 0 elsewhere: (1, 1, 1) where every context of `batch` is connected."""
+        """κ between nodes of one component, 0 elsewhere: (B, 1, 1) where every context of `batch` is connected."""
         component = self.pattern.graph.component[batch.nodes].reshape(-1, batch.size)
-        constant = float(np.mean(self.diagonal[batch.nodes])) or 1.0
+        kappa = self.kappa(batch)[:, None, None]
         if np.all(component[:, 0] == component[:, -1]):
-            return np.full((1, 1, 1), constant)
-        return np.asarray(constant * (component[:, :, None] == component[:, None, :]))
+            return kappa
+        return np.asarray(kappa * (component[:, :, None] == component[:, None, :]))
+
+    def kappa(self, batch: Batch) -> Array:
+        """The mean of H's diagonal in each context of `batch`, shape (B,)."""
+        mean = np.mean(self.diagonal[batch.nodes].reshape(-1, batch.size), axis=1)
+        return np.where(mean > 0, mean, 1.0)
 
     def inverse(self, batch: Batch) -> Array:
         """The scores' part of H⁻¹, centred in each component, for the contexts of `batch`: shape (B, size, size)."""
         matrix, size = self.dense(batch), batch.size
         if len(matrix) == 1:
-            factor, _ = lapack.dpotrf(matrix[0])
+            factor, failed = lapack.dpotrf(matrix[0])
+            if failed:
+                raise np.linalg.LinAlgError("the weights of the comparisons are too far apart; rescale them")
             triangle, _ = lapack.dpotri(factor, overwrite_c=True)
             inverse = (np.triu(triangle) + np.triu(triangle, 1).T)[None, :size, :size]
         else:
@@ -227,7 +242,7 @@ class Laplacian:
             -1, size, 1
         )
         ridge = self.ridge[batch.nodes].reshape(-1, size, 1)
-        return np.asarray(inverse - (constants > 0) / (items * (ridge + np.max(constants) * items)))
+        return np.asarray(inverse - (constants > 0) / (items * (ridge + self.kappa(batch)[:, None, None] * items)))
 
 
 class Tail:
@@ -240,6 +255,7 @@ class Tail:
         rows = slice(int(pattern.row_starts[self.start]), None)
         self.unknowns = np.r_[self.start : graph.nodes, graph.nodes + begin * pattern.judges : pattern.unknowns]
         self.nodes = nodes
+        self.thin = False  # whether conjugate gradients were too slow
         self.diagonal = whole.diagonal[self.unknowns]
         self.ridge = whole.ridge[self.unknowns]
         self.component = graph.component[self.start :]
@@ -269,7 +285,15 @@ class Tail:
         return result
 
     def solve(self, rhs: Array, accuracy: float) -> Array:
-        """Conjugate gradients, preconditioned by the diagonal; a factorisation where they do not arrive."""
+        """H⁻¹·rhs by conjugate gradients, or by a factorisation where they did not arrive once."""
+        x = None if self.thin else self.iterate(rhs, accuracy)
+        if x is not None:
+            return x
+        self.thin = True
+        return np.asarray(self.factor.solve(rhs))
+
+    def iterate(self, rhs: Array, accuracy: float) -> Array | None:
+        """Conjugate gradients, preconditioned by the diagonal; None where `GRADIENT_STEPS` are not enough."""
         scale = np.where(self.diagonal > 0, self.diagonal, 1.0)
         x = np.zeros_like(rhs)
         residual = rhs.copy()
@@ -288,21 +312,25 @@ class Tail:
             before, energy = energy, _dot(residual, step)
             direction *= energy / np.maximum(before, np.finfo(float).tiny)
             direction += step
-        return self._factorise(rhs)
+        return None
 
-    def _factorise(self, rhs: Array) -> Array:
-        """A direct solution; without a ridge the first node of each component is grounded to fix the constant."""
+    @cached_property
+    def factor(self) -> SuperLU[np.float64]:
+        """A sparse factorisation of H; without a ridge plus `grounding` at the first node of each component."""
         diagonal = self.diagonal.copy()
-        grounded = np.flatnonzero((np.diff(self.component, prepend=-1) > 0) & (self.ridge[: self.nodes] == 0))
-        diagonal[grounded] += np.where(diagonal[grounded] > 0, diagonal[grounded], 1.0)
+        grounded, grounding = self.grounding
+        diagonal[grounded] += grounding
         scores = sparse.diags_array(diagonal[: self.nodes]) - self.half - self.other_half
         matrix = sparse.block_array(
             [[scores, self.border], [self.border.T, sparse.diags_array(diagonal[self.nodes :])]]
         )
-        if self.nodes <= EXACT:
-            return np.asarray(dense_solve(matrix.toarray(), rhs, assume_a="pos"))
-        factor = splu(sparse.csc_array(matrix), permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
-        return np.asarray(factor.solve(rhs))
+        return splu(sparse.csc_array(matrix), permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
+
+    @cached_property
+    def grounding(self) -> tuple[NDArray[np.intp], Array]:
+        """The first node of each component that no ridge holds, and what is added there to fix its constant."""
+        grounded = np.flatnonzero((np.diff(self.component, prepend=-1) > 0) & (self.ridge[: self.nodes] == 0))
+        return grounded, np.where(self.diagonal[grounded] > 0, self.diagonal[grounded], 1.0)
 
 
 def _dot(a: Array, b: Array) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from dataclasses import replace
+from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -22,7 +23,8 @@ Method = Literal["win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard"]
 PriorPairs = Literal["compared", "all"]
 
 METHODS: tuple[str, ...] = get_args(Method)
-WIDE = 10.0  # the prior's standard deviation in logits: finite scores for certain answers, hardly felt by others
+WIDE = 10.0  # the prior's standard deviation in logits: certain answers have finite scores, others hardly feel it
+WIDER = 100.0  # for soft answers, which scatter less than the coin flips of a decision and so would feel it more
 MOST_PAIRS = 50_000_000
 
 
@@ -54,7 +56,8 @@ def fit(
 
     `bias` is the position bias: "none", "plug-in" (from the mean p) or "joint" (estimated with the scores); see
     `comparo.product.multiply`. `prior` is the standard deviation of a Gaussian prior on the scores or "first", the
-    paper's expert on the first item; by default 10 for "poe-bt" and for experts of your own, "first" for Gaussian ones.
+    paper's expert on the first item; by default "first" for Gaussian experts, and for others 100, or 10 where every
+    answer is a decision.
     Both belong to products of experts; "bt" has the paper's prior instead: 1/(N − 1) wins for either side of each
     comparison made (`prior_pairs="compared"`, the paper's wording) or of every pair of items (`"all"`, what its
     authors' code does). `level` is the coverage of intervals.
@@ -74,22 +77,23 @@ def fit(
     else:
         expert = method if isinstance(method, Expert) else BradleyTerry() if method == "poe-bt" else Gaussian()
         name = method if isinstance(method, str) else type(method).__name__
-        usual: Prior = "first" if isinstance(expert, Gaussian) else WIDE
+        usual: Prior = "first" if isinstance(expert, Gaussian) else WIDE if comparisons.hard else WIDER
         ranking = _product(comparisons, name, expert, usual if prior is None else prior, bias, level)
     for note in ranking.notes:
         warnings.warn(note, stacklevel=2)
     return ranking
 
 
-def _check(method: object, bias: str, prior: object, algorithm: str, prior_pairs: str, level: float) -> None:
+def _check(method: object, bias: str, prior: Any, algorithm: str, prior_pairs: str, level: float) -> None:
     if isinstance(method, str):
         _one_of("method", method, METHODS)
-    elif not isinstance(method, Expert):
-        raise TypeError(f"method is a name ({', '.join(METHODS)}) or an expert, not {type(method).__name__}")
+    elif isinstance(method, type) or not isinstance(method, Expert):
+        raise TypeError(f"method is a name ({', '.join(METHODS)}) or an expert such as StudentT(), not {method!r}")
     _one_of("bias", bias, get_args(Bias))
     _one_of("algorithm", algorithm, get_args(Algorithm))
     _one_of("prior_pairs", prior_pairs, get_args(PriorPairs))
-    if not (prior is None or prior == "first" or (isinstance(prior, (int, float)) and 0 < prior < np.inf)):
+    number = isinstance(prior, Real) and not isinstance(prior, bool)
+    if not (prior is None or prior == "first" or (number and 1e-100 < prior < 1e100)):
         raise ValueError(f"prior is a standard deviation above 0 or 'first', not {prior!r}")
     if not 0 < level < 1:
         raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
@@ -112,7 +116,7 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 def _product(comparisons: Comparisons, name: str, expert: Expert, prior: Prior, bias: Bias, level: float) -> Ranking:
     product = multiply(comparisons, expert, prior=prior, bias=bias)
     covariance = ProductCovariance(product.laplacian, product)
-    return Ranking(name, comparisons, product.graph, product.scores, covariance, level, product)
+    return Ranking(name, comparisons, product.graph, product.scores, covariance, level, product, product.converged)
 
 
 def _mean(comparisons: Comparisons, name: str, level: float) -> Ranking:
@@ -148,12 +152,13 @@ def _bradley_terry(comparisons: Comparisons, algorithm: Algorithm, prior_pairs: 
         prior = extra[position[first]]
         won, lost = np.concatenate([won, prior]), np.concatenate([lost, prior])
         both = np.concatenate([graph.first, first]), np.concatenate([graph.second, second])
-        played = replace(graph, first=both[0], second=both[1], component=position)
-    scores, _, _ = zermelo(played, won, lost, algorithm)
+        graph = replace(graph, component=position)
+        played = replace(graph, first=both[0], second=both[1])
+    scores, _, converged = zermelo(played, won, lost, algorithm)
     curvature = BradleyTerry().curvature(scores[played.first] - scores[played.second], won)
     pattern = Pattern(played)
     laplacian = Laplacian(pattern, ((won + lost) * curvature)[pattern.order], np.zeros(graph.nodes))
-    return Ranking("bt", comparisons, graph, graph.centre(scores), ProductCovariance(laplacian), level)
+    return Ranking("bt", comparisons, graph, scores, ProductCovariance(laplacian), level, converged=converged)
 
 
 def _all_pairs(graph: Graph) -> tuple[Index, Index]:

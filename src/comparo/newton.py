@@ -18,6 +18,8 @@ from comparo.laplacian import Laplacian, Pattern
 
 ACCURACY = 1e-8  # of a score, by its gradient over its curvature
 ROUNDING = 1e-12  # of a gradient, relative to the curvature at the start
+STEP = 1e-6  # of a score, where some links are much weaker than others
+EVEN = 1e3  # ratio of curvatures above which they are
 STEPS = 200
 CHUNK = 1 << 15  # comparisons evaluated at once, so that what is temporary stays in the cache
 
@@ -89,7 +91,7 @@ class Problem:
         for steps in range(STEPS):
             allowed = ACCURACY * laplacian.diagonal + rounding
             excess = float(np.max(np.abs(gradient) / np.maximum(allowed, np.finfo(float).tiny), initial=0.0))
-            if excess <= 1:
+            if excess <= 1 and (_even(c) or self._close(laplacian, gradient)):
                 return Solution(x, self._final(laplacian, c), steps, True)
             share = float(np.max(np.abs(gradient))) / largest
             accuracy = 1e-13 if exact else min(1e-3, max(1e-2 * share, 1e-2 / excess))
@@ -100,6 +102,10 @@ class Problem:
             "the scores did not settle in %d Newton steps; the largest gradient is %.1e", STEPS, share * largest
         )
         return Solution(x, self._final(laplacian, c), STEPS, False)
+
+    def _close(self, laplacian: Laplacian, gradient: Array) -> bool:
+        """Whether the next step would be small: a weak link between strong ones hardly shows in the gradient."""
+        return bool(np.max(np.abs(laplacian.solve(gradient, 1e-2))) <= STEP)
 
     def _laplacian(self, c: Array) -> Laplacian:
         """H from |c|: where an expert is not concave, it still points uphill."""
@@ -126,3 +132,8 @@ class Problem:
             if not over.any():
                 return advanced, new_gradient, c
             t[over] *= np.clip(uphill[over] / (uphill[over] - slope[over]), 0.1, 0.9)
+
+
+def _even(c: Array) -> bool:
+    """Whether no curvature that counts is far below the others."""
+    return float(np.max(c, initial=0.0)) <= EVEN * float(np.min(c, initial=np.inf, where=c > 0))

@@ -39,7 +39,7 @@ def plot_ranking(ranking: Ranking, context: Hashable = None, top: int = 40, ax: 
         scores = ranking.scores[nodes_here]
         reach = np.nan_to_num(ranking.high[nodes_here] - scores)
         ax.errorbar(scores, places[here], xerr=reach, fmt="o", color=colour, markersize=4, capsize=2, linewidth=1.2)
-    ax.set_yticks(places, [str(item) for item in ranking.items[order]])
+    ax.set_yticks(places, [str(item) for item in ranking.items[order]], parse_math=False)
     ax.set_ylim(len(order) - 0.5, -0.5)
     ax.set_xlabel(f"score ({ranking.method}), {ranking.level:.0%} interval")
     ax.grid(axis="x", linewidth=0.4, alpha=0.6)

@@ -29,6 +29,7 @@ Bias = Literal["none", "plug-in", "joint"]
 Prior = float | Literal["first"]
 
 WEAK = 1e-6  # ridge on a bias that nothing else holds
+SHRINKING = 4  # rounds in which the mean and spread of the biases settle
 
 
 @dataclass(frozen=True)
@@ -74,23 +75,40 @@ class Product:
             φ = (ν + X²) / (ν + K − parameters),   X² = K · Σ w·slope² / Σ curvature,   ν = 1 / (1 + K − parameters)
 
         An expert that is right has φ = 1 (E slope² = E curvature). Soft probabilities scatter far less than the coin
-        flips that Bradley–Terry assumes: then φ is small and so are the standard errors. Where there are no more
-        comparisons than parameters, φ is 1. Hard decisions (every p is 0, ½ or 1) under Bradley–Terry are coin flips:
-        φ is 1 by definition.
+        flips that Bradley–Terry assumes: then φ is small and so are the standard errors. A bias that is shrunk counts
+        as the part of a parameter that it is free. Where there are no more comparisons than parameters, φ is 1. Hard
+        decisions (every p is 0, ½ or 1) under Bradley–Terry are coin flips: φ is 1 by definition.
         """
-        p = self.comparisons.p
-        if isinstance(self.expert, BradleyTerry) and bool(np.all((p == 0) | (p == 0.5) | (p == 1))):
+        if isinstance(self.expert, BradleyTerry) and self.comparisons.hard:
+            return 1.0
+        rows = len(self.comparisons)
+        freedom = rows - (self.graph.nodes - self.graph.components) - self._free_biases()
+        if freedom < 1e-6:
             return 1.0
 
         def information(d: Array, p: Array, weight: Array | float) -> list[float]:
             slope, curvature = derivatives(self.expert, d, p)
-            return [float(np.sum(weight * slope**2)), float(np.sum(curvature))]
+            return [float(np.sum(weight * slope**2)), float(np.sum(np.maximum(curvature, 0.0)))]
 
         squares, curvature = self._sum(information)
-        rows = len(self.comparisons)
-        freedom = max(0, rows - (self.graph.nodes - self.graph.components) - self.bias.size)
         unknown = 1.0 / (1.0 + freedom)
         return float((unknown + rows * squares / max(curvature, np.finfo(float).tiny)) / (unknown + freedom))
+
+    @cached_property
+    def is_bias_told(self) -> bool:
+        """Whether every estimated γ is at least a tenth as sure as it would be if the scores were known."""
+        pattern = self.laplacian.pattern
+        if not pattern.judges:
+            return True
+        known = self.laplacian.diagonal[pattern.graph.nodes :]
+        return bool(np.all(bias_variances(self.laplacian) * known <= 100.0))
+
+    def _free_biases(self) -> float:
+        """Σ (1 − ridge·variance) over the biases: how many parameters they are worth."""
+        pattern = self.laplacian.pattern
+        if not pattern.judges:
+            return float(self.bias.shape[1])
+        return float(np.sum(1.0 - self.laplacian.ridge[pattern.graph.nodes :] * bias_variances(self.laplacian)))
 
     @cached_property
     def log_density(self) -> float:
@@ -126,16 +144,13 @@ def multiply(comparisons: Comparisons, expert: Expert, *, prior: Prior = "first"
     """
     graph = Graph.build(comparisons)
     ridge = np.full(graph.nodes, 0.0 if prior == "first" else 1.0 / prior**2)
-    gamma = np.zeros((graph.contexts, 0))
     if bias == "joint":
-        problem, solution = _joint(graph, expert, comparisons, ridge)
-        gamma = solution.x[graph.nodes :].reshape(graph.contexts, -1)
+        solution = _joint(graph, expert, comparisons, ridge)
     elif bias == "plug-in":
         shift = _plug_in(expert, comparisons)
         offset = shift[np.zeros(len(comparisons), dtype=int) if comparisons.judge is None else comparisons.judge]
         problem = Problem.of(Pattern(graph), expert, comparisons, ridge, offset)
         solution = problem.maximise(np.zeros(graph.nodes))
-        gamma = np.tile(shift, (graph.contexts, 1))
     else:
         poolable = getattr(expert, "pooled", False) and graph.nodes**2 <= 2 * len(comparisons)
         if poolable:
@@ -143,13 +158,20 @@ def multiply(comparisons: Comparisons, expert: Expert, *, prior: Prior = "first"
         else:
             problem = Problem.of(Pattern(graph), expert, comparisons, ridge)
         solution = problem.maximise(_start(problem))
+    product = _product(comparisons, graph, expert, prior, solution)
+    return product if bias != "plug-in" else replace(product, bias=np.tile(shift, (graph.contexts, 1)))
+
+
+def _product(comparisons: Comparisons, graph: Graph, expert: Expert, prior: Prior, solution: Solution) -> Product:
+    """The product at a solution, whose unknowns after the scores are the biases."""
+    scores, gamma = np.split(solution.x, [graph.nodes])
     return Product(
         comparisons=comparisons,
         graph=graph,
         expert=expert,
         prior=prior,
-        scores=graph.centre(solution.x[: graph.nodes]),
-        bias=gamma,
+        scores=graph.centre(scores),
+        bias=gamma.reshape(graph.contexts, -1),
         laplacian=solution.laplacian,
         steps=solution.steps,
         converged=solution.converged,
@@ -202,45 +224,48 @@ def _plug_in(expert: Expert, comparisons: Comparisons) -> Array:
     first, second = 2 * judge, 2 * judge + 1
     nodes = np.arange(2 * (int(judge.max()) + 1), dtype=np.int32)
     graph = Graph(nodes, nodes // 2, np.arange(0, len(nodes) + 1, 2), nodes // 2, first, second)
-    problem = Problem.of(Pattern(graph), expert, comparisons, np.zeros(len(nodes)))
+    problem = Problem.of(Pattern(graph), expert, comparisons, np.full(len(nodes), 1e-9))
     x = problem.maximise(np.zeros(len(nodes))).x
     return np.asarray(x[1::2] - x[::2])
 
 
-def _joint(graph: Graph, expert: Expert, comparisons: Comparisons, ridge: Array) -> tuple[Problem, Solution]:
+def _joint(graph: Graph, expert: Expert, comparisons: Comparisons, ridge: Array) -> Solution:
     """Scores and one γ for each context and judge, γ ~ N(m, τ²) with m and τ² from the data.
 
-    A first solution has every γ free. Its estimates and their variances v give m and τ² as in a random-effects
-    analysis (`_random_effects`), and the second solution has the ridge φ/τ² towards m. Biases of one judge share m
-    over the contexts; where there is but one context, all judges share it.
+    Biases of one judge share m and τ² over the contexts; where there is but one context, all judges share them. From a
+    solution with the ridge φ/τ² towards m, a bias γ̂ with variance v says what it would be without them: the estimate
+    m + (γ̂ − m)·τ²/(τ² − v) with the variance vτ²/(τ² − v). These give the next m and τ² (`_random_effects`). A judge
+    of whom little is known is near m from the start, so that its estimate stays finite.
     """
     judge = np.zeros(len(comparisons), dtype=np.int32) if comparisons.judge is None else comparisons.judge
     pattern = Pattern(graph, judge)
     n, contexts, judges = graph.nodes, graph.contexts, pattern.judges
-    free = np.concatenate([ridge, np.full(contexts * judges, WEAK)])
-    problem = Problem.of(pattern, expert, comparisons, free)
-    solution = problem.maximise(np.zeros(pattern.unknowns))
     family = np.tile(np.arange(judges), contexts) if contexts > 1 else np.zeros(judges, dtype=int)
     asked = np.bincount(pattern.bias_index, minlength=pattern.unknowns)[n:] > 0
-    if np.all(np.bincount(family[asked]) < 2):
-        return problem, solution
-    gamma = solution.x[n:]
-    product = Product(
-        comparisons, graph, expert, "first", solution.x[:n], gamma.reshape(contexts, -1), solution.laplacian, 0, True
-    )
-    variance = product.dispersion * _bias_variances(solution.laplacian)
-    mean, bias_ridge = np.zeros(pattern.unknowns), free.copy()
-    for number in range(int(family.max()) + 1):
-        members = asked & (family == number)
-        if np.count_nonzero(members) > 1:
-            centre, between = _random_effects(gamma[members], variance[members])
-            mean[n:][family == number] = centre
-            bias_ridge[n:][family == number] = product.dispersion / between
-    problem = replace(problem, mean=mean, ridge=bias_ridge)
-    return problem, problem.maximise(solution.x)
+    shared = (np.bincount(family[asked], minlength=int(family.max()) + 1) > 1)[family]
+    common = _plug_in(expert, comparisons) if contexts > 1 else np.zeros(1)
+    mean = np.concatenate([np.zeros(n), np.where(shared, common[family], 0.0)])
+    problem = Problem.of(pattern, expert, comparisons, np.concatenate([ridge, np.where(shared, 1.0, WEAK)]))
+    problem = replace(problem, mean=mean)
+    solution = problem.maximise(np.zeros(pattern.unknowns))
+    for _ in range(SHRINKING if shared.any() else 0):
+        dispersion = _product(comparisons, graph, expert, "first", solution).dispersion
+        between = dispersion / problem.ridge[n:]
+        gamma, variance = solution.x[n:], np.minimum(dispersion * bias_variances(solution.laplacian), 0.999 * between)
+        open_share = 1.0 - variance / between
+        estimate = mean[n:] + (gamma - mean[n:]) / open_share
+        for number in np.unique(family[shared]):
+            members = family == number
+            heard = members & asked
+            centre, spread = _random_effects(estimate[heard], (variance / open_share)[heard])
+            mean[n:][members], between[members] = centre, spread
+        bias_ridge = np.where(shared, dispersion / between, WEAK)
+        problem = replace(problem, mean=mean.copy(), ridge=np.concatenate([ridge, bias_ridge]))
+        solution = problem.maximise(solution.x)
+    return solution
 
 
-def _bias_variances(laplacian: Laplacian) -> Array:
+def bias_variances(laplacian: Laplacian) -> Array:
     """The diagonal of H⁻¹ at the biases, shape (C·J,); contexts do not mix, so J solutions serve all of them."""
     pattern = laplacian.pattern
     biases = np.arange(pattern.unknowns - pattern.graph.nodes)

@@ -48,6 +48,7 @@ class Ranking:
     covariance: Covariance
     level: float = 0.95
     product: Product | None = None
+    converged: bool = True
 
     @property
     def items(self) -> NDArray[Any]:
@@ -136,10 +137,10 @@ class Ranking:
 
         >>> from comparo import fit
         >>> fit([("a", "b", 0.99), ("b", "a", 0.01), ("a", "b", 0.98)]).top(1).round(2)
-        array([0.99, 0.01])
+        array([0.98, 0.02])
         """
-        if k < 1:
-            raise ValueError(f"k is at least 1, not {k}")
+        if not isinstance(k, int) or k < 1:
+            raise ValueError(f"k is a whole number from 1 on, not {k!r}")
         return among_best(self.scores, self.covariance, k)
 
     @property
@@ -164,8 +165,15 @@ class Ranking:
                 f"the comparisons{place} fall into groups that are not connected: each group is ranked on its own, and "
                 "scores do not compare across groups; compare items of different groups to join them"
             )
-        if self.product is not None and not self.product.converged:
-            notes.append("the scores did not settle; raise the prior's strength or look for contradictory weights")
+        if not self.converged:
+            notes.append(
+                "the scores did not settle and may be wrong; try method='poe-bt' with a firm prior, as prior=1"
+            )
+        if self.product is not None and not self.product.is_bias_told:
+            notes.append(
+                "the comparisons cannot tell the position bias from the scores: show items in both positions, or leave "
+                "the bias out with bias='none'"
+            )
         return tuple(notes)
 
     def to_columns(self) -> dict[str, NDArray[Any]]:
@@ -206,9 +214,9 @@ class Ranking:
         rows = [dict(zip(columns, map(_plain, row), strict=True)) for row in zip(*values, strict=True)]
         document: dict[str, Any] = {"method": self.method, "level": self.level, "notes": list(self.notes)}
         if self.product is not None:
-            document["dispersion"] = self.product.dispersion
+            document["dispersion"] = _plain(self.product.dispersion)
             document["bias"] = self._bias_rows(self.product)
-        return json.dumps(document | {"ranking": rows}, ensure_ascii=False, default=str)
+        return json.dumps(document | {"ranking": rows}, ensure_ascii=False, default=str, allow_nan=False)
 
     def _bias_rows(self, product: Product) -> list[dict[str, Any]]:
         """γ by context and judge; under Bradley–Terry also how often the first of two equal texts wins, σ(−γ)."""
@@ -231,8 +239,8 @@ class Ranking:
 
     def __repr__(self) -> str:
         contexts = "" if self.context is None else f" in {self.graph.contexts} contexts"
-        best = ", ".join(str(item) for item in self.to_columns()["item"][:3])
-        return f"<Ranking of {self.graph.nodes} candidates{contexts} by {self.method}: {best}, …>"
+        best = [str(item) for item in self.items[self._order[:3]]] + ["…"] * (self.graph.nodes > 3)
+        return f"<Ranking of {self.graph.nodes} candidates{contexts} by {self.method}: {', '.join(best)}>"
 
     def _repr_html_(self) -> str:
         columns = {name: column[:SHOWN].tolist() for name, column in self.to_columns().items()}
@@ -259,24 +267,24 @@ class Ranking:
                 raise KeyError(f"there is no context {context!r}: the comparisons have no contexts")
             return slice(0, self.graph.nodes)
         if context is None:
-            raise KeyError(f"say which of the {len(labels)} contexts, for example context={labels[0]!r}")
-        code = np.flatnonzero(labels == context)
-        if not len(code):
-            raise KeyError(f"there is no context {context!r}; there are {', '.join(map(repr, labels[:5]))}, …")
-        position = int(np.flatnonzero(self.graph.context[self.graph.starts[:-1]] == code[0])[0])
+            raise KeyError(f"say which of the {len(labels)} contexts, for example context={labels[:1].tolist()[0]!r}")
+        code = next((code for code, label in enumerate(labels.tolist()) if label == context), None)
+        if code is None:
+            raise KeyError(f"there is no context {context!r}; there are {', '.join(map(repr, labels[:5].tolist()))}, …")
+        position = int(np.flatnonzero(self.graph.context[self.graph.starts[:-1]] == code)[0])
         return slice(int(self.graph.starts[position]), int(self.graph.starts[position + 1]))
 
     def _node(self, item: Hashable, context: Hashable) -> int:
         nodes = self.nodes_of(context)
-        found = np.flatnonzero(self.comparisons.items[self.graph.item[nodes]] == item)
-        if not len(found):
+        labels = self.comparisons.items[self.graph.item[nodes]].tolist()
+        if item not in labels:
             raise KeyError(f"there is no item {item!r}" + ("" if context is None else f" in context {context!r}"))
-        return int(nodes.start + found[0])
+        return int(nodes.start + labels.index(item))
 
 
 def _plain(value: Any) -> Any:
     value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and np.isnan(value) else value
+    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _shown(value: Any) -> str:

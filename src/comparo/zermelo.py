@@ -4,6 +4,8 @@ With π = e^s, W_i the wins of i, w_ij its wins over j and n_ij = w_ij + w_ji:
 
     Zermelo   π_i ← W_i / Σ_j n_ij / (π_i + π_j)
     Newman    π_i ← Σ_j w_ij·π_j / (π_i + π_j)  /  Σ_j w_ji / (π_i + π_j)
+
+Both are written as a step of s_i, with π_i / (π_i + π_j) = σ(s_i − s_j), which cannot overflow.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import logging
 from typing import Literal
 
 import numpy as np
+from scipy.special import expit
 
 from comparo.experts import Array
 from comparo.graph import Graph
@@ -41,17 +44,16 @@ def zermelo(
     played = wins > 0
     scores, step = np.zeros(n), np.zeros(n)
     for iteration in range(1, ITERATIONS + 1):
-        strength = np.exp(scores)
-        shared = 1.0 / (strength[first] + strength[second])
+        difference = scores[first] - scores[second]
+        share, rest = expit(difference), expit(-difference)
         if algorithm == "zermelo":
-            games = (won + lost) * shared
-            above, below = wins, np.bincount(first, games, n) + np.bincount(second, games, n)
+            games = won + lost
+            above, below = wins, np.bincount(first, games * share, n) + np.bincount(second, games * rest, n)
         else:
-            win_first, win_second = won * shared, lost * shared
-            above = np.bincount(first, win_first * strength[second], n)
-            above += np.bincount(second, win_second * strength[first], n)
-            below = np.bincount(first, win_second, n) + np.bincount(second, win_first, n)
-        target = graph.centre(np.log(above / np.where(played, below, 1.0), out=np.zeros(n), where=played))
+            above = np.bincount(first, won * rest, n) + np.bincount(second, lost * share, n)
+            below = np.bincount(first, lost * share, n) + np.bincount(second, won * rest, n)
+        ratio = np.divide(above, below, out=np.ones(n), where=played)
+        target = graph.centre(scores + np.log(ratio))
         # Newman's update of all items at once can swing to and fro (between two items it does): then go half way.
         before, step = step, target - scores
         step = np.where(step * before < 0, 0.5 * step, step)

@@ -1,4 +1,4 @@
-# Everything happens in .venv, which the first command makes; nothing else on the machine is touched.
+# Everything happens in .venv (benchmarks: .venv-bench), which the first command makes.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,8 +16,8 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/bench
-	$(BIN)/python -m benchmarks
+bench: $(VENV)-bench/installed
+	$(VENV)-bench/bin/python -m benchmarks
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("comparo needs Python 3.11 or later: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -32,9 +32,12 @@ $(VENV)/dev: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
-$(VENV)/bench: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+# The libraries compared with pin versions of their own, so they get an environment of their own.
+$(VENV)-bench/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-bench
+	$(VENV)-bench/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-bench/bin/python -m pip install --quiet --editable '.[bench]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-bench .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

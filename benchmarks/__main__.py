@@ -1,6 +1,7 @@
 """Every benchmark: `make bench`."""
 
-from benchmarks import core, coverage
+from benchmarks import core, coverage, selection
 
 core.main()
 coverage.main()
+selection.main()

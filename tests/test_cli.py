@@ -89,3 +89,67 @@ def test_help_teaches():
         assert word in run.stdout
     assert comparo("fit", "missing.csv").returncode == 2
     assert "missing.csv" in comparo("fit", "missing.csv").stderr
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """Five items, and two comparisons of them."""
+    items, answers = tmp_path / "items.csv", tmp_path / "asked.csv"
+    items.write_text("id,text\n" + "".join(f"{name},text\n" for name in "abcde"), encoding="utf-8")
+    answers.write_text("first,second,p\na,b,0.9\nb,c,0.6\n", encoding="utf-8")
+    return items, answers
+
+
+def pairs_of(run):
+    assert run.returncode == 0, run.stderr
+    return [tuple(row.values()) for row in csv.DictReader(io.StringIO(run.stdout))]
+
+
+def test_the_next_pairs_are_new_and_join_everything(asked):
+    items, answers = asked
+    pairs = pairs_of(comparo("select", items, "--asked", answers, "--next", 4))
+    assert len(pairs) == 4
+    seen = {frozenset(pair) for pair in pairs}
+    assert len(seen) == 4
+    assert not seen & {frozenset("ab"), frozenset("bc")}
+    assert set("de") <= set().union(*seen)
+    assert pairs == pairs_of(comparo("select", items, "--asked", answers, "--next", 4))
+    assert pairs != pairs_of(comparo("select", items, "--asked", answers, "--next", 4, "--seed", 1))
+
+
+def test_pairs_as_json_lines_in_both_orders(asked):
+    items, _ = asked
+    run = comparo("select", items, "--next", 4, "--orders", "both", "--strategy", "greedy", "--format", "jsonl")
+    rows = [json.loads(line) for line in run.stdout.splitlines()]
+    assert [row["first"] for row in rows[::2]] == [row["second"] for row in rows[1::2]]
+
+
+def test_pairs_for_every_context(tmp_path):
+    items = tmp_path / "items.jsonl"
+    rows = [{"id": name, "context": context} for context in ("x", "y") for name in "abc"]
+    items.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    run = comparo("select", items, "--next", 2, "--strategy", "random")
+    assert [row["context"] for row in csv.DictReader(io.StringIO(run.stdout))] == ["x", "x", "y", "y"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--next", 9], "9 calls are more than the 8 that are left: 5 items make 10 pairs"),
+        (["--next", 2, "--goal", "best"], "goal is 'ranking' or 'top-' and a number"),
+        (["--next", 2, "--goal", "top-5"], "decides nothing among 5 items"),
+    ],
+)
+def test_pairs_that_cannot_be_had(asked, arguments, message):
+    items, answers = asked
+    run = comparo("select", items, "--asked", answers, *arguments)
+    assert run.returncode == 2
+    assert message in run.stderr
+
+
+def test_an_answer_about_an_unknown_item_is_said(asked):
+    items, answers = asked
+    answers.write_text("first,second,p\na,z,0.9\n", encoding="utf-8")
+    run = comparo("select", items, "--asked", answers, "--next", 2)
+    assert run.returncode == 2
+    assert "'z', which is not one of the 5 items" in run.stderr

@@ -45,8 +45,8 @@ def test_every_exported_name_is_documented():
 
 
 def test_rooms_import_only_rooms_above():
-    order = """experts frames tables columns comparisons graph laplacian determinant newton product covariance
-        standing ranking zermelo methods""".split()
+    order = """experts frames tables columns comparisons items graph laplacian determinant newton product covariance
+        standing ranking zermelo methods calibration designs greedy resistance selection cli""".split()
     for number, room in enumerate(order):
         text = (ROOT / "src" / "comparo" / f"{room}.py").read_text(encoding="utf-8")
         used = set(re.findall(r"^from comparo\.(\w+) import", text, re.MULTILINE))

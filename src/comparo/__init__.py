@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from comparo.calibration import calibrate
     from comparo.comparisons import Comparisons, ComparisonsError
+    from comparo.designs import in_both_orders, in_one_order, random_pairs
     from comparo.determinant import design_log_det
     from comparo.experts import BradleyTerry, Expert, Gaussian, StudentT
     from comparo.methods import fit
     from comparo.ranking import Ranking
+    from comparo.selection import Selector, greedy_pairs
 
 __all__ = [
     "BradleyTerry",
@@ -21,10 +23,15 @@ __all__ = [
     "Expert",
     "Gaussian",
     "Ranking",
+    "Selector",
     "StudentT",
     "calibrate",
     "design_log_det",
     "fit",
+    "greedy_pairs",
+    "in_both_orders",
+    "in_one_order",
+    "random_pairs",
 ]
 
 _ROOMS = {
@@ -34,10 +41,15 @@ _ROOMS = {
     "Expert": "experts",
     "Gaussian": "experts",
     "Ranking": "ranking",
+    "Selector": "selection",
     "StudentT": "experts",
     "calibrate": "calibration",
     "design_log_det": "determinant",
     "fit": "methods",
+    "greedy_pairs": "selection",
+    "in_both_orders": "designs",
+    "in_one_order": "designs",
+    "random_pairs": "designs",
 }
 
 

@@ -1,0 +1,239 @@
+"""Which pair to ask next: how fast the choice is, and what it is worth on recorded judgements."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import itertools
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from scipy.special import expit
+from scipy.stats import rankdata
+
+from comparo import Comparisons, design_log_det, fit
+from comparo.designs import in_both_orders, random_pairs
+from comparo.selection import Selector, greedy_pairs
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+ATTRIBUTES = ("coherence", "consistency", "fluency", "relevance")
+METHODS = ("win-ratio", "avg-prob", "poe-bt", "poe-g")
+CONTEXTS, ITEMS, CALLS, DRAWS = 100, 16, 48, 100
+BATCH = 6
+
+
+def log_det(pairs: np.ndarray, items: int) -> float:
+    first, second = np.ascontiguousarray(pairs.T)
+    return design_log_det(Comparisons(np.arange(items), first, second, np.full(len(pairs), 0.5)))
+
+
+def full_scan(items: int, pairs: int) -> np.ndarray:
+    """The paper's greedy selection: every gain anew for each pair, the inverse by a rank-one update in place."""
+    A = 1.0 + np.minimum.outer(np.arange(items), np.arange(items))
+    closed = np.where(np.tri(items, k=1, dtype=bool), -np.inf, 0.0)
+    gains, update = np.empty_like(A), np.empty_like(A)
+    chosen = list(itertools.pairwise(range(items)))
+    while len(chosen) < pairs:
+        diagonal = A.diagonal()
+        np.multiply(A, -2.0, out=gains)
+        gains += diagonal[:, None]
+        gains += diagonal
+        gains += closed
+        x, y = divmod(int(np.argmax(gains >= gains.max() * (1 - 1e-9))), items)
+        v = (A[x] - A[y]) / np.sqrt(1.0 + gains[x, y])
+        np.multiply(v[:, None], v, out=update)
+        A -= update
+        closed[x, y] = -np.inf
+        chosen.append((x, y))
+    return np.array(chosen)
+
+
+def greedy_speed(items: int = 1000, pairs: int = 10_000) -> None:
+    begin = time.perf_counter()
+    lazy = greedy_pairs(items, pairs, np.random.default_rng(0))
+    middle = time.perf_counter()
+    scanned = np.random.default_rng(0).permutation(items)[full_scan(items, pairs)]
+    end = time.perf_counter()
+    same = np.array_equal(np.sort(lazy, axis=1), np.sort(scanned, axis=1))
+    print(f"\ngreedy, N = {items:,}, K = {pairs:,}")
+    print(f"  full scan with rank-one updates {end - middle:8.1f} s")
+    print(f"  greedy_pairs                    {middle - begin:8.1f} s")
+    print(f"  ratio {(end - middle) / (middle - begin):.1f}; the same pairs: {'yes' if same else 'NO'}")
+
+
+def adaptive_run(scores: np.ndarray, calls: int, noise: float, batch: int = 32) -> tuple[float, np.ndarray]:
+    """Seconds spent in the selector, and the rows it asked, with a judge that answers σ(difference + noise)."""
+    rng = np.random.default_rng(0)
+    selector = Selector(range(len(scores)), rng=np.random.default_rng(0))
+    rows, seconds = np.empty((0, 2), dtype=np.int32), 0.0
+    while len(rows) < calls:
+        begin = time.perf_counter()
+        asked = np.array(selector.next(min(batch, calls - len(rows))), dtype=np.int32)
+        seconds += time.perf_counter() - begin
+        p = expit(scores[asked[:, 0]] - scores[asked[:, 1]] + noise * rng.standard_normal(len(asked)))
+        answers = Comparisons.from_columns(asked[:, 0], asked[:, 1], p)
+        begin = time.perf_counter()
+        selector.observe(answers)
+        seconds += time.perf_counter() - begin
+        rows = np.concatenate([rows, asked])
+    return seconds, rows
+
+
+def adaptive_speed(items: int = 1000, calls: int = 10_000) -> None:
+    scores = 1.5 * np.random.default_rng(1).standard_normal(items)
+    seconds, _ = adaptive_run(scores, calls, 0.5)
+    print(f"\nadaptive, N = {items:,}, K = {calls:,}, batches of 32")
+    print(f"  {1000 * seconds / calls:.2f} ms a comparison, refitting included")
+    _, rows = adaptive_run(np.zeros(items), calls, 0.0)
+    adaptive, greedy = (
+        log_det(rows, items),
+        log_det(greedy_pairs(items, calls, np.random.default_rng(0)), items),
+    )
+    print(f"  all scores equal: log det {adaptive:.1f}, greedy's {greedy:.1f} ({100 * (adaptive / greedy - 1):+.2f}%)")
+
+
+def large(items: int = 100_000, pairs: int = 500_000) -> None:
+    begin = time.perf_counter()
+    chosen = greedy_pairs(items, pairs, np.random.default_rng(0))
+    seconds, peak = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    drawn = random_pairs(items, pairs, np.random.default_rng(1))
+    print(f"\ngreedy by random projection, N = {items:,}, K = {pairs:,}")
+    print(f"  {seconds:.0f} s, peak memory {peak:.2f} GB")
+    print(f"  log det, estimated: {log_det(chosen, items):,.0f}; random connected {log_det(drawn, items):,.0f}")
+
+
+def top_k(runs: int = 200) -> None:
+    """How often the best k are found, with a judge that answers σ(difference + noise)."""
+    for items, top, calls, batch in ((30, 5, 120, 10), (60, 5, 240, 30)):
+        print(f"\nwho are the top {top} of {items}? {calls} calls in batches of {batch}, {runs} simulated runs")
+        for strategy, goal in itertools.product(("random", "greedy", "adaptive"), ("ranking", f"top-{top}")):
+            if strategy != "adaptive" and goal != "ranking":
+                continue
+            right = [top_k_run(run, items, top, calls, batch, strategy, goal) for run in range(runs)]
+            share, error = 100 * np.mean(right), 100 * np.std(right) / np.sqrt(runs)
+            print(f"  {strategy:>8}, goal {goal:<7} all {top} right in {share:4.1f}% ± {error:.1f}")
+
+
+def top_k_run(run: int, items: int, top: int, calls: int, batch: int, strategy: str, goal: str) -> bool:
+    rng = np.random.default_rng([run, 0])
+    scores = 1.5 * rng.standard_normal(items)
+    selector = Selector(range(items), strategy=strategy, goal=goal, rng=np.random.default_rng([run, 1]))
+    rows: list[tuple[int, int, float]] = []
+    while len(rows) < calls:
+        asked = selector.next(batch)
+        answers = [(a, b, float(expit(scores[a] - scores[b] + rng.standard_normal()))) for a, b in asked]
+        selector.observe(answers)
+        rows += answers
+    ranking = fit(rows)
+    return set(ranking.items[ranking.rank <= top]) == set(np.argsort(-scores)[:top])
+
+
+def judgements(attribute: str, position: dict[str, int]) -> np.ndarray:
+    """P(first is better) for every context and ordered pair: shape (C, N, N)."""
+    p = np.full((CONTEXTS, ITEMS, ITEMS), np.nan)
+    with gzip.open(DATA / "judgements" / f"summeval.{attribute}.csv.gz", "rt") as file:
+        for row in csv.DictReader(file):
+            p[position[row["context_id"]], position[row["first"]], position[row["second"]]] = float(row["p"])
+    return p
+
+
+def human_scores() -> tuple[dict[str, int], np.ndarray]:
+    """The position of each context and of each item, and the mean expert scores: shape (4, C, N)."""
+    rows = [json.loads(line) for line in (DATA / "summeval.jsonl").read_text().splitlines()]
+    position = {}
+    for name in ("context_id", "id"):
+        position |= {label: number for number, label in enumerate(dict.fromkeys(row[name] for row in rows))}
+    scores = np.empty((len(ATTRIBUTES), CONTEXTS, ITEMS))
+    for row in rows:
+        for number, attribute in enumerate(ATTRIBUTES):
+            scores[number, position[row["context_id"]], position[row["id"]]] = row["scores"][attribute]
+    return position, scores
+
+
+def adaptive_designs(p: np.ndarray, draw: int) -> np.ndarray:
+    """The rows an adaptive selector asks in each context: shape (C, K, 2)."""
+    designs = []
+    for context, answers in enumerate(p):
+        selector = Selector(range(ITEMS), orders="both", rng=np.random.default_rng([draw, context]))
+        rows: list[tuple[int, int]] = []
+        while len(rows) < CALLS:
+            asked = selector.next(2 * (ITEMS - 1) if not rows else BATCH)
+            selector.observe([(a, b, answers[a, b]) for a, b in asked])
+            rows += asked
+        designs.append(rows)
+    return np.array(designs)
+
+
+def designs(p: np.ndarray, strategy: str) -> np.ndarray:
+    """Rows for every draw and context: shape (D, C, K, 2)."""
+    if strategy == "adaptive":
+        with ProcessPoolExecutor(2) as pool:
+            return np.array(list(pool.map(adaptive_designs, itertools.repeat(p, DRAWS), range(DRAWS))))
+    make = random_pairs if strategy == "random" else greedy_pairs
+    return np.array(
+        [
+            [
+                in_both_orders(make(ITEMS, CALLS // 2, np.random.default_rng([draw, context])))
+                for context in range(CONTEXTS)
+            ]
+            for draw in range(DRAWS)
+        ]
+    )
+
+
+def spearman(scores: np.ndarray, human: np.ndarray) -> np.ndarray:
+    """The mean over contexts for each draw, × 100: shape (D,). Contexts whose human scores are all equal have none."""
+    one, other = (rankdata(part, axis=-1) for part in (scores, human))
+    one -= one.mean(axis=-1, keepdims=True)
+    other -= other.mean(axis=-1, keepdims=True)
+    scale = np.sqrt(np.sum(one**2, axis=-1) * np.sum(other**2, axis=-1))
+    correlation = np.sum(one * other, axis=-1) / np.where(scale > 0, scale, 1.0)
+    return 100 * np.mean(correlation[:, other.any(axis=-1)], axis=1)
+
+
+def quality() -> None:
+    """Recorded judgements: every draw and context is a context of one fit."""
+    if not (DATA / "judgements").exists():
+        print(f"\nquality: skipped, {DATA}/judgements is not there")
+        return
+    position, human = human_scores()
+    strategies = ("random", "greedy", "adaptive")
+    found = np.empty((len(ATTRIBUTES), len(strategies), len(METHODS), DRAWS))
+    fixed = {strategy: designs(human[0], strategy) for strategy in strategies[:2]}
+    place, context = np.arange(CONTEXTS)[:, None], np.repeat(np.arange(DRAWS * CONTEXTS), CALLS)
+    for number, attribute in enumerate(ATTRIBUTES):
+        p = judgements(attribute, position)
+        for row, strategy in enumerate(strategies):
+            rows = fixed[strategy] if strategy in fixed else designs(p, strategy)
+            answers = p[place, rows[..., 0], rows[..., 1]].ravel()
+            comparisons = Comparisons.from_columns(*rows.reshape(-1, 2).T, answers, context=context)
+            for column, method in enumerate(METHODS):
+                ranking = fit(comparisons, method)
+                scores = np.empty((DRAWS * CONTEXTS, ITEMS))
+                scores[ranking.context, ranking.items] = ranking.scores
+                found[number, row, column] = spearman(scores.reshape(DRAWS, CONTEXTS, ITEMS), human[number])
+    print(f"\nSummEval, K = {CALLS} calls ({CALLS // 2} pairs in both orders), {DRAWS} draws, Spearman × 100")
+    print(" " * 22 + "".join(f"{method:>16}" for method in METHODS))
+    for name, table in (("mean of four", found.mean(axis=0)), *zip(ATTRIBUTES, found, strict=True)):
+        for strategy, cells in zip(strategies, table, strict=True):
+            values = zip(cells.mean(axis=1), cells.std(axis=1) / np.sqrt(DRAWS), strict=True)
+            print(f"  {name:>12}{strategy:>9}" + "".join(f"{mean:9.2f} ± {error:.2f}" for mean, error in values))
+
+
+def main() -> None:
+    """Each part in a process of its own, with one thread for BLAS: on shared cores its threads wait for each other."""
+    print("\n# Selection", flush=True)
+    for part in (greedy_speed, adaptive_speed, large, top_k, quality):
+        command = f"from benchmarks import selection; selection.{part.__name__}()"
+        subprocess.run([sys.executable, "-c", command], env=os.environ | {"OPENBLAS_NUM_THREADS": "1"}, check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""Designs: which pairs to compare, before any answer is known, and in which order to show them.
+
+A pair (x, y) stands for two items by their codes; `in_one_order` and `in_both_orders` say who is shown first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+Pairs = NDArray[np.int32]
+
+TRIES = 100
+DRAWN = 1_000_000  # pairs drawn in all tries together
+
+
+def random_pairs(items: int, pairs: int, rng: np.random.Generator) -> Pairs:
+    """K different pairs of N items, each item in at least one of them, connected if K ≥ N − 1: shape (K, 2).
+
+    Drawn uniformly among all such sets where a few tries find one. Where they would hardly (few pairs an item), a
+    uniformly drawn spanning tree and a uniform rest; below N − 1 pairs, random pairs of items to which the other items
+    are joined at random.
+
+    >>> random_pairs(4, 6, np.random.default_rng(0)).shape
+    (6, 2)
+    """
+    check_number(items, pairs)
+    if 2 * pairs < items:
+        raise ValueError(f"{pairs} pairs cannot hold {items} items; draw at least {(items + 1) // 2} pairs")
+    apart, none = np.arange(items), np.empty(0, dtype=np.int64)
+    if pairs >= items - 1:
+        return connect(apart, none, pairs, rng)
+    for _ in range(_tries(pairs)):
+        drawn = draw(items, none, pairs, rng)
+        if np.bincount(drawn.ravel(), minlength=items).all():
+            return drawn
+    return forest(apart, pairs, rng)
+
+
+def in_one_order(pairs: Pairs, items: int, rng: np.random.Generator) -> Pairs:
+    """The pairs (K, 2) with either item first, so that each is first and second equally often, to within one.
+
+    >>> in_one_order(np.array([[0, 1], [0, 2], [0, 3], [0, 4]]), 5, np.random.default_rng(0))[:, 0].tolist().count(0)
+    2
+    """
+    return orient(pairs, np.zeros(items, dtype=np.int64), rng)
+
+
+def in_both_orders(pairs: Pairs) -> Pairs:
+    """The two orders of each pair, one after the other: shape (2K, 2).
+
+    >>> in_both_orders(np.array([[0, 1], [1, 2]])).tolist()
+    [[0, 1], [1, 0], [1, 2], [2, 1]]
+    """
+    return np.stack([pairs, pairs[:, ::-1]], axis=1).reshape(-1, 2)
+
+
+def check_number(items: int, pairs: int) -> None:
+    """Raise where N items do not make so many pairs.
+
+    >>> check_number(3, 3)
+    """
+    if items < 2:
+        raise ValueError(f"there is nothing to compare: {items} items; give at least two")
+    if pairs > items * (items - 1) // 2:
+        raise ValueError(f"{pairs} pairs are more than the {items * (items - 1) // 2} that {items} items make")
+
+
+def _tries(pairs: int) -> int:
+    return min(TRIES, max(1, DRAWN // pairs))
+
+
+def draw(items: int, taken: NDArray[np.int64], pairs: int, rng: np.random.Generator) -> Pairs:
+    """Different pairs that are not taken, drawn uniformly; `taken` are sorted codes x·N + y with x < y.
+
+    >>> draw(3, np.array([1, 2]), 1, np.random.default_rng(0)).tolist()
+    [[1, 2]]
+    """
+    if 4 * (pairs + len(taken)) > items * (items - 1) // 2:
+        x, y = np.triu_indices(items, 1)
+        codes = rng.choice(np.setdiff1d(x * items + y, taken, assume_unique=True), pairs, replace=False)
+    else:
+        codes = np.empty(0, dtype=np.int64)
+        while len(codes) < pairs:
+            x, y = np.sort(rng.integers(items, size=(2, 2 * pairs)), axis=0)
+            codes = np.concatenate([codes, (x * items + y)[x < y]])
+            codes = codes[np.sort(np.unique(codes, return_index=True)[1])]
+            codes = codes[~np.isin(codes, taken)]
+    return np.column_stack(np.divmod(codes[:pairs], items)).astype(np.int32)
+
+
+def merge(component: NDArray[np.integer], pairs: Pairs) -> NDArray[np.int32]:
+    """The connected component of each item, numbered from 0, once `pairs` have joined those of before.
+
+    >>> merge(np.arange(4), np.array([[0, 1], [2, 3]])).tolist()
+    [0, 0, 1, 1]
+    """
+    number = int(component.max()) + 1
+    links = sparse.coo_array((np.ones(len(pairs), dtype=np.int8), component[pairs].T), shape=(number, number))
+    return np.asarray(connected_components(links, directed=False)[1][component], dtype=np.int32)
+
+
+def joining(component: NDArray[np.integer], walk: NDArray[np.integer]) -> Pairs:
+    """The steps of a walk over items that enter a component for the first time: pairs that join all it visits.
+
+    For a walk to uniformly drawn items these are a uniformly drawn spanning tree of the components (Aldous, Broder).
+
+    >>> joining(np.arange(3), np.array([2, 0, 2, 1])).tolist()
+    [[0, 2], [1, 2]]
+    """
+    entered = np.sort(np.unique(component[walk], return_index=True)[1])[1:]
+    return np.sort(np.column_stack([walk[entered - 1], walk[entered]]), axis=1).astype(np.int32)
+
+
+def _tree(component: NDArray[np.integer], rng: np.random.Generator) -> Pairs:
+    """Pairs that join all components, drawn uniformly among the sets that just do."""
+    items, number = len(component), len(np.unique(component))
+    walk = rng.integers(items, size=items)
+    while len(np.unique(component[walk])) < number:
+        walk = np.concatenate([walk, rng.integers(items, size=len(walk))])
+    return joining(component, walk)
+
+
+def connect(component: NDArray[np.integer], taken: NDArray[np.int64], pairs: int, rng: np.random.Generator) -> Pairs:
+    """Different pairs that are not taken and join all components, of which there are at most `pairs` + 1.
+
+    >>> connect(np.array([0, 0, 1]), np.array([1, 2]), 1, np.random.default_rng(0)).tolist()
+    [[1, 2]]
+    """
+    items = len(component)
+    for _ in range(_tries(pairs)):
+        drawn = draw(items, taken, pairs, rng)
+        if merge(component, drawn).max() == 0:
+            return drawn
+    tree = _tree(component, rng)
+    closed = np.union1d(taken, tree[:, 0] * np.int64(items) + tree[:, 1])
+    return rng.permutation(np.concatenate([tree, draw(items, closed, pairs - len(tree), rng)]))
+
+
+def forest(component: NDArray[np.integer], pairs: int, rng: np.random.Generator) -> Pairs:
+    """Pairs too few to join all components: each joins two, and as many lone items as can be are in one.
+
+    >>> np.unique(forest(np.arange(4), 2, np.random.default_rng(0))).tolist()
+    [0, 1, 2, 3]
+    """
+    alone = np.bincount(component)[component] == 1
+    waiting = rng.permutation(np.flatnonzero(alone))
+    couples = min(pairs, max(len(waiting) - pairs, 0))
+    joined = min(pairs, len(waiting)) - couples
+    settled = np.concatenate([np.flatnonzero(~alone), waiting[: 2 * couples + joined]])
+    newcomers = np.arange(len(settled) - joined, len(settled))
+    partners = settled[rng.integers(newcomers)]
+    chosen = np.concatenate(
+        [waiting[: 2 * couples].reshape(-1, 2), np.column_stack([settled[newcomers], partners])]
+    ).astype(np.int32)
+    rest = rng.permutation(_tree(merge(component, chosen), rng))[: pairs - len(chosen)]
+    return np.sort(np.concatenate([chosen, rest]), axis=1)
+
+
+def orient(pairs: Pairs, more_first: NDArray[np.int64], rng: np.random.Generator) -> Pairs:
+    """The pairs with either item first: of the pairs of one item, half to within one show it first.
+
+    The ends of pairs at one item are mated two by two, and mates are opposites, one first and one second, as are the
+    two ends of a pair. So ends fall into chains of alternating kinds. An item with an odd number of pairs has one end
+    without mate, where a chain begins or ends; its chain is turned so that of the items at its two ends the one that
+    `more_first` (N,) has lower, by how much more often each was first than second so far, is first.
+    """
+    ends = pairs.ravel()
+    order = np.argsort(ends, kind="stable")
+    place = np.arange(len(ends)) - np.searchsorted(ends[order], ends[order])
+    later = np.flatnonzero(place % 2 == 1)
+    mate, other = order[later - 1], order[later]
+    alike = np.concatenate([mate ^ 1, other ^ 1]), np.concatenate([other, mate])
+    links = sparse.coo_array((np.ones(len(alike[0]), dtype=np.int8), alike), shape=(len(ends), len(ends)))
+    kinds, kind = connected_components(links, directed=False)
+    lone = np.ones(len(ends), dtype=bool)
+    lone[mate] = lone[other] = False
+    claim = rng.random(kinds) - np.bincount(kind[lone], more_first[ends[lone]], kinds)
+    return np.where((claim[kind[::2]] > claim[kind[1::2]])[:, None], pairs, pairs[:, ::-1])

@@ -85,6 +85,8 @@ class Graph:
 
     def centre(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """`values` (n,) or (n, q) less their mean in each component, where alone they can be compared."""
+        if self.components == 1:
+            return np.asarray(values - np.mean(values, axis=0))
         starts = np.flatnonzero(np.diff(self.component, prepend=-1))
         sums = np.add.reduceat(values, starts, axis=0)
         means = sums / np.diff(starts, append=self.nodes).reshape(-1, *[1] * (values.ndim - 1))
@@ -93,7 +95,7 @@ class Graph:
 
 def _components(first: Index, second: Index, nodes: int) -> NDArray[np.int32]:
     """The connected component of each node; a sample of the comparisons settles it where they are many."""
-    stride = max(1, len(first) // (16 * nodes))
+    stride = max(1, len(first) // (8 * nodes))
     for step in dict.fromkeys((stride, 1)):
         sample = (np.ones(len(first[::step]), dtype=np.int8), (first[::step], second[::step]))
         count, label = connected_components(sparse.coo_array(sample, shape=(nodes, nodes)), directed=False)

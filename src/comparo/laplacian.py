@@ -61,7 +61,8 @@ class Pattern:
             rows = self.order[self.row_starts[large] :]
             panel = (graph.second[rows] - large) // PANEL
             self.order[self.row_starts[large] :] = rows[_counting_sort(panel, int(panel.max()) + 1)[0]]
-        self.first: Index = graph.first[self.order]
+        nodes = np.arange(graph.nodes, dtype=np.int32)
+        self.first: Index = graph.first[self.order] if self.panelled else np.repeat(nodes, np.diff(self.row_starts))
         self.second: Index = graph.second[self.order]
         self.judge = None if judge is None else judge[self.order]
         self.judges = 0 if judge is None else int(judge.max()) + 1
@@ -116,14 +117,18 @@ class Pattern:
 
     def ends(self, values: Array) -> tuple[Array, Array]:
         """Sums of `values` (K,) over the comparisons in which each unknown is the first, and the second: (n + C·J,)."""
-        first: Array
+        first, second = np.zeros((2, self.unknowns))
+        nodes = self.graph.nodes
         if self.panelled:
-            first = np.bincount(self.first, values, self.unknowns).astype(float, copy=False)
+            first[:nodes] = np.bincount(self.first, values, nodes)
+            second[:nodes] = np.bincount(self.second, values, nodes)
         else:
-            first = np.zeros(self.unknowns)
             filled = np.flatnonzero(np.diff(self.row_starts))
             first[filled] = np.add.reduceat(values, self.row_starts[filled])
-        return first, np.bincount(self.second, values, self.unknowns).astype(float, copy=False)
+            # Read as columns by the first, the comparisons are a matrix whose row sums are wanted.
+            columns = sparse.csc_array((values, self.second, self.row_starts), shape=(nodes, nodes))
+            second[:nodes] = np.asarray(columns @ np.ones(nodes))
+        return first, second
 
     def gather(self, values: Array) -> Array:
         """Xᵀ·values, shape (n + C·J,)."""
@@ -253,7 +258,10 @@ class Tail:
         self.start = int(graph.starts[begin])
         nodes, contexts = graph.nodes - self.start, graph.contexts - begin
         rows = slice(int(pattern.row_starts[self.start]), None)
-        self.unknowns = np.r_[self.start : graph.nodes, graph.nodes + begin * pattern.judges : pattern.unknowns]
+        biases = np.arange(graph.nodes + begin * pattern.judges, pattern.unknowns)
+        self.unknowns: slice | NDArray[np.intp] = slice(self.start, None)
+        if pattern.judges:
+            self.unknowns = np.concatenate([np.arange(self.start, graph.nodes), biases])
         self.nodes = nodes
         self.thin = False  # whether conjugate gradients were too slow
         self.diagonal = whole.diagonal[self.unknowns]
@@ -267,11 +275,19 @@ class Tail:
             starts = pattern.row_starts[self.start :] - pattern.row_starts[self.start]
             self.half = sparse.csr_array((whole.c[rows], ends[1], starts), shape=(nodes, nodes))
         self.other_half = self.half.T
+        self.border = sparse.csr_array((nodes, contexts * pattern.judges))
+        if pattern.judges:
+            self.border = self._border(whole, begin)
+
+    def _border(self, whole: Laplacian, begin: int) -> sparse.csr_array:
+        """The part of H between scores and biases."""
+        pattern, graph = whole.pattern, whole.pattern.graph
+        contexts = graph.contexts - begin
         border = whole.border[self.start :]
         column = (pattern.context[self.start : graph.nodes, None] - begin) * pattern.judges + np.arange(pattern.judges)
-        self.border = sparse.csr_array(
-            (border.ravel(), column.ravel(), np.arange(nodes + 1) * pattern.judges),
-            shape=(nodes, contexts * pattern.judges),
+        return sparse.csr_array(
+            (border.ravel(), column.ravel(), np.arange(self.nodes + 1) * pattern.judges),
+            shape=(self.nodes, contexts * pattern.judges),
         )
 
     def multiply(self, x: Array) -> Array:
@@ -280,8 +296,8 @@ class Tail:
         result = (self.diagonal * x.T).T
         result[: self.nodes] -= np.asarray(self.half @ scores + self.other_half @ scores)
         if len(biases):
-            result[: self.nodes] += self.border @ biases
-            result[self.nodes :] += self.border.T @ scores
+            result[: self.nodes] += np.asarray(self.border @ biases)
+            result[self.nodes :] += np.asarray(self.border.T @ scores)
         return result
 
     def solve(self, rhs: Array, accuracy: float) -> Array:
@@ -340,6 +356,6 @@ def _dot(a: Array, b: Array) -> Array:
 def _counting_sort(key: Index, values: int) -> tuple[Index, Index]:
     """The stable order of `key` (K,), whole numbers below `values`, and where each value begins in it."""
     # Each entry of `key` is the row of the only entry of a column; turned into rows, the columns come out sorted.
-    column = (np.ones(len(key), dtype=np.int8), key, np.arange(len(key) + 1))
+    column = (np.ones(len(key), dtype=np.int8), key, np.arange(len(key) + 1, dtype=np.int32))
     by_row = sparse.csc_array(column, shape=(values, len(key))).tocsr()
     return by_row.indices, by_row.indptr

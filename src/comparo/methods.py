@@ -77,8 +77,9 @@ def fit(
     else:
         expert = method if isinstance(method, Expert) else BradleyTerry() if method == "poe-bt" else Gaussian()
         name = method if isinstance(method, str) else type(method).__name__
-        usual: Prior = "first" if isinstance(expert, Gaussian) else WIDE if comparisons.hard else WIDER
-        ranking = _product(comparisons, name, expert, usual if prior is None else prior, bias, level)
+        if prior is None:
+            prior = "first" if isinstance(expert, Gaussian) else WIDE if comparisons.hard else WIDER
+        ranking = _product(comparisons, name, expert, prior, bias, level)
     for note in ranking.notes:
         warnings.warn(note, stacklevel=2)
     return ranking

@@ -56,35 +56,38 @@ class Problem:
         order = pattern.order
         weight = None if comparisons.weight is None else comparisons.weight[order]
         shift = None if offset is None else offset[order]
-        return cls(pattern, expert, comparisons.p[order], weight, shift, np.zeros(pattern.unknowns), ridge)
+        return cls(pattern, expert, comparisons.p.take(order), weight, shift, np.zeros(pattern.unknowns), ridge)
 
-    def evaluate(self, x: Array) -> tuple[Array, Array]:
-        """The gradient (n + C·J,) and the weighted curvatures (K,) at x."""
+    def evaluate(self, x: Array, slope: Array, c: Array) -> Array:
+        """The gradient (n + C·J,) at x; fills in the weighted slopes and curvatures (K,).
+
+        These are the largest arrays, and to use them again costs less than to have the system clear new ones.
+        """
         pattern = self.pattern
-        slope = np.empty(len(self.p))
-        c = np.empty(len(self.p))
+        first, second = pattern.first, pattern.second
         for begin in range(0, len(self.p), CHUNK):
             rows = slice(begin, begin + CHUNK)
-            d = x.take(pattern.first[rows])
-            d -= x.take(pattern.second[rows])
+            d = x.take(first[rows])
+            d -= x.take(second[rows])
             if pattern.judges:
                 d -= x[pattern.bias_index[rows]]
             if self.offset is not None:
                 d -= self.offset[rows]
             slope[rows], c[rows] = derivatives(self.expert, d, self.p[rows])
-        if not (np.isfinite(slope).all() and np.isfinite(c).all()):
+        if not np.isfinite(np.sum(slope) + np.sum(c)):
             row = int(pattern.order[np.argmin(np.isfinite(slope) & np.isfinite(c))])
             raise FloatingPointError(f"{self.expert!r} has no finite slope and curvature for comparison {row + 1}")
         if self.weight is not None:
             slope *= self.weight
             c *= self.weight
-        return pattern.gather(slope) - self.ridge * (x - self.mean), c
+        return pattern.gather(slope) - self.ridge * (x - self.mean)
 
     def maximise(self, start: Array) -> Solution:
         """Newton's method from `start`, until every gradient is below `ACCURACY` of its curvature."""
         x = start
         exact = bool(getattr(self.expert, "quadratic", False))
-        gradient, c = self.evaluate(x)
+        slope, c = np.empty((2, len(self.p)))
+        gradient = self.evaluate(x, slope, c)
         laplacian = self._laplacian(c)
         rounding = ROUNDING * laplacian.diagonal
         largest = float(np.max(np.abs(gradient), initial=0.0))
@@ -94,9 +97,9 @@ class Problem:
             if excess <= 1 and (_even(c) or self._close(laplacian, gradient)):
                 return Solution(x, self._final(laplacian, c), steps, True)
             share = float(np.max(np.abs(gradient))) / largest
-            accuracy = 1e-13 if exact else min(1e-3, max(1e-2 * share, 1e-2 / excess))
+            accuracy = 1e-13 if exact else min(1e-2, max(1e-2 * share, 1e-2 / excess))
             direction = laplacian.solve(gradient, accuracy)
-            x, gradient, c = self._advance(x, gradient, direction)
+            x, gradient = self._advance(x, gradient, direction, slope, c)
             laplacian = self._laplacian(c)
         log.warning(
             "the scores did not settle in %d Newton steps; the largest gradient is %.1e", STEPS, share * largest
@@ -115,8 +118,8 @@ class Problem:
         """H without the experts that tell nothing at the solution (curvature below zero)."""
         return laplacian if laplacian.c is c else Laplacian(self.pattern, np.maximum(c, 0.0), self.ridge)
 
-    def _advance(self, x: Array, gradient: Array, direction: Array) -> tuple[Array, Array, Array]:
-        """x + t·direction with the gradient and curvatures there, t ≤ 1 for each context.
+    def _advance(self, x: Array, gradient: Array, direction: Array, slope: Array, c: Array) -> tuple[Array, Array]:
+        """x + t·direction with the gradient there, t ≤ 1 for each context; fills in slopes and curvatures.
 
         The slope along the direction falls from `uphill` at t = 0. Where it is below −½·`uphill` at t, the step went
         too far, and t moves to the root of the line through both slopes.
@@ -126,14 +129,15 @@ class Problem:
         t = np.ones(contexts)
         while True:
             advanced = x + t[context] * direction
-            new_gradient, c = self.evaluate(advanced)
-            slope = np.bincount(context, new_gradient * direction, contexts)
-            over = (slope < -0.5 * uphill) & (t > 1e-12)
+            new_gradient = self.evaluate(advanced, slope, c)
+            ahead = np.bincount(context, new_gradient * direction, contexts)
+            over = (ahead < -0.5 * uphill) & (t > 1e-12)
             if not over.any():
-                return advanced, new_gradient, c
-            t[over] *= np.clip(uphill[over] / (uphill[over] - slope[over]), 0.1, 0.9)
+                return advanced, new_gradient
+            t[over] *= np.clip(uphill[over] / (uphill[over] - ahead[over]), 0.1, 0.9)
 
 
 def _even(c: Array) -> bool:
     """Whether no curvature that counts is far below the others."""
-    return float(np.max(c, initial=0.0)) <= EVEN * float(np.min(c, initial=np.inf, where=c > 0))
+    least = float(np.min(c, initial=np.inf))
+    return float(np.max(c, initial=0.0)) <= EVEN * (least if least > 0 else float(np.min(c[c > 0], initial=np.inf)))

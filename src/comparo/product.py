@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logit
 
 from comparo.comparisons import Comparisons
@@ -206,8 +207,15 @@ def _start(problem: Problem) -> Array:
     sizes = np.diff(graph.starts)
     if not isinstance(problem.expert, BradleyTerry) or sizes[-1] <= BATCHED:
         return np.zeros(graph.nodes)
-    weight = np.ones(len(problem.p)) if problem.weight is None else problem.weight
-    mean = 0.5 + pattern.gather(weight * (problem.p - 0.5)) / (sum(pattern.ends(weight)) + 1.0)
+    first: NDArray[Any]
+    second: NDArray[Any]
+    if problem.weight is None:
+        first, second = np.diff(pattern.row_starts), np.bincount(pattern.second, minlength=graph.nodes)
+        won, lost = pattern.ends(problem.p)
+    else:
+        first, second = pattern.ends(problem.weight)
+        won, lost = pattern.ends(problem.weight * problem.p)
+    mean = (won + second - lost + 0.5) / (first + second + 1.0)
     scores = graph.centre(logit(mean))
     context = pattern.context
     variance = np.bincount(context, scores**2) / sizes

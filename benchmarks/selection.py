@@ -7,7 +7,6 @@ import gzip
 import itertools
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import rankdata
 
+from benchmarks.core import memory
 from comparo import Comparisons, design_log_det, fit
 from comparo.designs import in_both_orders, random_pairs
 from comparo.selection import Selector, greedy_pairs
@@ -102,7 +102,7 @@ def adaptive_speed(items: int = 1000, calls: int = 10_000) -> None:
 def large(items: int = 100_000, pairs: int = 500_000) -> None:
     begin = time.perf_counter()
     chosen = greedy_pairs(items, pairs, np.random.default_rng(0))
-    seconds, peak = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    seconds, peak = time.perf_counter() - begin, memory("VmHWM") / 2**30
     drawn = random_pairs(items, pairs, np.random.default_rng(1))
     print(f"\ngreedy by random projection, N = {items:,}, K = {pairs:,}")
     print(f"  {seconds:.0f} s, peak memory {peak:.2f} GB")

@@ -19,6 +19,7 @@ Array = NDArray[np.float64]
 
 # A certain answer (p = 0 or 1) has its mode at infinity; this far from certainty the mode is still finite (±20.7).
 CERTAIN = 1e-9
+FAR = 16.0  # difference from which on 1 − σ(d) has lost half of its digits
 
 
 @runtime_checkable
@@ -67,11 +68,6 @@ class BradleyTerry:
 
     def curvature(self, d: Array, p: Array) -> Array:
         return expit(d) * expit(-d)
-
-    def derivatives(self, d: Array, p: Array) -> tuple[Array, Array]:
-        """Slope and curvature from one evaluation of σ(d), for the solver's inner loop."""
-        q = expit(d)
-        return _uncertain(p) - q, q * expit(-d) if np.max(d, initial=0.0) > 16 else q * (1 - q)
 
     def mode(self, p: Array) -> Array:
         """logit(p), the most likely difference.
@@ -188,15 +184,25 @@ class StudentT:
         return np.asarray((nu + 1) * (nu - r**2) / ((nu + r**2) ** 2 * self.scale**2))
 
 
-def derivatives(expert: Expert, d: Array, p: Array) -> tuple[Array, Array]:
-    """Slope and curvature of any expert, by the shared evaluation where it offers one.
+def derivatives(expert: Expert, d: Array, p: Array, slope: Array, curvature: Array) -> None:
+    """Fill in slope and curvature of any expert; for Bradley–Terry both from one evaluation of σ(d).
 
-    >>> derivatives(BradleyTerry(), np.zeros(1), np.array([0.75]))
+    >>> slope, curvature = np.empty((2, 1))
+    >>> derivatives(BradleyTerry(), np.zeros(1), np.array([0.75]), slope, curvature)
+    >>> slope, curvature
     (array([0.25]), array([0.25]))
     """
-    if isinstance(expert, BradleyTerry):
-        return expert.derivatives(d, p)
-    return expert.slope(d, p), expert.curvature(d, p)
+    if not isinstance(expert, BradleyTerry):
+        slope[:], curvature[:] = expert.slope(d, p), expert.curvature(d, p)
+        return
+    first = expit(d)
+    if np.max(d, initial=0.0) > FAR:
+        np.multiply(first, expit(-d), out=curvature)
+    else:
+        np.subtract(1.0, first, out=curvature)
+        curvature *= first
+    np.clip(p, CERTAIN, 1 - CERTAIN, out=slope)
+    slope -= first
 
 
 def _uncertain(p: Array) -> Array:

@@ -73,7 +73,7 @@ class Problem:
                 d -= x[pattern.bias_index[rows]]
             if self.offset is not None:
                 d -= self.offset[rows]
-            slope[rows], c[rows] = derivatives(self.expert, d, self.p[rows])
+            derivatives(self.expert, d, self.p[rows], slope[rows], c[rows])
         if not np.isfinite(np.sum(slope) + np.sum(c)):
             row = int(pattern.order[np.argmin(np.isfinite(slope) & np.isfinite(c))])
             raise FloatingPointError(f"{self.expert!r} has no finite slope and curvature for comparison {row + 1}")

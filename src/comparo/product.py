@@ -88,7 +88,8 @@ class Product:
             return 1.0
 
         def information(d: Array, p: Array, weight: Array | float) -> list[float]:
-            slope, curvature = derivatives(self.expert, d, p)
+            slope, curvature = np.empty((2, len(d)))
+            derivatives(self.expert, d, p, slope, curvature)
             return [float(np.sum(weight * slope**2)), float(np.sum(np.maximum(curvature, 0.0)))]
 
         squares, curvature = self._sum(information)

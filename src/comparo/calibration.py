@@ -62,7 +62,7 @@ def calibrate(
         [_score(scores, comparisons, item, context) for item, context in zip(graph.item, graph.context, strict=True)]
     )
     difference = known[graph.first] - known[graph.second]
-    weight = np.ones(len(comparisons)) if comparisons.weight is None else comparisons.weight
+    weight = comparisons.weights
     usable = np.isfinite(difference) & (weight > 0)
     if np.count_nonzero(usable) < 2:
         raise ComparisonsError(

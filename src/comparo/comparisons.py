@@ -257,9 +257,8 @@ class Comparisons:
         def total(values: NDArray[np.float64]) -> NDArray[np.float64]:
             return np.bincount(slot, values, 2 * pairs).astype(np.float64, copy=False)
 
-        ones = np.ones(len(self))
-        weight = ones if self.weight is None else self.weight
-        seen, weights = total(ones), total(weight)
+        weight = self.weights
+        seen, weights = total(np.ones(len(self))), total(weight)
         mean = total(self.p) / np.maximum(seen, 1)
         np.divide(total(weight * self.p), weights, out=mean, where=weights > 0)
         return replace(
@@ -271,6 +270,24 @@ class Comparisons:
             context=None if self.context is None else self.context[lead],
             judge=None if self.judge is None else self.judge[lead],
         )
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """The weight of each comparison, 1 where none are given: shape (K,).
+
+        >>> Comparisons.from_rows([("ana", "bo", 0.7)]).weights
+        array([1.])
+        """
+        return np.ones(len(self)) if self.weight is None else self.weight
+
+    @property
+    def judged_by(self) -> NDArray[np.int32]:
+        """The judge's code of each comparison, 0 where none are given: shape (K,).
+
+        >>> Comparisons.from_rows([("ana", "bo", 0.7)]).judged_by
+        array([0], dtype=int32)
+        """
+        return np.zeros(len(self), dtype=np.int32) if self.judge is None else self.judge
 
     @property
     def hard(self) -> bool:

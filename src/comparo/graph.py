@@ -78,6 +78,11 @@ class Graph:
     def components(self) -> int:
         return int(self.component[-1]) + 1
 
+    @property
+    def position(self) -> Index:
+        """The position of each node's context among the contexts, shape (n,)."""
+        return np.repeat(np.arange(self.contexts, dtype=np.int32), np.diff(self.starts))
+
     def degrees(self) -> NDArray[np.int64]:
         """How many comparisons each node is in, shape (n,)."""
         n = self.nodes

@@ -71,8 +71,8 @@ class Pattern:
     @cached_property
     def context(self) -> Index:
         """The position of each unknown's context among the graph's contexts, shape (n + C·J,)."""
-        contexts = np.arange(self.graph.contexts, dtype=np.int32)
-        return np.concatenate([np.repeat(contexts, np.diff(self.graph.starts)), np.repeat(contexts, self.judges)])
+        biases = np.repeat(np.arange(self.graph.contexts, dtype=np.int32), self.judges)
+        return np.concatenate([self.graph.position, biases])
 
     @cached_property
     def bias_index(self) -> NDArray[np.int64]:
@@ -267,13 +267,14 @@ class Tail:
         self.diagonal = whole.diagonal[self.unknowns]
         self.ridge = whole.ridge[self.unknowns]
         self.component = graph.component[self.start :]
-        ends = pattern.first[rows] - self.start, pattern.second[rows] - self.start
         self.half: sparse.coo_array | sparse.csr_array
+        second = pattern.second[rows] - self.start if self.start else pattern.second
         if pattern.panelled:
+            ends = pattern.first[rows] - self.start, second
             self.half = sparse.coo_array((whole.c[rows], ends), shape=(nodes, nodes))
         else:
             starts = pattern.row_starts[self.start :] - pattern.row_starts[self.start]
-            self.half = sparse.csr_array((whole.c[rows], ends[1], starts), shape=(nodes, nodes))
+            self.half = sparse.csr_array((whole.c[rows], second, starts), shape=(nodes, nodes))
         self.other_half = self.half.T
         self.border = sparse.csr_array((nodes, contexts * pattern.judges))
         if pattern.judges:

@@ -57,10 +57,9 @@ def fit(
     `bias` is the position bias: "none", "plug-in" (from the mean p) or "joint" (estimated with the scores); see
     `comparo.product.multiply`. `prior` is the standard deviation of a Gaussian prior on the scores or "first", the
     paper's expert on the first item; by default "first" for Gaussian experts, and for others 100, or 10 where every
-    answer is a decision.
-    Both belong to products of experts; "bt" has the paper's prior instead: 1/(N − 1) wins for either side of each
-    comparison made (`prior_pairs="compared"`, the paper's wording) or of every pair of items (`"all"`, what its
-    authors' code does). `level` is the coverage of intervals.
+    answer is a decision. Both belong to products of experts; "bt" has the paper's prior instead: 1/(N − 1) wins for
+    either side of each comparison made (`prior_pairs="compared"`, the paper's wording) or of every pair of items
+    (`"all"`, what its authors' code does). `level` is the coverage of intervals.
 
     >>> ranking = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1)])
     >>> ranking.items.tolist()
@@ -124,7 +123,7 @@ def _mean(comparisons: Comparisons, name: str, level: float) -> Ranking:
     """Σ w·p over Σ w, where an item's p is 1 − p when it is shown second."""
     graph = Graph.build(comparisons)
     n, p = graph.nodes, comparisons.p
-    weight = np.ones(len(p)) if comparisons.weight is None else comparisons.weight
+    weight = comparisons.weights
     pattern = Pattern(graph)
     laplacian = Laplacian(pattern, weight[pattern.order], np.zeros(n))
     total = laplacian.diagonal
@@ -139,10 +138,9 @@ def _mean(comparisons: Comparisons, name: str, level: float) -> Ranking:
 
 def _bradley_terry(comparisons: Comparisons, algorithm: Algorithm, prior_pairs: PriorPairs, level: float) -> Ranking:
     graph = Graph.build(comparisons)
-    weight = np.ones(len(comparisons)) if comparisons.weight is None else comparisons.weight
-    sizes = np.diff(graph.starts)
-    position = np.repeat(np.arange(graph.contexts, dtype=np.int32), sizes)
-    extra = 1.0 / (sizes - 1.0)
+    weight = comparisons.weights
+    position = graph.position
+    extra = 1.0 / (np.diff(graph.starts) - 1.0)
     won, lost = weight * comparisons.p, weight * (1 - comparisons.p)
     played = graph
     if prior_pairs == "compared":

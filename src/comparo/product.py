@@ -150,8 +150,7 @@ def multiply(comparisons: Comparisons, expert: Expert, *, prior: Prior = "first"
         solution = _joint(graph, expert, comparisons, ridge)
     elif bias == "plug-in":
         shift = _plug_in(expert, comparisons)
-        offset = shift[np.zeros(len(comparisons), dtype=int) if comparisons.judge is None else comparisons.judge]
-        problem = Problem.of(Pattern(graph), expert, comparisons, ridge, offset)
+        problem = Problem.of(Pattern(graph), expert, comparisons, ridge, shift[comparisons.judged_by])
         solution = problem.maximise(np.zeros(graph.nodes))
     else:
         poolable = getattr(expert, "pooled", False) and graph.nodes**2 <= 2 * len(comparisons)
@@ -228,7 +227,7 @@ def _plug_in(expert: Expert, comparisons: Comparisons) -> Array:
 
     For Bradley–Terry this is −logit(mean p), for the linear Gaussian it makes β the mean p.
     """
-    judge = np.zeros(len(comparisons), dtype=np.int32) if comparisons.judge is None else comparisons.judge
+    judge = comparisons.judged_by
     # A graph of two nodes a judge: its only unknown, the difference of their scores, is −γ.
     first, second = 2 * judge, 2 * judge + 1
     nodes = np.arange(2 * (int(judge.max()) + 1), dtype=np.int32)
@@ -246,8 +245,7 @@ def _joint(graph: Graph, expert: Expert, comparisons: Comparisons, ridge: Array)
     m + (γ̂ − m)·τ²/(τ² − v) with the variance vτ²/(τ² − v). These give the next m and τ² (`_random_effects`). A judge
     of whom little is known is near m from the start, so that its estimate stays finite.
     """
-    judge = np.zeros(len(comparisons), dtype=np.int32) if comparisons.judge is None else comparisons.judge
-    pattern = Pattern(graph, judge)
+    pattern = Pattern(graph, comparisons.judged_by)
     n, contexts, judges = graph.nodes, graph.contexts, pattern.judges
     family = np.tile(np.arange(judges), contexts) if contexts > 1 else np.zeros(judges, dtype=int)
     asked = np.bincount(pattern.bias_index, minlength=pattern.unknowns)[n:] > 0

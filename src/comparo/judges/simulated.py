@@ -1,0 +1,113 @@
+"""A judge made of known scores, for tests, studies and planning: no model, no cost."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from comparo.judges.judgement import Judgement
+from comparo.prompts import Prompt, Question
+
+Answers = Literal["soft", "hard"]
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Answers from known scores, the same for the same question and seed, in whatever order they are asked.
+
+        p = σ( strength·(s_first − s_second) + bias + effect·(e_first + e_second) + noise·ε )
+
+    ε is drawn for each ordered pair and the position effect e for each item, both standard normal. A hard judge
+    answers 1 with probability p, else 0. `scores` maps an item to its score or, with contexts, (context, item) to it;
+    an item without one gets a standard normal score of its own.
+
+    >>> judge = Simulated(scores={"ana": 1.0, "bo": 0.0}, noise=0.0)
+    >>> [round(answer.p, 3) for answer in judge.judge([Question("ana", "bo"), Question("bo", "ana")])]
+    [0.731, 0.269]
+    """
+
+    answers: Answers = "soft"
+    scores: Mapping[Any, float] = field(default_factory=dict, repr=False)
+    strength: float = 1.0
+    noise: float = 0.5
+    bias: float = 0.0
+    effect: float = 0.0
+    seed: int = 0
+    seconds: float = 0.0
+
+    ahead = 64
+
+    @property
+    def name(self) -> str:
+        """provider/model."""
+        return f"simulated/{self.answers}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What changes an answer."""
+        names = ("strength", "noise", "bias", "effect", "seed")
+        known = repr(sorted(self.scores.items(), key=repr)).encode()
+        return {name: getattr(self, name) for name in names} | {"scores": hashlib.sha256(known).hexdigest()[:16]}
+
+    def judge(self, questions: Iterable[Question], prompt: Prompt | None = None) -> Iterator[Judgement]:
+        """An answer to each question; each takes `seconds`, where a slow judge is wanted."""
+        for question in questions:
+            if self.seconds:
+                time.sleep(self.seconds)
+            p = self.probability(question)
+            if self.answers == "hard":
+                p = float(self._uniform("decision", question.context, question.first, question.second) < p)
+            yield Judgement(question, p=p, mass=1.0, reply="A" if p >= 0.5 else "B", seconds=self.seconds, cost=0.0)
+
+    def probability(self, question: Question) -> float:
+        """p as the formula gives it."""
+        context, first, second = question.context, question.first, question.second
+        logit = self.strength * (self.score(context, first) - self.score(context, second)) + self.bias
+        if self.effect:
+            logit += self.effect * (self._normal("effect", context, first) + self._normal("effect", context, second))
+        if self.noise:
+            logit += self.noise * self._normal("noise", context, first, second)
+        return 0.5 + 0.5 * math.tanh(logit / 2)
+
+    def score(self, context: Any, item: Any) -> float:
+        """The score that the judge goes by."""
+        for key in ((context, item), item):
+            if key in self.scores:
+                return float(self.scores[key])
+        return self._normal("score", context, item)
+
+    def _uniform(self, *key: Any) -> float:
+        digest = hashlib.blake2b(repr((self.seed, *key)).encode(), digest_size=8).digest()
+        return (int.from_bytes(digest, "big") + 0.5) / 2.0**64
+
+    def _normal(self, *key: Any) -> float:
+        return math.sqrt(-2 * math.log(self._uniform(1, *key))) * math.cos(2 * math.pi * self._uniform(2, *key))
+
+
+def load(
+    model: str,
+    *,
+    scores: Mapping[Any, float] | None = None,
+    strength: float = 1.0,
+    noise: float = 0.5,
+    bias: float = 0.0,
+    effect: float = 0.0,
+    seed: int = 0,
+    seconds: float = 0.0,
+) -> Simulated:
+    """simulated/soft or simulated/hard.
+
+    >>> load("hard", seed=3).name
+    'simulated/hard'
+    """
+    if model not in get_args(Answers):
+        raise ValueError(f"there is no judge simulated/{model}; there are simulated/soft and simulated/hard")
+    for name, value in (("noise", noise), ("effect", effect), ("seconds", seconds)):
+        if not value >= 0:
+            raise ValueError(f"{name} = {value} is not a number from 0 up")
+    answers: Answers = "hard" if model == "hard" else "soft"
+    return Simulated(answers, dict(scores or {}), strength, noise, bias, effect, seed, seconds)

@@ -1,15 +1,604 @@
-import gzip
+"""The same items from every source, and one line about whatever is wrong with them."""
 
+import gzip
+import hashlib
+import io
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas
+import polars
+import pyarrow
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from comparo import ComparisonsError
-from comparo.items import read_items
+from comparo.items import Items, read_items
+from comparo.prompts import Question, paper_prompt
+from comparo.tables import write_columns
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+
+ROWS = [
+    {"id": "ana", "text": "A story.", "context_id": "x", "context": "Write.", "scores": {"wit": 1, "style": 2.5}},
+    {"id": "bo", "text": "Another.", "context_id": "x", "context": "Write.", "scores": {"wit": None}},
+    {"id": "ana", "text": "שלום 👋", "context_id": "y", "context": None, "scores": None},
+    {"id": "cy", "text": "Two\nlines, 'quoted' \"twice\"", "context_id": "y", "context": None, "scores": {"wit": -3}},
+]
+FLAT = {
+    **{role: [row[role] for row in ROWS] for role in ("id", "text", "context_id", "context")},
+    "score_wit": [1.0, None, None, -3.0],
+    "score_style": [2.5, None, None, None],
+}
 
 
-def written(tmp_path, name, text):
+def written(tmp_path, name, content):
     path = tmp_path / name
-    path.write_text(text, encoding="utf-8")
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
+
+
+def json_lines(rows, ensure_ascii=False):
+    return "".join(json.dumps(row, ensure_ascii=ensure_ascii) + "\n" for row in rows)
+
+
+def plain(items):
+    """All that items hold, with None for a missing score."""
+    return {
+        "ids": items.ids.tolist(),
+        "texts": items.texts,
+        "contexts": items.contexts.tolist(),
+        "context": items.context.tolist(),
+        "context_texts": items.context_texts,
+        "scores": {n: [None if math.isnan(v) else v for v in c.tolist()] for n, c in items.scores.items()},
+    }
+
+
+@pytest.fixture
+def pipe(monkeypatch):
+    """Put something into standard input."""
+
+    def fill(content):
+        content = content.encode() if isinstance(content, str) else content
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        return "-"
+
+    return fill
+
+
+class DataSet:
+    """What items use of a `datasets.Dataset`; the real one of datasets 5.2.0 was tried by hand."""
+
+    def __init__(self, table):
+        self.table, self.num_rows = table, table.num_rows
+
+    def with_format(self, type):  # noqa: A002
+        assert type == "arrow"
+        return DataSet(self.table)
+
+    def __getitem__(self, key):
+        assert key == slice(None)
+        return self.table
+
+
+def csv_of(columns):
+    return pandas.DataFrame(columns).to_csv(index=False)
+
+
+SOURCES = {
+    "mappings": lambda _: ROWS,
+    "tuple of mappings": lambda _: tuple(ROWS),
+    "items": lambda _: Items.of(ROWS),
+    "jsonl": lambda folder: written(folder, "items.jsonl", json_lines(ROWS)),
+    "ndjson, path as text": lambda folder: str(written(folder, "items.ndjson", json_lines(ROWS))),
+    "ascii jsonl": lambda folder: written(folder, "items.jsonl", json_lines(ROWS, ensure_ascii=True)),
+    "jsonl with a BOM": lambda folder: written(folder, "items.jsonl", "\ufeff\n" + json_lines(ROWS)),
+    "gzip": lambda folder: written(folder, "items.jsonl.gz", gzip.compress(json_lines(ROWS).encode())),
+    "csv": lambda folder: written(folder, "items.csv", csv_of(FLAT)),
+    "csv with a BOM": lambda folder: written(folder, "items.CSV", "\ufeff" + csv_of(FLAT)),
+    "csv.gz": lambda folder: written(folder, "items.csv.gz", gzip.compress(csv_of(FLAT).encode())),
+    "pandas": lambda _: pandas.DataFrame(FLAT),
+    "pandas, nullable": lambda _: pandas.DataFrame(FLAT).convert_dtypes(),
+    "pandas, objects": lambda _: pandas.DataFrame(ROWS).astype(object),
+    "records of pandas": lambda _: pandas.DataFrame(FLAT).to_dict("records"),
+    "polars": lambda _: polars.DataFrame(FLAT),
+    "polars, nested": lambda _: polars.DataFrame(ROWS, strict=False),
+    "lazy polars": lambda _: polars.LazyFrame(FLAT),
+    "pyarrow": lambda _: pyarrow.Table.from_pylist(ROWS),
+    "data set": lambda _: DataSet(pyarrow.Table.from_pylist(ROWS)),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_every_source_gives_the_same_items(tmp_path, source):
+    items = Items.of(source(tmp_path))
+    assert plain(items) == {
+        "ids": ["ana", "bo", "ana", "cy"],
+        "texts": tuple(row["text"] for row in ROWS),
+        "contexts": ["x", "y"],
+        "context": [0, 0, 1, 1],
+        "context_texts": ("Write.", None),
+        "scores": {"wit": [1.0, None, None, -3.0], "style": [2.5, None, None, None]},
+    }
+    assert items.digest() == Items.of(ROWS).digest()
+    assert len(items) == 4
+
+
+@pytest.mark.parametrize("ending", ["parquet", "parquet.gz"])
+def test_parquet(tmp_path, ending):
+    write_columns(tmp_path / f"items.{ending}", {"id": [3, 1], "text": ["A story.", "Another."], "score": [0.5, 1.0]})
+    items = Items.of(tmp_path / f"items.{ending}")
+    assert items.names == {None: [3, 1]}
+    assert plain(items)["scores"] == {"score": [0.5, 1.0]}
+
+
+def test_texts_without_ids_are_numbered():
+    items = Items.of(["A story.", "Another.", "A story."])
+    assert items.ids.tolist() == [0, 1, 2]
+    assert items.names == {None: [0, 1, 2]}
+    assert items.context_texts == (None,)
+    assert items.scores == {}
+    assert Items.of([{"text": "A story."}, {"text": "Another."}]).names == {None: [0, 1]}
+    assert Items.of(pandas.DataFrame({"text": ["A", "B"]}, index=[7, 8])).names == {None: [0, 1]}
+
+
+def test_a_mapping_is_from_id_to_text():
+    items = Items.of({"ana": "A story.", 7: "Another."})
+    assert (items.ids.tolist(), items.texts) == (["ana", 7], ("A story.", "Another."))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_text_file_has_an_item_a_line(tmp_path, end):
+    content = end.join(["\ufeffOne story, \u2028 and more.", "", "  Another. ", ""])
+    items = Items.of(written(tmp_path, "items.TXT", content))
+    assert items.texts == ("One story, \u2028 and more.", "Another.")
+    assert items.names == {None: list(items.texts)}
+
+
+def test_a_folder_has_an_item_a_file(tmp_path):
+    for name, content in {
+        "b.txt": "\ufeffTwo\r\n lines.\r\n",
+        "a.TXT": " A story.",
+        "notes.md": b"\xff",
+        ".hidden.txt": b"\xff",
+        "archive.txt.gz": b"\xff",
+    }.items():
+        written(tmp_path, name, content)
+    (tmp_path / "inner.txt").mkdir()
+    written(tmp_path / "inner.txt", "c.txt", "Not read.")
+    for path in (tmp_path, str(tmp_path), f"{tmp_path}/"):
+        items = Items.of(path)
+        assert (items.ids.tolist(), items.texts) == (["a", "b"], (" A story.", "Two\n lines."))
+    assert read_items(tmp_path) == {None: ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "ids", "texts"),
+    [
+        ('\n{"text": "A"}\n\n{"text": "B"}\n', [0, 1], ("A", "B")),
+        ('\ufeff{"id": "x", "text": "A"}\r\n{"id": "y", "text": "B"}', ["x", "y"], ("A", "B")),
+        ("id,text\nx,A\ny,B\n", ["x", "y"], ("A", "B")),
+        ('"text"\tage\r\nA\t1\r\n"B\tb"\t2\r\n', [0, 1], ("A", "B\tb")),
+        ("text\nA\nB\n", [0, 1], ("A", "B")),
+        ("Once.\n\nTwice.\n", ["Once.", "Twice."], ("Once.", "Twice.")),
+        (
+            "Once, long ago, a cat.\nTwice.\n",
+            ["Once, long ago, a cat.", "Twice."],
+            ("Once, long ago, a cat.", "Twice."),
+        ),
+        ('"Once, he said.\nTwice.\n', ['"Once, he said.', "Twice."], ('"Once, he said.', "Twice.")),
+    ],
+)
+def test_standard_input(pipe, content, ids, texts):
+    items = Items.of(pipe(content))
+    assert (items.ids.tolist(), items.texts) == (ids, texts)
+
+
+def test_standard_input_with_named_columns_is_csv(pipe):
+    assert Items.of(pipe("story\nA\nB\n"), text="story").texts == ("A", "B")
+    assert Items.of(Path(pipe("text\nA\nB\n"))).texts == ("A", "B")
+    assert read_items(pipe("name\na\nb\n")) == {None: ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        ("", {}, "^there are no items in standard input"),
+        (" \n", {"text": "story"}, "^standard input is empty"),
+        (b"caf\xe9\nb\n", {}, "^standard input is not UTF-8 text .*; save it again as UTF-8"),
+        ('{"text": "A"}\n{"text": \n', {}, "^standard input, line 2: this is not JSON"),
+        ("id,text\nx,A\ny,B,C\n", {}, "^standard input, line 3: 3 fields where the header has 2"),
+        (
+            "name,story\nx,A\ny,B\n",
+            {},
+            "^standard input: there is no column 'text'; the columns are name, story. .*--text",
+        ),
+        ("name,story\nx,A\ny,B\n", {"text": "essay"}, "no column 'essay'; the columns are name, story"),
+    ],
+)
+def test_standard_input_that_holds_no_items(pipe, content, options, message):
+    with pytest.raises(ComparisonsError, match=message):
+        Items.of(pipe(content), **options)
+
+
+def test_the_bytes_of_a_pipe_are_read_whatever_the_locale():
+    code = "from comparo.items import Items; print(ascii(Items.of('-').texts))"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        input="שלום\nnaïve 👋\n".encode(),
+        capture_output=True,
+        check=True,
+        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    )
+    assert run.stdout.decode().strip() == ascii(("שלום", "naïve 👋"))
+
+
+def test_columns_by_name():
+    frame = pandas.DataFrame(
+        {"name": [7, 3], "essay": ["A", "B"], "task": ["Argue."] * 2, "topic": ["x"] * 2, "text": 0}
+    )
+    items = Items.of(frame, id="name", text="essay", context="task", context_id="topic")
+    assert items.names == {"x": [7, 3]}
+    assert (items.texts, items.context_texts) == (("A", "B"), ("Argue.",))
+
+
+def test_a_context_without_a_label_is_its_own_if_it_is_short():
+    long = "Write an essay\nabout the sea, and why people love it: " + 30 * "more "
+    rows = [{"text": letter, "context": context} for letter in "AB" for context in ("x" * 60, long, long + "!")]
+    items = Items.of(rows)
+    first, second, third = items.contexts
+    assert items.context_texts == ("x" * 60, long, long + "!")
+    assert first == "x" * 60
+    assert (
+        second == "Write an essay about the sea, and why people lov… " + hashlib.sha256(long.encode()).hexdigest()[:8]
+    )
+    assert third.startswith("Write an essay about the sea, and why people lov… ")
+    assert second != third
+    assert items.groups[second].tolist() == [1, 4]
+
+
+def test_a_context_that_is_a_number_is_only_a_label(tmp_path):
+    rows = [{"id": letter, "text": letter, "context": number} for letter in "ab" for number in (9, 2)]
+    for source in (rows, pandas.DataFrame(rows)):
+        items = Items.of(source)
+        assert items.names == {2: ["a", "b"], 9: ["a", "b"]}
+        assert items.context_texts == (None, None)
+    assert read_items(written(tmp_path, "items.jsonl", json_lines(rows))) == items.names
+
+
+@pytest.mark.parametrize("empty", [None, "", " ", math.nan])
+def test_a_context_that_is_empty_everywhere_is_none(empty):
+    items = Items.of([{"text": letter, "context": empty} for letter in "AB"])
+    assert items.names == {None: [0, 1]}
+    assert items.context_texts == (None,)
+
+
+def test_the_text_of_a_context_may_stand_in_one_of_its_rows():
+    contexts = [None, "Write.", ""]
+    items = Items.of([{"text": letter, "context_id": 0, "context": contexts[k]} for k, letter in enumerate("ABC")])
+    assert items.context_texts == ("Write.",)
+
+
+def test_scores_by_name():
+    rows = [{"text": "A", "scores": {"wit": 1, "style": True}, "age": "7", "score": ""}, {"text": "B", "score": " 2 "}]
+    assert plain(Items.of(rows))["scores"] == {"score": [None, 2.0], "wit": [1.0, None], "style": [1.0, None]}
+    assert plain(Items.of(rows, scores=["age", "wit"]))["scores"] == {"age": [7.0, None], "wit": [1.0, None]}
+    assert list(Items.of(rows, scores="wit").scores) == ["wit"]
+    assert Items.of(rows, scores=[]).scores == {}
+    assert Items.of([{"text": "A", "scores": 1}, {"text": "B", "scores": 2}]).scores == {}
+    assert list(Items.of([{"text": "A", 5: 1, "scores": {6: 7}}, {"text": "B"}], scores=["5", "6"]).scores) == [
+        "5",
+        "6",
+    ]
+    assert list(Items.of(FLAT_ROWS, scores=["style", "score_wit"]).scores) == ["style", "score_wit"]
+
+
+FLAT_ROWS = pandas.DataFrame(FLAT).to_dict("records")
+TWO = [{"text": "A"}, {"text": "B"}]
+NAMED = [{"id": "a", "text": "A"}, {"id": "b", "text": "B"}]
+
+WRONG = {
+    "no rows": ([], {}, "^there are no items in the data; give at least two"),
+    "no rows in a frame": (pandas.DataFrame({"text": []}), {}, "^there are no items in the data"),
+    "nothing in a mapping": ({}, {}, "^there are no items in the data"),
+    "no text": (
+        [{"id": 1}, {"id": 2}],
+        {},
+        "^the data: there is no column 'text'; the columns are id. .* with --text$",
+    ),
+    "no columns": ([{}, {}], {}, "there is no column 'text'; the columns are none"),
+    "no such id": (TWO, {"id": "name"}, "no column 'name'; the columns are text. Name the right one with --id$"),
+    "no such text": (TWO, {"text": "essay"}, "no column 'essay'; the columns are text. .* --text$"),
+    "no such context": (TWO, {"context": "task"}, "no column 'task'; .* --context$"),
+    "no such label": (TWO, {"context_id": "task"}, "no column 'task'; .* --context-id$"),
+    "no such scores": (
+        ROWS,
+        {"scores": ["wit", "age"]},
+        "no scores 'age'; there are wit, style, and the columns id, text",
+    ),
+    "no scores": (TWO, {"scores": ["wit"]}, "no scores 'wit'; there are none, and the columns text. .* --scores$"),
+    "empty text": (
+        ["A", "", " \n", "B"],
+        {},
+        r"^row 2, column 'text': there is no text; write it, .*1 more row like it",
+    ),
+    "missing text": ([*TWO, {"score": 3}], {}, "^row 3, column 'text': there is no text; write it, or drop the row"),
+    "text in a frame missing": (pandas.DataFrame({"text": ["A", None]}), {}, "^row 2, column 'text': there is no text"),
+    "number for text": (["A", 5], {}, "^row 2, column 'text': 5 is not text; put it in quotes, or drop the row"),
+    "numbers for texts": (
+        pandas.DataFrame({"text": [1, 2]}),
+        {},
+        "^row 1, column 'text': 1 is not text; put it in quotes",
+    ),
+    "columns for a mapping": ({"id": ["a"], "text": ["A"]}, {}, r"^row 1, column 'text': \['a'\] is not text"),
+    "text among mappings": ([*TWO, "C"], {}, "^row 3: 'C' is no mapping; give all rows so, or all as texts"),
+    "same id": ([*NAMED, {"id": "a", "text": "C"}], {}, "^row 3, column 'id': 'a' stands there before; give each item"),
+    "empty id": ([*NAMED, {"id": " ", "text": "C"}], {}, "^row 3, column 'id': ' ' is not a label; name it"),
+    "missing id": ([*NAMED, {"text": "C"}], {}, "^row 3, column 'id': None is not a label; name it"),
+    "id that is a list": ([*NAMED, {"id": [], "text": "C"}], {}, r"^row 3, column 'id': \[\] is not a label"),
+    "one item": (["A"], {}, "^row 1: 0 is the only item; there is nothing to compare it with: add another or drop it"),
+    "one item in a context": (
+        [*ROWS, {"id": "dee", "text": "D", "context_id": "z"}],
+        {},
+        "^row 5, column 'id': 'dee' is the only item in context 'z'",
+    ),
+    "two texts of a context": (
+        [*ROWS, {"id": "dee", "text": "D", "context_id": "x", "context": "Wrote."}],
+        {},
+        "^row 5, column 'context': context 'x' had another text before; give each text its own context_id",
+    ),
+    "context that is no text": (
+        [{"text": "A", "context_id": "x", "context": 5}, {"text": "B", "context_id": "x"}],
+        {},
+        "^row 1, column 'context': 5 is not text; put it in quotes",
+    ),
+    "context missing in a row": (
+        [{"text": "A", "context": "x"}, {"text": "B", "context": "x"}, {"text": "C"}],
+        {},
+        "^row 3, column 'context': None is not a label",
+    ),
+    "label missing in a row": (
+        [*ROWS, {"id": "dee", "text": "D"}],
+        {},
+        "^row 5, column 'context_id': None is not a label",
+    ),
+    "score": (
+        [{"text": "A", "score": "1"}, {"text": "B", "score": "good"}],
+        {},
+        "^row 2, column 'score': 'good' is not a n",
+    ),
+    "nested score": (
+        [*ROWS, {**ROWS[0], "id": "dee", "scores": {"wit": "high"}}],
+        {},
+        "^row 5, column 'scores.wit': 'high' is not a number; mend it, leave it empty, or choose others with --scores",
+    ),
+    "endless score": (
+        [{"text": "A", "score_a": math.inf}, {"text": "B"}],
+        {},
+        "^row 1, column 'score_a': inf is not a n",
+    ),
+    "scores that are a list": (
+        [*ROWS, {**ROWS[0], "id": "dee", "scores": [1]}],
+        {},
+        r"^row 5, column 'scores': \[1\] is not",
+    ),
+    "half a character": (["A", "B \ud83d"], {}, r"^row 2, column 'text': '\\ud83d' is half a character"),
+    "half a character in an id": (
+        [*NAMED, {"id": "\ude00", "text": "C"}],
+        {},
+        "^row 3, column 'id': .* is half a char",
+    ),
+    "a missing file": ("nowhere.jsonl", {}, "^nowhere.jsonl does not exist; check the name"),
+    "a text for a path": (500 * "a story ", {}, "a story  does not exist; check the name"),
+    "columns with numbers for names": (
+        pandas.DataFrame({0: ["A", "B"], "id": [1, 2]}),
+        {},
+        "^the data: there is no column 'text'; the columns are id, 0. Name the right one with --text$",
+    ),
+    "a missing text file": (
+        "nowhere.txt",
+        {},
+        r"^nowhere.txt cannot be read \(No such file or directory\); check the name",
+    ),
+    "an array": (np.zeros(3), {}, "^a ndarray does not hold items; accepted are the path of a file or folder"),
+    "a number": (5, {}, "^a int does not hold items; accepted are"),
+    "nothing": (None, {}, "^a NoneType does not hold items; accepted are"),
+}
+
+
+@pytest.mark.parametrize(("data", "options", "message"), WRONG.values(), ids=WRONG)
+def test_items_that_cannot_be_ranked(data, options, message):
+    with pytest.raises(ComparisonsError, match=message) as caught:
+        Items.of(data, **options)
+    assert "\n" not in str(caught.value)
+
+
+BROKEN = {
+    "empty text in csv": (
+        "a.csv",
+        "id,text\nx,A\n\ny,  \n",
+        r"a\.csv, row 2 \(line 4\), column 'text': there is no text",
+    ),
+    "number in jsonl": ("a.jsonl", '{"text": "A"}\n{"text": 5}\n', r"a\.jsonl, row 2, column 'text': 5 is not text"),
+    "half a character": (
+        "a.jsonl",
+        '{"text": "A"}\n{"text": "\\ud83d"}',
+        r"a\.jsonl, row 2, column 'text': .* half a char",
+    ),
+    "same line twice": ("a.txt", "A\n\nB\nA\n", r"a\.txt, row 3 \(line 4\), column 'id': 'A' stands there before"),
+    "score": ("a.csv", "text,score\nA,1\nB,x\n", r"a\.csv, row 2 \(line 3\), column 'score': 'x' is not a number"),
+    "no text": ("a.csv", "id,story\nx,A\n", r"a\.csv: there is no column 'text'; the columns are id, story"),
+    "empty": ("a.csv", "", r"a\.csv is empty; write its rows first"),
+    "blank": ("a.txt", "\n \n", r"there are no items in .*a\.txt; give at least two"),
+    "not an object": ("a.jsonl", '"A"\n', r"a\.jsonl, line 1: a str is not a JSON object; each line must be one"),
+    "not utf-8": ("a.txt", b"caf\xe9\nb\n", r"a\.txt is not UTF-8 text .*; save it again as UTF-8"),
+    "csv not utf-8": ("a.csv", b"text\ncaf\xe9\nb\n", r"a\.csv is not UTF-8 text .*; save it again as UTF-8"),
+    "ending": ("a.docx", "A", r"a\.docx: the ending is not a known one"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "message"), BROKEN.values(), ids=BROKEN)
+def test_files_that_cannot_be_ranked(tmp_path, name, content, message):
+    with pytest.raises(ComparisonsError, match=message):
+        Items.of(written(tmp_path, name, content))
+
+
+def test_folders_that_cannot_be_ranked(tmp_path):
+    with pytest.raises(ComparisonsError, match=r"^the folder .* has no \.txt files; put each text into one"):
+        Items.of(tmp_path)
+    written(tmp_path, "a.txt", "A")
+    with pytest.raises(ComparisonsError, match="'a' is the only item"):
+        Items.of(tmp_path)
+    written(tmp_path, "b.txt", " \n")
+    with pytest.raises(ComparisonsError, match=r"b\.txt has no text; write it, or move the file away"):
+        Items.of(tmp_path)
+    written(tmp_path, "b.txt", b"caf\xe9")
+    with pytest.raises(ComparisonsError, match=r"b\.txt is not UTF-8 text .*; save it again as UTF-8"):
+        Items.of(tmp_path)
+
+
+class Splits(dict):
+    """What `datasets.load_dataset` gives without a split: a mapping from names to data sets."""
+
+    num_rows = 2
+
+    def with_format(self, type):  # noqa: A002
+        return self
+
+
+class Stream:
+    """A data set that is streamed has no rows to count."""
+
+    def with_format(self, type):  # noqa: A002
+        return self
+
+
+@pytest.mark.parametrize("data", [Splits(train=DataSet(pyarrow.table({"text": ["A", "B"]}))), Stream()])
+def test_a_data_set_is_one_loaded_split(data):
+    with pytest.raises(ComparisonsError, match=rf"^{type(data).__name__} is not one loaded split; give load_dataset\("):
+        Items.of(data)
+
+
+def test_two_columns_of_the_same_name():
+    with pytest.raises(ComparisonsError, match="two columns of the frame have the same name"):
+        Items.of(pandas.DataFrame([["A", "B"]], columns=["text", "text"]))
+
+
+def test_rows_and_questions():
+    items = Items.of(ROWS)
+    assert {context: rows.tolist() for context, rows in items.groups.items()} == {"x": [0, 1], "y": [2, 3]}
+    assert items.names == {"x": ["ana", "bo"], "y": ["ana", "cy"]}
+    assert items.row("y", "ana") == 2
+    assert items.question("x", "bo", "ana") == Question("bo", "ana", "x", "Another.", "A story.", "Write.")
+    assert items.question("y", "ana", "cy").context_text is None
+    assert Items.of(["A", "B"]).question(None, np.int64(1), 0).first_text == "B"
+    with pytest.raises(ComparisonsError, match=r"^there is no item 'bo' in context 'y'; add it"):
+        items.row("y", "bo")
+    with pytest.raises(ComparisonsError, match=r"^there is no item '0'; add it"):
+        Items.of(["A", "B"]).question(None, 0, "0")
+
+
+def test_texts_are_not_in_the_way_of_a_look_at_the_items():
+    assert "A story." not in repr(Items.of(ROWS))
+
+
+def changed(row, **values):
+    rows = [dict(each) for each in ROWS]
+    rows[row].update(values)
+    return rows
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        changed(0, id="al"),
+        changed(0, text="A story!"),
+        changed(2, context="Read."),
+        [{**row, "context_id": {"x": "u", "y": "y"}[row["context_id"]]} for row in ROWS],
+        [ROWS[1], ROWS[0], *ROWS[2:]],
+        ROWS[:2],
+    ],
+)
+def test_a_digest_changes_with_what_a_judge_is_asked(rows):
+    assert Items.of(rows).digest() != Items.of(ROWS).digest()
+
+
+def test_a_digest_stays_where_only_scores_change():
+    assert Items.of(changed(0, scores={})).digest() == Items.of(ROWS).digest()
+    assert Items.of(["A", "B"]).digest() != Items.of({"0": "A", "1": "B"}).digest()
+    assert Items.of({(1, 2): "A", 3j: "B"}).digest() == Items.of({(1, 2): "A", 3j: "B"}).digest()
+    known = hashlib.sha256(b'[null, null][0, 0, "A"][0, 1, "B"]').hexdigest()
+    assert Items.of(["A", "B"]).digest() == known, "runs that were begun before could not be resumed"
+
+
+texts = st.text(min_size=1).filter(str.strip)
+labels = st.one_of(st.integers(-(2**63), 2**63 - 1), texts)
+
+
+@st.composite
+def rows_of_items(draw):
+    """Rows in up to three contexts, each with two items or more and a text or none."""
+    contexts = draw(st.lists(st.tuples(labels, st.none() | texts), min_size=1, max_size=3, unique_by=lambda c: c[0]))
+    rows = []
+    for label, context in contexts:
+        for name in draw(st.lists(labels, min_size=2, max_size=4, unique=True)):
+            score = draw(st.none() | st.floats(allow_nan=False, allow_infinity=False))
+            row = {"id": name, "text": draw(texts), "context_id": label, "context": context, "scores": {"wit": score}}
+            rows.append(row)
+    return draw(st.permutations(rows))
+
+
+@given(rows=rows_of_items(), ensure_ascii=st.booleans(), compressed=st.booleans())
+def test_rows_come_back_from_a_file(tmp_path_factory, rows, ensure_ascii, compressed):
+    content = json_lines(rows, ensure_ascii).encode()
+    folder = tmp_path_factory.mktemp("items")
+    name, content = ("items.jsonl.gz", gzip.compress(content)) if compressed else ("items.jsonl", content)
+    direct, read = Items.of(rows), Items.of(written(folder, name, content))
+    assert plain(direct) == plain(read)
+    assert direct.digest() == read.digest()
+    for row, given_row in enumerate(rows):
+        assert direct.row(given_row["context_id"], given_row["id"]) == row
+        assert direct.texts[row] == given_row["text"]
+        assert direct.context_texts[direct.context[row]] == given_row["context"] or not given_row["context"].strip()
+    assert sorted(np.concatenate(list(direct.groups.values()))) == list(range(len(rows)))
+
+
+def test_a_hundred_thousand_items():
+    stories = [f"Story {k}. " + 40 * "word " for k in range(100_000)]
+    start = time.process_time()
+    items = Items.of(stories)
+    items.row(None, 99_999)
+    assert time.process_time() - start < 3, "about 0.2 s on a slow core"
+    assert len(items) == 100_000
+
+
+@pytest.mark.skipif(not DATA.exists(), reason=f"the data sets are not at {DATA}")
+@pytest.mark.parametrize(
+    ("name", "contexts", "size", "scores"),
+    [
+        ("summeval", 100, 16, "coherence consistency fluency relevance"),
+        ("topicalchat", 60, 6, "naturalness coherence engagingness groundedness understandability overall"),
+        ("hanna", 1, 1056, "relevance coherence empathy surprise engagement complexity"),
+    ],
+)
+def test_the_data_sets_of_the_paper(name, contexts, size, scores):
+    items = Items.of(DATA / f"{name}.jsonl")
+    assert [len(rows) for rows in items.groups.values()] == [size] * contexts
+    assert set(items.scores) == set(scores.split())
+    assert all(np.isfinite(values).all() for values in items.scores.values())
+    assert list(Items.of(DATA / f"{name}.jsonl", scores=["coherence"]).scores) == ["coherence"]
+    assert read_items(DATA / f"{name}.jsonl") == items.names
+    first, second, *_ = items.names[items.contexts[0]]
+    question = items.question(items.contexts[0], first, second)
+    assert (question.context_text is None) == (name == "hanna")
+    assert question.first_text in paper_prompt(f"{name}/coherence").text(question)
 
 
 @pytest.mark.parametrize(
@@ -20,43 +609,25 @@ def written(tmp_path, name, text):
         ("items.txt", "\ufeffa\n\n  b \n", {None: ["a", "b"]}),
         ("items.jsonl", '{"id": 2}\n{"id": 1}\n', {None: [2, 1]}),
         ("items.csv", "context,id\nx,a\ny,a\nx,b\ny,c\n", {"x": ["a", "b"], "y": ["a", "c"]}),
+        ("items.csv", "context,name\nx,a\nx,b\n", {"x": ["a", "b"]}),
         ("items.csv", "id,context_id\na,x\nb,x\n", {"x": ["a", "b"]}),
+        ("items.csv", "id,context_id,context\na,x,Write.\nb,x,\n", {"x": ["a", "b"]}),
     ],
 )
-def test_items_by_context(tmp_path, name, text, expected):
+def test_ids_by_context_without_texts(tmp_path, name, text, expected):
     assert read_items(written(tmp_path, name, text)) == expected
 
 
-def test_gzip(tmp_path):
-    path = tmp_path / "items.csv.gz"
-    path.write_bytes(gzip.compress(b"id\na\nb\n"))
-    assert read_items(path) == {None: ["a", "b"]}
-
-
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
+    ("text", "message"),
     [
-        ("items.csv", "id\na\nb\na\n", r"row 3 \(line 4\), column 'id': 'a' stands there before"),
-        (
-            "items.csv",
-            "id,context\na,x\nb,x\na,y\n",
-            r"row 3 \(line 4\), column 'id': 'a' is the only item in context 'y'",
-        ),
-        ("items.csv", "id\na\n", "'a' is the only item; there is nothing to compare it with"),
-        ("items.csv", "id,text\n,One\nb,Two\n", r"row 1 \(line 2\), column 'id': '' is not a label"),
-        ("items.csv", "id\n", "there are no items in .*items.csv; give at least two"),
-        ("items.txt", "\n\n", "there are no items"),
-        ("items.doc", "a", "the ending is not a known one"),
+        ("id\na\nb\na\n", r"row 3 \(line 4\), column 'id': 'a' stands there before"),
+        ("id,context\na,x\nb,x\na,y\n", r"row 3 \(line 4\), column 'id': 'a' is the only item in context 'y'"),
+        ("id\na\n", "'a' is the only item; there is nothing to compare it with"),
+        ("id,text\n,One\nb,Two\n", r"row 1 \(line 2\), column 'id': '' is not a label"),
+        ("id\n", "there are no items in .*items.csv; give at least two"),
     ],
 )
-def test_items_that_cannot_be_ranked(tmp_path, name, text, message):
+def test_ids_that_cannot_be_ranked(tmp_path, text, message):
     with pytest.raises(ComparisonsError, match=message):
-        read_items(written(tmp_path, name, text))
-
-
-def test_a_text_file_that_is_none(tmp_path):
-    with pytest.raises(ComparisonsError, match="is not a file"):
-        read_items(tmp_path / "missing.txt")
-    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\nb\n")
-    with pytest.raises(ComparisonsError, match="not UTF-8"):
-        read_items(tmp_path / "latin.txt")
+        read_items(written(tmp_path, "items.csv", text))

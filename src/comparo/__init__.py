@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from comparo.designs import in_both_orders, in_one_order, random_pairs
     from comparo.determinant import design_log_det
     from comparo.experts import BradleyTerry, Expert, Gaussian, StudentT
+    from comparo.items import Items
+    from comparo.job import rank
+    from comparo.judges import Judge, JudgeError, Judgement, load_judge
     from comparo.methods import fit
+    from comparo.prompts import Prompt, Question
     from comparo.ranking import Ranking
     from comparo.selection import Selector, greedy_pairs
 
@@ -22,6 +26,12 @@ __all__ = [
     "ComparisonsError",
     "Expert",
     "Gaussian",
+    "Items",
+    "Judge",
+    "JudgeError",
+    "Judgement",
+    "Prompt",
+    "Question",
     "Ranking",
     "Selector",
     "StudentT",
@@ -31,7 +41,9 @@ __all__ = [
     "greedy_pairs",
     "in_both_orders",
     "in_one_order",
+    "load_judge",
     "random_pairs",
+    "rank",
 ]
 
 _ROOMS = {
@@ -40,6 +52,12 @@ _ROOMS = {
     "ComparisonsError": "comparisons",
     "Expert": "experts",
     "Gaussian": "experts",
+    "Items": "items",
+    "Judge": "judges",
+    "JudgeError": "judges",
+    "Judgement": "judges",
+    "Prompt": "prompts",
+    "Question": "prompts",
     "Ranking": "ranking",
     "Selector": "selection",
     "StudentT": "experts",
@@ -49,7 +67,9 @@ _ROOMS = {
     "greedy_pairs": "selection",
     "in_both_orders": "designs",
     "in_one_order": "designs",
+    "load_judge": "judges",
     "random_pairs": "designs",
+    "rank": "job",
 }
 
 

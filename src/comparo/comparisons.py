@@ -6,7 +6,8 @@ the data is said here, before anything is computed. K comparisons of N items are
 
 Three layouts are understood in frames, mappings and files: `first, second, p`; `model_a, model_b, winner` with
 winner model_a, model_b or tie; `left, right, winner` with winner left, right or tie. Each may have `weight`,
-`context` (or `context_id`) and `judge`; other columns are ignored.
+`context` (or `context_id`) and `judge`; other columns are ignored, except that rows with an `error` are left out: they
+are judgements that failed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = ["Comparisons", "ComparisonsError"]
 
 LAYOUTS = (("first", "second", "p"), ("model_a", "model_b", "winner"), ("left", "right", "winner"))
 OPTIONAL = {"weight": ("weight",), "context": ("context", "context_id"), "judge": ("judge",)}
-WANTED = frozenset(chain(*LAYOUTS, *OPTIONAL.values()))
+WANTED = frozenset(chain(*LAYOUTS, *OPTIONAL.values(), ["error"]))
 WINNERS = {
     "model_a": {"model_a": 1.0, "model_b": 0.0, "tie": 0.5, "tie (bothbad)": 0.5, "both_bad": 0.5, "bothbad": 0.5},
     "left": {"left": 1.0, "right": 0.0, "tie": 0.5},
@@ -309,6 +310,7 @@ class Comparisons:
 
 def _comparisons(table: Table) -> Comparisons:
     """Check every column of a table and turn its labels into codes."""
+    table = _answered(table)
     layout, column = _layout(table)
     lengths = {name: len(table.columns[name]) for name in column.values()}
     if len(set(lengths.values())) > 1:
@@ -331,6 +333,28 @@ def _comparisons(table: Table) -> Comparisons:
     contexts, (context,) = factorise(table, column["context"]) if "context" in column else (None, (None,))
     judges, (judge,) = factorise(table, column["judge"]) if "judge" in column else (None, (None,))
     return Comparisons(items, first, second, p, weight, contexts, context, judges, judge)
+
+
+def _answered(table: Table) -> Table:
+    """The table without the rows that have an error, where some have one and some do not."""
+    errors = table.columns.get("error")
+    if errors is None:
+        return table
+    kept = [row for row, error in enumerate(errors) if error is None or error != error or not str(error).strip()]
+    if not kept:
+        raise table.error(range(len(errors)), "error", "every judgement failed; there is nothing to fit")
+    columns = {name: column for name, column in table.columns.items() if name != "error"}
+    if len(kept) == len(errors):
+        return replace(table, columns=columns)
+    return Table(
+        {
+            name: column[kept] if isinstance(column, np.ndarray) else [column[row] for row in kept]
+            for name, column in columns.items()
+        },
+        table.source,
+        [row + 1 if table.lines is None else table.lines[row] for row in kept],
+        table.others,
+    )
 
 
 def _layout(table: Table) -> tuple[str, dict[str, str]]:

@@ -20,7 +20,7 @@ class ComparisonsError(ValueError):
 
 
 def columns_from_frame(frame: Any, wanted: Collection[str] | None = None) -> tuple[dict[str, Column], tuple[str, ...]]:
-    """The wanted columns of a data frame, and the names of the others.
+    """The wanted columns of a data frame (all if None) whose names are text, and the names of the others.
 
     Numbers come as arrays, everything else as lists. Anything narwhals reads is a data frame; a lazy one is collected.
 
@@ -33,7 +33,7 @@ def columns_from_frame(frame: Any, wanted: Collection[str] | None = None) -> tup
         names = frame.collect_schema().names()
     except nw.exceptions.DuplicateError as error:
         raise ComparisonsError(f"two columns of the frame have the same name; rename one: {error}") from error
-    kept = [name for name in names if wanted is None or name in wanted]
+    kept = [name for name in names if isinstance(name, str) and (wanted is None or name in wanted)]
     frame = frame.select(kept)
     if isinstance(frame, nw.LazyFrame):
         frame = frame.collect()
@@ -41,13 +41,17 @@ def columns_from_frame(frame: Any, wanted: Collection[str] | None = None) -> tup
 
 
 def column_from_series(series: nw.Series[Any]) -> Column:
-    """A narwhals series as an array if it holds numbers, as a list if not.
+    """A narwhals series as an array if it holds numbers, as a list with None for what is missing if not.
 
     >>> import pandas
     >>> column_from_series(nw.from_native(pandas.Series(["ana", "bo"]), series_only=True))
     ['ana', 'bo']
     """
-    return series.to_numpy() if series.dtype.is_numeric() else series.to_list()
+    if series.dtype.is_numeric():
+        return series.to_numpy()
+    if not series.null_count():
+        return series.to_list()
+    return [None if missing else value for value, missing in zip(series, series.is_null(), strict=True)]
 
 
 def frame_from_columns(columns: Mapping[str, Column], backend: str | None = None) -> Any:

@@ -183,6 +183,43 @@ def paper_prompt(name: str) -> Prompt:
     return replace(form, template=form.template.replace("CRITERION", words))
 
 
+def choose_prompt(
+    criterion: str | None = None,
+    prompt: str | Prompt | None = None,
+    *,
+    kind: str = "Text",
+    heading: str | None = None,
+    labels: tuple[str, str] | None = None,
+    answer: str | None = None,
+) -> Prompt:
+    """The prompt that a user meant: a criterion, the name of one of the paper's prompts, or a template.
+
+    `heading` stands above the context, None where there is no context to show; `labels` and `answer` replace those of
+    the prompt. A prompt that shows a context where there is none is a ValueError.
+
+    >>> choose_prompt("funnier").answer, choose_prompt(prompt="summeval/fluency", heading="Article").answer
+    ('Text', 'Summary')
+    >>> choose_prompt(prompt="{first} or {second}?", labels=("1", "2")).labels
+    ('1', '2')
+    """
+    if (criterion is None) == (prompt is None):
+        raise ValueError('say what makes a text better: a criterion such as "more coherent", or a prompt (not both)')
+    if criterion is not None:
+        chosen = criterion_prompt(criterion, kind, heading)
+        if labels is not None:
+            raise ValueError("the criterion's prompt says A and B; other labels need a template of your own")
+    elif isinstance(prompt, Prompt):
+        chosen = prompt
+    elif isinstance(prompt, str) and "{" not in prompt:
+        chosen = paper_prompt(prompt)
+    else:
+        chosen = Prompt(str(prompt))
+    chosen = replace(chosen, labels=labels or chosen.labels, answer=chosen.answer if answer is None else answer)
+    if chosen.has_context and heading is None:
+        raise ValueError("the prompt shows a context and the items have none; name its column, or drop {context}")
+    return chosen
+
+
 def defuse(text: str) -> str:
     """The text with a space in every marker that a chat model takes for the end of a turn; all else stays.
 

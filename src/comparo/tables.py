@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from comparo.frames import INSTALL, Column, ComparisonsError, Library, columns_from_frame, installed
 
-Binary = gzip.GzipFile | io.BufferedReader
+Binary = gzip.GzipFile | io.BufferedReader | io.BytesIO
 
 ENDINGS = (".csv", ".jsonl", ".ndjson", ".parquet")
 CHUNK = 512  # rows at a time: few enough to be gone before the garbage collector looks at them
@@ -84,16 +84,16 @@ def read_columns(path: str | os.PathLike[str], wanted: Collection[str] | None = 
     {'first': ['ana'], 'p': ['0.7']}
     """
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         raise ComparisonsError(f"{path} is a folder; name a file in it")
-    if not path.exists():
+    if not os.path.exists(path):
         raise ComparisonsError(f"{path} does not exist; check the name (the working folder is {Path.cwd()})")
     ending, compressed = _ending(path)
     read = {".csv": _read_csv, ".parquet": _read_parquet}.get(ending, _read_json_lines)
     try:
         with gzip.open(path, "rb") if compressed else path.open("rb") as file:
             if not file.peek(1):
-                raise ComparisonsError(f"{path} is empty; write the comparisons to it first")
+                raise ComparisonsError(f"{path} is empty; write its rows first")
             return read(file, str(path), wanted)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ComparisonsError(f"{path} is not a whole gzip file ({error}); copy it again or drop the .gz") from error
@@ -101,6 +101,18 @@ def read_columns(path: str | os.PathLike[str], wanted: Collection[str] | None = 
         raise ComparisonsError(f"{path} is not UTF-8 text ({error.reason}); save it again as UTF-8") from error
     except OSError as error:
         raise ComparisonsError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
+
+
+def columns_from_text(text: str, source: str) -> Table:
+    """The columns of JSON Lines, if the text begins with a brace, or of CSV; `source` names it in errors.
+
+    >>> columns_from_text('{"id": "ana"}\\n{"id": "bo"}\\n', "standard input").columns
+    {'id': ['ana', 'bo']}
+    """
+    if not text.strip():
+        raise ComparisonsError(f"{source} is empty; write its rows first")
+    read = _read_json_lines if text.lstrip().startswith("{") else _read_csv
+    return read(io.BytesIO(text.encode()), source, None)
 
 
 def write_columns(path: str | os.PathLike[str], columns: Mapping[str, Column]) -> None:
@@ -232,7 +244,7 @@ def _read_json_lines(file: Binary, source: str, wanted: Collection[str] | None) 
     lines = array("q")
     columns, others = columns_from_objects(_objects_of_json_lines(file, source, lines), wanted)
     if not lines:
-        raise ComparisonsError(f"{source} is empty; write the comparisons to it first")
+        raise ComparisonsError(f"{source} is empty; write its rows first")
     return Table(columns, source, lines, others)
 
 
@@ -247,8 +259,7 @@ def _objects_of_json_lines(file: Binary, source: str, lines: array[int]) -> Iter
                 raise ComparisonsError(f"{source}, line {number}: this is not JSON ({error}); mend the line") from error
             if not isinstance(value, dict):
                 raise ComparisonsError(
-                    f"{source}, line {number}: a {type(value).__name__} is not a JSON object; each line must be one, "
-                    'such as {"first": "a", "second": "b", "p": 0.7}'
+                    f"{source}, line {number}: a {type(value).__name__} is not a JSON object; each line must be one"
                 )
             lines.append(number)
             yield value

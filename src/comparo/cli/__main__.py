@@ -1,0 +1,5 @@
+"""python -m comparo.cli."""
+
+from comparo.cli import main
+
+main()

@@ -1,0 +1,87 @@
+"""comparo fit: scores and a ranking from recorded comparisons."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from comparo.cli.printing import Format, print_notes, print_ranking
+from comparo.methods import Method, PriorPairs, fit
+from comparo.product import Bias, Prior
+from comparo.zermelo import Algorithm
+
+EPILOG = "Example: `comparo fit comparisons.csv --method poe-bt --bias joint --format csv`"
+
+
+def fit_command(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Comparisons: CSV, JSONL or Parquet, also gzipped. Columns first, second, p (the probability that the "
+            "first is better) and, if you have them, weight, context, judge; or model_a, model_b, winner; or left, "
+            "right, winner.",
+            show_default=False,
+        ),
+    ],
+    method: Annotated[
+        Method,
+        typer.Option(
+            help="How comparisons become scores. poe-bt and poe-g combine the judge's probabilities; bt, poe-g-hard "
+            "and win-ratio use only who won; avg-prob is the mean probability.",
+        ),
+    ] = "poe-bt",
+    bias: Annotated[
+        Bias,
+        typer.Option(
+            help="A judge may favour what it sees first. joint: estimate by how much, along with the scores, for each "
+            "context and judge. plug-in: from the mean probability.",
+        ),
+    ] = "none",
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            help="Standard deviation of a Gaussian prior on the scores, or 'first' to fix only the first item, as the "
+            "paper does. Default: first for poe-g and poe-g-hard; for poe-bt 100, or 10 if all answers are decisions.",
+            show_default=False,
+        ),
+    ] = None,
+    algorithm: Annotated[
+        Algorithm, typer.Option(help="For bt: how to solve it; newman needs fewer steps.")
+    ] = "zermelo",
+    prior_pairs: Annotated[
+        PriorPairs, typer.Option(help="For bt: which pairs get the prior of 1/(N − 1) wins for either side.")
+    ] = "compared",
+    level: Annotated[
+        float, typer.Option(help="Coverage of the intervals low to high, and what separates tiers.")
+    ] = 0.95,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="Print only the best TOP of each context.", show_default=False)
+    ] = None,
+    output: Annotated[Format, typer.Option("--format", help="How to print the ranking.")] = "table",
+) -> None:
+    """Scores and a ranking from recorded comparisons.
+
+    Prints, best first: score, its standard error and interval, rank, tier (items that cannot be told apart share one)
+    and how many comparisons the item is in.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the notes are printed below
+        ranking = fit(
+            file, method, bias=bias, prior=_prior(prior), algorithm=algorithm, prior_pairs=prior_pairs, level=level
+        )
+    print_ranking(ranking, output, top)
+    print_notes(ranking.notes)
+
+
+def _prior(text: str | None) -> Prior | None:
+    if text is None:
+        return None
+    if text == "first":
+        return "first"
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"--prior is a number above 0 or 'first', not {text!r}") from None

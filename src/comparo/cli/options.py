@@ -1,0 +1,135 @@
+"""What several commands ask for: the judge, the question put to it, and where the items' columns are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from comparo.items import Items
+from comparo.judges import Judge, load_judge
+from comparo.prompts import PAPER, Prompt, choose_prompt
+
+JudgeName = Annotated[
+    str,
+    typer.Option(
+        "--judge",
+        help="provider/model: local/smollm2 (embedded, a smoke test), local/PATH.gguf, hf/REPOSITORY-OR-FOLDER, "
+        "openai/MODEL (also for any compatible server, with --base-url), vllm/MODEL, replay/FILE, simulated/soft.",
+    ),
+]
+Criterion = Annotated[
+    str | None,
+    typer.Option(
+        help='What makes a text better, to end "Which Summary is …": "more coherent"; or beginning with a verb: '
+        '"continues the dialogue better".',
+        show_default=False,
+    ),
+]
+Kind = Annotated[str, typer.Option(help="What the texts are, as the judge is told: Summary, Story, Answer.")]
+Heading = Annotated[
+    str | None,
+    typer.Option(help="What stands above the context: Article, Dialogue. Default: the name of its column."),
+]
+PromptName = Annotated[
+    str | None,
+    typer.Option(
+        "--prompt",
+        help="In place of --criterion: a file with a template of your own, with {first}, {second} and, if wanted, "
+        f"{{context}}; or one of the paper's prompts, such as {next(iter(PAPER))}.",
+        show_default=False,
+    ),
+]
+Labels = Annotated[
+    str | None,
+    typer.Option(help="The two words that name the texts in a template of your own. Default: A,B", show_default=False),
+]
+Answer = Annotated[
+    str | None,
+    typer.Option(help="How the judge's answer begins, before the label. Default: the kind.", show_default=False),
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", "-o", help="An option of the judge, NAME=VALUE; may be repeated. docs/judges.md lists them."
+    ),
+]
+BaseUrl = Annotated[str | None, typer.Option(help="For openai/ judges: the server, such as http://localhost:8000/v1.")]
+Votes = Annotated[
+    int | None,
+    typer.Option(min=1, help="For openai/ judges without log-probabilities: how many answers to sample for a pair."),
+]
+Concurrency = Annotated[int | None, typer.Option(min=1, help="For openai/ judges: how many calls at a time.")]
+Price = Annotated[
+    str | None, typer.Option(help="For openai/ judges: dollars for a million tokens in and out, such as 0.15,0.60.")
+]
+IdColumn = Annotated[str | None, typer.Option("--id", help="The column with the items' names. Default: id")]
+TextColumn = Annotated[str | None, typer.Option("--text", help="The column with the texts. Default: text")]
+ContextColumn = Annotated[
+    str | None,
+    typer.Option("--context", help="The column with what the judge reads before the texts. Default: context"),
+]
+ContextIdColumn = Annotated[
+    str | None, typer.Option("--context-id", help="The column that names the context. Default: context_id")
+]
+Scores = Annotated[
+    list[str] | None,
+    typer.Option("--scores", help="A column with people's scores, to compare the ranking with; may be repeated."),
+]
+
+
+def make_prompt(
+    items: Items,
+    criterion: str | None,
+    prompt: str | None,
+    kind: str,
+    heading: str | None,
+    context: str | None,
+    labels: str | None,
+    answer: str | None,
+    judge: str,
+) -> Prompt:
+    """The prompt that the flags describe, for these items."""
+    if criterion is None and prompt is None and judge.startswith(("simulated/", "replay/")):
+        criterion = "better"  # such a judge does not read it
+    shown = any(text is not None for text in items.context_texts)
+    if shown and heading is None:
+        heading = (context or "context").replace("_", " ").capitalize()
+    words = None if labels is None else tuple(word.strip() for word in labels.split(","))
+    if words is not None and len(words) != 2:
+        raise ValueError(f"--labels are two words with a comma between, not {labels!r}")
+    if prompt is not None and prompt not in PAPER:
+        if not Path(prompt).is_file():
+            raise ValueError(f"--prompt {prompt}: no such file, and none of the paper's prompts: {', '.join(PAPER)}")
+        prompt = Path(prompt).read_text(encoding="utf-8")
+    return choose_prompt(criterion, prompt, kind=kind, heading=heading if shown else None, labels=words, answer=answer)
+
+
+def make_judge(name: str, items: Items, options: Iterable[str] | None, **named: Any) -> Judge:
+    """The judge that the flags describe; a simulated judge's scores may be named after people's."""
+    given = {option: value for option, value in named.items() if value is not None}
+    for text in options or ():
+        option, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"--option {text!r} is not NAME=VALUE")
+        given[option.strip().replace("-", "_")] = _value(value.strip())
+    if name.startswith("simulated/") and isinstance(given.get("scores"), str):
+        wanted = given["scores"]
+        if wanted not in items.scores:
+            raise ValueError(f"the items have no scores {wanted!r}; they have {', '.join(items.scores) or 'none'}")
+        labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
+        given["scores"] = dict(zip(labels, items.scores[wanted].tolist(), strict=True))
+    return load_judge(name, **given)
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,199 @@
+"""comparo rank: the whole job, from texts to a ranking."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from comparo.agreement import agreement
+from comparo.budget import Budget
+from comparo.cli import options
+from comparo.cli.printing import Format, csv_text, print_notes, print_ranking
+from comparo.items import Items
+from comparo.methods import Method
+from comparo.product import Bias
+from comparo.ranking import Ranking
+from comparo.run import Progress, Run
+from comparo.runs import choose_folder, free
+from comparo.selection import Orders, Strategy
+from comparo.store import Store
+from comparo.task import Estimate, Task
+
+EPILOG = (
+    "Example: `comparo rank stories.jsonl --criterion 'more surprising' --kind Story`, or with a server: `comparo rank "
+    "summaries.csv --context article --criterion 'more coherent' --judge openai/gpt-4o-mini --budget 20n --until 0.95`"
+)
+
+
+def rank_command(
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="The texts: JSONL, CSV or Parquet with columns id, text (and context), a folder of .txt files, a .txt "
+            "file with a text a line, or - for standard input.",
+            show_default=False,
+        ),
+    ],
+    criterion: options.Criterion = None,
+    kind: options.Kind = "Text",
+    judge: options.JudgeName = "local/smollm2",
+    budget: Annotated[
+        str, typer.Option(help="Calls to make: 500, 10n (ten an item), 5% (of all ordered pairs) or $2.50.")
+    ] = "10n",
+    until: Annotated[
+        float | None,
+        typer.Option(
+            help="Stop earlier, once the expected Spearman correlation with the true ranking is this high (with --goal "
+            "top-5: the probability that the best five are right).",
+            show_default=False,
+        ),
+    ] = None,
+    goal: Annotated[
+        str, typer.Option(help="ranking, or top-K to spend the calls on who is among the best K.")
+    ] = "ranking",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say calls, tokens and price, and ask nothing.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The run folder. Default: comparo-runs/TIME-NAME, or that of the same run, to go on with it."
+        ),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; a folder that is there is kept beside.")] = False,
+    strategy: Annotated[
+        Strategy | None,
+        typer.Option(
+            help="How pairs are chosen. greedy: where the fewest comparisons connect; adaptive: where the answers "
+            "leave most open; random. Default: greedy, adaptive for a goal top-K.",
+            show_default=False,
+        ),
+    ] = None,
+    orders: Annotated[Orders, typer.Option(help="Ask each pair in one order, or in both (two calls).")] = "one",
+    method: Annotated[Method, typer.Option(help="How comparisons become scores; see comparo fit.")] = "poe-bt",
+    bias: Annotated[Bias | None, typer.Option(help="How the position bias is taken out. Default: joint.")] = None,
+    heading: options.Heading = None,
+    prompt: options.PromptName = None,
+    labels: options.Labels = None,
+    answer: options.Answer = None,
+    option: options.Options = None,
+    base_url: options.BaseUrl = None,
+    votes: options.Votes = None,
+    concurrency: options.Concurrency = None,
+    price: options.Price = None,
+    id_column: options.IdColumn = None,
+    text_column: options.TextColumn = None,
+    context_column: options.ContextColumn = None,
+    context_id: options.ContextIdColumn = None,
+    scores: options.Scores = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed and answers give the same run.")] = 0,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="Print only the best TOP of each context.", show_default=False)
+    ] = None,
+    output: Annotated[Format, typer.Option("--format", help="How to print the ranking.")] = "table",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
+) -> None:
+    """Rank texts by a judge, from few comparisons, safe to stop and start again.
+
+    The ranking goes to stdout, progress to stderr, and everything asked to a run folder with a report to open in a
+    browser. The same command goes on where a run was stopped.
+    """
+    items = Items.of(data, id=id_column, text=text_column, context=context_column, context_id=context_id, scores=scores)
+    question = options.make_prompt(items, criterion, prompt, kind, heading, context_column, labels, answer, judge)
+    whoever = options.make_judge(
+        judge, items, option, base_url=base_url, votes=votes, concurrency=concurrency, price=price
+    )
+    chosen: Strategy = strategy or ("greedy" if goal == "ranking" else "adaptive")
+    shifted: Bias = bias or ("joint" if method.startswith("poe") else "none")
+    task = Task(items, question, whoever, Budget.of(budget), until, goal, chosen, orders, method, shifted, seed)
+    console = Console(stderr=True, quiet=quiet, highlight=False)
+    estimate = task.estimate()
+    if dry_run:
+        _say_estimate(Console(highlight=False), task, estimate)
+        return
+    if out is not None and fresh and out.exists():
+        out.rename(free(out))
+    folder = out or choose_folder("stdin" if data == "-" else data, task.identity, fresh)
+    store = Store(folder, task.identity, task.configuration)
+    try:
+        store.add_items(items)
+        run = Run(task, store)
+        console.print(f"[dim]{estimate.calls:,} calls at most; run folder {folder}[/dim]")
+        try:
+            with _shown(run, console):
+                ranking = run.go()
+        except KeyboardInterrupt:
+            console.print("[yellow]Interrupted: the same command goes on from here. The ranking so far:[/yellow]")
+            if run.progress.answered:
+                _finish(run.ranking(), run, store, output, top, console)
+            raise typer.Exit(130) from None
+        _finish(ranking, run, store, output, top, console)
+    finally:
+        store.close()
+
+
+def _finish(ranking: Ranking, run: Run, store: Store, output: Format, top: int | None, console: Console) -> None:
+    """Print the ranking, and write it and the report to the run folder."""
+    from comparo.report import write_report
+
+    columns = ranking.to_columns()
+    store.write("ranking.csv", csv_text(columns, zip(*(column.tolist() for column in columns.values()), strict=True)))
+    page = None if store.folder is None else write_report(store.folder)
+    print_ranking(ranking, output, top)
+    if not console.quiet:
+        print_notes(ranking.notes)
+    progress = run.progress
+    parts = [f"{progress.answered:,} of {run.possible:,} possible comparisons"]
+    if progress.failed:
+        parts.append(f"{progress.failed:,} failed")
+    if progress.cost:
+        parts.append(f"${progress.cost:.2f}")
+    console.print("; ".join(parts))
+    for name, found in agreement(ranking, run.task.items).items():
+        contexts = f", mean of {np.count_nonzero(~np.isnan(found))} contexts" if len(found) > 1 else ""
+        if not np.isnan(found).all():
+            console.print(f"Spearman correlation with {name}: {np.nanmean(found):.3f}{contexts}", markup=False)
+    console.print(f"Report: {page}", markup=False)
+
+
+def _say_estimate(console: Console, task: Task, estimate: Estimate) -> None:
+    contexts = f" in {len(task.items.contexts)} contexts" if len(task.items.contexts) > 1 else ""
+    price = "price not known (set it by --price)" if math.isnan(estimate.cost) else f"about ${estimate.cost:.2f}"
+    console.print(f"{len(task.items):,} items{contexts}, judge {task.judge.name}", markup=False)
+    console.print(f"{estimate.calls:,} calls at most, about {estimate.tokens:,} tokens, {price}", markup=False)
+    console.print(f"The question:\n\n{task.prompt.template}", markup=False)
+
+
+@contextmanager
+def _shown(run: Run, console: Console) -> Iterator[None]:
+    """A line on stderr that tells how far the run is, where that is a terminal."""
+    if not console.is_terminal or console.quiet:
+        yield
+        return
+    with Live(Text("starting"), console=console, transient=True, refresh_per_second=4) as live:
+        run.watch = lambda progress: live.update(progress_line(progress))
+        yield
+
+
+def progress_line(progress: Progress) -> Text:
+    """How far a run is, in one line: calls, rate, time left, cost, failures and the leaders."""
+    done = progress.answered + progress.failed
+    parts = [f"{done:,}/{progress.total:,} calls", f"{progress.rate:.1f}/s"]
+    if progress.rate:
+        left = (progress.total - done) / progress.rate
+        parts.append(f"{left // 60:.0f} min {left % 60:.0f} s left" if left >= 60 else f"{left:.0f} s left")
+    if progress.cost:
+        parts.append(f"${progress.cost:.2f}")
+    if progress.failed:
+        parts.append(f"{progress.failed} failed")
+    if progress.ranking is not None:
+        best = progress.ranking.to_columns()["item"][:3].tolist()
+        parts.append("leading: " + ", ".join(f"{item!s:.20}" for item in best))
+    return Text("  ".join(parts), style="cyan", overflow="ellipsis", no_wrap=True)

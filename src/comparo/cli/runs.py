@@ -1,0 +1,42 @@
+"""comparo runs and comparo report: what was run, and its page made again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from comparo.cli.printing import print_csv, print_table
+from comparo.runs import ROOT, list_runs
+
+EPILOG = "Example: `comparo runs --format csv`"
+REPORT_EPILOG = "Example: `comparo report comparo-runs/20260301-120000-stories`"
+
+
+def runs_command(
+    root: Annotated[Path, typer.Argument(help="The folder that holds the run folders.")] = ROOT,
+    output: Annotated[Literal["table", "csv"], typer.Option("--format", help="How to print the list.")] = "table",
+) -> None:
+    """The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed."""
+    runs = list_runs(root)
+    if not runs:
+        Console(stderr=True).print(f"There are no runs in {root}.", highlight=False, markup=False)
+        return
+    names = list(asdict(runs[0]))
+    rows = [[str(value) if name == "folder" else value for name, value in asdict(run).items()] for run in runs]
+    if output == "csv":
+        print_csv(names, rows)
+    else:
+        print_table(names, rows)
+
+
+def report_command(
+    run: Annotated[Path, typer.Argument(help="A run folder, such as comparo-runs/TIME-NAME.", show_default=False)],
+) -> None:
+    """Make the page of a run again, report.html in its folder, and print where it is."""
+    from comparo.report import write_report
+
+    print(write_report(run))

@@ -1,0 +1,72 @@
+"""comparo select: the next pairs to ask, for those who judge elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import typer
+
+from comparo.cli.printing import print_csv
+from comparo.comparisons import Comparisons
+from comparo.items import read_items
+from comparo.selection import Orders, Strategy, next_pairs
+
+EPILOG = "Example: `comparo select items.csv --asked comparisons.csv --next 50 > pairs.csv`"
+
+
+def select_command(
+    items: Annotated[
+        Path,
+        typer.Argument(
+            help="The items: CSV, JSONL or Parquet with a column id (or the first column), or a .txt file with one "
+            "item a line. With a column context, pairs are chosen in every context.",
+            show_default=False,
+        ),
+    ],
+    calls: Annotated[int, typer.Option("--next", min=1, help="How many calls to choose (in every context).")],
+    asked: Annotated[
+        Path | None,
+        typer.Option(help="Comparisons answered so far, in any form that `comparo fit` reads.", show_default=False),
+    ] = None,
+    strategy: Annotated[
+        Strategy,
+        typer.Option(
+            help="adaptive: where the answers so far leave most open. greedy: where the fewest comparisons connect, "
+            "whatever the answers. random: any pairs that connect all items."
+        ),
+    ] = "adaptive",
+    orders: Annotated[
+        Orders,
+        typer.Option(help="one: each pair once, every item first and second equally often. both: two calls a pair."),
+    ] = "one",
+    goal: Annotated[
+        str, typer.Option(help="ranking, or top-K (such as top-5) to decide only who is among the best K.")
+    ] = "ranking",
+    repeats: Annotated[bool, typer.Option("--repeats", help="Allow calls that were asked before.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed and answers give the same pairs.")] = 0,
+    output: Annotated[Literal["csv", "jsonl"], typer.Option("--format", help="How to print the pairs.")] = "csv",
+) -> None:
+    """The next pairs to ask, for those who judge elsewhere.
+
+    Prints rows first, second (and context): show the first item first, ask which is better, and add the answer as p to
+    the file given by --asked.
+    """
+    columns = next_pairs(
+        read_items(items),
+        calls,
+        None if asked is None else Comparisons.read(asked),
+        rng=np.random.default_rng(seed),
+        strategy=strategy,
+        orders=orders,
+        goal=goal,
+        repeats=repeats,
+    )
+    rows = zip(*columns.values(), strict=True)
+    if output == "jsonl":
+        for row in rows:
+            print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False))
+    else:
+        print_csv(columns, rows)

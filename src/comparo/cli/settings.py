@@ -1,0 +1,78 @@
+"""Flags from elsewhere: every one can come from the environment (COMPARO_JUDGE) or from a TOML file.
+
+The command line wins over the environment, the environment over the file. In the file, keys at the top are for all
+commands that have such a flag, those in a table named after a command for that one:
+
+    judge = "openai/gpt-4o-mini"
+    [rank]
+    budget = "20n"
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from typer.core import TyperGroup, TyperOption
+
+FILE = Path("comparo.toml")
+
+
+def name_of(option: TyperOption) -> str:
+    """The flag's name as a file spells it: base-url."""
+    return next(name for name in option.opts if name.startswith("--")).removeprefix("--")
+
+
+def name_variables(group: TyperGroup) -> None:
+    """Let every flag of every command come from a variable: --base-url from COMPARO_BASE_URL."""
+    for command in group.commands.values():
+        for option in _options(command):
+            option.envvar = f"COMPARO_{name_of(option).replace('-', '_').upper()}"
+            option.show_envvar = False
+
+
+def read_settings(group: TyperGroup, path: Path) -> dict[str, dict[str, Any]]:
+    """The defaults that a TOML file gives to the flags of each command; a key that no command has is an error."""
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror}); check the name given by --config") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not TOML: {error}") from error
+    tables = {key: value for key, value in settings.items() if isinstance(value, dict)}
+    everywhere = {key: value for key, value in settings.items() if key not in tables}
+    defaults: dict[str, dict[str, Any]] = {name: {} for name in group.commands}
+    for table in tables:
+        if table not in group.commands:
+            raise ValueError(f"{path}: there is no command [{table}]; there are {', '.join(group.commands)}")
+    unknown = set(everywhere)
+    for name, command in group.commands.items():
+        flags = {name_of(option): str(option.name) for option in _options(command)}
+        for key, value in {**everywhere, **tables.get(name, {})}.items():
+            flag = key.replace("_", "-")
+            if flag in flags:
+                defaults[name][flags[flag]] = value
+                unknown.discard(key)
+            elif key in tables.get(name, {}):
+                raise ValueError(f"{path}: comparo {name} has no flag {key!r}; it has {', '.join(sorted(flags))}")
+    if unknown:
+        raise ValueError(f"{path}: no command has a flag {min(unknown)!r}; see comparo rank --help")
+    return defaults
+
+
+def settings_file(given: Path | None) -> Path | None:
+    """The file given, else that named by COMPARO_CONFIG, else comparo.toml in the working folder if there is one."""
+    if given is None and os.environ.get("COMPARO_CONFIG"):
+        return Path(os.environ["COMPARO_CONFIG"])
+    return given or (FILE if FILE.is_file() else None)
+
+
+def _options(command: Any) -> list[TyperOption]:
+    return [
+        parameter
+        for parameter in command.params
+        if isinstance(parameter, TyperOption)
+        and any(name.startswith("--") and name != "--help" for name in parameter.opts)
+    ]

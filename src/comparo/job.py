@@ -1,0 +1,68 @@
+"""comparo.rank: the whole job in one call, from texts to a ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from comparo.budget import Budget
+from comparo.items import Items
+from comparo.judges import Judge, load_judge
+from comparo.methods import Method
+from comparo.product import Bias
+from comparo.prompts import Prompt, choose_prompt
+from comparo.ranking import Ranking
+from comparo.run import Progress, Run
+from comparo.selection import Orders, Strategy
+from comparo.store import Store
+from comparo.task import Task
+
+
+def rank(
+    data: Any,
+    criterion: str | None = None,
+    *,
+    judge: str | Judge = "local/smollm2",
+    budget: str | int = "10n",
+    until: float | None = None,
+    goal: str = "ranking",
+    kind: str = "Text",
+    heading: str = "Context",
+    prompt: str | Prompt | None = None,
+    strategy: Strategy = "greedy",
+    orders: Orders = "one",
+    method: Method = "poe-bt",
+    bias: Bias = "joint",
+    seed: int = 0,
+    out: str | Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    watch: Callable[[Progress], None] | None = None,
+) -> Ranking:
+    """A ranking of texts by a judge, from few comparisons.
+
+    `data` is anything that `Items.of` reads: a list of texts, a mapping from id to text, a data frame, a file. The
+    judge is asked which of two is `criterion` ("more coherent"), or the question of your own `prompt`; it is
+    provider/model with `options`, or any object with the protocol of a judge.
+
+    `budget` is a number of calls, "10n" calls an item, "5%" of all ordered pairs, or "$2.50"; `until` stops earlier,
+    once the expected Spearman correlation with the true ranking (for the goal "top-5": the probability that the best
+    five are right) reaches it. With `out`, a folder, everything asked is kept there, and a call that was stopped goes
+    on where it was.
+
+    >>> from comparo.judges import load_judge
+    >>> quality = {"ana": 2.0, "bo": 0.0, "cy": -2.0}
+    >>> texts = {name: f"A story by {name}." for name in quality}
+    >>> rank(texts, "more surprising", judge=load_judge("simulated/soft", scores=quality)).to_columns()["item"].tolist()
+    ['ana', 'bo', 'cy']
+    """
+    items = data if isinstance(data, Items) else Items.of(data)
+    shown = any(text is not None for text in items.context_texts)
+    question = choose_prompt(criterion, prompt, kind=kind, heading=heading if shown else None)
+    whoever = load_judge(judge, **(options or {})) if isinstance(judge, str) else judge
+    task = Task(items, question, whoever, Budget.of(budget), until, goal, strategy, orders, method, bias, seed)
+    store = Store(None if out is None else Path(out), task.identity, task.configuration)
+    try:
+        return Run(task, store, watch).go()
+    finally:
+        store.close()

@@ -1,0 +1,184 @@
+"""What a sampled reply says: a vote for one of the two texts, or a grade from "much better" to "much worse".
+
+For judges that give words and no probabilities. Nothing is guessed: a reply that hedges, negates or says two things is
+no verdict. n votes, a of them for the first text and b for the second, become
+
+    p = (a + ½) / (a + b + 1),    weight = a + b,    mass = (a + b) / n,
+
+the mean under Jeffreys' prior Beta(½, ½), so that few votes never make a certainty. Grades become the probabilities in
+`GRADES`, and p is their mean.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from comparo.prompts import Prompt
+
+GRADES = {">>": 0.95, ">": 0.75, "=": 0.5, "<": 0.25, "<<": 0.05}  # first to second, as in "A>>B"
+LONGEST = 10_000  # characters of a reply that are read
+
+_FIRST, _SECOND = "\ue000", "\ue001"  # stand for the labels, whatever words they are
+_ONE = f"[{_FIRST}{_SECOND}]"
+_AFTER = "is|was|has|wins|beats|over|because|since|as|and|or|than|reads|seems|appears|looks|feels|outperforms|to|by"
+_DECORATION = re.compile(r"[*_`\"“”\[\](){}#\ue000\ue001]|(?<!\w)'|'(?!\w)")
+_DOUBT = re.compile(
+    r"n't\b|\b(?:not|no|never|neither|nor|hardly|barely|cannot|unable|unsure|unclear|depends?|either|both|ties?|tied|"
+    r"equal|equally|same|similar|worse|worst|less|least|weaker|poorer|inferior|loses?|lost|loser|if|whether|which|"
+    r"unless|hard|difficult|sorry)\b"
+)
+_NAMED = r"(?:answer|verdict|winner|choice|decision|preference|judge?ment|better|best|pick|vote)(?: \w+)?"
+_ALONE = re.compile(rf"(?:[\w ]{{0,40}}\b{_NAMED} ?(?:is|:) ?)?(?:option )?({_ONE}) ?[.!]*")
+_LEADS = re.compile(rf"({_ONE}) ?(?:[.!;]|$|,? (?:because|since|as)\b)")
+_WINS = (
+    re.compile(
+        rf"({_ONE}) (?:is|was|seems|appears|reads|looks|feels)(?: to be)?(?: \w+){{0,2}}? "
+        r"(?:better|best|superior|stronger|preferable|preferred|winner|more \w+|\w+er than)\b"
+    ),
+    re.compile(
+        rf"\b(?:prefer|choose|chose|pick|select|favou?r|go with|vote for|{_NAMED} ?(?:is|:)) (?:option )?({_ONE})"
+    ),
+    re.compile(rf"({_ONE}) ?(?:wins|beats|outperforms|over {_ONE}|>+ ?{_ONE})"),
+)
+_ORDER = re.compile(rf"({_ONE}) ?(>>+|≫|>|==?|≈|<<+|≪|<) ?({_ONE})")
+_TIE = re.compile(
+    r"(?:verdict ?(?:is|:) ?)?(?:it'?s |it is |they are |both are )?(?:an? )?(?:tie|tied|draw|equal|equally good)[.!]*"
+)
+_MUCH = re.compile(r"\b(?:much|far|significantly|considerably|substantially|strongly|vastly)\b")
+
+
+def read_verdict(reply: str, prompt: Prompt) -> float | None:
+    """1 where the reply is for the first text, 0 where it is for the second, None where it does not clearly say.
+
+    >>> prompt = Prompt("{first}{second}", answer="Summary")
+    >>> [read_verdict(reply, prompt) for reply in ("A", "**Summary B**", "I think A is better", '{"better": "B"}')]
+    [1.0, 0.0, 1.0, 0.0]
+    >>> [read_verdict(reply, prompt) for reply in ("", "A good question!", "A or B", "A is not better", "A. No, B.")]
+    [None, None, None, None, None]
+    """
+    return _winner(_marked(reply, prompt))
+
+
+def read_grade(reply: str, prompt: Prompt) -> float | None:
+    """The probability of the grade that the reply gives, None where it gives none or several.
+
+    >>> prompt = Prompt("{first}{second}", answer="Summary")
+    >>> [read_grade(reply, prompt) for reply in ("A>>B", "[[B > A]]", "tie", "Summary B is much better.", "A>B or B>A")]
+    [0.95, 0.25, 0.5, 0.05, None]
+    """
+    text = _marked(reply, prompt)
+    orders = {_order(match[1], match[2]) for match in _ORDER.finditer(text) if match[1] != match[3]}
+    if orders:
+        return orders.pop() if len(orders) == 1 else None
+    if _TIE.fullmatch(text.strip()):
+        return GRADES["="]
+    winner = _winner(text)
+    if winner is None:
+        return None
+    strength = ">>" if _MUCH.search(text) else ">"
+    return GRADES[strength if winner else strength.replace(">", "<")]
+
+
+def soften(verdicts: Sequence[float | None], graded: bool = False) -> tuple[float, float, float] | None:
+    """p, mass and weight of several verdicts; None where there is none among them.
+
+    >>> soften([1.0, 1.0, None, 0.0])
+    (0.625, 0.75, 3.0)
+    >>> soften([0.95, 0.75], graded=True)
+    (0.85, 1.0, 2.0)
+    """
+    clear = [verdict for verdict in verdicts if verdict is not None]
+    if not clear:
+        return None
+    count, total = len(clear), sum(clear)
+    p = total / count if graded else (total + 0.5) / (count + 1)
+    return p, count / len(verdicts), float(count)
+
+
+def grading(prompt: Prompt) -> str:
+    """What to add to a prompt so that the reply is a grade.
+
+    >>> print(grading(Prompt("{first}{second}", answer="Text")))
+    Answer only with one of these: A>>B (Text A is much better), A>B (Text A is better), A=B (they are equally good),
+    B>A (Text B is better) or B>>A (Text B is much better).
+    """
+    first, second = (f"{prompt.answer} {label}".strip() for label in prompt.labels)
+    much, better, tie, worse, much_worse = _grades(prompt)
+    return (
+        f"Answer only with one of these: {much} ({first} is much better), {better} ({first} is better), "
+        f"{tie} (they are equally good), {worse} ({second} is better) or {much_worse} ({second} is much better)."
+    )
+
+
+def reply_format(prompt: Prompt, graded: bool = False) -> dict[str, Any]:
+    """The form of a reply as OpenAI's `response_format` states it: {"better": one of the verdicts}.
+
+    >>> reply_format(Prompt("{first}{second}"))["json_schema"]["schema"]["properties"]
+    {'better': {'type': 'string', 'enum': ['A', 'B']}}
+    """
+    verdicts = _grades(prompt) if graded else [f"{prompt.answer} {label}".strip() for label in prompt.labels]
+    schema = {
+        "type": "object",
+        "properties": {"better": {"type": "string", "enum": verdicts}},
+        "required": ["better"],
+        "additionalProperties": False,
+    }
+    return {"type": "json_schema", "json_schema": {"name": "verdict", "strict": True, "schema": schema}}
+
+
+def _grades(prompt: Prompt) -> list[str]:
+    first, second = prompt.labels
+    return [f"{first}>>{second}", f"{first}>{second}", f"{first}={second}", f"{second}>{first}", f"{second}>>{first}"]
+
+
+def _marked(reply: str, prompt: Prompt) -> str:
+    """The reply without thoughts, form and decoration, in lower case, with a sign for every mention of a label."""
+    text = _unwrap(reply) if len(reply) <= LONGEST else ""
+    text = _DECORATION.sub(" ", text.replace("’", "'"))
+    for label, sign in zip(prompt.labels, (_FIRST, _SECOND), strict=True):
+        text = _mention(label.strip(), prompt.answer.strip()).sub(sign, text)
+    return "\n".join(" ".join(line.split()) for line in text.lower().splitlines())
+
+
+def _unwrap(reply: str) -> str:
+    _, ended, said = reply.rpartition("</think>")
+    if not ended and "<think>" in reply:
+        return ""
+    said = re.sub(r"```\w*", " ", said).strip()
+    if not said.startswith("{"):
+        return said
+    try:
+        value = json.loads(said)
+    except (ValueError, RecursionError):
+        return ""
+    better = value.get("better")
+    return better if isinstance(better, str) else ""
+
+
+def _mention(label: str, kind: str) -> re.Pattern[str]:
+    """A label as a word of its own; a single letter in its own case, and not where it may be an article."""
+    prefix = rf"\b(?:(?i:the)\s+)?(?i:{re.escape(kind)})\s+" if kind else r"(?!)"
+    if len(label) > 1:
+        return re.compile(rf"(?i:(?:{prefix})?(?<!\w){re.escape(label)}(?!\w))")
+    name = re.escape(label)
+    return re.compile(rf"{prefix}{name}(?!\w)|(?<![\w'-]){name}(?![\w'-]|\s+(?!(?:{_AFTER})\b)[a-z])")
+
+
+def _winner(text: str) -> float | None:
+    lines = [line for line in text.splitlines() if line]
+    alone = {match[1] for line in lines if (match := _ALONE.fullmatch(line)) and not _DOUBT.search(line)}
+    if not alone:
+        if _DOUBT.search(text):
+            return None
+        alone = {match[1] for pattern in _WINS for match in pattern.finditer(text)}
+        if (leads := _LEADS.match(text)) and not {_FIRST, _SECOND} <= set(text):
+            alone.add(leads[1])
+    return float(alone == {_FIRST}) if len(alone) == 1 else None
+
+
+def _order(left: str, sign: str) -> float:
+    grade = GRADES[sign.replace("≫", ">>").replace("≪", "<<").replace("≈", "=").replace("==", "=")[:2]]
+    return grade if left == _FIRST else round(1 - grade, 2)

@@ -1,0 +1,121 @@
+"""vllm/MODEL: a model in vLLM's offline engine, the fastest way on a GPU to many answers from one model.
+
+The engine batches by itself and keeps what prompts begin with, so questions need only an order in which neighbours begin
+alike. It tells the 20 likeliest next tokens; a label that is not among them gets the most that it can have.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from comparo.judges.chat import Chat, Encoded
+from comparo.judges.judgement import JudgeError, Judgement
+from comparo.judges.labels import label_probability
+from comparo.prompts import Prompt, Question
+
+LIKELIEST = 20  # the most that the engine tells unless it is started with a larger max_logprobs
+
+
+def load(
+    model: str,
+    *,
+    dtype: str = "auto",
+    tensor_parallel_size: int = 1,
+    gpu_memory_utilization: float = 0.9,
+    window: int | None = None,
+    revision: str | None = None,
+) -> VllmJudge:
+    """The judge that asks a model through vLLM; `model` is a name on the Hub or a folder.
+
+    `dtype`, `tensor_parallel_size`, `gpu_memory_utilization` and `revision` are vLLM's own options, and `window` is its
+    `max_model_len`: how many tokens the model may read, by default as many as it can.
+
+    >>> judge = load("Qwen/Qwen2.5-7B-Instruct", gpu_memory_utilization=0.8)  # doctest: +SKIP
+    """
+    try:
+        import vllm
+    except ImportError as problem:
+        raise ImportError("vllm/ judges need vLLM: pip install 'comparo[vllm]'") from problem
+    try:
+        engine = vllm.LLM(
+            model,
+            dtype=dtype,
+            tensor_parallel_size=tensor_parallel_size,
+            gpu_memory_utilization=gpu_memory_utilization,
+            max_model_len=window,
+            revision=revision,
+            enable_prefix_caching=True,
+            # Logits in half precision move in steps as large as a small model's preference.
+            hf_overrides={"head_dtype": "float32"},
+        )
+    except OSError as problem:
+        reason = str(problem).strip().splitlines()[0]
+        raise JudgeError(f"vLLM cannot load {model}: {reason} (check its name and the network)") from problem
+    config = engine.llm_engine.model_config
+    settings = {
+        "model": model,
+        "dtype": str(config.dtype).removeprefix("torch."),
+        "window": config.max_model_len,
+        "revision": config.revision,
+        "vllm": vllm.__version__,
+    }
+    # The engine wants room for the token that is answered.
+    chat = Chat(engine.get_tokenizer(), config.max_model_len - 1)
+    sampling = vllm.SamplingParams(max_tokens=1, temperature=0, logprobs=LIKELIEST)
+    return VllmJudge(f"vllm/{model}", settings, chat, engine, sampling)
+
+
+@dataclass(frozen=True)
+class VllmJudge:
+    """A judge that runs a model in vLLM; made by `load`."""
+
+    name: str
+    settings: Mapping[str, Any]
+    _chat: Chat = field(repr=False)
+    _engine: Any = field(repr=False)
+    _sampling: Any = field(repr=False)
+
+    ahead = 512
+
+    def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
+        """An answer to every question, `ahead` of them at a time."""
+        words = dict.fromkeys(self._chat.label_ids(prompt)[0], prompt.labels[0])
+        words |= dict.fromkeys(self._chat.label_ids(prompt)[1], prompt.labels[1])
+        stream = iter(questions)
+        while pulled := list(islice(stream, self.ahead)):
+            rows = []
+            for encoded in self._chat.encode(pulled, prompt):
+                if isinstance(encoded, Judgement):
+                    yield encoded
+                else:
+                    rows.append(encoded)
+            yield from self._answer(sorted(rows, key=lambda row: row.ids), words, prompt)
+
+    def _answer(self, rows: list[Encoded], words: Mapping[int, str], prompt: Prompt) -> Iterator[Judgement]:
+        started = time.perf_counter()
+        outputs = self._engine.generate([{"prompt_token_ids": row.ids} for row in rows], self._sampling, use_tqdm=False)
+        seconds = (time.perf_counter() - started) / max(len(rows), 1)
+        for row, output in zip(rows, outputs, strict=True):
+            completion = output.outputs[0]
+            likeliest = completion.logprobs[0]
+            # Only a label's own tokens bear its name here: what else reads like it was not counted as a spelling.
+            named = ((words.get(token, ""), entry.logprob) for token, entry in likeliest.items())
+            found = label_probability(named, prompt.labels)
+            said: dict[str, Any] = {
+                "reply": self._chat.tokenizer.decode(list(completion.token_ids)),
+                "tokens_in": len(row.ids),
+                "tokens_out": 1,
+                "seconds": seconds,
+                "cut": row.cut,
+            }
+            if found is None:
+                labels = " nor ".join(map(repr, prompt.labels))
+                yield Judgement(
+                    row.question, error=f"neither {labels} is among the {LIKELIEST} likeliest tokens", **said
+                )
+            else:
+                yield Judgement(row.question, p=found[0], mass=found[1], **said)

@@ -1,0 +1,380 @@
+"""The loop, the run folder and going on after a stop."""
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from comparo.budget import Budget
+from comparo.items import Items
+from comparo.judges import JudgeError, Judgement, load_judge
+from comparo.job import rank
+from comparo.prompts import Question, criterion_prompt
+from comparo.rounds import Rounds
+from comparo.run import Run, RunError
+from comparo.runs import choose_folder, list_runs
+from comparo.selection import Selector
+from comparo.store import Store, StoreError, encode, read_judgements, stored_items
+from comparo.task import Task
+
+# A judge of another package, found by its entry point: it writes down every question before it answers.
+LOUD = """
+import os, time
+from comparo.judges.simulated import Simulated
+
+class Loud(Simulated):
+    name = "loud/soft"
+    def judge(self, questions, prompt=None):
+        for question in questions:
+            with open(os.environ["LOUD"], "a") as file:
+                file.write(f"{question.first} {question.second}\\n")
+            time.sleep(0.004)
+            yield from super().judge([question])
+
+def load(model, *, seed=0):
+    return Loud(seed=seed)
+"""
+
+
+def task(size=12, budget="4n", judge=None, **options):
+    items = Items.of({f"item {number}": f"Text number {number}." for number in range(size)})
+    return Task(items, criterion_prompt("better"), judge or load_judge("simulated/soft", seed=3), Budget.of(budget), **options)
+
+
+def asked(judgements):
+    return sorted((encode(one.question.context), one.question.first, one.question.second, one.p) for one in judgements)
+
+
+def run(task, folder=None):
+    store = Store(folder, task.identity, task.configuration)
+    try:
+        return Run(task, store).go(), list(store.judgements())
+    finally:
+        store.close()
+
+
+class Failing:
+    """A judge that fails at every n-th question, the first time that it is asked."""
+
+    name, settings, ahead = "failing/judge", {}, 8
+
+    def __init__(self, every, always=False):
+        self.every, self.always, self.seen, self.count = every, always, set(), 0
+
+    def judge(self, questions, prompt):
+        for question in questions:
+            self.count += 1
+            key = (question.first, question.second)
+            if self.count % self.every == 0 and (self.always or key not in self.seen):
+                self.seen.add(key)
+                yield Judgement(question, error="the server answered 500")
+            else:
+                self.seen.add(key)
+                yield from load_judge("simulated/soft", seed=3).judge([question])
+
+
+class Counting(Failing):
+    def __init__(self, stop_after=None):
+        super().__init__(10**9)
+        self.stop_after = stop_after
+
+    def judge(self, questions, prompt):
+        for answer in super().judge(questions, prompt):
+            if self.stop_after is not None and self.count > self.stop_after:
+                raise JudgeError("the key was withdrawn")
+            yield answer
+
+
+@pytest.mark.parametrize("strategy", ["random", "greedy", "adaptive"])
+@pytest.mark.parametrize("orders", ["one", "both"])
+def test_a_run_asks_its_budget_and_no_pair_twice(strategy, orders):
+    ranking, judgements = run(task(strategy=strategy, orders=orders))
+    assert len(judgements) == 48
+    assert len({(one.question.first, one.question.second) for one in judgements}) == 48
+    assert ranking.graph.components == 1
+    assert ranking.counts.sum() == 96
+
+
+@pytest.mark.parametrize("stop", [1, 7, 20, 40])
+@pytest.mark.parametrize("strategy", ["greedy", "adaptive"])
+def test_a_run_that_was_stopped_ends_with_the_judgements_of_an_unbroken_one(tmp_path, stop, strategy):
+    _, whole = run(task(judge=Counting(), strategy=strategy))
+    with pytest.raises(JudgeError, match="withdrawn"):
+        run(task(judge=Counting(stop), strategy=strategy), tmp_path / "run")
+    assert len(read_judgements(tmp_path / "run")) == stop
+    judge = Counting()
+    _, resumed = run(task(judge=judge, strategy=strategy), tmp_path / "run")
+    assert asked(resumed) == asked(whole)
+    assert judge.count == len(whole) - stop
+
+
+def test_more_budget_goes_on_with_the_same_run(tmp_path):
+    run(task(budget="3n"), tmp_path / "run")
+    judge = Counting()
+    first = task(budget="3n", judge=judge)
+    run(first, tmp_path / "other")
+    second = task(budget="4n", judge=judge)
+    assert judge.count == 36
+    _, judgements = run(second, tmp_path / "other")
+    assert (judge.count, len(judgements)) == (48, 48)
+    assert asked(judgements) == asked(run(task(budget="4n", judge=Counting()))[1])
+
+
+def test_answers_that_come_in_any_order_lead_to_the_same_questions():
+    class Shuffling(Failing):
+        def judge(self, questions, prompt):
+            answers = list(super().judge(questions, prompt))
+            random.Random(self.count).shuffle(answers)
+            yield from answers
+
+    kept = [asked(run(task(judge=judge, strategy="adaptive"))[1]) for judge in (Counting(), Shuffling(10**9))]
+    assert kept[0] == kept[1]
+
+
+def test_rounds_lag_by_one_and_stop_when_it_is_enough():
+    heard = []
+    selector = Selector(range(10), rng=np.random.default_rng(0))
+    rounds = Rounds(selector, 40, 5, enough=lambda answers: heard.append(len(answers)) or len(answers) >= 10)
+    first = rounds.offer()
+    assert len(first) == 10
+    assert rounds.offer() == []
+    for pair in reversed(first[5:]):  # the second round is answered first, and is not learnt from before the first
+        rounds.answer(pair, Judgement(Question(*pair), p=0.6))
+    assert rounds.offer() == []
+    for pair in first[:5]:
+        rounds.answer(pair, Judgement(Question(*pair), p=0.6))
+    assert heard == [5]
+    third = rounds.offer()
+    assert len(third) == 5
+    rounds.answer(third[0], Judgement(Question(*third[0]), error="lost"))
+    for pair in third[1:]:
+        rounds.answer(pair, Judgement(Question(*pair), p=0.6))
+    assert heard == [5, 10]
+    assert rounds.done
+    assert len(rounds.answers) == 14
+
+
+def test_failures_are_asked_once_more_and_left_out_of_the_fit(tmp_path):
+    judge = Failing(7)
+    ranking, judgements = run(task(judge=judge), tmp_path / "run")
+    assert sum(one.failed for one in judgements) == 6
+    assert len(judgements) == 48 + 6
+    assert len(ranking.comparisons) == 48
+
+
+def test_what_still_fails_is_left_out():
+    ranking, judgements = run(task(judge=Failing(9, always=True)))
+    lost = {(one.question.first, one.question.second) for one in judgements if one.failed} - {
+        (one.question.first, one.question.second) for one in judgements if not one.failed
+    }
+    assert len(ranking.comparisons) == 48 - len(lost)
+
+
+def test_too_many_failures_stop_the_run_and_it_can_go_on(tmp_path):
+    with pytest.raises(RunError, match=r"judgements failed, the last with: the server answered 500\. Mend that"):
+        run(task(size=30, judge=Failing(3, always=True)), tmp_path / "run")
+    before = len(read_judgements(tmp_path / "run"))
+    assert 20 <= before < 60
+    ranking, judgements = run(task(size=30, judge=Failing(10**9)), tmp_path / "run")
+    assert len(ranking.comparisons) == 120
+
+
+def test_every_context_is_ranked_and_gets_its_share():
+    rows = [{"id": f"s{k}", "text": f"Text {k}", "context_id": c} for c in ("x", "y", "z") for k in range(8)]
+    found = rank(rows, judge="simulated/soft", criterion="better", budget="3n")
+    assert sorted(set(found.context.tolist())) == ["x", "y", "z"]
+    assert len(found.comparisons) == 72
+    assert found.graph.components == 3
+
+
+def test_until_stops_early_when_the_ranking_is_sure():
+    scores = {f"item {number}": 3.0 * number for number in range(12)}
+    sure = load_judge("simulated/soft", scores=scores, noise=0.1)
+    _, short = run(task(judge=sure, budget="11n", until=0.9))
+    _, whole = run(task(judge=sure, budget="11n"))
+    assert len(short) < len(whole) == 132
+
+
+def test_goal_top_spends_calls_on_the_border_and_stops():
+    scores = {f"item {number}": 1.5 * number for number in range(20)}
+    judge = load_judge("simulated/soft", scores=scores, noise=0.2)
+    ranking, judgements = run(task(20, judge=judge, budget="9n", until=0.9, goal="top-3", strategy="adaptive"))
+    assert len(judgements) < 180
+    assert set(ranking.to_columns()["item"][:3].tolist()) == {"item 19", "item 18", "item 17"}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"prompt": criterion_prompt("worse")}, "prompt: template was 'Text A:"),
+        ({"judge": load_judge("simulated/soft", seed=4)}, "settings: seed was 3 and is 4"),
+        ({"judge": load_judge("simulated/hard", seed=3)}, "judge was 'simulated/soft' and is 'simulated/hard'"),
+        ({"items": Items.of({f"item {n}": f"Text no. {n}." for n in range(12)})}, "items was '"),
+        ({"seed": 1}, "seed was 0 and is 1"),
+    ],
+)
+def test_a_folder_of_another_run_is_refused_saying_what_differs(tmp_path, change, words):
+    from dataclasses import replace
+
+    run(task(), tmp_path / "run")
+    with pytest.raises(StoreError, match="holds another run") as refused:
+        run(replace(task(), **change), tmp_path / "run")
+    assert words in str(refused.value)
+    assert len(read_judgements(tmp_path / "run")) == 48
+
+
+def test_the_same_run_is_found_again_and_a_fresh_one_is_not(tmp_path):
+    folder = choose_folder("stories.jsonl", task().identity, root=tmp_path)
+    run(task(), folder)
+    assert choose_folder("stories.jsonl", task().identity, root=tmp_path) == folder
+    assert choose_folder("stories.jsonl", task(seed=1).identity, root=tmp_path) != folder
+    assert choose_folder("stories.jsonl", task().identity, fresh=True, root=tmp_path) != folder
+    (summary,) = list_runs(tmp_path)
+    assert (summary.answered, summary.failed, summary.judge) == (48, 0, "simulated/soft")
+
+
+def test_items_come_back_from_the_folder_as_they_were(tmp_path):
+    rows = [
+        {"id": k, "text": f"Text {k} \u202e🙂", "context_id": c, "context": c * 3, "scores": {"wit": k / 7, "pace": None}}
+        for c in "xy"
+        for k in range(3)
+    ]
+    items = Items.of(rows)
+    store = Store(tmp_path, {})
+    store.add_items(items)
+    store.add_items(items)
+    store.close()
+    found = stored_items(tmp_path)
+    assert found.digest() == items.digest()
+    assert found.context_texts == items.context_texts
+    np.testing.assert_array_equal(found.scores["wit"], items.scores["wit"])
+    assert np.isnan(found.scores["pace"]).all()
+
+
+def test_the_database_is_wal_append_only_and_numbered(tmp_path):
+    run(task(), tmp_path / "run")
+    connection = sqlite3.connect(tmp_path / "run" / "judgements.db")
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert connection.execute("SELECT count(*), max(number) FROM judgements").fetchone() == (48, 48)
+    connection.execute("PRAGMA user_version=99")
+    connection.close()
+    with pytest.raises(StoreError, match="newer comparo"):
+        Store(tmp_path / "run", task().identity)
+
+
+def test_a_second_process_is_refused(tmp_path):
+    store = Store(tmp_path / "run", {"judge": "x"})
+    code = "import sys; from pathlib import Path; from comparo.store import Store; Store(Path(sys.argv[1]), {'judge': 'x'})"
+    command = [sys.executable, "-c", code, str(tmp_path / "run")]
+    second = subprocess.run(command, capture_output=True, text=True)
+    assert "is in use by another process" in second.stderr
+    store.close()
+    assert subprocess.run(command, capture_output=True, text=True).returncode == 0
+
+
+def test_a_budget_that_cannot_connect_the_items_is_refused_before_anything_is_asked():
+    judge = Counting()
+    with pytest.raises(ValueError, match="11 are needed"):
+        run(task(judge=judge, budget="5"))
+    assert judge.count == 0
+
+
+@pytest.fixture
+def loud(tmp_path):
+    """A folder with the package of the loud judge, its log, items, and the environment that finds them."""
+    package = tmp_path / "packages"
+    information = package / "loud-1.0.dist-info"
+    information.mkdir(parents=True)
+    (package / "loud_judge.py").write_text(LOUD)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: loud\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[comparo.judges]\nloud = loud_judge:load\n")
+    lines = [json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(20)]
+    (tmp_path / "items.jsonl").write_text("\n".join(lines))
+    environment = os.environ | {"PYTHONPATH": str(package), "LOUD": str(tmp_path / "log.txt")}
+    return tmp_path, environment
+
+
+def command(folder, out, *more):
+    arguments = ["rank", str(folder / "items.jsonl"), "--judge", "loud/soft", "--criterion", "better", "--budget", "15n"]
+    return [sys.executable, "-m", "comparo.cli", *arguments, "--out", str(folder / out), "--format", "csv", *more]
+
+
+def test_killed_at_ten_moments_a_run_ends_with_the_judgements_of_an_unbroken_one(loud):
+    folder, environment = loud
+    unbroken = subprocess.run(command(folder, "whole"), env=environment, capture_output=True, text=True, check=True)
+    (folder / "log.txt").unlink()
+    rng, kills = random.Random(5), 0
+    while kills < 10:
+        process = subprocess.Popen(command(folder, "killed"), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        log, begin = folder / "log.txt", log_length(folder)
+        while process.poll() is None and log_length(folder) == begin:
+            time.sleep(0.005)
+        time.sleep(rng.uniform(0, 0.12))
+        assert process.poll() is None, "the run ended before it could be killed"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
+    last = subprocess.run(command(folder, "killed"), env=environment, capture_output=True, text=True, check=True)
+    assert asked(read_judgements(folder / "killed")) == asked(read_judgements(folder / "whole"))
+    assert last.stdout == unbroken.stdout
+    again = [line for line in log.read_text().splitlines()]
+    assert len(again) - len(set(again)) <= kills  # this judge has one call in flight
+
+
+def log_length(folder):
+    log = folder / "log.txt"
+    return log.stat().st_size if log.exists() else 0
+
+
+def test_interrupted_a_run_gives_the_ranking_so_far_and_can_go_on(loud):
+    folder, environment = loud
+    process = subprocess.Popen(command(folder, "run"), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while log_length(folder) < 2000:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "the same command goes on from here" in error
+    assert out.startswith("item,score")
+    before = len(read_judgements(folder / "run"))
+    assert 0 < before < 300
+    done = subprocess.run(command(folder, "run"), env=environment, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert len(read_judgements(folder / "run")) == 300
+
+
+def test_a_read_only_folder_is_one_line(loud):
+    folder, environment = loud
+    locked = folder / "locked"
+    locked.mkdir()
+    (locked / "run").write_text("a file where a folder should be")
+    done = subprocess.run(command(folder, "locked/run"), env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "cannot be written to" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_disk_that_fills_up_is_one_line_and_the_run_goes_on_later(loud):
+    folder, environment = loud
+    code = (
+        "import resource, sys; from comparo.cli import main; import signal;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (70_000, 70_000)); main()"
+    )
+    full = [sys.executable, "-c", code, *command(folder, "run")[3:]]
+    done = subprocess.run(full, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "the same command goes on from there" in done.stderr
+    assert "Traceback" not in done.stderr
+    kept = len(read_judgements(folder / "run"))
+    assert 0 < kept < 300
+    assert subprocess.run(command(folder, "run"), env=environment, capture_output=True).returncode == 0
+    assert len(read_judgements(folder / "run")) == 300

@@ -1,0 +1,67 @@
+"""The vllm judge in vLLM itself, on a tiny model with random weights; `make slow` runs it where vLLM is installed."""
+
+import math
+
+import pytest
+import torch
+import transformers
+
+from comparo.judges import JudgeError, load_judge
+from comparo.judges.labels import label_probability
+from comparo.prompts import Prompt, Question
+from test_hf_judge import SMALL, answers, make_tokenizer, next_tokens, some_questions
+
+# vLLM's imports warn of what others will change one day.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vllm")
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        **SMALL | {"hidden_size": 128, "num_attention_heads": 2, "initializer_range": 0.1}
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(path)
+    make_tokenizer().save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def judge(path):
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    return load_judge(f"vllm/{path}", dtype="float32", gpu_memory_utilization=0.3, window=256)
+
+
+def test_it_answers_from_the_20_likeliest_tokens_as_the_model_does_one_at_a_time(judge, path):
+    questions = some_questions(24)
+    kinds = set()
+    for judgement, tokens in zip(answers(judge, questions), next_tokens(path, questions), strict=True):
+        likeliest = sorted(tokens.items(), key=lambda entry: entry[1], reverse=True)[:20]
+        expected = label_probability([(token, math.log(p)) for token, p in likeliest], ("A", "B"))
+        kinds.add(expected is None)
+        if expected is None:
+            assert judgement.error == "neither 'A' nor 'B' is among the 20 likeliest tokens"
+        else:
+            assert (judgement.p, judgement.mass) == pytest.approx(expected, abs=1e-4)
+        assert judgement.reply == judge._chat.tokenizer.convert_tokens_to_string([likeliest[0][0]])
+        assert judgement.tokens_out == 1
+    assert kinds == {True, False}
+
+
+def test_a_long_context_is_cut_to_the_window(judge):
+    prompt = Prompt("{context} {first} or {second}, A or B?")
+    [judgement] = judge.judge([Question(1, 2, 0, "the cat", "the sea", "old house " * 400)], prompt)
+    assert judgement.cut > 3000
+    assert judgement.tokens_in <= 255
+
+
+def test_its_settings_say_what_changes_an_answer(judge, path):
+    assert judge.name == f"vllm/{path}"
+    assert {"model": str(path), "dtype": "float32", "window": 256}.items() <= judge.settings.items()
+
+
+def test_a_model_that_is_nowhere_is_named(tmp_path):
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    with pytest.raises(JudgeError, match=r"vLLM cannot load .*nothing"):
+        load_judge(f"vllm/{tmp_path}/nothing")

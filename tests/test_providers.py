@@ -87,5 +87,5 @@ def test_a_provider_of_another_package_is_found_by_its_entry_point(tmp_path, mon
     assert load_judge("theirs/hard", seed=3).settings["seed"] == 3
     with pytest.raises(ValueError, match="no option 'sead'; they have seed"):
         load_judge("theirs/hard", sead=3)
-    with pytest.raises(ValueError, match="the providers are local, .* theirs"):
+    with pytest.raises(ValueError, match=r"the providers are local, .* theirs"):
         load_judge("ours/hard")

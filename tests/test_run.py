@@ -8,15 +8,15 @@ import sqlite3
 import subprocess
 import sys
 import time
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from comparo.budget import Budget
 from comparo.items import Items
-from comparo.judges import JudgeError, Judgement, load_judge
 from comparo.job import rank
+from comparo.judges import JudgeError, Judgement, load_judge
 from comparo.prompts import Question, criterion_prompt
 from comparo.rounds import Rounds
 from comparo.run import Run, RunError
@@ -46,7 +46,8 @@ def load(model, *, seed=0):
 
 def task(size=12, budget="4n", judge=None, **options):
     items = Items.of({f"item {number}": f"Text number {number}." for number in range(size)})
-    return Task(items, criterion_prompt("better"), judge or load_judge("simulated/soft", seed=3), Budget.of(budget), **options)
+    judge = judge or load_judge("simulated/soft", seed=3)
+    return Task(items, criterion_prompt("better"), judge, Budget.of(budget), **options)
 
 
 def asked(judgements):
@@ -183,7 +184,7 @@ def test_too_many_failures_stop_the_run_and_it_can_go_on(tmp_path):
         run(task(size=30, judge=Failing(3, always=True)), tmp_path / "run")
     before = len(read_judgements(tmp_path / "run"))
     assert 20 <= before < 60
-    ranking, judgements = run(task(size=30, judge=Failing(10**9)), tmp_path / "run")
+    ranking, _ = run(task(size=30, judge=Failing(10**9)), tmp_path / "run")
     assert len(ranking.comparisons) == 120
 
 
@@ -222,8 +223,6 @@ def test_goal_top_spends_calls_on_the_border_and_stops():
     ],
 )
 def test_a_folder_of_another_run_is_refused_saying_what_differs(tmp_path, change, words):
-    from dataclasses import replace
-
     run(task(), tmp_path / "run")
     with pytest.raises(StoreError, match="holds another run") as refused:
         run(replace(task(), **change), tmp_path / "run")
@@ -243,7 +242,7 @@ def test_the_same_run_is_found_again_and_a_fresh_one_is_not(tmp_path):
 
 def test_items_come_back_from_the_folder_as_they_were(tmp_path):
     rows = [
-        {"id": k, "text": f"Text {k} \u202e🙂", "context_id": c, "context": c * 3, "scores": {"wit": k / 7, "pace": None}}
+        {"id": k, "text": f"\u202e🙂 {k}", "context_id": c, "context": c * 3, "scores": {"wit": k / 7, "pace": None}}
         for c in "xy"
         for k in range(3)
     ]
@@ -272,7 +271,7 @@ def test_the_database_is_wal_append_only_and_numbered(tmp_path):
 
 def test_a_second_process_is_refused(tmp_path):
     store = Store(tmp_path / "run", {"judge": "x"})
-    code = "import sys; from pathlib import Path; from comparo.store import Store; Store(Path(sys.argv[1]), {'judge': 'x'})"
+    code = "import sys, pathlib; from comparo.store import Store; Store(pathlib.Path(sys.argv[1]), {'judge': 'x'})"
     command = [sys.executable, "-c", code, str(tmp_path / "run")]
     second = subprocess.run(command, capture_output=True, text=True)
     assert "is in use by another process" in second.stderr
@@ -303,8 +302,8 @@ def loud(tmp_path):
 
 
 def command(folder, out, *more):
-    arguments = ["rank", str(folder / "items.jsonl"), "--judge", "loud/soft", "--criterion", "better", "--budget", "15n"]
-    return [sys.executable, "-m", "comparo.cli", *arguments, "--out", str(folder / out), "--format", "csv", *more]
+    what = [str(folder / "items.jsonl"), "--judge", "loud/soft", "--criterion", "better", "--budget", "15n"]
+    return [sys.executable, "-m", "comparo.cli", "rank", *what, "--out", str(folder / out), "--format", "csv", *more]
 
 
 def test_killed_at_ten_moments_a_run_ends_with_the_judgements_of_an_unbroken_one(loud):
@@ -313,7 +312,8 @@ def test_killed_at_ten_moments_a_run_ends_with_the_judgements_of_an_unbroken_one
     (folder / "log.txt").unlink()
     rng, kills = random.Random(5), 0
     while kills < 10:
-        process = subprocess.Popen(command(folder, "killed"), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen(command(folder, "killed"), env=environment, **silent)
         log, begin = folder / "log.txt", log_length(folder)
         while process.poll() is None and log_length(folder) == begin:
             time.sleep(0.005)
@@ -325,7 +325,7 @@ def test_killed_at_ten_moments_a_run_ends_with_the_judgements_of_an_unbroken_one
     last = subprocess.run(command(folder, "killed"), env=environment, capture_output=True, text=True, check=True)
     assert asked(read_judgements(folder / "killed")) == asked(read_judgements(folder / "whole"))
     assert last.stdout == unbroken.stdout
-    again = [line for line in log.read_text().splitlines()]
+    again = log.read_text().splitlines()
     assert len(again) - len(set(again)) <= kills  # this judge has one call in flight
 
 
@@ -336,7 +336,8 @@ def log_length(folder):
 
 def test_interrupted_a_run_gives_the_ranking_so_far_and_can_go_on(loud):
     folder, environment = loud
-    process = subprocess.Popen(command(folder, "run"), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command(folder, "run"), env=environment, **pipes)
     while log_length(folder) < 2000:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)

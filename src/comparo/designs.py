@@ -57,6 +57,28 @@ def in_both_orders(pairs: Pairs) -> Pairs:
     return np.stack([pairs, pairs[:, ::-1]], axis=1).reshape(-1, 2)
 
 
+def distinct(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The different codes in ascending order; by sorting, which is several times as fast as hashing them.
+
+    >>> distinct(np.array([3, 1, 3])).tolist()
+    [1, 3]
+    """
+    ordered = np.sort(codes)
+    return ordered[np.diff(ordered, prepend=-1) != 0]
+
+
+def among(codes: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each code (K,) is one of the `known`, which ascend.
+
+    >>> among(np.array([3, 2, 9]), np.array([1, 3])).tolist()
+    [True, False, False]
+    """
+    if not len(known):
+        return np.zeros(len(codes), dtype=bool)
+    place = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+    return np.asarray(known[place] == codes)
+
+
 def check_number(items: int, pairs: int) -> None:
     """Raise where N items do not make so many pairs.
 

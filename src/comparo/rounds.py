@@ -60,7 +60,8 @@ class Rounds:
         """The pairs to ask now: two rounds at first, later one for each round that was answered."""
         pairs: list[Pair] = []
         while self.left and len(self._rounds) < self._learnt + 2:
-            chosen = self.selector.next(min(self.size, self.left))
+            # A whole round is chosen even for fewer calls, so that a larger budget leads to the same questions.
+            chosen = self.selector.next(min(self.size, self.selector.remaining or 0))[: self.left]
             self.left -= len(chosen)
             self._open |= dict.fromkeys(chosen, len(self._rounds))
             self._rounds.append(dict.fromkeys(chosen))

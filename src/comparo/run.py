@@ -42,7 +42,8 @@ class Progress:
     answered: int = 0
     failed: int = 0
     cost: float = 0.0
-    asked: int = 0
+    asked: int = 0  # in this start, of which
+    lost: int = 0  # have failed
     started: float = field(default_factory=time.monotonic)
     ranking: Ranking | None = None
 
@@ -102,7 +103,7 @@ class Run:
         except (KeyboardInterrupt, JudgeError, RunError):
             self._keep(asking.late())
             raise
-        self._check(least=1)
+        self._check(self.progress.failed, self.progress.failed + self.progress.answered)
         return self.ranking()
 
     def ranking(self) -> Ranking:
@@ -122,7 +123,7 @@ class Run:
         while asking.open:
             self._keep(asking.answers(timeout=LOOK))
             self._look()
-            self._check(least=ENOUGH)
+            self._check(self.progress.lost, self.progress.asked, ENOUGH)
             if after is not None:
                 after()
 
@@ -136,6 +137,7 @@ class Run:
         again = key in self.known
         self.known.setdefault(key, []).append(judgement)
         self.progress.asked += 1
+        self.progress.lost += judgement.failed
         self.progress.cost += judgement.cost if judgement.cost > 0 else 0.0
         self.progress.failed += judgement.failed - again
         self.progress.answered += not judgement.failed
@@ -205,15 +207,13 @@ class Run:
         self.watch(self.progress)
         self._looked = time.monotonic() + 9 * (time.monotonic() - begin)
 
-    def _check(self, least: int) -> None:
-        """A RunError where too many judgements failed."""
-        progress = self.progress
-        done = progress.answered + progress.failed
-        if done >= least and progress.failed > FAILED * done:
+    def _check(self, failed: int, asked: int, least: int = 0) -> None:
+        """A RunError where too many judgements failed, of at least so many."""
+        if asked >= least and failed > FAILED * asked:
             last = next(answers[-1].error for answers in reversed(self.known.values()) if answers[-1].failed)
             raise RunError(
-                f"{progress.failed} of {done} judgements failed, the last with: {last}. Mend that and run the same "
-                "command again: what was judged is kept"
+                f"{failed} of {asked} judgements failed, the last with: {last}. Mend that and run the same command "
+                "again: what was judged is kept"
             )
 
 

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
@@ -51,6 +52,7 @@ MIGRATIONS = (
 )
 ANSWER = tuple(field.name for field in fields(Judgement))[1:]
 COLUMNS = ("at", "context", "first", "second", *ANSWER)
+KEPT = ("started", "ahead", "versions")  # of the first start: the rounds depend on how far the judge works ahead
 INSERT = f"INSERT INTO judgements ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 
 
@@ -58,6 +60,7 @@ class StoreError(RuntimeError):
     """A run folder that cannot be used: in use, of another run, full, or not to be written to."""
 
 
+@lru_cache(maxsize=1_000_000, typed=True)
 def encode(label: Any) -> str:
     """A label as the database holds it: text and integers stay apart.
 
@@ -88,22 +91,15 @@ class Store:
             self.configuration = {"identity": dict(identity), **(configuration or {})}
             self._connection = self._open(":memory:")
             return
-        with _explained(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = _locked(folder)
-            path = folder / "run.json"
-            if path.exists():
-                self.configuration = read_configuration(folder)
-                if differing := differences(self.configuration["identity"], identity):
-                    self.close()
-                    raise StoreError(
-                        f"{folder} holds another run: {'; '.join(differing)}. Choose another --out, or start anew with "
-                        "--fresh"
-                    )
-            else:
-                self.configuration = {"identity": dict(identity), **(configuration or {})}
-                write_text(path, json.dumps(self.configuration, ensure_ascii=False, indent=2) + "\n")
-            self._connection = self._open(str(folder / "judgements.db"))
+        try:
+            with _explained(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                self._lock = _locked(folder)
+                self.configuration = self._configure(folder, identity, configuration or {})
+                self._connection = self._open(str(folder / "judgements.db"))
+        except BaseException:
+            self.close()
+            raise
 
     def add(self, judgements: Iterable[Judgement]) -> None:
         """Append judgements; they are there for good when this returns."""
@@ -149,6 +145,22 @@ class Store:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def _configure(self, folder: Path, identity: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+        """The configuration of the folder, which must be of this run; what may change is as it is `now`."""
+        path, kept = folder / "run.json", {}
+        identity = json.loads(json.dumps(identity, default=str))
+        if path.exists():
+            before = read_configuration(folder)
+            if differing := differences(before["identity"], identity):
+                raise StoreError(
+                    f"{folder} holds another run: {'; '.join(differing)}. Choose another --out, or start anew with "
+                    "--fresh"
+                )
+            kept = {name: before[name] for name in KEPT if name in before}
+        configuration = {"identity": identity, **now, **kept}
+        write_text(path, json.dumps(configuration, ensure_ascii=False, indent=2, default=str) + "\n")
+        return configuration
 
     def _open(self, path: str) -> sqlite3.Connection:
         connection = sqlite3.connect(path)

@@ -65,22 +65,24 @@ def load(
         dtype = "float32" if on_cpu else "bfloat16"
     if not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise ValueError(f"dtype = {dtype!r} is no type of number; use float32, bfloat16, float16 or auto")
-    tokenizer, model_ = _open(transformers, model, revision, dtype=getattr(torch, dtype), device_map=device_map)
+    tokenizer, transformer = _open(transformers, model, revision, dtype=getattr(torch, dtype), device_map=device_map)
     if device_map is None:
-        model_.to(device)
-    chat = Chat(tokenizer, _window(model_.config, tokenizer, window), encoder=model_.config.is_encoder_decoder)
+        transformer.to(device)
+    chat = Chat(
+        tokenizer, _window(transformer.config, tokenizer, window), encoder=transformer.config.is_encoder_decoder
+    )
     settings = {
         "model": Path(model).name if model.endswith(".gguf") else model,
         "dtype": dtype,
         "window": chat.window,
-        "revision": getattr(model_.config, "_commit_hash", None) or revision,
+        "revision": getattr(transformer.config, "_commit_hash", None) or revision,
         "torch": torch.__version__,
         "transformers": transformers.__version__,
     }
-    network = _Network(model_)
-    # A GPU takes some 25 ms to start a pass and reads at 4e14 operations a second; a processor starts at once.
-    pass_tokens = (1e9 if on_cpu else 5e12) / network.parameters
-    batches = _Batches(batch, 4_096 if on_cpu else 32_768, pass_tokens, reuse if network.reusable else False)
+    network = _Network(transformer)
+    # A GPU starts a pass in 25 ms, in which it does 1e13 operations, or 1e12 in float32, two a parameter and token.
+    pass_tokens = (1e9 if on_cpu else 6e11 if dtype == "float32" else 5e12) / network.parameters
+    batches = _Batches(batch, 2_048 if on_cpu else 32_768, pass_tokens, reuse if network.reusable else False)
     return HfJudge(f"hf/{model}", settings, 4 * batch if batch else 32 if on_cpu else 256, chat, network, batches)
 
 
@@ -113,7 +115,7 @@ class HfJudge:
         """Batches, each with the number of tokens that its rows begin with and that are computed once for all."""
         contexts: defaultdict[str | None, list[Encoded]] = defaultdict(list)
         for row in rows:
-            contexts[row.question.context_text].append(row)
+            contexts[row.question.context_text if prompt.has_context else None].append(row)
         single = []
         for group in contexts.values():
             shared = self._shared(group, prompt) if self._batches.reuse else 0
@@ -205,14 +207,16 @@ class _Network:
         self.parameters: int = model.num_parameters()
         self.encodes = bool(model.config.is_encoder_decoder)
         self.reusable = _reusable(model)
-        self._ends: torch.Tensor | None = None
-        self._prefixes: OrderedDict[tuple[int, ...], list[tuple[torch.Tensor, torch.Tensor]]] = OrderedDict()
+        self._ends: torch.Tensor
+        self._prefixes: OrderedDict[tuple[int, ...], Any] = OrderedDict()
         self._sharpen_head()
 
     def _sharpen_head(self) -> None:
         import torch
 
         head = self._model.get_output_embeddings()
+        if head.weight.is_meta:
+            raise JudgeError("the devices have no room for the model's output head; use a smaller model or dtype")
         # A parameter of its own: where the head is tied to the embedding, the embedding keeps the body's type.
         head.weight = torch.nn.Parameter(head.weight.detach().float(), requires_grad=False)
         if getattr(head, "bias", None) is not None:
@@ -224,7 +228,6 @@ class _Network:
         import torch
 
         hidden = arguments[0]
-        assert self._ends is not None
         rows = torch.arange(len(hidden), device=hidden.device)
         return (hidden[rows, self._ends.to(hidden.device)].unsqueeze(1).float(),)
 
@@ -252,39 +255,34 @@ class _Network:
 
     def _logits(self, shared: int, rows: list[list[int]], answer: list[int]) -> torch.Tensor:
         import torch
-        from transformers import DynamicCache
 
         ends = [len(row) - shared - 1 for row in rows]
         options: dict[str, Any] = {"use_cache": False}
         if self.encodes:
-            start = [self._model.config.decoder_start_token_id, *answer]
+            start = [self._model.generation_config.decoder_start_token_id, *answer]
             options["decoder_input_ids"] = self._tensor([start] * len(rows))
             options["attention_mask"] = self._tensor([[1] * (end + 1) + [0] * (max(ends) - end) for end in ends])
             self._ends = torch.tensor([len(answer)] * len(rows))
         elif shared:
-            prefix = self._prefix(rows[0][:shared])
-            spread = [tuple(part.expand(len(rows), -1, -1, -1) for part in layer) for layer in prefix]
-            options = {"use_cache": True, "past_key_values": DynamicCache(spread)}
+            options = {"use_cache": True, "past_key_values": self._prefix(rows[0][:shared])}
         padded = [row[shared:] + [0] * (max(ends) - end) for row, end in zip(rows, ends, strict=True)]
         if not self.encodes:
             self._ends = torch.tensor(ends)
         logits: torch.Tensor = self._model(input_ids=self._tensor(padded), **options).logits
         return logits[:, -1]
 
-    def _prefix(self, ids: list[int]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Keys and values of every layer for the prefix; the last few prefixes are kept."""
+    def _prefix(self, ids: list[int]) -> Any:
+        """What every layer remembers of the prefix; the last few prefixes are kept."""
         import torch
-        from transformers import DynamicCache
 
         key = tuple(ids)
         if key not in self._prefixes:
-            # Without the configuration, every layer keeps all keys, also one that looks back over a window only.
-            cache = DynamicCache()
+            cache = _shared_cache()
             self._ends = torch.tensor([len(ids) - 1])
             self._model(input_ids=self._tensor([ids]), past_key_values=cache, use_cache=True)
-            layers: list[Any] = cache.layers
-            self._prefixes[key] = [(layer.keys, layer.values) for layer in layers]
-            while len(self._prefixes) > KEPT_PREFIXES:
+            cache.complete = True
+            self._prefixes[key] = cache
+            if len(self._prefixes) > KEPT_PREFIXES:
                 self._prefixes.popitem(last=False)
         self._prefixes.move_to_end(key)
         return self._prefixes[key]
@@ -293,6 +291,30 @@ class _Network:
         import torch
 
         return torch.tensor(rows, device=self._model.device)
+
+
+def _shared_cache() -> Any:
+    """A cache that, once complete, lends its one row of keys and values to any number of rows and keeps none of theirs.
+
+    An ordinary cache would hold the prefix as often as there are rows, in every layer at once. Without the model's
+    configuration, every layer keeps all keys, also one that looks back over a window only.
+    """
+    import torch
+    from transformers import DynamicCache
+
+    class SharedCache(DynamicCache):
+        complete = False
+
+        def update(self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
+            if not self.complete:
+                return super().update(key_states, value_states, layer_idx, *args, **kwargs)
+            layer: Any = self.layers[layer_idx]
+            return tuple(
+                torch.cat([kept.expand(len(new), -1, -1, -1), new], dim=-2)
+                for kept, new in ((layer.keys, key_states), (layer.values, value_states))
+            )
+
+    return SharedCache()
 
 
 def _libraries() -> tuple[Any, Any]:
@@ -322,8 +344,8 @@ def _open(transformers: Any, model: str, revision: str | None, **options: Any) -
         kind = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, **place)
         return tokenizer, kind.from_pretrained(source, config=config, **place, **options)
-    except OSError as problem:
-        reason = str(problem).strip().splitlines()[0]
+    except (OSError, ValueError) as problem:  # transformers raises either for what it does not find or know
+        reason = str(problem).strip().partition("\n")[0]
         remedy = (
             "check that the folder holds config.json, the tokenizer and the weights"
             if known
@@ -338,8 +360,8 @@ def _window(config: Any, tokenizer: Any, asked: int | None) -> int | None:
     Positions that the model was not made for end it; what the tokenizer or a T5 recommends can be asked away.
     """
     limit: int | None = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
-    if asked or limit:
-        return min(asked or math.inf, limit or math.inf)  # type: ignore[return-value]
+    if limits := [length for length in (asked, limit) if length]:
+        return min(limits)
     if tokenizer.model_max_length < 1_000_000:
         return int(tokenizer.model_max_length)
     return getattr(config, "n_positions", 512) if config.is_encoder_decoder else None

@@ -24,9 +24,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from comparo.judges.judgement import JudgeError, Judgement
-from comparo.judges.labels import AROUND, label_probability, spells
 from comparo.judges.prices import Price, cost, find_price, read_price
-from comparo.judges.verdicts import grading, read_grade, read_verdict, reply_format, soften
+from comparo.judges.verdicts import (
+    grading,
+    read_grade,
+    read_logprobs,
+    read_verdict,
+    reply_format,
+    reply_text,
+    soften,
+    token_logprobs,
+)
 from comparo.prompts import Prompt, Question
 
 if TYPE_CHECKING:
@@ -38,29 +46,33 @@ FORMS = 8  # ways in which a question is put before it counts as refused
 TEMPLATE = 64  # tokens that a chat template may add to a prompt
 
 _WINDOW = re.compile(r"context[ _](?:length|size|window)|max_model_len|(?:prompt|input|request) is too long")
-_SEVERAL = re.compile(r"[`'\"]n\\?[`'\"]|\bbest_of\b|\bone completion|\bmultiple (?:choices|completions)")
-_FORM = re.compile(r"response_format|json_schema|structured|schema|grammar|guided")
+_WISHES: dict[str, tuple[re.Pattern[str], object]] = {  # by part of the body: how a complaint names it, what to do then
+    "max_tokens": (re.compile(r"max_completion_tokens"), "max_completion_tokens"),
+    "temperature": (re.compile(r"temperature"), False),
+    "response_format": (re.compile(r"response_format|schema|structured|grammar|guided"), False),
+    "n": (re.compile(r"[`'\"]n\\?[`'\"]|\bone completion|\bmultiple (?:choices|completions)"), False),
+}
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
 class Dialect:
-    """What the server turned out to take and to give; later questions are put accordingly."""
+    """What the server turned out to take (by the names of OpenAI's API) and to give; later questions go by it."""
 
-    limit: str = "max_tokens"
+    max_tokens: str = "max_tokens"
     temperature: bool = True
-    several: bool = True
-    form: bool = True
-    top: int = TOP
-    reached: bool = False
-    logprobs: bool = False
+    response_format: bool = True
+    n: bool = True
+    top_logprobs: int = TOP
+    answers: bool = False
+    gives_logprobs: bool = False
 
-    def adopt(self, what: str, value: object) -> None:
-        """Go by something from now on."""
-        if getattr(self, what) != value:
-            logger.info("the server wants it otherwise: %s = %s from now on", what, value)
-            setattr(self, what, value)
+    def adopt(self, part: str, value: object) -> None:
+        """Put questions otherwise from now on."""
+        if getattr(self, part) != value:
+            logger.info("the server does not take the questions as they were put: now with %s = %s", part, value)
+            setattr(self, part, value)
 
 
 @dataclass(frozen=True)
@@ -147,7 +159,9 @@ def load(
         if not isinstance(value, bool):
             raise ValueError(f"{name} = {value!r} is not one of true, false")
     if (prefill and (votes or graded)) or (graded and endpoint == "completion"):
-        raise ValueError("prefill is for log-probabilities (votes = 0) and graded for endpoint = chat; drop one of them")
+        raise ValueError(
+            "prefill is for log-probabilities (votes = 0) and graded for endpoint = chat; drop one of them"
+        )
     votes = _whole("votes", votes, 0) or int(graded)
     if temperature is None:
         temperature = 1.0 if votes else 0.0
@@ -157,7 +171,7 @@ def load(
         model=model,
         base_url=url,
         login=login,
-        concurrency=_whole("concurrency", concurrency, 1),
+        concurrency=_whole("concurrency", concurrency, 1, 1000),
         endpoint=endpoint,
         votes=votes,
         graded=graded,
@@ -169,6 +183,10 @@ def load(
         temperature=_number("temperature", temperature, 0, 2),
         max_tokens=(1 if begun else 64 if votes else 8) if max_tokens is None else _whole("max_tokens", max_tokens, 1),
     )
+
+
+class _AnswerError(Exception):
+    """Why a question has no answer."""
 
 
 @dataclass
@@ -183,25 +201,23 @@ class _Case:
     tokens_out: int = 0
 
 
-class _Unanswered(Exception):
-    """Why a question has no answer."""
-
-
 class _Caller:
     """Puts questions to the server and reads what comes back."""
 
     def __init__(self, judge: OpenAIJudge, prompt: Prompt) -> None:
-        key = os.environ.get(KEY, "")
+        key, login = os.environ.get(KEY, ""), judge.login or ""
         if not key and judge.base_url == OPENAI:
             raise JudgeError(f"{judge.name} needs a key; set {KEY}, or base_url for a server of your own")
+        basic = b64encode(login.encode()).decode()
+        secrets = (key, login, login.partition(":")[2], basic)
+        self.secrets = [secret for secret in secrets if len(secret) > 5]  # shorter ones are words, such as "none"
         self.judge, self.prompt, self.dialect = judge, prompt, judge.dialect
-        self.client = _client(judge, key)
-        self.secrets = [secret for secret in (key, judge.login or "") if len(secret) > 5]
+        self.client = _client(judge, key or "none", {"Authorization": f"Basic {basic}"} if login else None)
         self.begun = judge.endpoint == "completion" or (judge.prefill and bool(prompt.answer))
         self.added = "" if self.begun else "\n\n" + (grading(prompt) if judge.graded else prompt.instruction)
 
     async def answer(self, question: Question) -> Judgement | JudgeError:
-        """The answer to a question, whatever happens to it; a JudgeError where none can be had."""
+        """The answer to a question, whatever becomes of it; a JudgeError where no question can be answered."""
         start, case = time.perf_counter(), _Case(question)
         p, mass, weight, error = math.nan, math.nan, 1.0, None
         try:
@@ -209,7 +225,7 @@ class _Caller:
             p, mass, weight = await (self._vote(case) if self.judge.votes else self._read(case))
         except JudgeError as problem:
             return JudgeError(self._scrub(str(problem)))
-        except _Unanswered as problem:
+        except _AnswerError as problem:
             error = self._scrub(str(problem))
         return Judgement(
             question,
@@ -226,121 +242,111 @@ class _Caller:
         )
 
     async def _read(self, case: _Case) -> tuple[float, float, float]:
-        """p and mass from the log-probabilities where the reply names a label."""
-        [choice, *_] = await self._ask(case)
-        case.reply = _reply(choice)
-        labels = self.prompt.labels
+        """p and mass where the reply names a label or, if it was begun, at its next token."""
+        choice = (await self._ask(case))[0]
+        case.reply, labels = reply_text(choice), self.prompt.labels
         try:
-            positions = _positions(choice.get("logprobs"))
-            if not positions and case.reply and not self.dialect.logprobs:
-                raise JudgeError(self._without_logprobs())
-            self.dialect.logprobs = self.dialect.logprobs or bool(positions)
-            found = None
-            for number, (token, likeliest) in enumerate(positions):
-                if self.begun or any(_names(token, label, number) for label in labels):
-                    if not all(logprob < 0.01 for _, logprob in likeliest):
-                        raise _Unanswered(f"the reply {case.reply!r} has log-probabilities that are none")
-                    found = label_probability(likeliest, labels)
-                    break
-        except (AttributeError, KeyError, TypeError) as problem:
-            raise _Unanswered(f"the log-probabilities are not in OpenAI's form ({problem!r})") from None
+            positions = token_logprobs(choice)
+            found = read_logprobs(positions, self.prompt, begun=self.begun)
+        except ValueError as problem:
+            raise _AnswerError(f"{problem}, of the reply {self._short(case.reply)}") from None
+        if not positions and case.reply and not self.dialect.gives_logprobs:
+            raise self._without_logprobs()
+        self.dialect.gives_logprobs |= bool(positions)
         if found is None:
-            raise _Unanswered(f"the reply {_short(case.reply)} does not name {labels[0]} or {labels[1]}")
+            raise _AnswerError(f"the reply {self._short(case.reply)} does not name {labels[0]} or {labels[1]}")
         return *found, 1.0
 
     async def _vote(self, case: _Case) -> tuple[float, float, float]:
         """p, mass and weight from sampled verdicts."""
         replies: list[str] = []
         while (missing := self.judge.votes - len(replies)) > 0:
-            several = self.dialect.several
+            several = self.dialect.n
             choices = await self._ask(case, missing)
-            replies += [_reply(choice) for choice in choices[:missing]]
+            replies += [reply_text(choice) for choice in choices[:missing]]
             if several and len(choices) < missing:
-                self.dialect.adopt("several", False)
+                self.dialect.adopt("n", False)
         case.reply = "\n".join(replies)
-        if any(replies) and not any(reply.lstrip().startswith("{") for reply in replies):
-            self.dialect.adopt("form", False)
+        chat = self.judge.endpoint == "chat"
+        if chat and any(replies) and not any(reply.lstrip().startswith("{") for reply in replies):
+            self.dialect.adopt("response_format", False)
         read = read_grade if self.judge.graded else read_verdict
         found = soften([read(reply, self.prompt) for reply in replies], self.judge.graded)
         if found is None:
-            room = f"; were {self.judge.max_tokens} tokens (max_tokens) too few?" if choices[-1].get("finish_reason") == "length" else ""
-            raise _Unanswered(f"no verdict in the reply {_short(case.reply)}{room}")
+            ended = "; raise max_tokens" if choices[-1].get("finish_reason") == "length" else ""
+            raise _AnswerError(f"no verdict in the reply {self._short(case.reply)}{ended}")
         return found
 
     async def _ask(self, case: _Case, wanted: int = 1) -> list[dict[str, Any]]:
         """The choices that the server offers, asked in the form that it takes."""
-        from openai import APIConnectionError, APIStatusError, APITimeoutError
+        from openai import APIConnectionError, APIStatusError
 
-        judge = self.judge
+        judge, dialect = self.judge, self.dialect
         path = "/chat/completions" if judge.endpoint == "chat" else "/completions"
         for _ in range(FORMS):
             body = self._body(case, wanted)
             try:
                 text = await self.client.post(path, cast_to=str, body=body)
             except APIStatusError as error:
-                self.dialect.reached = True
+                dialect.answers = True
                 self._heed(error.status_code, error.response.text, body, case)
-            except APITimeoutError:
-                raise _Unanswered(f"no answer within {judge.timeout:g} s, in {judge.retries + 1} tries") from None
             except APIConnectionError as error:
-                reason = type(error.__cause__).__name__
-                if reason in ("ConnectError", "ConnectTimeout") and not self.dialect.reached:
-                    raise JudgeError(f"there is no server at {judge.base_url}; check base_url or {BASE_URL}") from None
-                raise _Unanswered(f"the connection broke off ({reason}) in {judge.retries + 1} tries") from None
+                kind, tries = type(error.__cause__).__name__, judge.retries + 1
+                if kind in ("ConnectError", "ConnectTimeout") and not dialect.answers:
+                    why = f"({error.__cause__})"
+                    raise JudgeError(f"there is no server at {judge.base_url} {why}; check base_url") from None
+                raise _AnswerError(f"no answer in {tries} tries of {judge.timeout:g} s each ({kind})") from None
             else:
-                self.dialect.reached = True
-                return _choices(text, case)
-        raise _Unanswered(f"the server refused the question in {FORMS} forms")
+                dialect.answers = True
+                return self._choices(text, case)
+        raise _AnswerError(f"the server refused the question in {FORMS} forms")
 
     def _body(self, case: _Case, wanted: int) -> dict[str, Any]:
         judge, dialect, answer = self.judge, self.dialect, self.prompt.answer
-        body: dict[str, Any] = {"model": judge.model, dialect.limit: judge.max_tokens}
+        body: dict[str, Any] = {"model": judge.model, dialect.max_tokens: judge.max_tokens}
         if dialect.temperature:
             body["temperature"] = judge.temperature
+        if judge.votes and wanted > 1 and dialect.n:
+            body["n"] = wanted
         if judge.endpoint == "completion":
             body["prompt"] = f"{case.text}\n\n{answer}"
-        else:
-            body["messages"] = [{"role": "user", "content": case.text + self.added}]
-        if judge.endpoint == "chat" and self.begun:
+            return body if judge.votes else body | {"logprobs": dialect.top_logprobs}
+        body["messages"] = [{"role": "user", "content": case.text + self.added}]
+        if self.begun:
             body["messages"].append({"role": "assistant", "content": answer})
-            body |= {"add_generation_prompt": False, "continue_final_message": True}  # vLLM asks for these
+            body |= {"add_generation_prompt": False, "continue_final_message": True}  # llama.cpp does without, vLLM not
         if not judge.votes:
-            chat = judge.endpoint == "chat"
-            return body | ({"logprobs": True, "top_logprobs": dialect.top} if chat else {"logprobs": dialect.top})
-        if wanted > 1 and dialect.several:
-            body["n"] = wanted
-        if judge.endpoint == "chat" and dialect.form:
+            body |= {"logprobs": True, "top_logprobs": dialect.top_logprobs}
+        elif dialect.response_format:
             body["response_format"] = reply_format(self.prompt, judge.graded)
         return body
 
     def _heed(self, status: int, words: str, body: dict[str, Any], case: _Case) -> None:
-        """Put the next question as the server wants it, or raise what its complaint means."""
-        judge, dialect, plain = self.judge, self.dialect, words.lower()
-        if status == 401:
-            raise JudgeError(f"{judge.base_url} refused the key (401); set {KEY} to one that is valid there")
-        if status < 500 and status != 429:
-            if status == 413 or _WINDOW.search(plain):
-                return self._shorten(case, plain)
-            if "logprobs" in plain and "logprobs" in body:
-                fewer = [int(number) for number in re.findall(r"\b1?\d\b", plain) if 0 < int(number) < dialect.top]
-                if not fewer:
-                    raise JudgeError(self._without_logprobs())
-                return dialect.adopt("top", max(fewer))
-        said = f"({status}): {_short(words)}"
-        if status in (403, 404, 405):
-            raise JudgeError(f"{judge.base_url} has no model {judge.model!r} for this key {said}; check model, key and base_url")
+        """Do as the server's complaint says, so that the question can be put again, or raise what it means."""
+        url, plain = self.judge.base_url, words.lower()
+        said = f"({status}): {self._short(words)}"
+        if status == 401:  # its words may hold parts of the key
+            raise JudgeError(f"{url} refused the key (401); set {KEY} to one that is valid there")
+        if status == 413 or (status in (400, 422) and _WINDOW.search(plain)):
+            return self._shorten(case, plain)
+        if status in (400, 403, 422) and "logprobs" in plain and "logprobs" in body:
+            fewer = [
+                int(number) for number in re.findall(r"\b1?\d\b", plain) if 0 < int(number) < self.dialect.top_logprobs
+            ]
+            if not fewer:
+                raise self._without_logprobs()
+            return self.dialect.adopt("top_logprobs", max(fewer))
+        if status == 403:
+            raise JudgeError(f"{url} does not let this key use {self.judge.model!r} {said}; check {KEY} and the model")
+        if status in (404, 405):
+            raise JudgeError(f"{url} has no model {self.judge.model!r} {said}; check the model and base_url")
         if status in (400, 422):
-            if "max_completion_tokens" in plain and "max_tokens" in body:
-                return dialect.adopt("limit", "max_completion_tokens")
-            if "temperature" in plain and "temperature" in body:
-                return dialect.adopt("temperature", False)
-            if "response_format" in body and _FORM.search(plain):
-                return dialect.adopt("form", False)
-            if "n" in body and _SEVERAL.search(plain):
-                return dialect.adopt("several", False)
+            for part, (pattern, value) in _WISHES.items():
+                if part in body and pattern.search(plain):
+                    return self.dialect.adopt(part, value)
             if "add_generation_prompt" in plain or "continue_final_message" in plain:
-                raise JudgeError(f"{judge.base_url} cannot go on with a reply that was begun {said}; drop prefill")
-        raise _Unanswered(f"the server refused {said}" if status < 500 else f"the server failed {said}")
+                raise JudgeError(f"{url} does not go on with a reply that was begun {said}; drop prefill")
+        raise _AnswerError(f"the server answered {said}")
 
     def _shorten(self, case: _Case, words: str) -> None:
         counts = [int(count) for count in re.findall(r"(\d{2,9}) (?:\w+ )?tokens", words)]
@@ -351,21 +357,147 @@ class _Caller:
         return TEMPLATE + _tokens(self.added + self.prompt.answer) + self.judge.max_tokens
 
     def _write(self, case: _Case, window: int | None) -> None:
-        """The prompt, cut to a window by a careful estimate of its tokens."""
-        if window is None:
-            text = self.prompt.text(case.question)
-        else:
+        """The prompt, cut to the window by a careful estimate of its tokens."""
+        text = self.prompt.text(case.question)
+        if window is not None:
             try:
                 text, case.cut = self.prompt.fit(case.question, window - self._overhead(), _tokens)
             except ValueError as problem:
-                raise _Unanswered(str(problem)) from None
-        case.text = text.encode("utf-8", "replace").decode()
+                raise _AnswerError(str(problem)) from None
+        case.text = text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent
 
-    def _without_logprobs(self) -> str:
-        judge = self.judge
-        return f"{judge.name} at {judge.base_url} gives no log-probabilities; use --votes 5 to sample verdicts instead"
+    def _choices(self, text: str, case: _Case) -> list[dict[str, Any]]:
+        try:
+            answer = json.loads(text)
+        except (ValueError, RecursionError):
+            raise _AnswerError(f"the answer is not JSON: {self._short(text)}") from None
+        choices = answer.get("choices") if isinstance(answer, dict) else None
+        if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
+            raise _AnswerError(f"the answer has no choices: {self._short(text)}")
+        usage = answer.get("usage")
+        case.tokens_in += _count(usage, "prompt_tokens")
+        case.tokens_out += _count(usage, "completion_tokens")
+        return choices
+
+    def _without_logprobs(self) -> JudgeError:
+        where = f"{self.judge.name} at {self.judge.base_url}"
+        return JudgeError(f"{where} gives no log-probabilities; use --votes 5 to sample verdicts instead")
+
+    def _short(self, text: str) -> str:
+        text = " ".join(self._scrub(text).split())
+        return repr(text if len(text) <= 200 else text[:200] + "…")
 
     def _scrub(self, text: str) -> str:
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return text
+
+
+def _work(
+    answer: Callable[[Question], Awaitable[Judgement | JudgeError]],
+    client: AsyncOpenAI,
+    questions: Iterable[Question],
+    judge: OpenAIJudge,
+) -> Iterator[Judgement]:
+    """The answers of workers in a thread of their own; questions are taken here, one by one, as there is room.
+
+    Until the server has answered for the first time, one question is out at a time. The calls are asynchronous, so that
+    leaving ends them at once, whatever they wait for.
+    """
+    asked: asyncio.Queue[Question] = asyncio.Queue()
+    answered: SimpleQueue[Judgement | Exception] = SimpleQueue()
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
+
+    async def work() -> None:
+        while True:
+            question = await asked.get()
+            try:
+                answered.put(await answer(question))
+            except Exception as error:  # raised again where the answers are read
+                answered.put(error)
+
+    async def serve() -> None:
+        started.set_result((asyncio.get_running_loop(), asyncio.current_task()))
+        async with client, asyncio.TaskGroup() as workers:
+            for _ in range(judge.concurrency):
+                workers.create_task(work())
+
+    def run() -> None:
+        with suppress(asyncio.CancelledError):
+            asyncio.run(serve())
+
+    thread = Thread(target=run, name=judge.name, daemon=True)
+    thread.start()
+    loop, server = started.result()
+    source, out, more = iter(questions), 0, True
+    try:
+        while more or out:
+            room = judge.ahead if judge.dialect.answers else 1
+            while more and out < room and answered.empty():
+                question = next(source, None)
+                if question is None:
+                    more = False
+                else:
+                    loop.call_soon_threadsafe(asked.put_nowait, question)
+                    out += 1
+            if out:
+                outcome = answered.get()
+                out -= 1
+                if isinstance(outcome, Exception):
+                    raise outcome
+                yield outcome
+    finally:
+        if server is not None:
+            loop.call_soon_threadsafe(server.cancel)
+        thread.join()
+
+
+def _client(judge: OpenAIJudge, key: str, headers: dict[str, str] | None) -> AsyncOpenAI:
+    try:
+        from openai import AsyncOpenAI
+    except ImportError as error:
+        raise ImportError("openai/ judges need OpenAI's library: pip install 'comparo[openai]'") from error
+    return AsyncOpenAI(
+        api_key=key, base_url=judge.base_url, timeout=judge.timeout, max_retries=judge.retries, default_headers=headers
+    )
+
+
+def _count(usage: Any, name: str) -> int:
+    value = usage.get(name) if isinstance(usage, dict) else None
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _tokens(text: str) -> int:
+    """How many tokens a text has at most, near enough: three bytes of it make one."""
+    return -(-len(text.encode("utf-8", "replace")) // 3)
+
+
+def _address(url: str) -> tuple[str, str | None]:
+    """A base URL without user and password, and these."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
+        raise ValueError("base_url is not the address of an API; it looks like http://localhost:8000/v1")
+    name = f"[{host}]" if ":" in host else host
+    login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    clean = f"{parts.scheme}://{name}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
+    return clean, login if login != ":" else None
+
+
+def _whole(name: str, value: object, least: int, most: int | None = None) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
+        raise ValueError(
+            f"{name} = {value!r} is not a whole number from {least} {'up' if most is None else f'to {most}'}"
+        )
+    return value
+
+
+def _number(name: str, value: object, least: float, most: float) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(
+            f"{name} = {value!r} is not a number from {least:g} {'up' if most == math.inf else f'to {most:g}'}"
+        )
+    return float(value)

@@ -1,7 +1,7 @@
-"""What a sampled reply says: a vote for one of the two texts, or a grade from "much better" to "much worse".
+"""What a server's reply says: the probability of a label among its tokens or, in words, a vote or a grade.
 
-For judges that give words and no probabilities. Nothing is guessed: a reply that hedges, negates or says two things is
-no verdict. n votes, a of them for the first text and b for the second, become
+Words are for servers that give no probabilities. Nothing is guessed: a reply that hedges, negates or says two things
+is no verdict. n votes, a of them for the first text and b for the second, become
 
     p = (a + ½) / (a + b + 1),    weight = a + b,    mass = (a + b) / n,
 
@@ -16,7 +16,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from comparo.judges.labels import AROUND, label_probability, spells
 from comparo.prompts import Prompt
+
+Positions = list[tuple[str, list[tuple[str, float]]]]
 
 GRADES = {">>": 0.95, ">": 0.75, "=": 0.5, "<": 0.25, "<<": 0.05}  # first to second, as in "A>>B"
 LONGEST = 10_000  # characters of a reply that are read
@@ -41,13 +44,71 @@ _WINS = (
     re.compile(
         rf"\b(?:prefer|choose|chose|pick|select|favou?r|go with|vote for|{_NAMED} ?(?:is|:)) (?:option )?({_ONE})"
     ),
-    re.compile(rf"({_ONE}) ?(?:wins|beats|outperforms|over {_ONE}|>+ ?{_ONE})"),
+    re.compile(rf"({_ONE}) ?(?:wins|beats|outperforms|(?:over|>+) ?(?!\1){_ONE})"),
 )
 _ORDER = re.compile(rf"({_ONE}) ?(>>+|≫|>|==?|≈|<<+|≪|<) ?({_ONE})")
 _TIE = re.compile(
     r"(?:verdict ?(?:is|:) ?)?(?:it'?s |it is |they are |both are )?(?:an? )?(?:tie|tied|draw|equal|equally good)[.!]*"
 )
 _MUCH = re.compile(r"\b(?:much|far|significantly|considerably|substantially|strongly|vastly)\b")
+
+
+def reply_text(choice: dict[str, Any]) -> str:
+    """The words of a choice that the server offers, of a chat or of a completion; empty where there are none.
+
+    >>> reply_text({"message": {"role": "assistant", "content": "A"}}), reply_text({"text": " B"}), reply_text({})
+    ('A', ' B', '')
+    """
+    message = choice.get("message")
+    said = message.get("content") if isinstance(message, dict) else choice.get("text")
+    return said if isinstance(said, str) else ""
+
+
+def token_logprobs(choice: dict[str, Any]) -> Positions:
+    """The tokens of a choice, each with the log-probabilities of the likeliest in its place and its own.
+
+    Empty where the server does not give them; a ValueError where they are not in the form of OpenAI's API.
+
+    >>> token_logprobs({"logprobs": {"tokens": [" A"], "token_logprobs": [-0.1], "top_logprobs": [{" B": -2.5}]}})
+    [(' A', [(' A', -0.1), (' B', -2.5)])]
+    >>> token_logprobs({"logprobs": None})
+    []
+    """
+    logprobs = choice.get("logprobs")
+    if not isinstance(logprobs, dict):
+        return []
+    try:
+        if isinstance(content := logprobs.get("content"), list):  # of a chat, and of llama.cpp's completions
+            told = [
+                (at["token"], at["logprob"], [(top["token"], top["logprob"]) for top in at.get("top_logprobs") or ()])
+                for at in content
+            ]
+        else:
+            columns = (logprobs.get(name) or () for name in ("tokens", "token_logprobs", "top_logprobs"))
+            told = [(token, logprob, list((top or {}).items())) for token, logprob, top in zip(*columns, strict=True)]
+        return [
+            (str(token), [(str(other), float(value)) for other, value in {token: logprob, **dict(top)}.items()])
+            for token, logprob, top in told
+            if top
+        ]
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as problem:
+        raise ValueError(f"the log-probabilities are not in OpenAI's form ({problem!r})") from None
+
+
+def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) -> tuple[float, float] | None:
+    """p and mass at the first token that is a label or, of a reply that was begun, at its first; None without labels.
+
+    >>> positions = token_logprobs({"logprobs": {"content": [{"token": "A", "logprob": -0.5, "top_logprobs": [
+    ...     {"token": "A", "logprob": -0.5}, {"token": "B", "logprob": -1.5}]}]}})
+    >>> read_logprobs(positions, Prompt("{first}{second}"))  # doctest: +ELLIPSIS
+    (0.731..., 0.829...)
+    """
+    for number, (token, likeliest) in enumerate(positions):
+        if begun or any(_is_label(token, label, number) for label in prompt.labels):
+            if not all(logprob < 0.01 for _, logprob in likeliest):
+                raise ValueError("there are numbers that are no log-probabilities")
+            return label_probability(likeliest, prompt.labels)
+    return None
 
 
 def read_verdict(reply: str, prompt: Prompt) -> float | None:
@@ -165,6 +226,11 @@ def _mention(label: str, kind: str) -> re.Pattern[str]:
         return re.compile(rf"(?i:(?:{prefix})?(?<!\w){re.escape(label)}(?!\w))")
     name = re.escape(label)
     return re.compile(rf"{prefix}{name}(?!\w)|(?<![\w'-]){name}(?![\w'-]|\s+(?!(?:{_AFTER})\b)[a-z])")
+
+
+def _is_label(token: str, label: str, number: int) -> bool:
+    """Whether a token of the reply is a label; after the first token, a letter in another case is an article."""
+    return spells(token, label) and (number == 0 or len(label) > 1 or token.strip(AROUND) == label)
 
 
 def _winner(text: str) -> float | None:

@@ -1,7 +1,8 @@
 """vllm/MODEL: a model in vLLM's offline engine, the fastest way on a GPU to many answers from one model.
 
-The engine batches by itself and keeps what prompts begin with, so questions need only an order in which neighbours begin
-alike. It tells the 20 likeliest next tokens; a label that is not among them gets the most that it can have.
+The engine batches by itself and keeps what prompts begin with, so the questions are only put in an order in which
+neighbours begin alike. It tells the 20 likeliest next tokens; a label that is not among them gets the most that it can
+have.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ def load(
     `dtype`, `tensor_parallel_size`, `gpu_memory_utilization` and `revision` are vLLM's own options, and `window` is its
     `max_model_len`: how many tokens the model may read, by default as many as it can.
 
-    >>> judge = load("Qwen/Qwen2.5-7B-Instruct", gpu_memory_utilization=0.8)  # doctest: +SKIP
+        judge = load("Qwen/Qwen2.5-7B-Instruct", gpu_memory_utilization=0.8)
     """
     try:
         import vllm
+        from huggingface_hub.errors import HFValidationError
     except ImportError as problem:
         raise ImportError("vllm/ judges need vLLM: pip install 'comparo[vllm]'") from problem
     try:
@@ -52,8 +54,8 @@ def load(
             # Logits in half precision move in steps as large as a small model's preference.
             hf_overrides={"head_dtype": "float32"},
         )
-    except OSError as problem:
-        reason = str(problem).strip().splitlines()[0]
+    except (OSError, HFValidationError) as problem:
+        reason = str(problem).strip().partition("\n")[0]
         raise JudgeError(f"vLLM cannot load {model}: {reason} (check its name and the network)") from problem
     config = engine.llm_engine.model_config
     settings = {
@@ -83,8 +85,8 @@ class VllmJudge:
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """An answer to every question, `ahead` of them at a time."""
-        words = dict.fromkeys(self._chat.label_ids(prompt)[0], prompt.labels[0])
-        words |= dict.fromkeys(self._chat.label_ids(prompt)[1], prompt.labels[1])
+        labels = zip(prompt.labels, self._chat.label_ids(prompt), strict=True)
+        words = {token: label for label, tokens in labels for token in tokens}
         stream = iter(questions)
         while pulled := list(islice(stream, self.ahead)):
             rows = []

@@ -1,0 +1,37 @@
+"""What the loop itself costs: selection, storing and fitting for 10,000 items and 100,000 calls."""
+
+import tempfile
+import time
+from pathlib import Path
+
+from comparo.budget import Budget
+from comparo.items import Items
+from comparo.judges import load_judge
+from comparo.prompts import Question, criterion_prompt
+from comparo.run import Run
+from comparo.store import Store
+from comparo.task import Task
+
+
+def main(items: int = 10_000, calls: int = 100_000) -> None:
+    judge = load_judge("simulated/soft")
+    begin = time.perf_counter()
+    for _ in judge.judge(Question(number % items, number % 7 + items) for number in range(calls)):
+        pass
+    alone = time.perf_counter() - begin
+    texts = Items.of([f"Text number {number}." for number in range(items)])
+    print(f"\n## The loop: {items:,} items, {calls:,} calls of a simulated judge ({1000 * alone / calls:.2f} ms each)\n")
+    print("| strategy | ms a call beyond the judge's |\n| --- | --- |")
+    for strategy in ("random", "greedy", "adaptive"):
+        task = Task(texts, criterion_prompt("better"), judge, Budget.of(calls), strategy=strategy)
+        with tempfile.TemporaryDirectory() as folder:
+            begin = time.perf_counter()
+            store = Store(Path(folder, "run"), task.identity, task.configuration)
+            store.add_items(texts)
+            Run(task, store).go()
+            store.close()
+            print(f"| {strategy} | {1000 * (time.perf_counter() - begin - alone) / calls:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

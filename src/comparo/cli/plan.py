@@ -1,0 +1,76 @@
+"""comparo plan: how many calls a ranking will take."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from comparo.cli.printing import Format, print_csv, print_table
+from comparo.planning import Answers, Plan, plan
+from comparo.selection import Orders, Strategy
+
+EPILOG = "Example: `comparo plan 200 --accuracy 0.75 --target 0.9`"
+
+
+def plan_command(
+    items: Annotated[int, typer.Argument(min=2, help="How many items are to be ranked.", show_default=False)],
+    accuracy: Annotated[
+        float, typer.Option(help="How often the judge prefers the better of two random items; a coin has 0.5.")
+    ] = 0.75,
+    target: Annotated[
+        float, typer.Option(help="The Spearman correlation with the true ranking that is wanted, below 1.")
+    ] = 0.9,
+    answers: Annotated[
+        Answers, typer.Option(help="soft: the judge gives probabilities. hard: it only says which is better.")
+    ] = "soft",
+    bias: Annotated[
+        float, typer.Option(help="What is added to every logit: above 0 it favours the text shown first.")
+    ] = 0.0,
+    strategy: Annotated[Strategy, typer.Option(help="How pairs are chosen, as in comparo rank.")] = "greedy",
+    orders: Annotated[Orders, typer.Option(help="Ask each pair in one order, or in both (two calls).")] = "one",
+    repeats: Annotated[
+        int | None,
+        typer.Option(min=1, help="Simulated runs. Default: 10 to 100, the fewer the more items.", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same plan.")] = 0,
+    output: Annotated[Format, typer.Option("--format", help="How to print the plan.")] = "table",
+) -> None:
+    """How many calls a ranking will take, by simulation; no judge is asked.
+
+    Prints what more and more calls an item reach: the mean Spearman correlation with the true ranking, and between
+    which values eight of ten runs are.
+    """
+    found = plan(
+        items,
+        accuracy,
+        target,
+        answers=answers,
+        bias=bias,
+        strategy=strategy,
+        orders=orders,
+        repeats=repeats,
+        rng=np.random.default_rng(seed),
+    )
+    columns = found.to_columns()
+    rows = list(zip(*(column.tolist() for column in columns.values()), strict=True))
+    if output == "json":
+        table = [dict(zip(columns, row, strict=True)) for row in rows]
+        print(json.dumps({"items": items, "accuracy": accuracy, "target": target, "calls": found.calls, "plan": table}))
+    elif output == "csv":
+        print_csv(columns, rows)
+    else:
+        print_table(columns, [(f"{per_item:g}", f"{calls:,}", *rest) for per_item, calls, *rest in rows])
+        print(f"\n{_summary(found)}")
+
+
+def _summary(found: Plan) -> str:
+    every = found.items * (found.items - 1)
+    if found.calls is None:
+        return (
+            f"{found.per_item[-1]:.3g} calls an item reach {found.spearman[-1]:.2f}, not {found.target:g}: lower "
+            "--target, or find a judge of higher accuracy"
+        )
+    return f"about {found.calls:,} calls ({found.calls / found.items:.3g} an item; {found.calls / every:.1%} of all {every:,})"

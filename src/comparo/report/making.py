@@ -1,0 +1,96 @@
+"""How a run was made: its question, its settings in words, and a command that repeats it."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from comparo.judges import Judgement
+from comparo.prompts import PAPER, Prompt, criterion_prompt, paper_prompt
+
+
+def prompt_of(configuration: Mapping[str, Any]) -> Prompt:
+    """The prompt that a configuration holds."""
+    stored = configuration["identity"]["prompt"]
+    first, second = stored["labels"]
+    return Prompt(stored["template"], (first, second), stored["answer"])
+
+
+def question(prompt: Prompt) -> str:
+    """What the judge is asked, without the two labels: the last line of its prompt.
+
+    >>> question(criterion_prompt("more coherent", kind="Summary"))
+    'Which Summary is more coherent?'
+    """
+    lines = [line.strip() for line in prompt.template.splitlines() if line.strip()]
+    if "{first}" in lines[-1] or "{second}" in lines[-1]:
+        return "Which text is better?"
+    first, second = (f"{prompt.answer} {label}".strip() for label in prompt.labels)
+    last, ending = _plain(lines[-1]), f", {first} or {second}?"
+    return last.removesuffix(ending) + "?" if last.endswith(ending) else last
+
+
+def settings(configuration: Mapping[str, Any], judgements: Sequence[Judgement]) -> list[tuple[str, str]]:
+    """What was chosen and what it took, as names and values."""
+    identity = configuration["identity"]
+    tokens = sum(judgement.tokens_in + judgement.tokens_out for judgement in judgements)
+    costs = [judgement.cost for judgement in judgements if not math.isnan(judgement.cost)]
+    seconds = [judgement.seconds for judgement in judgements if not math.isnan(judgement.seconds)]
+    took = f"{sum(seconds) / len(seconds):.2f} s a call, {len(seconds):,} calls" if sum(seconds) else "not told"
+    found = {
+        "judge": identity["judge"],
+        **{f"judge: {name}": value for name, value in identity["settings"].items()},
+        "budget": configuration.get("budget"),
+        "until": configuration.get("until"),
+        "goal": identity["goal"],
+        "strategy": identity["strategy"],
+        "orders": identity["orders"],
+        "method": configuration.get("method"),
+        "bias": configuration.get("bias"),
+        "seed": identity["seed"],
+        "started": configuration.get("started"),
+        "cost": f"${sum(costs):.4f}" if costs else "not told",
+        "tokens": f"{tokens:,}" if tokens else "not told",
+        "time": took,
+        **{f"version: {name}": value for name, value in configuration.get("versions", {}).items()},
+        "SHA-256 of the items": identity["items"],
+    }
+    return [(name, str(value)) for name, value in found.items() if value is not None]
+
+
+def command(configuration: Mapping[str, Any]) -> str:
+    """A shell command that repeats the run: as it was given, if that was kept, else from the configuration."""
+    if "command" in configuration:
+        return str(configuration["command"])
+    identity, prompt = configuration["identity"], prompt_of(configuration)
+    words = ["comparo", "rank", "ITEMS"]
+    flags = _prompt_flags(prompt)
+    before = "" if flags else f"printf %s {shlex.quote(prompt.template)} > prompt.txt\n"
+    words += flags or ["--prompt", "prompt.txt", "--labels", ",".join(prompt.labels), "--answer", prompt.answer]
+    chosen = {"judge": identity["judge"], "budget": configuration.get("budget"), "until": configuration.get("until")}
+    chosen |= {name: identity[name] for name in ("goal", "strategy", "orders")}
+    chosen |= {name: configuration.get(name) for name in ("method", "bias")} | {"seed": identity["seed"]}
+    for name, value in chosen.items():
+        words += [] if value is None else [f"--{name}", str(value)]
+    return before + shlex.join(words)
+
+
+def _prompt_flags(prompt: Prompt) -> list[str]:
+    """The flags that give this very prompt; none where it takes a template."""
+    for name in PAPER:
+        if paper_prompt(name) == prompt:
+            return ["--prompt", name]
+    above, shown, _ = prompt.template.partition(": {context}\n\n")
+    heading, kind = _plain(above) if shown else None, prompt.answer
+    last = _plain(prompt.template.rpartition("\n\n")[2])
+    for begins in (f"Which {kind} is ", f"Which {kind} "):
+        criterion = last.removeprefix(begins).removesuffix(f", {kind} A or {kind} B?")
+        if kind and criterion.strip(" ?.,") and criterion_prompt(criterion, kind, heading) == prompt:
+            return ["--criterion", criterion, "--kind", kind, *(["--heading", heading] if heading else [])]
+    return []
+
+
+def _plain(template: str) -> str:
+    return template.replace("{{", "{").replace("}}", "}")

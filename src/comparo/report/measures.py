@@ -1,0 +1,169 @@
+"""Figures that tell how far a ranking can be trusted: position bias, length, cycles, residuals.
+
+Each is one small function of the record; `trust` puts them into words.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit, ndtri
+
+from comparo.agreement import spearman
+from comparo.comparisons import Comparisons
+from comparo.experts import Array
+from comparo.graph import Graph
+from comparo.product import Product, bias_variances
+from comparo.ranking import Ranking
+from comparo.report.record import Record, in_logits
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """γ with its standard error, and how often the first of two equal texts wins, with the interval's ends.
+
+    `fitted` says whether γ was estimated with the scores and so is taken out of them.
+    """
+
+    gamma: float
+    error: float
+    wins: float
+    low: float
+    high: float
+    fitted: bool
+
+
+def position_bias(ranking: Ranking, level: float = 0.95) -> Position:
+    """The position bias: the ranking's own where it has one, else γ = −logit(mean p).
+
+    >>> from comparo import fit
+    >>> round(position_bias(fit([("a", "b", 0.8), ("b", "a", 0.6)])).wins, 2)
+    0.7
+    """
+    p, product = ranking.comparisons.p, ranking.product
+    logits = in_logits(ranking)
+    if product is not None and product.bias.size and product.laplacian.pattern.judges:
+        gamma, error, fitted = float(np.mean(product.bias)), _joint_error(product), True
+    else:
+        mean = float(np.clip(np.mean(p), 1e-6, 1 - 1e-6))
+        slope = mean * (1 - mean) if logits else 1.0
+        gamma = -math.log(mean / (1 - mean)) if logits else 0.5 - mean
+        error, fitted = float(np.std(p)) / math.sqrt(len(p)) / slope, bool(product is not None and product.bias.size)
+    reach = float(ndtri((1 + level) / 2)) * error
+    values = np.array([gamma, gamma + reach, gamma - reach])
+    wins, low, high = (expit(-values) if logits else np.clip(0.5 - values, 0.0, 1.0)).tolist()
+    return Position(gamma, error, wins, low, high, fitted)
+
+
+def _joint_error(product: Product) -> float:
+    """The standard error of the mean γ of all contexts.
+
+    One context: √v with v = φ·H⁻¹ at γ. Several: γ ~ N(m, τ²) with τ² = φ/ridge, and an estimate that was shrunk to
+    variance v says 1/(τ² + its own variance) = (τ² − v)/τ⁴ about m.
+    """
+    variance = product.dispersion * bias_variances(product.laplacian)
+    if len(variance) == 1:
+        return float(np.sqrt(variance[0]))
+    between = product.dispersion / product.laplacian.ridge[product.graph.nodes :]
+    return float(1.0 / np.sqrt(np.sum(np.maximum(between - variance, 0.0) / between**2)))
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """Of `pairs` asked in both orders, those whose winner changed with the order."""
+
+    pairs: int
+    flipped: int
+
+
+def flips(comparisons: Comparisons) -> Flips:
+    """Pairs asked in both orders, and how many of them had the winner by position.
+
+    >>> flips(Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.6), ("a", "c", 0.9)]))
+    Flips(pairs=1, flipped=1)
+    """
+    graph = Graph.build(comparisons)
+    n, key = graph.nodes, graph.first.astype(np.int64) * graph.nodes + graph.second
+    asked, place = np.unique(key, return_inverse=True)
+    p = np.bincount(place, comparisons.p) / np.bincount(place)
+    first, second = np.divmod(asked, n)
+    mirrored = np.searchsorted(asked, second * n + first)
+    mirrored = np.where(mirrored < len(asked), mirrored, 0)
+    both = (asked[mirrored] == second * n + first) & (first < second)
+    return Flips(int(np.count_nonzero(both)), int(np.count_nonzero(both & ((p - 0.5) * (p[mirrored] - 0.5) > 0))))
+
+
+@dataclass(frozen=True, slots=True)
+class Cycles:
+    """Of `triples` whose three pairs were all decided, those that go round in a circle; a quarter do by chance."""
+
+    triples: int
+    cyclic: int
+
+
+def cycles(comparisons: Comparisons) -> Cycles:
+    """Triples of items that were all compared with each other, and how many contradict themselves: a > b > c > a.
+
+    With A[i, j] = 1 where i won against j, orders merged, tr(A³)/3 of the triples are cyclic.
+
+    >>> cycles(Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.6)]))
+    Cycles(triples=1, cyclic=1)
+    """
+    merged = comparisons.merge_orders()
+    decided = merged.p != 0.5
+    if not decided.any():
+        return Cycles(0, 0)
+    context = None if merged.context is None else merged.context[decided]
+    merged = replace(
+        merged, first=merged.first[decided], second=merged.second[decided], p=merged.p[decided], context=context
+    )
+    graph = Graph.build(replace(merged, weight=None))
+    won = merged.p > 0.5
+    winner, loser = np.where(won, (graph.first, graph.second), (graph.second, graph.first))
+    ones = np.ones(len(won))
+    wins = sparse.csr_array((ones, (winner, loser)), shape=(graph.nodes, graph.nodes))
+    played = wins + wins.T
+    return Cycles(round(_closed(played) / 6), round(_closed(wins) / 3))
+
+
+def _closed(matrix: sparse.csr_array) -> float:
+    """tr(A³): closed walks of three steps."""
+    return float((matrix @ matrix).multiply(matrix.T).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Residuals:
+    """How far answers are from the model: the share that leans to the other text, and √mean (p − expected)²."""
+
+    contradicting: float
+    rms: float
+
+
+def residuals(p: Array, expected: Array, even: Array) -> Residuals:
+    """What the model leaves unexplained of answers p (K,); they lean from `even`, what equal texts would get.
+
+    >>> residuals(np.array([0.9, 0.4]), np.array([0.8, 0.6]), np.array([0.5, 0.5]))
+    Residuals(contradicting=0.5, rms=0.158...)
+    """
+    against = (p - even) * (expected - even) < 0
+    return Residuals(float(np.mean(against)), float(np.sqrt(np.mean((p - expected) ** 2))))
+
+
+def length_correlation(record: Record, values: Array) -> float:
+    """Spearman's correlation of `values` (n,) with the number of characters, the mean over contexts."""
+    characters = np.array([len(record.items.texts[row]) for row in record.row.tolist()], dtype=np.float64)
+    found = []
+    for nodes in record.contexts:
+        known = ~np.isnan(values[nodes])
+        if np.count_nonzero(known) > 1:
+            found.append(spearman(values[nodes][known], characters[nodes][known]))
+    return float(np.nanmean(found)) if np.isfinite(found).any() else math.nan
+
+
+def surprises(record: Record, most: int) -> list[int]:
+    """The answers furthest from what the model expects, as places among those answered."""
+    furthest = np.argsort(-np.abs(record.p - record.expected), kind="stable")
+    return [int(place) for place in furthest[:most]]

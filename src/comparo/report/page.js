@@ -1,0 +1,264 @@
+"use strict";
+{
+  const byId = (id) => document.getElementById(id);
+  const data = JSON.parse(byId("data").textContent);
+  const AT_FIRST = 100;
+  const MORE = 500;
+  const TOP = 10;
+  const OPPONENTS = 60;
+
+  const views = data.contexts.map((context) => ({ ...context, columns: data.candidates }));
+  const mean = data.mean && { ...data.mean_view, columns: data.mean };
+  let view = mean || views[0];
+  let sort = "score";
+  let direction = -1;
+  let limit = AT_FIRST;
+
+  const make = (tag, className, text) => {
+    const element = document.createElement(tag);
+    if (className) element.className = className;
+    if (text !== undefined) element.textContent = text;
+    return element;
+  };
+  const isolated = (text) => make("bdi", "", text);
+  const number = (value, digits = 2) => (Number(value.toFixed(digits)) || 0).toFixed(digits).replace("-", "−");
+  const percent = (value) => `${((100 * (value - view.low)) / (view.high - view.low)).toFixed(2)}%`;
+
+  // The texts to search, in lower case, made when they are first needed.
+  let lowered = null;
+  const matches = (row, query) => {
+    if (!query) return true;
+    if (view.columns.item[row].toLowerCase().includes(query)) return true;
+    if (view === mean) return false;
+    lowered ??= data.candidates.text.map((text) => text.toLowerCase());
+    return lowered[row].includes(query);
+  };
+
+  const rows = (query) => {
+    const column = view.columns[sort];
+    const found = [];
+    for (let row = view.from; row < view.to; row++) if (matches(row, query)) found.push(row);
+    if (sort === "score") return direction < 0 ? found : found.reverse();
+    const compare =
+      sort === "item"
+        ? (a, b) => column[a].localeCompare(column[b], undefined, { numeric: true })
+        : (a, b) => (column[a] ?? Infinity) - (column[b] ?? Infinity);
+    return found.sort((a, b) => direction * compare(a, b) || a - b);
+  };
+
+  const blank = byId("line").content.firstElementChild;
+  const line = (row, before) => {
+    const { columns } = view;
+    const element = blank.cloneNode(true);
+    const [rank, item, tier, picture, score, std, comparisons] = element.cells;
+    const odd = columns.tier[row] % 2 === 1;
+    const begins = before !== undefined && sort === "score" && columns.tier[before] !== columns.tier[row];
+    element.className = `line tier-${odd ? "odd" : "even"}${begins ? " begins" : ""}`;
+    rank.firstChild.data = columns.rank[row];
+    if (columns.best) rank.lastChild.textContent = `${columns.best[row]}–${columns.worst[row]}`;
+    item.querySelector("bdi").textContent = columns.item[row];
+    item.lastChild.textContent = view.groups > 1 ? `group ${columns.group[row]}` : "";
+    item.firstElementChild.addEventListener("click", () => toggle(element, row));
+    tier.firstChild.textContent = columns.tier[row];
+    const [zero, interval, point] = picture.firstElementChild.children;
+    for (const end of ["x1", "x2"]) zero.setAttribute(end, percent(0));
+    interval.setAttribute("x1", percent(columns.low[row] ?? columns.score[row]));
+    interval.setAttribute("x2", percent(columns.high[row] ?? columns.score[row]));
+    point.setAttribute("cx", percent(columns.score[row]));
+    score.textContent = number(columns.score[row], view.digits);
+    std.textContent = columns.low[row] === null ? "–" : number(columns.high[row] - columns.score[row], view.digits);
+    comparisons.textContent = columns.comparisons[row].toLocaleString("en");
+    return element;
+  };
+
+  const show = () => {
+    const query = byId("search").value.trim().toLowerCase();
+    const found = rows(query);
+    const shown = found.slice(0, limit);
+    byId("lines").replaceChildren(...shown.map((row, place) => line(row, shown[place - 1])));
+    const size = view.to - view.from;
+    byId("count").textContent = query ? `${found.length.toLocaleString("en")} of ${size.toLocaleString("en")}` : "";
+    byId("more").hidden = shown.length === found.length;
+    byId("more").textContent = `Show ${Math.min(MORE, found.length - shown.length)} more of ${found.length.toLocaleString("en")}`;
+    for (const head of document.querySelectorAll(".ranking th")) {
+      const key = head.querySelector("button")?.dataset.sort;
+      if (key === sort) head.setAttribute("aria-sort", direction < 0 ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    }
+  };
+
+  const toggle = (element, row) => {
+    const button = element.querySelector("button");
+    const open = button.getAttribute("aria-expanded") === "true";
+    button.setAttribute("aria-expanded", String(!open));
+    if (open) {
+      element.nextElementSibling.remove();
+      return;
+    }
+    const opened = make("tr", "opened");
+    const cell = opened.appendChild(make("td"));
+    cell.colSpan = 7;
+    if (view === mean) {
+      const { contexts, firsts } = data.mean;
+      cell.append(make("p", "against", `First in ${firsts[row]} of ${contexts[row]} contexts. Choose a context above to read its texts.`));
+    } else {
+      cell.append(...story(row));
+    }
+    element.after(opened);
+  };
+
+  const story = (row) => {
+    const text = make("div", "text", data.candidates.text[row]);
+    text.dir = "auto";
+    const parts = [text];
+    const left = data.candidates.characters[row] - Array.from(data.candidates.text[row]).length;
+    if (left > 0) {
+      text.append("…");
+      parts.push(make("p", "against", `${left.toLocaleString("en")} more characters are not in this page.`));
+    }
+    const people = Object.keys(data.candidates).filter((name) => name.startsWith("people: "));
+    const told = people.filter((name) => data.candidates[name][row] !== null);
+    if (told.length) {
+      const scores = told.map((name) => `${name.slice(8)} ${number(data.candidates[name][row])}`);
+      parts.push(make("p", "against", `People's scores: ${scores.join(", ")}`));
+    }
+    if (data.judgements.complete) parts.push(opponents(row));
+    return parts;
+  };
+
+  const opponents = (row) => {
+    const { first, second, p } = data.judgements;
+    const met = new Map();
+    const add = (other, probability) => met.set(other, [...(met.get(other) ?? []), probability]);
+    for (let k = 0; k < p.length; k++) {
+      if (first[k] === row) add(second[k], p[k]);
+      else if (second[k] === row) add(first[k], 1 - p[k]);
+    }
+    const means = Array.from(met, ([other, all]) => [other, all.reduce((sum, one) => sum + one, 0) / all.length]);
+    means.sort((a, b) => b[1] - a[1]);
+    const paragraph = make("p", "against", "P(preferred) against ");
+    means.slice(0, OPPONENTS).forEach(([other, probability], place) => {
+      paragraph.append(place ? ", " : "", isolated(data.candidates.item[other]), ` ${number(probability)}`);
+    });
+    if (means.length > OPPONENTS) paragraph.append(`, and ${means.length - OPPONENTS} more`);
+    return paragraph;
+  };
+
+  // The mean probability that one of the best beats another, over all contexts in the view of the mean.
+  const matrix = () => {
+    const size = Math.min(TOP, view.to - view.from);
+    const { first, second, p } = data.judgements;
+    const place = new Map();
+    for (let row = view.from; row < view.from + size; row++) place.set(view === mean ? data.mean.item[row] : row, row - view.from);
+    const key = (row) => place.get(view === mean ? data.candidates.item[row] : row);
+    const sum = Array.from({ length: size }, () => new Array(size).fill(0));
+    const calls = Array.from({ length: size }, () => new Array(size).fill(0));
+    for (let k = 0; k < p.length; k++) {
+      const [i, j] = [key(first[k]), key(second[k])];
+      if (i === undefined || j === undefined) continue;
+      sum[i][j] += p[k];
+      sum[j][i] += 1 - p[k];
+      calls[i][j]++;
+      calls[j][i]++;
+    }
+    const head = make("tr");
+    head.append(make("th"), ...sum.map((_, place) => make("th", "", view.columns.rank[view.from + place])));
+    const body = sum.map((line, i) => {
+      const tr = make("tr");
+      const name = tr.appendChild(make("th"));
+      name.scope = "row";
+      name.append(`${view.columns.rank[view.from + i]} `, isolated(view.columns.item[view.from + i]));
+      name.title = view.columns.item[view.from + i];
+      line.forEach((total, j) => {
+        const cell = tr.appendChild(make("td"));
+        if (!calls[i][j]) {
+          if (i !== j && view !== mean) {
+            const d = view.columns.score[view.from + i] - view.columns.score[view.from + j];
+            const likely = data.logits ? 1 / (1 + Math.exp(-d)) : Math.min(1, Math.max(0, 0.5 + d));
+            cell.className = "expected";
+            cell.textContent = Math.round(100 * likely);
+          }
+          return;
+        }
+        const share = total / calls[i][j];
+        cell.textContent = Math.round(100 * share);
+        cell.title = `${share.toFixed(3)} in ${calls[i][j]} call${calls[i][j] > 1 ? "s" : ""}`;
+        cell.style.setProperty("--hue", share > 0.5 ? "var(--blue)" : "var(--orange)");
+        cell.style.setProperty("--share", `${(120 * Math.abs(share - 0.5)).toFixed(0)}%`);
+      });
+      return tr;
+    });
+    byId("matrix").replaceChildren(head, ...body);
+  };
+
+  const choose = (chosen) => {
+    view = chosen;
+    limit = AT_FIRST;
+    byId("view").value = view === mean ? "mean" : String(views.indexOf(view));
+    const axis = document.querySelector("th.picture svg");
+    axis.replaceChildren(
+      ...view.ticks.map(([at, text]) => {
+        const tick = document.createElementNS("http://www.w3.org/2000/svg", "text");
+        tick.setAttribute("x", `${at}%`);
+        tick.setAttribute("y", "12");
+        tick.textContent = text;
+        return tick;
+      }),
+    );
+    byId("context").hidden = !view.text;
+    byId("context").lastElementChild.textContent = view.text || "";
+    show();
+    matrix();
+  };
+
+  const select = byId("view");
+  if (mean) select.append(new Option("the mean over contexts", "mean"));
+  views.forEach((context, place) => select.append(new Option(context.label, place)));
+  select.addEventListener("change", () => choose(select.value === "mean" ? mean : views[select.value]));
+  for (const button of document.querySelectorAll("[data-view]")) {
+    button.addEventListener("click", () => {
+      choose(views[button.dataset.view]);
+      byId("ranking").scrollIntoView();
+    });
+  }
+  byId("search").addEventListener("input", show);
+  byId("more").addEventListener("click", () => {
+    limit += MORE;
+    show();
+  });
+  for (const button of document.querySelectorAll("[data-sort]")) {
+    button.addEventListener("click", () => {
+      direction = sort === button.dataset.sort ? -direction : button.dataset.sort === "score" || button.dataset.sort === "std" ? -1 : 1;
+      sort = button.dataset.sort;
+      show();
+    });
+  }
+
+  const theme = byId("theme");
+  const dark = () => {
+    const chosen = document.documentElement.dataset.theme;
+    return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  };
+  const name = () => (theme.textContent = dark() ? "Light" : "Dark");
+  theme.addEventListener("click", () => {
+    document.documentElement.dataset.theme = dark() ? "light" : "dark";
+    name();
+  });
+  name();
+
+  byId("copy").addEventListener("click", async () => {
+    const range = document.createRange();
+    range.selectNodeContents(byId("command"));
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+    byId("copy").textContent = document.execCommand("copy") ? "Copied" : "Press Ctrl+C";
+  });
+  byId("save").addEventListener("click", () => {
+    const link = make("a");
+    link.href = URL.createObjectURL(new Blob([byId("data").textContent], { type: "application/json" }));
+    link.download = "report.json";
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
+  choose(view);
+}

@@ -1,0 +1,117 @@
+"""How the ranking agrees with people's scores, where the items carry them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata
+
+from comparo.experts import Array
+from comparo.report.record import Record
+
+DRAWS = 1000
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """A correlation with the ends of its bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """The ranking and one of people's scores: points to draw, correlations, how many candidates and contexts they use.
+
+    With several contexts, correlations are means of those within a context, drawn again by context, and `x`, `y` are
+    differences from the context's mean. `systems` is Spearman's of the means over contexts, None without any.
+    """
+
+    name: str
+    x: Array
+    y: Array
+    contexts: int
+    spearman: Correlation
+    pearson: Correlation
+    systems: float | None
+
+
+def agreements(record: Record, shared: bool) -> list[Agreement]:
+    """One agreement for each of people's scores that says anything; `shared` where contexts share their items."""
+    found = (_agreement(record, name, shared) for name in record.items.scores)
+    return [agreement for agreement in found if agreement is not None]
+
+
+def correlate(one: Array, other: Array) -> Array:
+    """Pearson's correlation of the rows of two tables (B, n), shape (B,); NaN where a row is constant.
+
+    >>> correlate(np.array([[1.0, 2.0, 3.0]]), np.array([[1.0, 3.0, 2.0]]))
+    array([0.5])
+    """
+    a, b = (table - np.mean(table, axis=1, keepdims=True) for table in (one, other))
+    norm = np.sqrt(np.sum(a * a, axis=1) * np.sum(b * b, axis=1))
+    return np.asarray(np.divide(np.sum(a * b, axis=1), norm, out=np.full(len(a), math.nan), where=norm > 1e-12))
+
+
+def _agreement(record: Record, name: str, shared: bool) -> Agreement | None:
+    human, scores = record.items.scores[name][record.row], record.ranking.scores
+    pairs = []
+    for nodes in record.contexts:
+        known = ~np.isnan(human[nodes])
+        if np.count_nonzero(known) > 2:
+            pairs.append((scores[nodes][known], human[nodes][known]))
+    if not pairs:
+        return None
+    if len(pairs) == 1:
+        x, y = pairs[0]
+        drawn = np.random.default_rng(0).integers(len(x), size=(DRAWS, len(x)))
+        tables = {"spearman": (_ranked(x[drawn]), _ranked(y[drawn])), "pearson": (x[drawn], y[drawn])}
+        whole = {"spearman": (_ranked(x[None]), _ranked(y[None])), "pearson": (x[None], y[None])}
+        found = {kind: _interval(correlate(*whole[kind])[0], correlate(*tables[kind])) for kind in tables}
+    else:
+        x, y = (np.concatenate([pair[side] - np.mean(pair[side]) for pair in pairs]) for side in (0, 1))
+        found = {
+            "spearman": _over_contexts([correlate(_ranked(a[None]), _ranked(b[None]))[0] for a, b in pairs]),
+            "pearson": _over_contexts([correlate(a[None], b[None])[0] for a, b in pairs]),
+        }
+    if math.isnan(found["spearman"].value):
+        return None
+    systems = _systems(record, human) if shared else None
+    return Agreement(name, x, y, len(pairs), found["spearman"], found["pearson"], systems)
+
+
+def _ranked(table: Array) -> Array:
+    return np.asarray(rankdata(table, axis=1), dtype=np.float64)
+
+
+def _interval(value: float, drawn: Array) -> Correlation:
+    drawn = drawn[~np.isnan(drawn)]
+    if not drawn.size:
+        return Correlation(float(value), math.nan, math.nan)
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Correlation(float(value), float(low), float(high))
+
+
+def _over_contexts(values: list[float]) -> Correlation:
+    known = np.array([value for value in values if not math.isnan(value)])
+    if not known.size:
+        return Correlation(math.nan, math.nan, math.nan)
+    drawn = np.random.default_rng(0).integers(len(known), size=(DRAWS, len(known)))
+    return _interval(float(np.mean(known)), np.mean(known[drawn], axis=1))
+
+
+def _systems(record: Record, human: Array) -> float:
+    """Spearman's correlation of the means over contexts of each id."""
+    graph = record.ranking.graph
+    known = ~np.isnan(human)
+    item = graph.item[known]
+    seen = np.bincount(item)
+    kept = seen > 1
+    totals = (np.bincount(item, values[known])[kept] / seen[kept] for values in (record.ranking.scores, human))
+    one, other = (_ranked(total[None]) for total in totals)
+    return float(correlate(one, other)[0]) if np.count_nonzero(kept) > 2 else math.nan

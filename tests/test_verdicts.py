@@ -1,0 +1,217 @@
+"""What replies say: never more than they do."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from comparo.judges.verdicts import GRADES, grading, read_grade, read_verdict, reply_format, soften
+from comparo.prompts import Prompt
+
+PROMPT = Prompt("{first}{second}", answer="Summary")
+NUMBERS = Prompt("{first}{second}", labels=("1", "2"), answer="Essay")
+WORDS = Prompt("{first}{second}", labels=("first", "second"))
+
+CLEAR = [
+    "{x}",
+    " {x}\n",
+    "({x})",
+    "[[{x}]]",
+    "**{x}**",
+    '"{x}"',
+    "'{x}'.",
+    "{x}!",
+    "Summary {x}",
+    "summary {x}.",
+    "SUMMARY {x}",
+    "**Summary {x}**",
+    "The Summary {x}",
+    "Option {x}",
+    "Answer: {x}",
+    "**Answer:** Summary {x}",
+    "My final verdict is: {x}.",
+    "The better Summary is Summary {x}.",
+    '{{"better": "{x}"}}',
+    '{{"better": "Summary {x}"}}',
+    '```json\n{{"better": "Summary {x}", "why": "it is not dull"}}\n```',
+    "<think>Hm, {y} looks better at first, or not?</think>\n\nSummary {x}",
+    "Hm, {y} is good.</think>{x}",
+    "Summary {x}\n\nSummary {y} is not as clear, and {x} is shorter.",
+    "{x}. It flows well.",
+    "{x}, because it flows well.",
+    "I think {x} is better",
+    "I think Summary {x} is the better one.",
+    "{x} is better than {y}",
+    "{x} is clearer than {y}.",
+    "Summary {x} is more coherent than Summary {y}.",
+    "Summary {y} is good, but Summary {x} is slightly better.",
+    "I prefer {x} to {y}.",
+    "I would go with {x}.",
+    "{x} wins.",
+    "{x} over {y}",
+    "{x} > {y}",
+]
+
+UNCLEAR = [
+    "",
+    " \n ",
+    "...",
+    "I'm sorry, but I can't help with that.",
+    "As a language model, I have no opinion.",
+    "A good question!",
+    "A Summary should be short.",
+    "Both",
+    "Neither {x} nor {y}.",
+    "{x} or {y}",
+    "{x}, {y}",
+    "{x}\n{y}",
+    "{x}/{y}",
+    "{x} and {y} are both good.",
+    "Either {x} or {y} is better.",
+    "It's a tie.",
+    "Not {x}",
+    "{x} is not better.",
+    "{x} isn't better than {y}",
+    "{x} is worse",
+    "{x} is less clear than {y}",
+    "The worse one is {x}",
+    "{x} is no better than {y}",
+    "If you like cats, {x} is better.",
+    "It is hard to say whether {x} is better than {y}",
+    "Which is better, {x} or {y}?",
+    "{x} is better in style. {y} is better overall.",
+    "{x}? No, {y} is better.",
+    "Summary {x}: cats purr.\n\nSummary {y}: dogs bark.",
+    "{x}. Cats purr. {y}. Dogs bark.",
+    "<think>{x} is better",
+    '{{"better": "{x}',
+    '{{"better": ["{x}"]}}',
+    '{{"worse": "{x}"}}',
+    "{x}{y}",
+    "{x}1",
+    "Plan{x}",
+]
+
+
+def put(reply, prompt, first):
+    x, y = prompt.labels if first else prompt.labels[::-1]
+    for write in (str.title, str.lower, str.upper):
+        reply = reply.replace(write("summary"), write(prompt.answer))
+    return reply.format(x=x, y=y)
+
+
+@pytest.mark.parametrize(("first", "verdict"), [(True, 1.0), (False, 0.0)])
+@pytest.mark.parametrize("reply", CLEAR)
+def test_clear_verdicts_are_read(reply, first, verdict):
+    assert read_verdict(put(reply, PROMPT, first), PROMPT) == verdict
+    assert read_verdict(put(reply, NUMBERS, first), NUMBERS) == verdict
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("reply", UNCLEAR)
+def test_unclear_ones_are_not_guessed(reply, first):
+    for prompt in (PROMPT, NUMBERS):
+        assert read_verdict(put(reply, prompt, first), prompt) is None
+
+
+def test_labels_may_be_words():
+    assert read_verdict("Second.", WORDS) == 0.0
+    assert read_verdict("The FIRST is better than the second", WORDS) == 1.0
+    assert read_verdict("First, let me think", WORDS) is None
+    assert read_verdict("secondary", WORDS) is None
+
+
+@given(st.text())
+def test_any_text_is_read_without_complaint(reply):
+    assert read_verdict(reply, PROMPT) in (None, 0.0, 1.0)
+    assert read_grade(reply, PROMPT) in (None, *GRADES.values())
+
+
+PARTS = "A B Summary is better than not the worse both or . , > >> = tie I prefer \n".split(" ")
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=12))
+def test_labels_that_change_places_change_the_verdict(parts):
+    swap = {"A": "B", "B": "A"}
+    reply, mirror = (" ".join(found) for found in (parts, [swap.get(part, part) for part in parts]))
+    there, back = read_verdict(reply, PROMPT), read_verdict(mirror, PROMPT)
+    assert (there is None) == (back is None)
+    assert there is None or there + back == 1
+    there, back = read_grade(reply, PROMPT), read_grade(mirror, PROMPT)
+    assert (there is None) == (back is None)
+    assert there is None or there + back == pytest.approx(1)
+
+
+@given(st.text(alphabet=st.characters(blacklist_characters="AB")))
+def test_without_a_label_there_is_no_verdict(reply):
+    assert read_verdict(reply, PROMPT) is None
+
+
+def test_a_reply_of_any_length_is_read_soon():
+    assert read_verdict("A is " * 1_000_000, PROMPT) is None
+    for part in ("<think>", "A ", "is ", "better one is ", "'", "{", "Summary "):
+        assert read_verdict(part * (9_000 // len(part)), PROMPT) is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "grade"),
+    [
+        ("{x}>>{y}", 0.95),
+        ("{x} >> {y}", 0.95),
+        ("{x}≫{y}", 0.95),
+        ("[[{x}>>{y}]]", 0.95),
+        ("My final verdict is: [[{x}>{y}]]", 0.75),
+        ("**{x}>{y}**", 0.75),
+        ('{{"better": "{x}>>{y}"}}', 0.95),
+        ("{y}<<{x}", 0.95),
+        ("{y} < {x}", 0.75),
+        ("{x}={y}", 0.5),
+        ("{x} = {y}", 0.5),
+        ("[[{y}={x}]]", 0.5),
+        ("Tie", 0.5),
+        ("It's a tie.", 0.5),
+        ("equally good", 0.5),
+        ("Summary {x} is much better.", 0.95),
+        ("Summary {x} is significantly better than Summary {y}", 0.95),
+        ("{x} is slightly better", 0.75),
+        ("{x} is better than {y}", 0.75),
+        ("{x}", 0.75),
+        ("", None),
+        ("?", None),
+        ("{x}>{x}", None),
+        ("{x}>>{y} or {x}>{y}", None),
+        ("{x}>>{y}, {x}>{y}, {x}={y}, {y}>{x} or {y}>>{x}", None),
+        ("{x}>", None),
+        ("neither", None),
+        ("I cannot say whether it is a tie", None),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_grades(reply, grade, first):
+    expected = grade if first or grade is None else pytest.approx(1 - grade)
+    assert read_grade(put(reply, PROMPT, first), PROMPT) == expected
+
+
+@pytest.mark.parametrize("prompt", [PROMPT, NUMBERS, WORDS])
+def test_every_verdict_that_is_asked_for_is_read_back(prompt):
+    for graded, read, expected in (
+        (False, read_verdict, [1.0, 0.0]),
+        (True, read_grade, [0.95, 0.75, 0.5, 0.25, 0.05]),
+    ):
+        verdicts = reply_format(prompt, graded)["json_schema"]["schema"]["properties"]["better"]["enum"]
+        assert [read(verdict, prompt) for verdict in verdicts] == expected
+        asked = grading(prompt) if graded else prompt.instruction
+        assert all(verdict in asked for verdict in verdicts)
+
+
+@given(st.lists(st.sampled_from([0.0, 1.0, None]), min_size=1, max_size=50))
+def test_votes_are_softened(verdicts):
+    a, b = verdicts.count(1.0), verdicts.count(0.0)
+    found = soften(verdicts)
+    if a + b == 0:
+        assert found is None
+    else:
+        p, mass, weight = found
+        assert p == pytest.approx((a + 0.5) / (a + b + 1))
+        assert 0 < p < 1
+        assert mass == (a + b) / len(verdicts)
+        assert weight == a + b

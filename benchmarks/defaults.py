@@ -1,7 +1,7 @@
 """Which strategy, orders and bias `comparo rank` should have by default: recorded judgements, replayed.
 
-Every run asks its selector in rounds of max(4, N/4) calls; an adaptive one hears the answers to a round after the next
-was chosen. A cell is Spearman × 100 with the human scores, mean over contexts and then attributes.
+An adaptive selector is asked in rounds of max(4, N/4) calls and hears the answers to a round after the next was chosen,
+as in a run. A cell is Spearman × 100 with the human scores, mean over contexts and then attributes.
 """
 
 from __future__ import annotations
@@ -24,26 +24,37 @@ from benchmarks.selection import DATA, spearman
 from comparo import Comparisons, fit
 from comparo.selection import Selector
 
-DRAWS = {2: 12, 3: 12, 5: 8, 10: 3}  # by calls an item: the fewer calls, the more a design's luck counts
-FITS = (("poe-bt", "none"), ("poe-bt", "plug-in"), ("poe-bt", "joint"), ("poe-g", "joint"), ("avg-prob", "none"))
-ALONE = 2  # draws in which each context is also fitted without the others
-DESIGNS = tuple(itertools.product(("random", "greedy", "adaptive"), ("one", "both")))
+BIASES = ("none", "plug-in", "joint")
+KEPT = 150  # designs without answers that are made of a kind; every use shuffles their items
+ALONE = 4  # draws in which each context is also fitted without the others
+Cells = dict[tuple[str, ...], list[np.ndarray]]
 
 
 @dataclass(frozen=True)
 class Set:
-    """Recorded judgements, and the calls an item at which designs are compared."""
+    """Recorded judgements, the calls an item at which designs are compared, and how often each is drawn."""
 
     name: str
     attributes: tuple[str, ...]
     budgets: tuple[int, ...]
-    designs: tuple[tuple[str, str], ...]
+    draws: tuple[int, ...]
+    adaptive_draws: tuple[int, ...]
+
+    def designs(self) -> list[tuple[str, str]]:
+        strategies = ("random", "greedy", "adaptive") if self.adaptive_draws else ("random", "greedy")
+        return list(itertools.product(strategies, ("one", "both")))
 
 
 SETS = (
-    Set("summeval", ("coherence", "consistency", "fluency", "relevance"), (3, 5, 10), DESIGNS),
-    Set("topicalchat", ("coherence", "engagingness", "naturalness", "understandability"), (2, 3, 5), DESIGNS),
-    Set("hanna", ("coherence", "complexity"), (3, 5, 10), DESIGNS[:4]),
+    Set("summeval", ("coherence", "consistency", "fluency", "relevance"), (3, 5, 10), (20, 16, 10), (8, 6, 3)),
+    Set(
+        "topicalchat",
+        ("coherence", "engagingness", "naturalness", "understandability"),
+        (2, 3, 5),
+        (40,) * 3,
+        (12,) * 3,
+    ),
+    Set("hanna", ("coherence", "complexity"), (3, 5, 10), (16, 10, 4), ()),
 )
 
 
@@ -70,14 +81,13 @@ def recorded(name: str, attribute: str) -> tuple[np.ndarray, np.ndarray]:
 class Recorded(Selector):
     """Asks only pairs that were recorded, beginning with a random tree of them."""
 
-    def __init__(self, p: np.ndarray, strategy: str, orders: str, rng: np.random.Generator) -> None:
-        super().__init__(range(len(p)), strategy=strategy, orders=orders, rng=rng)
-        known = ~np.isnan(p[np.ix_(self._items, self._items)])
+    def __init__(self, known: np.ndarray, strategy: str, orders: str, rng: np.random.Generator) -> None:
+        super().__init__(range(len(known)), strategy=strategy, orders=orders, rng=rng)
+        known = known[np.ix_(self._items, self._items)]
         x, y = np.nonzero(np.triu(~known, 1))
-        self._closed = x * np.int64(len(p)) + y
-        links = rng.permutation(np.argwhere(np.triu(known, 1)))
-        component, tree = np.arange(len(p)), []
-        for x, y in links.tolist():
+        self._closed = x * np.int64(len(known)) + y
+        component, tree = np.arange(len(known)), []
+        for x, y in rng.permutation(np.argwhere(np.triu(known, 1))).tolist():
             if component[x] != component[y]:
                 component[component == component[y]] = component[x]
                 tree.append((x, y))
@@ -87,18 +97,34 @@ class Recorded(Selector):
         return np.sort(np.concatenate([super()._taken(), self._closed]))
 
 
-def ask(p: np.ndarray, strategy: str, orders: str, calls: int, rng: np.random.Generator) -> np.ndarray:
-    """The rows that are asked about one context, in turn: shape (calls, 2)."""
-    items = len(p)
-    if np.isnan(p[~np.eye(items, dtype=bool)]).any():
-        selector = Recorded(p, strategy, orders, rng)
-    else:
-        selector = Selector(range(items), strategy=strategy, orders=orders, rng=rng)
-    if strategy != "adaptive":
-        return np.array(selector.next(calls))
-    rows, unheard = [], []
-    while len(rows) < calls:
-        asked = selector.next(min(max(4, items // 4), calls - len(rows)))
+def calls(known: np.ndarray, budget: int, orders: str) -> int:
+    """So many calls an item, or all that were recorded."""
+    return min(budget * len(known), int(np.count_nonzero(known)) // (2 if orders == "one" else 1))
+
+
+@cache
+def kept(items: int, strategy: str, orders: str, most: int) -> np.ndarray:
+    """Designs of `most` calls that do not depend on answers: shape (KEPT, most, 2)."""
+    selectors = (
+        Selector(range(items), strategy=strategy, orders=orders, rng=np.random.default_rng(n)) for n in range(KEPT)
+    )
+    return np.array([selector.next(most) for selector in selectors])
+
+
+def shuffled(designs: np.ndarray, items: int, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+    """A design drawn for each draw and context, its items shuffled: shape (D, C, calls, 2)."""
+    chosen = designs[rng.integers(len(designs), size=shape)]
+    order = rng.permuted(np.broadcast_to(np.arange(items), (*shape, items)), axis=-1)
+    return np.take_along_axis(order[..., None], chosen.reshape(*shape, -1, 1), axis=2).reshape(chosen.shape)
+
+
+def adapted(p: np.ndarray, orders: str, most: int, rng: np.random.Generator) -> np.ndarray:
+    """The rows that an adaptive selector asks about one context: shape (most, 2)."""
+    selector = Selector(range(len(p)), strategy="adaptive", orders=orders, rng=rng)
+    rows: list[tuple[int, int]] = []
+    unheard: list[list[tuple[int, int]]] = []
+    while len(rows) < most:
+        asked = selector.next(min(max(4, len(p) // 4), most - len(rows)))
         rows += asked
         unheard.append(asked)
         if len(unheard) > 1:
@@ -106,38 +132,42 @@ def ask(p: np.ndarray, strategy: str, orders: str, calls: int, rng: np.random.Ge
     return np.array(rows)
 
 
-def calls(p: np.ndarray, budget: int, orders: str) -> int:
-    """So many calls an item, or all that were recorded."""
-    most = np.count_nonzero(~np.isnan(p[0])) // (2 if orders == "one" else 1)
-    return min(budget * p.shape[1], most)
-
-
-def designs(p: np.ndarray, budgets: tuple[int, ...], strategy: str, orders: str) -> dict[int, np.ndarray]:
-    """The rows asked in every draw and context, for each budget: shape (D, C, calls, 2)."""
-    found: dict[int, list[list[np.ndarray]]] = {budget: [] for budget in budgets}
-    for draw in range(max(DRAWS[budget] for budget in budgets)):
-        wanted = [budget for budget in budgets if draw < DRAWS[budget]]
-        # A random design of few calls is not the beginning of one of more; the others are.
-        for some in [[budget] for budget in wanted] if strategy == "random" else [wanted]:
-            most = calls(p, max(some), orders)
-            asked = [
-                ask(answers, strategy, orders, most, np.random.default_rng([draw, context]))
-                for context, answers in enumerate(p)
-            ]
-            for budget in some:
-                found[budget].append([rows[: calls(p, budget, orders)] for rows in asked])
-    return {budget: np.array(rows) for budget, rows in found.items()}
-
-
 @cache
-def fixed_designs(name: str, budgets: tuple[int, ...], strategy: str, orders: str) -> dict[int, np.ndarray]:
-    """Designs that do not depend on the answers, and so serve every attribute."""
-    return designs(
-        recorded(name, next(one for one in SETS if one.name == name).attributes[0])[0], budgets, strategy, orders
-    )
+def sparse(name: str, attribute: str, strategy: str, orders: str, budget: int, draws: int) -> np.ndarray:
+    """Designs of recorded pairs of the only context: shape (D, 1, calls, 2)."""
+    known = ~np.isnan(recorded(name, attribute)[0][0])
+    selectors = (Recorded(known, strategy, orders, np.random.default_rng(draw)) for draw in range(draws))
+    return np.array([[selector.next(calls(known, budget, orders))] for selector in selectors])
 
 
-def quality(p: np.ndarray, human: np.ndarray, rows: np.ndarray, method: str, bias: str, *, alone: bool) -> np.ndarray:
+def designs(one: Set, p: np.ndarray, strategy: str, orders: str, rng: np.random.Generator) -> list[np.ndarray]:
+    """The rows asked in every draw and context, for each budget: shape (D, C, calls, 2)."""
+    known = ~np.isnan(p[0])
+    limits = [calls(known, budget, orders) for budget in one.budgets]
+    items, contexts = len(known), len(p)
+    if strategy == "adaptive":
+        found: list[list[list[np.ndarray]]] = [[] for _ in limits]
+        for draw in range(max(one.adaptive_draws)):
+            wanted = [number for number, draws in enumerate(one.adaptive_draws) if draw < draws]
+            asked = [adapted(answers, orders, limits[wanted[-1]], rng) for answers in p]
+            for number in wanted:
+                found[number].append([rows[: limits[number]] for rows in asked])
+        return [np.array(rows) for rows in found]
+    if contexts == 1:
+        plans = zip(one.budgets, one.draws, strict=True)
+        return [sparse(one.name, one.attributes[0], strategy, orders, budget, draws) for budget, draws in plans]
+    # A random design of few calls is not the beginning of one of more; a greedy one is.
+    most = limits if strategy == "random" else [max(limits)] * len(limits)
+    whole = [kept(items, strategy, orders, limit) for limit in most]
+    return [
+        shuffled(rows[:, :limit], items, (draws, contexts), rng)
+        for rows, limit, draws in zip(whole, limits, one.draws, strict=True)
+    ]
+
+
+def quality(
+    p: np.ndarray, human: np.ndarray, rows: np.ndarray, method: str, bias: str, *, alone: bool = False
+) -> np.ndarray:
     """Spearman × 100 of each draw, its contexts fitted together, or each of them alone."""
     draws, contexts, count, _ = rows.shape
     answers = p[np.arange(contexts)[:, None], rows[..., 0], rows[..., 1]]
@@ -155,53 +185,46 @@ def quality(p: np.ndarray, human: np.ndarray, rows: np.ndarray, method: str, bia
     return spearman(scores, human)
 
 
-def attribute(name: str, attribute: str) -> dict[tuple, np.ndarray]:
-    """The quality of every draw, by strategy, orders, budget, method and bias."""
+def measure(one: Set, attribute: str) -> Cells:
+    """The quality of every draw for each budget, by strategy, orders, method and bias."""
     warnings.simplefilter("ignore", UserWarning)  # a note on biases that few answers hardly tell
-    one = next(one for one in SETS if one.name == name)
-    p, human = recorded(name, attribute)
-    found: dict[tuple, np.ndarray] = {}
-    for strategy, orders in one.designs:
-        if strategy == "adaptive":
-            asked = designs(p, one.budgets, strategy, orders)
-        else:
-            asked = fixed_designs(name, one.budgets, strategy, orders)
-        for (budget, rows), (method, bias) in itertools.product(asked.items(), FITS):
-            found[strategy, orders, budget, method, bias] = quality(p, human, rows, method, bias, alone=False)
-        if strategy == "greedy" and len(p) > 1:
-            for budget, rows in asked.items():
-                key = strategy, orders, budget, "poe-bt", "joint, alone"
-                found[key] = quality(p, human, rows[:ALONE], "poe-bt", "joint", alone=True)
+    p, human = recorded(one.name, attribute)
+    rng = np.random.default_rng([SETS.index(one), one.attributes.index(attribute)])
+    found: Cells = {}
+    for strategy, orders in one.designs():
+        asked = designs(one, p, strategy, orders, rng)
+        ways = [("poe-bt", bias) for bias in BIASES]
+        if (strategy, orders) == ("greedy", "both"):
+            ways += [("poe-g", "none"), ("avg-prob", "none"), ("win-ratio", "none")]
+        for method, bias in ways:
+            found[strategy, orders, method, bias] = [quality(p, human, rows, method, bias) for rows in asked]
+        if (strategy, orders) == ("greedy", "one") and len(p) > 1:
+            few = [rows[:ALONE] for rows in asked]
+            for bias in BIASES[1:]:
+                alone = [quality(p, human, rows, "poe-bt", bias, alone=True) for rows in few]
+                shared = [cells[:ALONE] for cells in found[strategy, orders, "poe-bt", bias]]
+                found["alone", "less together", "poe-bt", bias] = [a - b for a, b in zip(alone, shared, strict=True)]
     everything = np.argwhere(~np.isnan(p[0]))[None, None].repeat(len(p), axis=1)
-    for method, bias in FITS:
-        found["all", "both", 0, method, bias] = quality(p, human, everything, method, bias, alone=False)
+    found["all", "both", "poe-bt", "none"] = [quality(p, human, everything, "poe-bt", "none")] * len(one.budgets)
     return found
 
 
-def show(one: Set, parts: list[dict[tuple, np.ndarray]]) -> None:
-    """The mean over attributes, ± the standard error of the difference to the set's first design."""
-    table = {key: np.mean([part[key] for part in parts], axis=0) for key in parts[0]}
+def show(one: Set, parts: list[Cells]) -> None:
+    """The mean over attributes ± the standard error of the draws; those of the attributes are independent."""
     p = recorded(one.name, one.attributes[0])[0]
-    print(f"\n{one.name}: {len(p)} contexts of {p.shape[1]} items, {len(one.attributes)} attributes")
+    print(f"\n{one.name}: {len(p)} contexts of {p.shape[1]} items, {len(parts)} attributes; calls in a context:")
     for orders in ("one", "both"):
-        print(f"  calls in {orders} order{'s' * (orders == 'both')}: {[calls(p, b, orders) for b in one.budgets]}")
-    methods = dict.fromkeys(key[3:] for key in table)
-    print(" " * 36 + "".join(f"{f'{budget} an item':>22}" for budget in one.budgets) + f"{'all':>9}")
-    for method, bias in methods:
-        for strategy, orders in one.designs:
-            cells = ""
-            for budget in one.budgets:
-                values = table.get((strategy, orders, budget, method, bias))
-                if values is None:
-                    break
-                base = table["greedy", "one", budget, "poe-bt", "joint"][: len(values)]
-                difference = values - base
-                error = np.std(difference, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-                cells += f"{values.mean():8.2f} ({difference.mean():+5.2f} ± {error:.2f})"
-            if cells:
-                whole = table.get(("all", "both", 0, method, bias))
-                rest = "" if whole is None else f"{whole.mean():9.2f}"
-                print(f"  {method:<9}{bias:<14}{strategy:<9}{orders:<5}" + cells + rest, flush=True)
+        print(f"  {orders:<5}" + ", ".join(str(calls(~np.isnan(p[0]), budget, orders)) for budget in one.budgets))
+    print(" " * 42 + "".join(f"{f'{budget} an item':>15}" for budget in one.budgets))
+    for key in parts[0]:
+        cells = ""
+        for number in range(len(one.budgets)):
+            values = [part[key][number] for part in parts]
+            if len(p) == 1:  # one design served all attributes
+                values = [np.mean(values, axis=0)]
+            variance = sum(np.var(draws, ddof=1) / len(draws) if len(draws) > 1 else 0.0 for draws in values)
+            cells += f"{np.mean(values):9.2f} ± {np.sqrt(variance) / len(values):.2f}"
+        print("  {:<9}{:<14}{:<9}{:<8}".format(*key) + cells)
 
 
 def defaults() -> None:
@@ -209,16 +232,16 @@ def defaults() -> None:
     if not (DATA / "judgements").exists():
         print(f"\ndefaults: skipped, {DATA}/judgements is not there")
         return
-    jobs = [(one.name, attribute) for one in SETS for attribute in one.attributes]
+    jobs = [(one, attribute) for one in SETS for attribute in one.attributes]
     with ProcessPoolExecutor(2) as pool:
-        found = dict(zip(jobs, pool.map(attribute, *zip(*jobs, strict=True)), strict=True))
+        found = dict(zip(jobs, pool.map(measure, *zip(*jobs, strict=True)), strict=True))
     for one in SETS:
-        show(one, [found[one.name, attribute] for attribute in one.attributes])
+        show(one, [found[one, attribute] for attribute in one.attributes])
 
 
 def main() -> None:
     """In a process with one thread for BLAS: on shared cores its threads wait for each other."""
-    print("\n# Defaults: Spearman × 100 (difference to greedy, one order, joint bias ± its standard error)", flush=True)
+    print("\n# Defaults: Spearman × 100 with people, recorded judgements", flush=True)
     command = "from benchmarks import defaults; defaults.defaults()"
     subprocess.run([sys.executable, "-c", command], env=os.environ | {"OPENBLAS_NUM_THREADS": "1"}, check=True)
 

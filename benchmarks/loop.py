@@ -20,7 +20,9 @@ def main(items: int = 10_000, calls: int = 100_000) -> None:
         pass
     alone = time.perf_counter() - begin
     texts = Items.of([f"Text number {number}." for number in range(items)])
-    print(f"\n## The loop: {items:,} items, {calls:,} calls of a simulated judge ({1000 * alone / calls:.2f} ms each)\n")
+    print(
+        f"\n## Loop: {items:,} items, {calls:,} calls of the simulated judge ({1000 * alone / calls:.2f} ms a call)\n"
+    )
     print("| strategy | ms a call beyond the judge's |\n| --- | --- |")
     for strategy in ("random", "greedy", "adaptive"):
         task = Task(texts, criterion_prompt("better"), judge, Budget.of(calls), strategy=strategy)

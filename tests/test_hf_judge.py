@@ -15,7 +15,7 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerFast
 
-from comparo.judges import JudgeError, hf, load_judge
+from comparo.judges import JudgeError, hf, load_judge, network
 from comparo.judges.chat import Chat
 from comparo.judges.models import find_model
 from comparo.prompts import Prompt, Question, criterion_prompt
@@ -265,7 +265,7 @@ def test_a_map_of_devices_is_passed_on(folder):
     np.testing.assert_allclose(asked(judge, questions)[:, 0], by_hand(folder("llama"), questions)[:, 0], atol=1e-4)
     model = AutoModelForCausalLM.from_pretrained(folder("llama"))
     with pytest.raises(JudgeError, match="no room for the model's output head"):
-        hf._Network(accelerate.cpu_offload(model, execution_device=torch.device("cpu")))
+        network.Network(accelerate.cpu_offload(model, execution_device=torch.device("cpu")))
 
 
 def test_the_window_is_the_models(folder):

@@ -229,6 +229,7 @@ def test_groups_that_nothing_joins(tmp_path):
     assert "2 separate groups" in page
     assert "group 2" in page
     assert "fall into groups" in page
+    assert "in the first of 2 groups" in page
 
 
 def test_items_that_were_not_compared(tmp_path):

@@ -40,7 +40,8 @@ SETTLED = 0.02  # change of the scores, relative to their size, that ends the ro
 STEPS = 5  # in which the variances of a large context settle
 SHARING = 50  # rounds in which the contexts' weights of τ² settle
 POINTS = ((0.0, 2 / 3), (3**0.5, 1 / 6), (-(3**0.5), 1 / 6))  # with the moments of a standard normal variable
-SPREADS = np.arange(-6.0, 8.1, 0.5)  # log τ², less the log of a score's variance
+NARROWEST, WIDEST = 0.0025, 3000.0  # τ² over the variance of a score
+STEP = 0.5  # of log τ²
 DRAWS = 256
 DRAWN_ENTRIES = 500_000  # of one array of draws
 
@@ -57,7 +58,7 @@ def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
     >>> sure = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1), ("b", "a", 0.2), ("c", "b", 0.3)])
     >>> vague = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.9), ("b", "a", 0.4), ("c", "b", 0.6)])
     >>> expected_spearman(sure).round(1), expected_spearman(vague).round(1)
-    (array([1.]), array([0.1]))
+    (array([1.]), array([0.]))
     """
     if not more >= 0:
         raise ValueError(f"more is a number from 0 up, not {more!r}")
@@ -80,7 +81,7 @@ def top_probability(ranking: Ranking, k: int) -> Array:
 
     >>> from comparo import fit
     >>> top_probability(fit([("a", "b", 0.99), ("b", "a", 0.01), ("a", "b", 0.98)]), 1).round(1)
-    array([0.9])
+    array([1.])
     """
     if not isinstance(k, int) or k < 1:
         raise ValueError(f"k is a whole number from 1 on, not {k!r}")
@@ -223,9 +224,12 @@ class _Posterior:
         product = ranking.product or multiply(ranking.comparisons, BradleyTerry(), prior=WIDE)
         pattern = Pattern(product.graph)
         experts, n, rows = _Experts(product, pattern), product.graph.nodes, len(product.comparisons)
-        laplacian, b = experts.quadratic(np.zeros(n), np.zeros(rows))
-        spreads = np.exp(SPREADS) / np.mean(laplacian.diagonal)
-        mean = np.zeros(n)
+        mean = product.scores
+        laplacian, b = experts.quadratic(mean, np.zeros(rows))
+        equal, _ = experts.quadratic(np.zeros(n), np.zeros(rows))
+        certain = max(float(np.mean(one.diagonal)) for one in (laplacian, equal))
+        widest = max(WIDEST / certain, 10.0 * float(np.mean(mean**2)))
+        spreads = np.exp(np.arange(np.log(NARROWEST / certain), np.log(widest), STEP))
         for _ in range(ROUNDS):
             before, evidence = mean, []
             mean, variance, shared = np.empty(n), np.empty(n), np.zeros(rows)

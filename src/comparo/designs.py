@@ -64,7 +64,7 @@ def distinct(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     [1, 3]
     """
     ordered = np.sort(codes)
-    return ordered[np.diff(ordered, prepend=-1) != 0]
+    return np.asarray(ordered[np.diff(ordered, prepend=-1) != 0])
 
 
 def among(codes: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:

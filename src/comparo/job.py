@@ -63,6 +63,9 @@ def rank(
     task = Task(items, question, whoever, Budget.of(budget), until, goal, strategy, orders, method, bias, seed)
     store = Store(None if out is None else Path(out), task.identity, task.configuration)
     try:
-        return Run(task, store, watch).go()
+        store.add_items(items)
+        ranking = Run(task, store, watch).go()
+        store.write("ranking.csv", ranking.to_csv())
+        return ranking
     finally:
         store.close()

@@ -66,8 +66,8 @@ class Plan:
         return np.rint(self.per_item * self.items).astype(np.int64)
 
     def to_columns(self) -> dict[str, NDArray[Any]]:
-        """The table as columns: calls an item, calls, spearman, low, high."""
-        columns = {"calls an item": self.per_item, "calls": self._calls, "spearman": self.spearman}
+        """The table as columns: per_item, calls, spearman, low, high."""
+        columns = {"per_item": self.per_item, "calls": self._calls, "spearman": self.spearman}
         return columns | {"low": self.low, "high": self.high}
 
 

@@ -20,6 +20,7 @@ from comparo.frames import frame_from_columns
 from comparo.graph import Graph
 from comparo.product import Product
 from comparo.standing import among_best, beats, rank_intervals, ranks, tiers
+from comparo.tables import csv_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -201,6 +202,15 @@ class Ranking:
     def to_frame(self, backend: str | None = None) -> Any:
         """The table of `to_columns` as a pandas, polars or pyarrow frame: the first that is installed, or `backend`."""
         return frame_from_columns(self.to_columns(), backend)
+
+    def to_csv(self) -> str:
+        """The table of `to_columns` as CSV, missing numbers as empty fields.
+
+        >>> from comparo import fit
+        >>> fit([("a", "b", 0.8)]).to_csv().splitlines()[0]
+        'item,score,std,low,high,rank,tier,comparisons'
+        """
+        return csv_text(self.to_columns())
 
     def to_json(self) -> str:
         """The table and how it was made, as one JSON object.

@@ -150,6 +150,20 @@ def write_columns(path: str | os.PathLike[str], columns: Mapping[str, Column]) -
         temporary.unlink(missing_ok=True)
 
 
+def csv_text(columns: Mapping[str, Column]) -> str:
+    """Columns as CSV, missing numbers as empty fields.
+
+    >>> csv_text({"item": ["ana", "bo"], "std": np.array([0.5, np.nan])})
+    'item,std\\nana,0.5\\nbo,\\n'
+    """
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(columns)
+    for rows in _chunks_of_rows(columns):
+        writer.writerows(["" if value != value else value for value in row] for row in rows)
+    return buffer.getvalue()
+
+
 def columns_from_objects(
     objects: Iterable[Mapping[str, Any]], wanted: Collection[str] | None = None
 ) -> tuple[dict[str, Column], tuple[str, ...]]:

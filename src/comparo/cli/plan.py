@@ -8,9 +8,10 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from comparo.cli.printing import Format, print_csv, print_table
+from comparo.cli.printing import Format, print_table
 from comparo.planning import Answers, Plan, plan
 from comparo.selection import Orders, Strategy
+from comparo.tables import csv_text
 
 EPILOG = "Example: `comparo plan 200 --accuracy 0.75 --target 0.9`"
 
@@ -60,9 +61,9 @@ def plan_command(
         table = [dict(zip(columns, row, strict=True)) for row in rows]
         print(json.dumps({"items": items, "accuracy": accuracy, "target": target, "calls": found.calls, "plan": table}))
     elif output == "csv":
-        print_csv(columns, rows)
+        print(csv_text(columns), end="")
     else:
-        print_table(columns, [(f"{per_item:g}", f"{calls:,}", *rest) for per_item, calls, *rest in rows])
+        print_table(columns, [(int(each) if each.is_integer() else each, *rest) for each, *rest in rows])
         print(f"\n{_summary(found)}")
 
 
@@ -70,7 +71,8 @@ def _summary(found: Plan) -> str:
     every = found.items * (found.items - 1)
     if found.calls is None:
         return (
-            f"{found.per_item[-1]:.3g} calls an item reach {found.spearman[-1]:.2f}, not {found.target:g}: lower "
-            "--target, or find a judge of higher accuracy"
+            f"{found.per_item[-1]:.3g} calls an item reach {found.spearman[-1]:.2f}, not {found.target:g}: "
+            "lower --target, ask with --orders both, or find a judge of higher accuracy"
         )
-    return f"about {found.calls:,} calls ({found.calls / found.items:.3g} an item; {found.calls / every:.1%} of all {every:,})"
+    share = f"{found.calls / found.items:.3g} an item; {found.calls / every:.1%} of all {every:,}"
+    return f"about {found.calls:,} calls ({share})"

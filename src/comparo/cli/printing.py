@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from comparo.ranking import Ranking
+from comparo.tables import csv_text
 
 Format = Literal["table", "csv", "json"]
 Something = TypeVar("Something")
@@ -31,7 +30,7 @@ def print_ranking(ranking: Ranking, output: Format, top: int | None) -> None:
     shown = slice(None) if top is None else columns["rank"] <= top
     columns = {name: column[shown] for name, column in columns.items()}
     if output == "csv":
-        print_csv(columns, zip(*(column.tolist() for column in columns.values()), strict=True))
+        print(csv_text(columns), end="")
         return
     print_table(columns, zip(*(column.tolist() for column in columns.values()), strict=True))
 
@@ -50,20 +49,6 @@ def print_table(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
     if not console.is_terminal:
         console.width = console.measure(table, options=console.options.update(max_width=1_000_000)).maximum
     console.print(table)
-
-
-def print_csv(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table as CSV on stdout."""
-    print(csv_text(header, rows), end="")
-
-
-def csv_text(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table as CSV, missing numbers as empty fields."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(["" if value != value else value for value in row] for row in rows)
-    return buffer.getvalue()
 
 
 def _cell(value: Any) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +19,7 @@ from rich.text import Text
 from comparo.agreement import agreement
 from comparo.budget import Budget
 from comparo.cli import options
-from comparo.cli.printing import Format, csv_text, print_notes, print_ranking
+from comparo.cli.printing import Format, print_notes, print_ranking
 from comparo.items import Items
 from comparo.methods import Method
 from comparo.product import Bias
@@ -121,7 +123,8 @@ def rank_command(
     if out is not None and fresh and out.exists():
         out.rename(free(out))
     folder = out or choose_folder("stdin" if data == "-" else data, task.identity, fresh)
-    store = Store(folder, task.identity, task.configuration)
+    command = shlex.join(["comparo", *sys.argv[1:]])
+    store = Store(folder, task.identity, {**task.configuration, "command": command})
     try:
         store.add_items(items)
         run = Run(task, store)
@@ -143,8 +146,7 @@ def _finish(ranking: Ranking, run: Run, store: Store, output: Format, top: int |
     """Print the ranking, and write it and the report to the run folder."""
     from comparo.report import write_report
 
-    columns = ranking.to_columns()
-    store.write("ranking.csv", csv_text(columns, zip(*(column.tolist() for column in columns.values()), strict=True)))
+    store.write("ranking.csv", ranking.to_csv())
     page = None if store.folder is None else write_report(store.folder)
     print_ranking(ranking, output, top)
     if not console.quiet:

@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from comparo.cli.printing import print_csv, print_table
+from comparo.cli.printing import print_table
 from comparo.runs import ROOT, list_runs
+from comparo.tables import csv_text
 
 EPILOG = "Example: `comparo runs --format csv`"
 REPORT_EPILOG = "Example: `comparo report comparo-runs/20260301-120000-stories`"
@@ -25,12 +26,11 @@ def runs_command(
     if not runs:
         Console(stderr=True).print(f"There are no runs in {root}.", highlight=False, markup=False)
         return
-    names = list(asdict(runs[0]))
-    rows = [[str(value) if name == "folder" else value for name, value in asdict(run).items()] for run in runs]
+    columns = {name: [getattr(run, name) for run in runs] for name in asdict(runs[0])}
     if output == "csv":
-        print_csv(names, rows)
+        print(csv_text(columns), end="")
     else:
-        print_table(names, rows)
+        print_table(columns, zip(*columns.values(), strict=True))
 
 
 def report_command(

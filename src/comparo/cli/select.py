@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 import numpy as np
 import typer
 
-from comparo.cli.printing import print_csv
 from comparo.comparisons import Comparisons
 from comparo.items import read_items
 from comparo.selection import Orders, Strategy, next_pairs
+from comparo.tables import csv_text
 
 EPILOG = "Example: `comparo select items.csv --asked comparisons.csv --next 50 > pairs.csv`"
 
@@ -64,9 +64,8 @@ def select_command(
         goal=goal,
         repeats=repeats,
     )
-    rows = zip(*columns.values(), strict=True)
     if output == "jsonl":
-        for row in rows:
+        for row in zip(*columns.values(), strict=True):
             print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False))
     else:
-        print_csv(columns, rows)
+        print(csv_text(columns), end="")

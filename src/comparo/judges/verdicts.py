@@ -70,7 +70,7 @@ def token_logprobs(choice: dict[str, Any]) -> Positions:
     Empty where the server does not give them; a ValueError where they are not in the form of OpenAI's API.
 
     >>> token_logprobs({"logprobs": {"tokens": [" A"], "token_logprobs": [-0.1], "top_logprobs": [{" B": -2.5}]}})
-    [(' A', [(' A', -0.1), (' B', -2.5)])]
+    [(' A', [(' B', -2.5), (' A', -0.1)])]
     >>> token_logprobs({"logprobs": None})
     []
     """
@@ -86,11 +86,12 @@ def token_logprobs(choice: dict[str, Any]) -> Positions:
         else:
             columns = (logprobs.get(name) or () for name in ("tokens", "token_logprobs", "top_logprobs"))
             told = [(token, logprob, list((top or {}).items())) for token, logprob, top in zip(*columns, strict=True)]
-        return [
-            (str(token), [(str(other), float(value)) for other, value in {token: logprob, **dict(top)}.items()])
-            for token, logprob, top in told
-            if top
-        ]
+        positions = []
+        for token, logprob, top in told:
+            own = [] if any(other == token for other, _ in top) else [(token, logprob)]
+            if top:
+                positions.append((str(token), [(str(other), float(value)) for other, value in top + own]))
+        return positions
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as problem:
         raise ValueError(f"the log-probabilities are not in OpenAI's form ({problem!r})") from None
 

@@ -110,12 +110,15 @@ def _lead(data: Data) -> dict[str, Any] | None:
     view, columns = data.shown
     names, tiers, groups = columns["item"], columns["tier"], columns["group"]
     same = [row for row in range(1, view.end) if groups[row] == groups[0]]
+    among = "" if data.mean is None else f" on average over {len(data.contexts):,} contexts"
+    if view.groups > 1:
+        among = f" in the first of {view.groups:,} groups"
     return {
         "best": names[0],
         "tied": [names[row] for row in same if tiers[row] == tiers[0]],
         "next": [names[row] for row in same[:2]],
-        "size": f"{view.end:,}",
-        "among": "" if data.mean is None else f" on average over {len(data.contexts):,} contexts",
+        "size": f"{len(same) + 1:,}",
+        "among": among,
     }
 
 
@@ -150,9 +153,10 @@ def _cut(record: Record, data: Data) -> str:
 
 
 def _contexts(record: Record, data: Data) -> list[dict[str, Any]]:
+    """What is told of each context; nothing where there is but one."""
     ranking = record.ranking
     if len(data.contexts) == 1:
-        return [{}]
+        return []
     sure, expected = ranking.top(1), record.spearman
     people = list(agreement(ranking, record.items).values())[:4]
     calls = np.bincount(ranking.graph.context[ranking.graph.first], minlength=ranking.graph.contexts)

@@ -1,0 +1,217 @@
+"""How sure a ranking is as a whole, against how good it truly is."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+
+from comparo import Comparisons, Gaussian, StudentT, confidence, fit
+from comparo.confidence import expected_spearman, top_probability
+from oracle import simulate
+
+
+def decisions(comparisons, rng):
+    """Answers of the same judge who only says which is better: 1 with probability p."""
+    p = (rng.random(len(comparisons)) < comparisons.p).astype(float)
+    return Comparisons.from_columns(comparisons.first, comparisons.second, p, context=comparisons.context)
+
+
+def ranked(data, **how):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a few contexts are not connected
+        return fit(data, **how)
+
+
+def correlation(one, other):
+    a, b = (rankdata(np.round(part, 9)) for part in (one, other))
+    return np.corrcoef(a, b)[0, 1] if np.ptp(a) and np.ptp(b) else 0.0
+
+
+def actual(ranking, truth):
+    """Spearman's correlation with the truth (C, N), in the comparisons' order of contexts."""
+    labels = [None] if ranking.context is None else ranking.comparisons.contexts
+    nodes = [ranking.nodes_of(label) for label in labels]
+    return np.array([correlation(ranking.scores[part], truth[c][ranking.items[part]]) for c, part in enumerate(nodes)])
+
+
+REGIMES = [  # items, comparisons, spread, noise
+    (6, 15, 1.0, 0.5),
+    (12, 24, 1.0, 1.0),
+    (12, 36, 3.0, 0.4),
+    (16, 48, 0.3, 1.0),
+    (16, 48, 1.0, 1.0),
+    (16, 240, 0.3, 1.0),
+    (40, 160, 0.6, 0.6),
+    (16, 96, 0.0, 1.0),
+]
+
+
+def calibration(hard, contexts):
+    """For every regime, its comparisons in many contexts, their ranking, and Spearman's correlation with the truth."""
+    for items, rows, spread, noise in REGIMES:
+        rng = np.random.default_rng([items, rows])
+        data, truth = simulate(rng, items, rows, spread, noise, contexts=contexts)
+        data = decisions(data, rng) if hard else data
+        ranking = ranked(data)
+        yield data, ranking, np.mean(actual(ranking, truth))
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_the_expectation_is_what_happens(hard):
+    errors = [np.mean(expected_spearman(ranking)) - true for _, ranking, true in calibration(hard, 120)]
+    assert -0.05 < errors.pop() < 0.15  # pure noise, where the expectation cannot err downwards
+    assert np.max(np.abs(errors)) < 0.07
+    assert np.mean(np.abs(errors)) < 0.03
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_pure_noise_is_seen_through(hard):
+    rng = np.random.default_rng(1)
+    data, _ = simulate(rng, 16, 96, 0.0, 1.0, contexts=150)
+    ranking = ranked(decisions(data, rng) if hard else data)
+    assert np.mean(top_probability(ranking, 1)) < 0.15
+    alone, _ = simulate(rng, 200, 1000, 0.0, 1.0)
+    assert expected_spearman(ranked(decisions(alone, rng) if hard else alone))[0] < 0.25
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_a_context_alone_is_judged_without_the_others(hard):
+    rng = np.random.default_rng(2)
+    found, true = [], []
+    for _ in range(40):
+        data, truth = simulate(rng, 20, 100, 0.8, 0.8)
+        ranking = ranked(decisions(data, rng) if hard else data)
+        found.append(expected_spearman(ranking)[0])
+        true.append(actual(ranking, truth)[0])
+    assert np.mean(found) == pytest.approx(np.mean(true), abs=0.05)
+
+
+def test_contexts_that_tell_nothing_are_told_from_those_that_do():
+    rng = np.random.default_rng(3)
+    good, truth = simulate(rng, 12, 60, 1.0, 0.8, contexts=60)
+    bad, _ = simulate(rng, 12, 60, 0.0, 0.8, contexts=60)
+    both = Comparisons.from_columns(
+        *(np.concatenate([getattr(part, name) for part in (good, bad)]) for name in ("first", "second", "p")),
+        context=np.concatenate([good.context, 60 + bad.context]),
+    )
+    ranking = ranked(both)
+    found = expected_spearman(ranking)
+    assert np.mean(found[:60]) == pytest.approx(np.mean(actual(ranking, np.tile(truth, (2, 1)))[:60]), abs=0.04)
+    assert np.mean(found[60:]) < 0.25
+
+
+def test_the_best_are_right_as_often_as_they_are_said_to_be():
+    rng = np.random.default_rng(4)
+    data, truth = simulate(rng, 10, 60, 1.0, 1.0, contexts=300)
+    ranking = ranked(data)
+    for k in (1, 3):
+        right = []
+        for context in ranking.comparisons.contexts:
+            nodes = ranking.nodes_of(context)
+            best = ranking.items[nodes][np.argsort(-ranking.scores[nodes])[:k]]
+            right.append(set(best) == set(np.argsort(-truth[context])[:k]))
+        assert np.mean(top_probability(ranking, k)) == pytest.approx(np.mean(right), abs=0.07)
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_large_contexts_take_errors_as_independent_and_lose_little(hard, monkeypatch):
+    rng = np.random.default_rng(5)
+    data, truth = simulate(rng, 200, 1000, 0.7, 0.8)
+    ranking = ranked(decisions(data, rng) if hard else data)
+    exact, best = expected_spearman(ranking)[0], top_probability(ranking, 20)[0]
+    monkeypatch.setattr(confidence, "DENSE", 100)
+    assert expected_spearman(ranking)[0] == pytest.approx(exact, abs=0.02)
+    assert top_probability(ranking, 20)[0] == pytest.approx(best, abs=0.1)
+    assert exact == pytest.approx(actual(ranking, truth)[0], abs=0.06)
+
+
+def test_more_comparisons_bring_what_was_foreseen():
+    rng = np.random.default_rng(6)
+    data, truth = simulate(rng, 14, 126, 0.7, 1.0, contexts=150)
+    third = np.arange(len(data)) % 126 < 42
+    parts = (part[third] for part in (data.first, data.second, data.p))
+    little = ranked(Comparisons.from_columns(*parts, context=data.context[third]))
+    much = np.mean(actual(ranked(data), truth))
+    assert np.mean(actual(little, truth)) < much - 0.05
+    assert np.mean(expected_spearman(little, more=2.0)) == pytest.approx(much, abs=0.04)
+    assert np.all(expected_spearman(little, more=1e6) > 0.98)
+
+
+def test_groups_that_nothing_joins_cannot_be_ranked_as_one(monkeypatch):
+    rng = np.random.default_rng(7)
+    truth = rng.standard_normal(20)
+    pairs = [(a, b) for a in range(20) for b in range(20) if a != b and (a < 10) == (b < 10)]
+    rows = [(a, b, 1 / (1 + np.exp(truth[b] - truth[a]))) for a, b in pairs]
+    split, joined = ranked(rows), ranked([*rows, (0, 10, 1 / (1 + np.exp(truth[10] - truth[0])))])
+    assert expected_spearman(joined)[0] > 0.99
+    for dense in (confidence.DENSE, 10):
+        monkeypatch.setattr(confidence, "DENSE", dense)
+        assert 0.6 < expected_spearman(split)[0] < 0.98
+        assert top_probability(split, 1)[0] < 0.95
+
+
+def test_contexts_come_in_the_comparisons_order():
+    rng = np.random.default_rng(8)
+    vague = [("z", int(a), int(a + 1) % 5, p) for a, p in zip(range(5), rng.random(5), strict=True)]
+    sure = [("y", a, b, 1 / (1 + np.exp(a - b))) for a in range(4) for b in range(4) if a != b]
+    context, first, second, p = zip(*vague, *sure, strict=True)
+    ranking = fit(Comparisons.from_columns(first, second, p, context=context))
+    assert ranking.comparisons.contexts.tolist() == ["z", "y"]
+    assert np.diff(ranking.graph.starts).tolist() == [4, 5]
+    assert expected_spearman(ranking)[1] > 0.99 > expected_spearman(ranking)[0] + 0.1
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"method": "poe-g"},
+        {"method": "avg-prob"},
+        {"method": "win-ratio"},
+        {"method": "bt"},
+        {"method": "poe-g-hard"},
+        {"method": StudentT()},
+        {"method": Gaussian()},
+        {"bias": "joint"},
+        {"bias": "plug-in"},
+    ],
+)
+def test_any_method_and_bias_can_be_judged(how):
+    rng = np.random.default_rng(9)
+    data, truth = simulate(rng, 12, 60, 0.8, 0.5, gamma=0.6 if "bias" in how else 0.0, contexts=80)
+    ranking = ranked(data, **how)
+    assert np.mean(expected_spearman(ranking)) == pytest.approx(np.mean(actual(ranking, truth)), abs=0.06)
+
+
+def test_two_items_and_never_compared_ones():
+    assert expected_spearman(fit([("a", "b", 0.9)])).shape == (1,)
+    matrix = np.full((4, 4), np.nan)
+    matrix[0, 1], matrix[1, 0], matrix[1, 2], matrix[2, 1] = 0.8, 0.2, 0.7, 0.3
+    ranking = ranked(matrix)
+    assert -1 < expected_spearman(ranking)[0] < 0.95
+    assert top_probability(ranking, 4)[0] == 1.0
+
+
+def test_mistakes_are_told():
+    ranking = fit([("a", "b", 0.9)])
+    with pytest.raises(ValueError, match="k is a whole number from 1 on, not 0"):
+        top_probability(ranking, 0)
+    with pytest.raises(ValueError, match="more is a number from 0 up, not -1"):
+        expected_spearman(ranking, more=-1)
+
+
+def show_calibration():
+    """The table of docs/planning.md: actual, expected, and expected where a context knows nothing of the others."""
+    for hard in (False, True):
+        for regime, (data, ranking, true) in zip(REGIMES, calibration(hard, 300), strict=True):
+            alone = []
+            for context in range(100):
+                mine = data.context == context
+                alone.append(ranked(Comparisons.from_columns(data.first[mine], data.second[mine], data.p[mine])))
+            found = np.mean(expected_spearman(ranking)), np.mean([expected_spearman(one)[0] for one in alone])
+            cells = "{:3} {:4} {:4.1f} {:4.1f}".format(*regime)
+            print("hard" if hard else "soft", cells, "  {:.3f} {:.3f} {:.3f}".format(true, *found), flush=True)
+
+
+if __name__ == "__main__":
+    show_calibration()

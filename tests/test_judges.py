@@ -1,0 +1,294 @@
+"""Judges that need no server: the embedded model, simulated scores and recorded judgements."""
+
+import csv
+import gzip
+import hashlib
+import json
+import logging
+import math
+import os
+import statistics
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from comparo import Comparisons
+from comparo.judges import JudgeError, Judgement, load_judge
+from comparo.judges.labels import label_probability, spells
+from comparo.judges.local import LlamaCpp
+from comparo.prompts import Prompt, Question, criterion_prompt
+
+PROMPT = criterion_prompt("longer", kind="Text")
+SHORT, LONG = "It rained.", "It rained all day long on the roofs of the small town by the river and on the hills."
+DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="module")
+def smollm2():
+    return load_judge("local/smollm2", runtime="llama.cpp", window=1024)
+
+
+def question(first=SHORT, second=LONG, context=None):
+    return Question(first, second, context, first, second, context)
+
+
+def test_the_embedded_model_answers(smollm2):
+    both = list(smollm2.judge([question(), question(LONG, SHORT)], PROMPT))
+    for answer in both:
+        assert 0 < answer.p < 1
+        assert 0.5 < answer.mass <= 1
+        assert answer.reply.strip() in ("A", "B")
+        assert answer.tokens_in > 40
+        assert answer.tokens_out == 1
+        assert answer.seconds > 0
+        assert answer.error is None
+    by_order = {answer.question.first_text: answer.p for answer in both}
+    assert by_order[LONG] + by_order[SHORT] > 1  # it favours what it reads first
+
+
+def test_a_context_read_once_gives_the_same_answers(smollm2):
+    context = "A dialogue about the weather in a small town, and what it does to the people who live there."
+    prompt = criterion_prompt("more detailed", kind="Answer", context="Dialogue")
+    asked = [question(SHORT, LONG, context), question(LONG, SHORT, context), question("Sun.", SHORT, context)]
+    together = {answer.question.first: answer.p for answer in smollm2.judge(asked, prompt)}
+    alone = load_judge("local/smollm2", runtime="llama.cpp", window=1024)
+    for one in asked:
+        [answer] = alone.judge([one], prompt)
+        assert together[one.first] == pytest.approx(answer.p, abs=0.005)
+
+
+def test_what_does_not_fit_is_cut_and_said(smollm2):
+    small = load_judge("local/smollm2", runtime="llama.cpp", window=160)
+    prompt = criterion_prompt("better", context="Article")
+    [answer] = small.judge([question(context="The rain in the town. " * 60)], prompt)
+    assert answer.error is None
+    assert 0 < answer.cut < 22 * 60
+    assert answer.tokens_in <= 160
+    [whole] = smollm2.judge([question()], PROMPT)
+    assert whole.cut == 0
+
+
+def test_labels_without_a_token_of_their_own_are_a_failure(smollm2):
+    prompt = Prompt("{first} {second} Which?", labels=("Antidisestablishment", "Floccinaucinihil"))
+    [answer] = smollm2.judge([question()], prompt)
+    assert "no token for 'Antidisestablishment' or 'Floccinaucinihil'" in answer.error
+    assert math.isnan(answer.p)
+
+
+def test_the_embedded_judge_says_what_it_is(caplog):
+    with caplog.at_level(logging.WARNING):
+        judge = load_judge("local/smollm2", runtime="llama.cpp", window=512)
+    assert "smoke-test judge" in caplog.text
+    assert isinstance(judge, LlamaCpp)
+    assert judge.settings["file"] == "SmolLM2-135M-Instruct.Q4_1.gguf"
+    assert judge.key not in json.dumps(judge.settings) + repr(judge)
+
+
+def test_a_file_that_is_no_model_is_one_line(tmp_path):
+    path = tmp_path / "broken.gguf"
+    path.write_bytes(b"GGUF and then nothing")
+    with pytest.raises(JudgeError, match=r"cannot load .*broken\.gguf: is it a whole GGUF file\?"):
+        load_judge(f"local/{path}", runtime="llama.cpp")
+    with pytest.raises(JudgeError, match="is not a file"):
+        load_judge(f"local/{tmp_path}/none.gguf")
+    with pytest.raises(JudgeError, match="there is no model local/gpt; there are smollm2, qwen"):
+        load_judge("local/gpt")
+    with pytest.raises(ValueError, match="runtime = 'torch' is not one of auto, llama"):
+        load_judge("local/smollm2", runtime="torch")
+
+
+@pytest.fixture
+def hub():
+    """A hub on this machine, to be asked by the real client: its address, and the SHA-256 of the file it has."""
+    content = b"GGUF" + b"\0" * 100
+    digest = hashlib.sha256(content).hexdigest()
+
+    class Files(BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            self.send_response(200)
+            self.send_header("ETag", f'"{digest}"')
+            self.send_header("X-Repo-Commit", "0" * 40)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+
+        def do_GET(self):
+            self.do_HEAD()
+            self.wfile.write(content)
+
+        def log_message(self, *arguments):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Files) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", digest
+        server.shutdown()
+
+
+def test_larger_models_are_fetched_on_request_and_verified(hub, tmp_path):
+    address, digest = hub
+    environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_XET": "1"}
+    code = """
+import sys
+from comparo.judges import JudgeError, models
+for fetch, digest in ((False, "0"), (True, "0"), (False, sys.argv[1])):
+    entry = models.LARGER["qwen2.5-1.5b"]
+    models.LARGER["qwen2.5-1.5b"] = models.Hub(entry.repository, entry.file, digest, entry.gigabytes)
+    try:
+        print(models.find_model("qwen2.5-1.5b", fetch).read_bytes()[:4])
+    except JudgeError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code, digest], env=environment, capture_output=True, text=True)
+    absent, wrong, right = done.stdout.splitlines()
+    assert absent.endswith("is not on this machine; --option fetch=true downloads its 1.1 GB")
+    assert "is not the file that was meant" in wrong
+    assert right == "b'GGUF'"
+
+
+def test_a_simulated_judge_follows_its_formula():
+    scores = {"a": 1.2, "b": -0.3}
+    judge = load_judge("simulated/soft", scores=scores, strength=2.0, bias=0.5, noise=0.0)
+    answers = [answer.p for answer in judge.judge([Question("a", "b"), Question("b", "a")])]
+    expected = [1 / (1 + math.exp(-(2 * 1.5 + 0.5))), 1 / (1 + math.exp(-(-2 * 1.5 + 0.5)))]
+    assert answers == pytest.approx(expected)
+
+
+def test_noise_effects_and_scores_are_standard_normal_and_fixed_by_the_seed():
+    judge = load_judge("simulated/soft", strength=0.0, noise=1.0, seed=1)
+    pairs = [Question(a, b) for a in range(60) for b in range(60) if a != b]
+    logits = [math.log(answer.p / (1 - answer.p)) for answer in judge.judge(pairs)]
+    assert statistics.fmean(logits) == pytest.approx(0, abs=0.06)
+    assert statistics.stdev(logits) == pytest.approx(1, abs=0.06)
+    again = load_judge("simulated/soft", strength=0.0, noise=1.0, seed=1)
+    assert [answer.p for answer in again.judge(reversed(pairs))] == pytest.approx(
+        [1 / (1 + math.exp(-logit)) for logit in reversed(logits)]
+    )
+    assert again.score(None, 3) == judge.score(None, 3) != load_judge("simulated/soft", seed=2).score(None, 3)
+    effects = load_judge("simulated/soft", strength=0.0, noise=0.0, effect=1.0)
+    first, second = (answer.p for answer in effects.judge([Question(1, 2), Question(2, 1)]))
+    assert first == second != 0.5  # what is shown first gains, whoever it is
+
+
+def test_hard_answers_are_decisions_with_the_right_share():
+    judge = load_judge("simulated/hard", strength=0.0, noise=0.0, bias=1.0)
+    answers = [answer.p for answer in judge.judge(Question(a, b) for a in range(50) for b in range(50) if a != b)]
+    assert set(answers) == {0.0, 1.0}
+    assert statistics.fmean(answers) == pytest.approx(1 / (1 + math.exp(-1)), abs=0.03)
+
+
+@pytest.mark.parametrize("name", ["simulated/", "simulated/bold", "replay/"])
+def test_names_that_are_no_judge_say_what_there_is(name):
+    with pytest.raises(ValueError, match=r"simulated/soft and simulated/hard|replay/PATH"):
+        load_judge(name)
+
+
+def test_replay_answers_what_was_recorded(tmp_path):
+    rows = "context_id,first,second,p,mass\nx,1,2,0.7,0.9\nx,1,2,0.8,0.7\ny,1,2,0.2,0.5\n"
+    (tmp_path / "judged.csv").write_text(rows)
+    judge = load_judge(f"replay/{tmp_path}/judged.csv")
+    asked = [Question("1", "2", "x"), Question(1, 2, "y"), Question(2, 1, "x")]
+    twice, once, never = judge.judge(asked)
+    assert (twice.p, twice.weight, twice.mass) == (pytest.approx(0.75), 2.0, pytest.approx(0.8))
+    assert (once.p, once.mass) == (0.2, 0.5)
+    assert never.failed
+    assert judge.name == "replay/judged.csv"
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"the recorded judgements are not at {DATA}")
+def test_replay_of_the_recorded_judgements():
+    path = DATA / "judgements" / "topicalchat.coherence.csv.gz"
+    judge = load_judge(f"replay/{path}")
+    with gzip.open(path, "rt") as file:
+        rows = list(csv.DictReader(file))
+    answers = judge.judge(Question(row["first"], row["second"], row["context_id"]) for row in rows)
+    for row, answer in zip(rows, answers, strict=True):
+        assert (answer.p, answer.mass) == (float(row["p"]), float(row["mass"]))
+
+
+def test_a_failed_judgement_is_no_tie():
+    with pytest.raises(ValueError, match="p = nan is not a probability"):
+        Judgement(Question(1, 2))
+    failed = Judgement(Question(1, 2), error="lost")
+    assert failed.failed
+    assert math.isnan(failed.row()["p"])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        ([("A", 0.5), (" a", 0.1), ("B", 0.2), ("C", 0.2)], (0.75, 0.8)),
+        ([("A", 0.9), ("x", 0.05)], (0.9 / 0.95, 0.95)),
+        ([("B", 0.99), ("x", 0.005), ("y", 0.005)], (0.0, 0.99)),
+        ([("Apple", 0.5), ("Be", 0.5)], None),
+    ],
+)
+def test_the_spellings_of_a_label_are_summed(tokens, expected):
+    found = label_probability([(token, math.log(p)) for token, p in tokens], ("A", "B"))
+    assert found == (None if expected is None else pytest.approx(expected, abs=1e-9))
+
+
+def test_spellings():
+    assert [token for token in ("A", " A", "ĠA", "(A)", "a", "A:", "AB", "", " ") if spells(token, "A")] == [
+        "A", " A", "ĠA", "(A)", "a", "A:",
+    ]  # fmt: skip
+
+
+def comparo(*arguments):
+    command = [sys.executable, "-m", "comparo.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.fixture
+def files(tmp_path):
+    rows = [{"id": k, "text": f"Text {k}", "context_id": c, "score": k} for c in ("x", "y") for k in range(4)]
+    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    pairs = "first,second,context\n0,1,x\n2,3,x\n1,3,y\n0,2,y\n1,2,y\n"
+    (tmp_path / "pairs.csv").write_text(pairs)
+    return tmp_path
+
+
+def test_judging_as_a_command(files):
+    judge = ("judge", files / "pairs.csv", "--items", files / "items.jsonl", "--judge", "simulated/soft")
+    done = comparo(*judge, "-o", "scores=score", "-o", "noise=0")
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert [(row["context"], row["first"], row["second"]) for row in rows][:2] == [("x", "0", "1"), ("x", "2", "3")]
+    assert float(rows[0]["p"]) == pytest.approx(1 / (1 + math.e))
+    (files / "judged.csv").write_text(done.stdout)
+    assert len(Comparisons.read(files / "judged.csv")) == 5
+    assert "5 judgements; mean p" in done.stderr
+
+
+def test_judging_goes_on_where_it_stopped(files):
+    judge = ("judge", files / "pairs.csv", "--items", files / "items.jsonl", "--judge", "simulated/hard", "--out")
+    out = files / "judged.jsonl"
+    assert comparo(*judge, out).returncode == 0
+    lines = out.read_text().splitlines()
+    assert len(lines) == 5
+    failed = json.loads(lines[4]) | {"p": None, "error": "lost"}
+    out.write_text("\n".join([*lines[:3], json.dumps(failed)]) + "\n")
+    assert len(Comparisons.read(out)) == 3
+    assert comparo(*judge, out).returncode == 0
+    assert len(out.read_text().splitlines()) == 6
+    assert len(Comparisons.read(out)) == 5
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ("first,second\n0,1\n", "the items have contexts and the pairs have none"),
+        ("first,second,context\n0,9,x\n", "row 1"),
+        ("first,second,context\n0,1,z\n", "row 1"),
+        ("one,two\n0,1\n", "there is no column 'first'"),
+    ],
+)
+def test_wrong_pairs_are_named_before_anything_is_asked(files, pairs, message):
+    (files / "pairs.csv").write_text(pairs)
+    done = comparo("judge", files / "pairs.csv", "--items", files / "items.jsonl", "--judge", "simulated/soft")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,119 @@
+"""How many calls a ranking takes."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from comparo import planning
+from comparo.cli import app
+from comparo.planning import judge_of, plan
+
+
+@pytest.mark.parametrize("accuracy", [0.55, 0.75, 0.95])
+def test_the_judge_is_right_as_often_as_it_should_be(accuracy):
+    rng = np.random.default_rng(0)
+    strength, noise = judge_of(accuracy)
+    difference = np.subtract(*rng.standard_normal((2, 200_000)))
+    logit = strength * difference + noise * rng.standard_normal(200_000)
+    assert np.mean((logit > 0) == (difference > 0)) == pytest.approx(accuracy, abs=0.005)
+    assert np.std(logit) == pytest.approx(planning.SPREAD, rel=0.01)
+    assert 0.5 + math.atan(math.sqrt(2) * strength / noise) / math.pi == pytest.approx(accuracy)
+
+
+def test_a_perfect_judge_has_no_noise():
+    assert judge_of(1.0)[1] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_calls_are_the_first_that_reach_the_target():
+    found = plan(20, accuracy=0.8, target=0.85, repeats=30, rng=np.random.default_rng(0))
+    assert np.all(found.spearman[:-1] < 0.85)
+    assert found.spearman[-1] >= 0.85
+    assert found.calls == found.to_columns()["calls"][-1] == round(found.per_item[-1] * 20)
+    assert np.all((found.low <= found.spearman) & (found.spearman <= found.high))
+    assert np.all(np.diff(found.per_item) > 0)
+
+
+def test_where_all_calls_are_not_enough_there_is_no_answer():
+    found = plan(6, accuracy=0.6, target=0.99, repeats=10, rng=np.random.default_rng(0))
+    assert found.calls is None
+    assert found.to_columns()["calls"][-1] == 15
+
+
+def test_the_same_seed_gives_the_same_plan():
+    one, other = (plan(10, strategy="random", repeats=5, rng=np.random.default_rng(3)) for _ in range(2))
+    assert np.array_equal(one.spearman, other.spearman)
+
+
+def reached(calls=6, **how):
+    """The mean Spearman correlation after so many calls an item."""
+    found = plan(24, target=0.9999, repeats=25, rng=np.random.default_rng(1), **({"accuracy": 0.75} | how))
+    return found.spearman[np.searchsorted(found.per_item, calls)]
+
+
+def test_better_judges_and_soft_answers_need_fewer_calls(monkeypatch):
+    monkeypatch.setattr(planning, "TRIED", (6,))
+    assert reached(accuracy=0.65) + 0.03 < reached() < reached(accuracy=0.85) - 0.03
+    assert reached(answers="hard") + 0.03 < reached()
+    # The bias is estimated, and costs little.
+    assert reached(bias=1.0) == pytest.approx(reached(), abs=0.03)
+
+
+@pytest.mark.parametrize("strategy", ["random", "greedy", "adaptive"])
+@pytest.mark.parametrize("orders", ["one", "both"])
+def test_every_strategy_and_order_gets_better_with_more_calls(strategy, orders, monkeypatch):
+    monkeypatch.setattr(planning, "TRIED", (3, 8))
+    found = plan(17, target=0.999, strategy=strategy, orders=orders, repeats=10, rng=np.random.default_rng(0))
+    assert found.per_item.tolist()[0] == 3
+    assert found.spearman[0] + 0.03 < found.spearman[-1]
+
+
+def test_what_is_reached_depends_on_the_calls_an_item_and_hardly_on_the_items(monkeypatch):
+    monkeypatch.setattr(planning, "TRIED", (5,))
+    found = {}
+    for items in (60, 240):
+        monkeypatch.setattr(planning, "MOST", items)
+        found[items] = plan(10_000, target=0.999, strategy="random", repeats=6, rng=np.random.default_rng(0))
+        assert found[items].to_columns()["calls"].tolist() == [50_000]
+    assert found[60].spearman[0] == pytest.approx(found[240].spearman[0], abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"items": 1}, "nothing to compare"),
+        ({"accuracy": 0.5}, "accuracy is above 0.5"),
+        ({"target": 1.0}, "target is a correlation between 0 and 1"),
+        ({"answers": "votes"}, "answers is 'soft' or 'hard'"),
+        ({"repeats": 0}, "repeats is at least 1"),
+        ({"strategy": "best"}, "strategy is one of"),
+    ],
+)
+def test_mistakes_are_told(how, message):
+    with pytest.raises(ValueError, match=message):
+        plan(**({"items": 5, "rng": np.random.default_rng(0)} | how))
+
+
+def comparo(*arguments):
+    return CliRunner().invoke(app, ["plan", *map(str, arguments)])
+
+
+def test_the_command_prints_a_table_and_what_it_means():
+    run = comparo(12, "--accuracy", "0.9", "--target", "0.8", "--repeats", "5")
+    assert (run.exit_code, run.stderr) == (0, "")
+    table, _, summary = run.stdout.rstrip().rpartition("\n\n")
+    assert table.splitlines()[0].split() == ["per_item", "calls", "spearman", "low", "high"]
+    assert table.splitlines()[1].split()[:2] == ["2", "24"]
+    assert summary == "about 24 calls (2 an item; 18.2% of all 132)"
+
+
+def test_the_command_prints_json_and_csv_and_says_what_cannot_be():
+    options = "--accuracy", "0.6", "--target", "0.99", "--repeats", "5"
+    document = json.loads(comparo(6, *options, "--format", "json").stdout)
+    assert document["calls"] is None
+    assert document["plan"][-1]["calls"] == 15
+    assert comparo(6, *options, "--format", "csv").stdout.splitlines()[-1].startswith("2.5,15,0.")
+    assert "lower --target" in comparo(6, *options).stdout.splitlines()[-1]
+    assert "accuracy is above 0.5" in str(comparo(6, "--accuracy", "1.5").exception)

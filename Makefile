@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 .PHONY: demo test slow lint bench clean
 
 demo: $(VENV)/demo
-	$(BIN)/comparo rank examples/sentences.jsonl --criterion longer --kind Sentence --budget 4n --option runtime=llama.cpp
+	$(BIN)/comparo rank examples/sentences.jsonl --criterion longer --kind Sentence --budget 3n --option runtime=llama.cpp
 
 test: $(VENV)/dev lint
 	$(BIN)/python -m pytest

@@ -1,7 +1,6 @@
 """Every benchmark: `make bench`."""
 
-from benchmarks import core, coverage, selection
+from benchmarks import core, coverage, defaults, judges, loop, selection
 
-core.main()
-coverage.main()
-selection.main()
+for part in (core, coverage, selection, judges, loop, defaults):
+    part.main()

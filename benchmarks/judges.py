@@ -1,4 +1,4 @@
-"""How fast judges answer: the API judge against a server that takes its time."""
+"""How fast judges answer: the embedded model, and the API judge against a server that takes its time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 from comparo.judges import load_judge
 from comparo.prompts import Question, criterion_prompt
@@ -20,6 +21,37 @@ def questions(count: int) -> Iterator[Question]:
     """Questions of about 250 words."""
     text = "The cat sat on the mat and watched the rain. " * 12
     return (Question(2 * k, 2 * k + 1, 0, f"{k} {text}", f"{text} {k}") for k in range(count))
+
+
+def embedded() -> None:
+    """Comparisons a second on prompts like TopicalChat's, of about 370 tokens, each runtime that is installed."""
+    prompt = criterion_prompt("continues the dialogue better", kind="Response", context="Dialogue")
+    turn = "i heard that the new film of the studio is out , have you seen any of their work before ? \n "
+    answers = [f"i have , and {name} was the one i liked best , it is so well made and so sad ." for name in "abcdef"]
+    pairs = [(first, second) for first in answers for second in answers if first != second]
+    print("\nEmbedded judge, prompts of about 370 tokens, comparisons a second")
+    for runtime, needs in (("llama.cpp", "xllamacpp"), ("transformers", "torch")):
+        if find_spec(needs) is None:
+            print(f"  {runtime}: not installed")
+            continue
+        judge = load_judge("local/smollm2", runtime=runtime)
+        rates = []
+        for shared, count in ((False, 8), (True, 30)):
+            asked = [
+                Question(first, second, 0 if shared else k, first, second, f"{0 if shared else k} {turn * 12}")
+                for k, (first, second) in enumerate(pairs[:count])
+            ]
+            begin = time.perf_counter()
+            assert not any(answer.failed for answer in judge.judge(asked, prompt))
+            rates.append(count / (time.perf_counter() - begin))
+        print(
+            f"  {runtime}: every context another {rates[0]:.2f}, one context {rates[1]:.2f} ({rates[1] / rates[0]:.1f} x)"
+        )
+
+
+def main() -> None:
+    embedded()
+    api()
 
 
 def api() -> None:
@@ -85,4 +117,4 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    api()
+    main()

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from comparo import planning
 from comparo.cli import app
-from comparo.planning import judge_of, plan
+from comparo.planning import judge_of, later, plan
 
 
 @pytest.mark.parametrize("accuracy", [0.55, 0.75, 0.95])
@@ -68,6 +68,18 @@ def test_every_strategy_and_order_gets_better_with_more_calls(strategy, orders, 
     found = plan(17, target=0.999, strategy=strategy, orders=orders, repeats=10, rng=np.random.default_rng(0))
     assert found.per_item.tolist()[0] == 3
     assert found.spearman[0] + 0.03 < found.spearman[-1]
+
+
+def test_the_formula_goes_on_where_the_simulation_ends(monkeypatch):
+    monkeypatch.setattr(planning, "TRIED", (10, 20))
+    both = plan(50, accuracy=0.7, target=0.999, repeats=20, rng=np.random.default_rng(0))
+    monkeypatch.setattr(planning, "SIMULATED", 10)
+    one = plan(50, accuracy=0.7, target=0.999, repeats=20, rng=np.random.default_rng(0))
+    assert one.spearman[0] == both.spearman[0]
+    assert one.spearman[1] == pytest.approx(both.spearman[1], abs=0.015)
+    assert np.isnan(one.low[1:]).all()
+    assert later(0.8, 1.0) == pytest.approx(0.8)
+    assert later(0.8, 1e9) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_what_is_reached_depends_on_the_calls_an_item_and_hardly_on_the_items(monkeypatch):

@@ -36,16 +36,18 @@ Answers = Literal["soft", "hard"]
 
 SPREAD = 1.0  # of the logits of random pairs: most p are between 0.2 and 0.8
 TRIED = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 25, 30, 35, 40, 50, 60, 80, 100)  # calls an item
+SIMULATED = 20  # calls an item up to which they are simulated
 MOST = 300  # items simulated; more need as many calls an item
-REPEATS = (10, 100)  # fewest and most
-SIMULATED_ITEMS = 2000  # in all repeats together, within these bounds
+REPEATS = (8, 100)  # fewest and most
+SIMULATED_ITEMS = 1600  # in all repeats together, within these bounds
 
 
 @dataclass(frozen=True)
 class Plan:
     """What so many calls reach: columns `per_item`, `spearman` (mean), `low` and `high`, shape (R,).
 
-    Between low and high are eight of ten repeats. The last row reaches the `target`, or is as far as it went.
+    Between low and high are eight of ten repeats; they are NaN where the formula stands for a simulation. The last row
+    reaches the `target`, or is as far as it went.
     """
 
     items: int
@@ -84,6 +86,20 @@ def judge_of(accuracy: float) -> tuple[float, float]:
     return SPREAD * math.sin(angle) / math.sqrt(2), SPREAD * math.cos(angle)
 
 
+def later(spearman: float, times: float) -> float:
+    """What becomes of a Spearman correlation after so many `times` the calls, where each item has many.
+
+    Errors have a variance that falls with the calls, so the correlation R of scores has R²/(1 − R²) in proportion to
+    them, and that of their ranks is (6/π)·arcsin(R/2), as of any two normal variables.
+
+    >>> round(later(0.9, 2.0), 3)
+    0.946
+    """
+    square = (2 * math.sin(math.pi * spearman / 6)) ** 2
+    square *= times / (1 - square + times * square)
+    return 6 / math.pi * math.asin(math.sqrt(square) / 2)
+
+
 def plan(
     items: int,
     accuracy: float = 0.75,
@@ -98,10 +114,11 @@ def plan(
 ) -> Plan:
     """How many calls rank `items` with a mean Spearman correlation of `target`, by a judge of this `accuracy`.
 
-    More and more calls an item are tried, until the target is reached or nothing is left to ask. `bias` is added to
-    every logit: above 0 it favours what is shown first. `strategy` and `orders` are those of `Selector`, scores those
-    of poe-bt with a joint bias. By default there are from 10 to 100 repeats, the fewer the more items. Above 300 items,
-    300 stand for all: what a ranking reaches depends on the calls an item, hardly on the items.
+    More and more calls an item are tried, until the target is reached or nothing is left to ask; above 20 by a formula,
+    `later`. `bias` is added to every logit: above 0 it favours what is shown first. `strategy` and `orders` are those
+    of `Selector`, scores those of poe-bt with a joint bias. By default there are from 8 to 100 repeats, the fewer the
+    more items. Above 300 items, 300 stand for all: what a ranking reaches depends on the calls an item, hardly on the
+    items.
 
     >>> found = plan(12, accuracy=0.9, target=0.9, rng=np.random.default_rng(0))
     >>> found.calls
@@ -120,10 +137,14 @@ def plan(
     if repeats is None:
         repeats = min(max(SIMULATED_ITEMS // size, REPEATS[0]), REPEATS[1])
     runs = [_Run(size, judge, strategy, orders, generator) for generator in rng.spawn(repeats)]
-    found = []
+    found: list[tuple[float, ...]] = []
     for calls in _tried(size, orders):
-        reached = _reached(runs, calls)
-        found.append((calls / size, np.mean(reached), *np.quantile(reached, [0.1, 0.9])))
+        if calls <= SIMULATED * size or not found:
+            reached = _reached(runs, calls)
+            simulated = calls / size, float(np.mean(reached))
+            found.append((*simulated, *np.quantile(reached, [0.1, 0.9])))
+        else:
+            found.append((calls / size, later(simulated[1], calls / size / simulated[0]), math.nan, math.nan))
         if found[-1][1] >= target:
             break
     return Plan(items, target, *np.array(found).T)

@@ -118,7 +118,7 @@ class Selector:
             raise ValueError(f"there is nothing to compare: {len(items)} items; give at least two")
         self.strategy = strategy
         self.calls = 2 if orders == "both" else 1
-        self.top = _top(goal, len(items), strategy)
+        self.top = top_of(goal, len(items), strategy)
         self.repeats = repeats
         self.rng = rng
         names = list(items)
@@ -365,8 +365,12 @@ def _by_context(asked: Comparisons, items: Mapping[Any, Sequence[Hashable]]) -> 
     return parts
 
 
-def _top(goal: str, items: int, strategy: str) -> int | None:
-    """k of the goal "top-k", None for the goal "ranking"."""
+def top_of(goal: str, items: int, strategy: str) -> int | None:
+    """k of the goal "top-k", None for the goal "ranking".
+
+    >>> top_of("top-5", items=20, strategy="adaptive")
+    5
+    """
     if goal == "ranking":
         return None
     found = re.fullmatch(r"top-(\d+)", goal)

@@ -18,7 +18,7 @@ from comparo.judges import Judge
 from comparo.methods import Method
 from comparo.product import Bias
 from comparo.prompts import Prompt
-from comparo.selection import Orders, Strategy
+from comparo.selection import Orders, Strategy, top_of
 
 CHARACTERS = 4  # of English text, about one token
 
@@ -42,6 +42,7 @@ class Task:
     def __post_init__(self) -> None:
         if self.until is not None and not 0 < self.until < 1:
             raise ValueError(f"until = {self.until} is not between 0 and 1; 0.95 is a usual choice")
+        top_of(self.goal, min(map(len, self.items.names.values())), self.strategy)
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def plan_command(
     orders: Annotated[Orders, typer.Option(help="Ask each pair in one order, or in both (two calls).")] = "one",
     repeats: Annotated[
         int | None,
-        typer.Option(min=1, help="Simulated runs. Default: 10 to 100, the fewer the more items.", show_default=False),
+        typer.Option(min=1, help="Simulated runs. Default: 8 to 100, the fewer the more items.", show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same plan.")] = 0,
     output: Annotated[Format, typer.Option("--format", help="How to print the plan.")] = "table",
@@ -58,7 +58,9 @@ def plan_command(
     columns = found.to_columns()
     rows = list(zip(*(column.tolist() for column in columns.values()), strict=True))
     if output == "json":
-        table = [dict(zip(columns, row, strict=True)) for row in rows]
+        table = [
+            {name: value if value == value else None for name, value in zip(columns, row, strict=True)} for row in rows
+        ]
         print(json.dumps({"items": items, "accuracy": accuracy, "target": target, "calls": found.calls, "plan": table}))
     elif output == "csv":
         print(csv_text(columns), end="")
@@ -71,7 +73,7 @@ def _summary(found: Plan) -> str:
     every = found.items * (found.items - 1)
     if found.calls is None:
         return (
-            f"{found.per_item[-1]:.3g} calls an item reach {found.spearman[-1]:.2f}, not {found.target:g}: "
+            f"{found.per_item[-1]:.3g} calls an item reach {found.spearman[-1]:.3f}, not {found.target:g}: "
             "lower --target, ask with --orders both, or find a judge of higher accuracy"
         )
     share = f"{found.calls / found.items:.3g} an item; {found.calls / every:.1%} of all {every:,}"

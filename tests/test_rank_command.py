@@ -1,0 +1,192 @@
+"""comparo rank as a user meets it: servers that fail, money, keys, recorded judgements, flags from elsewhere."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from comparo.budget import Budget
+from comparo.cli.rank import progress_line
+from comparo.run import Progress
+from comparo.store import read_judgements
+from servers import Api, refusal, tokens
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+KEY = "sk-a-key-that-must-appear-nowhere"
+YES = tokens({"A": 0.7, "B": 0.3})
+
+
+def comparo(*arguments, folder, **environment):
+    command = [sys.executable, "-m", "comparo.cli", *map(str, arguments)]
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("COMPARO_", "OPENAI_"))}
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=variables | environment)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rows = [{"id": f"item {k}", "text": f"Text number {k}.", "score_wit": k} for k in range(12)]
+    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return tmp_path
+
+
+def ask(api, *more):
+    options = ("--judge", "openai/any", "--base-url", api.url, "--concurrency", 2, "-o", "retries=0", "-o", "timeout=5")
+    return ("rank", "items.jsonl", "--criterion", "better", "--out", "run", "--budget", "4n", *options, *more)
+
+
+def test_a_server_that_goes_away_for_good_stops_the_run_which_goes_on_when_it_is_back(folder):
+    with Api(*[YES] * 30, refusal(503, "gone for good")) as api:
+        done = comparo(*ask(api), folder=folder)
+        assert done.returncode == 1
+        assert "judgements failed, the last with:" in done.stderr
+        assert "what was judged is kept" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert sum(not one.failed for one in read_judgements(folder / "run")) == 30
+        before = len(api.requests)
+        api.script = (YES,)
+        again = comparo(*ask(api), folder=folder)
+        assert again.returncode == 0, again.stderr
+        assert len(api.requests) - before == 18
+        assert "48 of 132 possible comparisons" in again.stderr
+
+
+def test_a_wrong_key_stops_at_once_and_the_key_appears_nowhere(folder):
+    with Api(refusal(401, f"Incorrect API key provided: {KEY}")) as api:
+        done = comparo(*ask(api), folder=folder, OPENAI_API_KEY=KEY)
+        assert done.returncode == 1
+        assert "OPENAI_API_KEY" in done.stderr
+        assert len(api.requests) <= 2
+        api.script = (YES,)
+        done = comparo(*ask(api), folder=folder, OPENAI_API_KEY=KEY)
+        assert done.returncode == 0, done.stderr
+        assert api.requests[-1].headers["authorization"] == f"Bearer {KEY}"
+    written = b"".join(path.read_bytes() for path in (folder / "run").rglob("*") if path.is_file())
+    assert KEY.encode() not in written
+    assert KEY not in done.stdout + done.stderr
+
+
+def test_a_budget_in_dollars_is_not_overspent(folder):
+    with Api(YES) as api:  # 100 tokens in and 2 out: $0.012 a call, about 8 times what the lengths let expect
+        done = comparo(*ask(api, "--budget", "$0.30", "--price", "100,1000"), folder=folder)
+        assert done.returncode == 0, done.stderr
+        spent = sum(one.cost for one in read_judgements(folder / "run"))
+    assert len(api.requests) * 0.012 == pytest.approx(spent)
+    assert spent < 0.30 + 8 * 0.012  # what was in flight when it was reached
+
+
+def test_a_dry_run_says_what_it_would_take_and_asks_nothing(folder):
+    with Api(YES) as api:
+        done = comparo(*ask(api, "--dry-run", "--price", "1,1"), folder=folder)
+    assert done.returncode == 0
+    assert "48 calls at most" in done.stdout
+    assert "about $0.00" in done.stdout
+    assert "Which Text is better, Text A or Text B?" in done.stdout
+    assert not api.requests
+    assert not (folder / "run").exists()
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"the recorded judgements are not at {DATA}")
+def test_summeval_by_recorded_judgements_in_one_command(tmp_path):
+    judge = f"replay/{DATA / 'judgements' / 'summeval.relevance.csv.gz'}"
+    done = comparo(
+        "rank", DATA / "summeval.jsonl", "--judge", judge, "--budget", "3n", "--format", "csv", folder=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert len(rows) == 1600
+    assert len({row["context"] for row in rows}) == 100
+    assert "4,800 of 24,000 possible comparisons" in done.stderr
+    line = next(line for line in done.stderr.splitlines() if "with relevance" in line)
+    assert "mean of 100 contexts" in line
+    assert 0.2 < float(line.split(": ")[1].split(",")[0]) < 0.35
+
+
+def test_flags_come_from_the_environment_and_from_a_file(folder):
+    (folder / "comparo.toml").write_text('judge = "simulated/soft"\n[rank]\nbudget = "3n"\nformat = "csv"\n')
+    done = comparo("rank", "items.jsonl", "-o", "scores=wit", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("item,score,")
+    assert "36 of 132" in done.stderr
+    done = comparo("rank", "items.jsonl", folder=folder, COMPARO_BUDGET="5n", COMPARO_FORMAT="json")
+    assert len(json.loads(done.stdout)["ranking"]) == 12
+    assert "60 of 132" in done.stderr
+    (folder / "comparo.toml").write_text("judgde = 3\n")
+    done = comparo("rank", "items.jsonl", folder=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "comparo.toml: no command has a flag 'judgde'" in done.stderr
+
+
+def test_runs_and_reports_are_found_again(folder):
+    first = comparo("rank", "items.jsonl", "--judge", "simulated/soft", "-o", "scores=wit", "--quiet", folder=folder)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert "Spearman" not in first.stdout
+    listed = comparo("runs", "--format", "csv", folder=folder)
+    (row,) = csv.DictReader(listed.stdout.splitlines())
+    assert row["answered"] == "120"
+    (Path(folder, row["folder"]) / "report.html").unlink()
+    made = comparo("report", row["folder"], folder=folder)
+    assert Path(folder, made.stdout.strip()).stat().st_size > 10_000
+    wrong = comparo("report", "nowhere", folder=folder)
+    assert wrong.returncode == 1
+    assert "is not a run folder" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.jsonl", "--criterion", "x"], "does not exist"),
+        (["items.jsonl", "--judge", "openai/any"], "say what makes a text better"),
+        (["items.jsonl", "--criterion", "x", "--budget", "lots"], "the budget 'lots' is not"),
+        (["items.jsonl", "--criterion", "x", "--budget", "5"], "cannot connect the 12 items"),
+        (["items.jsonl", "--criterion", "x", "--until", "95"], "not between 0 and 1"),
+        (["items.jsonl", "--criterion", "x", "--goal", "best"], "goal is 'ranking' or 'top-'"),
+        (["items.jsonl", "--criterion", "x", "--budget", "$1"], "needs the judge's price"),
+        (["items.jsonl", "--criterion", "x", "--context", "article"], "there is no column 'article'"),
+        (["items.jsonl", "--prompt", "none.txt"], "no such file"),
+    ],
+)
+def test_a_wrong_command_is_one_line_and_leaves_nothing(folder, arguments, message):
+    done = comparo("rank", "--judge", "simulated/soft", *arguments, folder=folder)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert not (folder / "comparo-runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "calls"),
+    [
+        ("7n", {None: 20}, {None: (140, "one")}),
+        ("10%", {"x": 21, "y": 11}, None),
+        ("95", {"x": 10, "y": 9}, {"x": (50, "both"), "y": (45, "both")}),
+        ("1,000", {None: 1000}, {None: (1000, "one")}),
+        ("1e3", {None: 1000}, "error"),
+        ("$5n", {None: 10}, "error"),
+        ("0", {None: 10}, "error"),
+        ("10%", {"x": 21, "y": 21}, {"x": (42, "one"), "y": (42, "one")}),
+    ],
+)
+def test_budgets(text, sizes, calls):
+    if calls == "error":
+        with pytest.raises(ValueError, match="is not a number of calls"):
+            Budget.of(text)
+    elif calls is None:
+        assert Budget.of(text).calls(sizes) == {"x": (42, "one"), "y": (11, "one")}
+    else:
+        assert Budget.of(text).calls(sizes) == calls
+
+
+def test_the_line_of_progress_tells_calls_rate_time_cost_and_failures():
+    progress = Progress(1000, answered=490, failed=10, cost=1.234, asked=500)
+    progress.started -= 50
+    line = progress_line(progress).plain
+    assert "500/1,000 calls" in line
+    assert "10.0/s" in line
+    assert "50 s left" in line
+    assert "$1.23" in line
+    assert "10 failed" in line

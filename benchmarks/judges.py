@@ -44,9 +44,8 @@ def embedded() -> None:
             begin = time.perf_counter()
             assert not any(answer.failed for answer in judge.judge(asked, prompt))
             rates.append(count / (time.perf_counter() - begin))
-        print(
-            f"  {runtime}: every context another {rates[0]:.2f}, one context {rates[1]:.2f} ({rates[1] / rates[0]:.1f} x)"
-        )
+        alone, together = rates
+        print(f"  {runtime}: every context another {alone:.2f}, one context {together:.2f} ({together / alone:.1f} x)")
 
 
 def main() -> None:

@@ -142,5 +142,6 @@ def llama_server(window: int = 4096) -> Iterator[str]:
     # As in the local/ judge: with flash attention, p depends on what was cached before.
     parameters.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     server = xllamacpp.Server(parameters)
+    server.handle_completions({"prompt": "A", "max_tokens": 1})
     yield f"{server.listening_address}/v1"
     del server

@@ -70,6 +70,7 @@ def test_p_is_read_where_the_reply_names_a_label():
     [request] = api.requests
     assert request.path == "/v1/chat/completions"
     assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert "x-stainless-os" not in request.headers
     assert request.body == {
         "model": "tiny",
         "messages": [{"role": "user", "content": f"{PROMPT.text(pairs(1)[0])}\n\n{PROMPT.instruction}"}],

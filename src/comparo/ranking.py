@@ -254,10 +254,11 @@ class Ranking:
 
     def _repr_html_(self) -> str:
         columns = {name: column[:SHOWN].tolist() for name, column in self.to_columns().items()}
-        head = "".join(f"<th>{name}</th>" for name in columns)
+        bars = _bars(columns["low"], columns["high"])
+        head = "".join(f"<th>{name}</th>" for name in columns) + f"<th>{100 * self.level:g}% interval</th>"
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(_shown(value))}</td>" for value in row) + "</tr>"
-            for row in zip(*columns.values(), strict=True)
+            "<tr>" + "".join(f"<td>{html.escape(_shown(value))}</td>" for value in row) + f"<td>{bar}</td></tr>"
+            for *row, bar in zip(*columns.values(), bars, strict=True)
         )
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
         hidden = self.graph.nodes - SHOWN
@@ -299,3 +300,17 @@ def _plain(value: Any) -> Any:
 
 def _shown(value: Any) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _bars(low: list[float], high: list[float]) -> list[str]:
+    """Each interval as a bar in the colour of the text, all on one scale; nothing where the interval is not known."""
+    known = [(begin, end) for begin, end in zip(low, high, strict=True) if np.isfinite(end - begin)]
+    least = min((begin for begin, _ in known), default=0.0)
+    span = max((end for _, end in known), default=0.0) - least or 1.0
+    style = "height:.5em;min-width:2px;border-radius:.25em;background:currentColor;opacity:.6"
+    bars = []
+    for begin, end in zip(low, high, strict=True):
+        place = f"margin-left:{100 * (begin - least) / span:.1f}%;width:{100 * (end - begin) / span:.1f}%"
+        bar = f'<div style="{place};{style}"></div>' if np.isfinite(end - begin) else ""
+        bars.append(f'<div style="width:10em" aria-hidden="true">{bar}</div>')
+    return bars

@@ -147,9 +147,11 @@ def _llama_cpp(name: str, path: Path, window: int, threads: int) -> LlamaCpp:
     parameters.api_keys = [key]
     parameters.verbosity = -1
     try:
-        return LlamaCpp(name, path, window, xllamacpp.Server(parameters), key)
+        server = xllamacpp.Server(parameters)
     except RuntimeError as error:
         raise JudgeError(f"llama.cpp cannot load {path}: is it a whole GGUF file?") from error
+    server.handle_completions({"prompt": "A", "max_tokens": 1})  # a server that ends before its first answer may hang
+    return LlamaCpp(name, path, window, server, key)
 
 
 def _messages(text: str, prompt: Prompt) -> list[dict[str, str]]:

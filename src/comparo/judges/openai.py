@@ -14,11 +14,12 @@ import os
 import re
 import time
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
+from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -44,6 +45,8 @@ KEY, BASE_URL, OPENAI = "OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai
 TOP = 20  # tokens whose log-probabilities are asked for: the most that OpenAI gives
 FORMS = 8  # ways in which a question is put before it counts as refused
 TEMPLATE = 64  # tokens that a chat template may add to a prompt
+LANE = 8  # calls at once that share a pool of connections; every call searches its whole pool
+TELEMETRY = "Lang Package-Version OS Arch Runtime Runtime-Version Async".split()  # what the SDK tells of this machine
 
 _WINDOW = re.compile(r"context[ _](?:length|size|window)|max_model_len|(?:prompt|input|request) is too long")
 _WISHES: dict[str, tuple[re.Pattern[str], object]] = {  # by part of the body: how a complaint names it, what to do then
@@ -118,8 +121,8 @@ class OpenAIJudge:
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """The answers as they come, from `concurrency` calls at once; the first question goes alone."""
-        caller = _Caller(self, prompt)
-        yield from _work(caller.answer, caller.client, questions, self)
+        lanes = -(-self.concurrency // LANE) if self.base_url.startswith("http:") else 1
+        yield from _work([_Caller(self, prompt) for _ in range(lanes)], questions, self)
 
 
 def load(
@@ -212,7 +215,7 @@ class _Caller:
         secrets = (key, login, login.partition(":")[2], basic)
         self.secrets = [secret for secret in secrets if len(secret) > 5]  # shorter ones are words, such as "none"
         self.judge, self.prompt, self.dialect = judge, prompt, judge.dialect
-        self.client = _client(judge, key or "none", {"Authorization": f"Basic {basic}"} if login else None)
+        self.client = _client(judge, key or "none", {"Authorization": f"Basic {basic}"} if login else {})
         self.begun = judge.endpoint == "completion" or (judge.prefill and bool(prompt.answer))
         self.added = "" if self.begun else "\n\n" + (grading(prompt) if judge.graded else prompt.instruction)
 
@@ -282,11 +285,11 @@ class _Caller:
         from openai import APIConnectionError, APIStatusError
 
         judge, dialect = self.judge, self.dialect
-        path = "/chat/completions" if judge.endpoint == "chat" else "/completions"
+        address = f"{judge.base_url}/{'chat/' if judge.endpoint == 'chat' else ''}completions"
         for _ in range(FORMS):
             body = self._body(case, wanted)
             try:
-                text = await self.client.post(path, cast_to=str, body=body)
+                text = await self.client.post(address, cast_to=str, body=body)
             except APIStatusError as error:
                 dialect.answers = True
                 self._heed(error.status_code, error.response.text, body, case)
@@ -393,12 +396,7 @@ class _Caller:
         return text
 
 
-def _work(
-    answer: Callable[[Question], Awaitable[Judgement | JudgeError]],
-    client: AsyncOpenAI,
-    questions: Iterable[Question],
-    judge: OpenAIJudge,
-) -> Iterator[Judgement]:
+def _work(callers: Sequence[_Caller], questions: Iterable[Question], judge: OpenAIJudge) -> Iterator[Judgement]:
     """The answers of workers in a thread of their own; questions are taken here, one by one, as there is room.
 
     Until the server has answered for the first time, one question is out at a time. The calls are asynchronous, so that
@@ -408,19 +406,21 @@ def _work(
     answered: SimpleQueue[Judgement | Exception] = SimpleQueue()
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
 
-    async def work() -> None:
+    async def work(caller: _Caller) -> None:
         while True:
             question = await asked.get()
             try:
-                answered.put(await answer(question))
+                answered.put(await caller.answer(question))
             except Exception as error:  # raised again where the answers are read
                 answered.put(error)
 
     async def serve() -> None:
         started.set_result((asyncio.get_running_loop(), asyncio.current_task()))
-        async with client, asyncio.TaskGroup() as workers:
-            for _ in range(judge.concurrency):
-                workers.create_task(work())
+        async with AsyncExitStack() as clients, asyncio.TaskGroup() as workers:
+            for caller in callers:
+                await clients.enter_async_context(caller.client)
+            for number in range(judge.concurrency):
+                workers.create_task(work(callers[number % len(callers)]))
 
     def run() -> None:
         with suppress(asyncio.CancelledError):
@@ -452,13 +452,21 @@ def _work(
         thread.join()
 
 
-def _client(judge: OpenAIJudge, key: str, headers: dict[str, str] | None) -> AsyncOpenAI:
+def _client(judge: OpenAIJudge, key: str, headers: dict[str, str]) -> AsyncOpenAI:
     try:
-        from openai import AsyncOpenAI
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Omit
     except ImportError as error:
         raise ImportError("openai/ judges need OpenAI's library: pip install 'comparo[openai]'") from error
+    unsaid: dict[str, Any] = {f"X-Stainless-{about}": Omit() for about in TELEMETRY}
+    # to load certificates takes 70 ms a client; without any, an address that is not https cannot lead to one that is
+    plain = SSLContext(PROTOCOL_TLS_CLIENT) if judge.base_url.startswith("http:") else None
     return AsyncOpenAI(
-        api_key=key, base_url=judge.base_url, timeout=judge.timeout, max_retries=judge.retries, default_headers=headers
+        api_key=key,
+        base_url=judge.base_url,
+        timeout=judge.timeout,
+        max_retries=judge.retries,
+        default_headers=unsaid | headers,
+        http_client=DefaultAsyncHttpxClient(verify=plain) if plain else None,
     )
 
 

@@ -1,0 +1,295 @@
+"""What the plots draw, against the same numbers found in another way."""
+
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib import pyplot
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from scipy.special import expit, logit
+from scipy.stats import sem, spearmanr, t
+
+from comparo import Comparisons, fit
+from comparo.plots import (
+    COLOURS,
+    plot_convergence,
+    plot_difference_given_p,
+    plot_efficiency,
+    plot_joint,
+    plot_position_bias,
+    plot_ranking,
+)
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+ROWS = [("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1)]
+NAMES = [f"item {number}" for number in range(8)]
+TRUTH = dict(zip(NAMES, (-2.1, -1.37, -0.8, -0.33, 0.29, 0.91, 1.43, 1.97), strict=True))
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    pyplot.close("all")
+
+
+def judged(rng, count=120, bias=0.5, names=NAMES):
+    """Random ordered pairs and a noisy answer to each."""
+    pairs = [rng.choice(len(names), 2, replace=False) for _ in range(count)]
+    first, second = np.array(pairs).T
+    s = np.array([TRUTH[name] for name in names])
+    p = expit(s[first] - s[second] + bias + 0.5 * rng.standard_normal(count))
+    return [(names[i], names[j], float(answer)) for i, j, answer in zip(first, second, p, strict=True)]
+
+
+@pytest.fixture
+def rows():
+    return judged(np.random.default_rng(3))
+
+
+def drawings(rows):
+    curves = {"selected": [[0.7, 0.9], [0.8, 0.9]], "random": [[0.5, 0.8], [0.6, 0.7]]}
+    yield lambda ax: plot_ranking(fit(rows), ax=ax)
+    yield lambda ax: plot_ranking(fit(EXAMPLES / "stories.csv"), ax=ax)
+    yield lambda ax: plot_convergence(rows, TRUTH, points=4, ax=ax)
+    yield lambda ax: plot_efficiency([1, 2], curves, ax=ax)
+    yield lambda ax: plot_joint(rows, TRUTH, ax=ax)
+    yield lambda ax: plot_difference_given_p(rows, TRUTH, ax=ax)
+    yield lambda ax: plot_position_bias(rows, ax=ax)
+
+
+def test_each_fits_a_column_with_labels_one_can_read(rows):
+    for draw in drawings(rows):
+        ax = draw(None)
+        figure = ax.figure
+        assert figure.get_size_inches()[0] == pytest.approx(3.4)
+        assert ax.get_xlabel()
+        assert ax.get_ylabel() or ax.get_yticklabels()
+        figure.canvas.draw()
+        texts = [text for text in figure.findobj(pyplot.Text) if text.get_text().strip()]
+        assert min(text.get_fontsize() for text in texts) >= 8
+        box = figure.get_tightbbox().extents  # in inches: nothing sticks out
+        assert box.min() >= 0
+        assert (box[2:] <= figure.get_size_inches()).all()
+
+
+def test_each_draws_where_it_is_told(rows):
+    for draw in drawings(rows):
+        ax = Figure().subplots()
+        assert draw(ax) is ax
+    assert not pyplot.get_fignums()
+
+
+def test_convergence_is_that_of_rankings_from_the_first_comparisons(rows):
+    ax = plot_convergence(rows, TRUTH, points=5)
+    final, true = ax.lines
+    assert final.get_xdata().tolist() == true.get_xdata().tolist() == [24, 48, 72, 96, 120]
+    last = fit(rows).to_columns()
+    last = dict(zip(last["item"], last["score"], strict=True))
+    for line, reference in ((final, last), (true, TRUTH)):
+        for calls, correlation in zip(line.get_xdata(), line.get_ydata(), strict=True):
+            earlier = fit(rows[:calls]).to_columns()
+            expected = spearmanr(earlier["score"], [reference[item] for item in earlier["item"]]).statistic
+            assert correlation == pytest.approx(expected)
+
+
+def test_convergence_of_contexts_is_the_mean_at_the_same_share_of_each():
+    rng = np.random.default_rng(5)
+    parts = {"x": judged(rng, 60), "y": judged(rng, 20, names=NAMES[:4])}
+    data = Comparisons.from_rows(
+        [{"context": c, "first": i, "second": j, "p": p} for c, part in parts.items() for i, j, p in part]
+    )
+    ax = plot_convergence(data, TRUTH, points=4)
+    found = dict(zip(ax.lines[1].get_xdata().tolist(), ax.lines[1].get_ydata().tolist(), strict=True))
+    assert list(found) == [20, 40, 60, 80]
+    correlations = []
+    for part in (parts["x"][:30], parts["y"][:10]):
+        half = fit(part)
+        correlations.append(spearmanr(half.scores, [TRUTH[item] for item in half.items]).statistic)
+    assert found[40] == pytest.approx(np.mean(correlations))
+
+
+def test_convergence_takes_who_was_not_compared_as_average():
+    ax = plot_convergence([{"context": "x", "first": i, "second": j, "p": p} for i, j, p in ROWS], points=50)
+    assert ax.lines[0].get_xdata().tolist() == [1, 2, 3]
+    assert ax.lines[0].get_ydata().tolist() == pytest.approx([spearmanr([1, -1, 0], [2, 1, 0]).statistic, 1, 1])
+
+
+def test_efficiency_is_the_mean_with_its_interval():
+    rng = np.random.default_rng(1)
+    calls = np.array([10.0, 20.0, 40.0])
+    curves = {"selected": rng.normal(0.8, 0.1, (12, 3)), "random": rng.normal(0.6, 0.1, (7, 3)), "one": np.ones((1, 3))}
+    ax = plot_efficiency(calls, curves, measure="quality")
+    assert ax.get_ylabel() == "quality"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == list(curves)
+    assert len(ax.collections) == 2
+    for line, values in zip(ax.lines, curves.values(), strict=True):
+        np.testing.assert_allclose(line.get_ydata(), values.mean(axis=0))
+    for band, values in zip(ax.collections, curves.values(), strict=False):
+        low, high = t.interval(0.95, len(values) - 1, values.mean(axis=0), sem(values))
+        corners = band.get_paths()[0].vertices
+        for x, bottom, top in zip(calls, low, high, strict=True):
+            here = corners[corners[:, 0] == x, 1]
+            assert (here.min(), here.max()) == pytest.approx((bottom, top))
+
+
+def test_lines_differ_in_colour_and_style():
+    ax = plot_efficiency([1], {str(number): [[number]] for number in range(28)})
+    looks = {(to_hex(line.get_color()).upper(), line.get_linestyle()) for line in ax.lines}
+    assert len(looks) == 28
+    assert {colour for colour, _ in looks} == set(COLOURS)
+
+
+def test_joint_counts_comparisons_by_p_and_difference(rows):
+    known = {name: score for name, score in TRUTH.items() if name != "item 0"}
+    ax = plot_joint(rows, known, bins=4)
+    found = ax.collections[0].get_array()
+    expected = np.zeros((4, 4))
+    reach = max(abs(known[i] - known[j]) for i, j, _ in rows if i in known and j in known)
+    for i, j, p in rows:
+        if i in known and j in known:
+            place = (known[i] - known[j] + reach) / (2 * reach)
+            expected[min(int(4 * place), 3), min(int(4 * p), 3)] += 1
+    np.testing.assert_array_equal(found.filled(0), expected)
+    assert found.mask.tolist() == (expected == 0).tolist()
+    assert ax.figure.axes[1].get_ylabel() == "comparisons"
+
+
+def test_difference_given_p_is_mean_and_deviation_with_two_curves(rows):
+    ax = plot_difference_given_p(rows, TRUTH, bins=5)
+    points, _, (bars,) = ax.containers[0].lines
+    p = np.array([answer for *_, answer in rows])
+    d = np.array([TRUTH[i] - TRUTH[j] for i, j, _ in rows])
+    for number, (x, y, (low, high)) in enumerate(zip(*points.get_data(), bars.get_segments(), strict=True)):
+        here = (p >= number / 5) & (p < (number + 1) / 5)
+        assert (x, y) == pytest.approx((p[here].mean(), d[here].mean()))
+        assert (low[1], high[1]) == pytest.approx((y - d[here].std(), y + d[here].std()))
+    curves = {line.get_label(): line for line in ax.lines}
+    for label, of in (("Bradley–Terry", logit), ("linear Gaussian", np.asarray)):
+        design = np.column_stack([of(np.clip(p, 0.01, 0.99) if of is logit else p), np.ones(len(p))])
+        slope, offset = np.linalg.lstsq(design, d, rcond=None)[0]
+        x, y = curves[label].get_data()
+        np.testing.assert_allclose(y, slope * of(x) + offset)
+
+
+def test_a_bin_of_one_comparison_has_no_bar_and_weights_count():
+    data = Comparisons.from_rows([("a", "b", 0.9, 3.0), ("a", "c", 0.9, 1.0), ("c", "a", 0.2, 1.0)])
+    ax = plot_difference_given_p(data, {"a": 4.0, "b": 3.0, "c": 1.0})
+    points, _, (bars,) = ax.containers[0].lines
+    np.testing.assert_allclose(points.get_ydata(), [-3.0, (3 * 1 + 3) / 4])
+    low, high = bars.get_segments()[1]
+    assert high[1] - low[1] == pytest.approx(2 * np.sqrt((3 * 0.5**2 + 1.5**2) / 4))
+    assert np.isnan(bars.get_segments()[0]).any() or len(bars.get_segments()[0]) == 0
+
+
+def shares(ax):
+    return [patch.get_data().values for patch in ax.patches]
+
+
+def test_position_bias_shows_answers_pairs_and_lines(rows):
+    turned = [(j, i, float(expit(1.0 - logit(p)))) for i, j, p in rows[:30]]  # σ(d + ½) has σ(−d + ½) behind it
+    every = rows + turned
+    ax = plot_position_bias(every, bins=10)
+    p = np.array([answer for *_, answer in every])
+    of_p, of_pairs = shares(ax)
+    np.testing.assert_allclose(of_p, np.histogram(p, 10, (0, 1))[0] / len(p))
+    orders = {}
+    for i, j, answer in every:
+        orders.setdefault((i, j), []).append(answer)
+    both = [logit([np.mean(orders[i, j]), np.mean(orders[j, i])]) for i, j in orders if i < j and (j, i) in orders]
+    np.testing.assert_allclose(of_pairs, np.histogram(expit(np.mean(both, axis=1)), 10, (0, 1))[0] / len(both))
+    even, mean, wins = (line.get_xdata()[0] for line in ax.lines)
+    assert even == 0.5
+    assert mean == pytest.approx(p.mean())
+    assert wins == pytest.approx(expit(-fit(every, bias="joint").bias[0, 0]))
+    assert wins == pytest.approx(expit(0.5), abs=0.05)
+
+
+def test_position_bias_of_judges_and_contexts_is_their_mean(rows):
+    judge = ["x" if number % 3 else "y" for number in range(len(rows))]
+    context = ["c" if number % 2 else "d" for number in range(len(rows))]
+    first, second, p = zip(*rows, strict=True)
+    data = Comparisons.from_columns(first, second, p, context=context, judge=judge)
+    wins = plot_position_bias(data).lines[2].get_xdata()[0]
+    gamma = fit(data, bias="joint").bias
+    table = {(c, j): gamma[k, m] for k, c in enumerate(data.contexts) for m, j in enumerate(data.judges)}
+    assert wins == pytest.approx(np.mean([expit(-table[key]) for key in zip(context, judge, strict=True)]))
+
+
+def test_a_bias_that_cannot_be_told_is_not_shown():
+    ax = plot_position_bias([("a", "b", 0.8), ("a", "c", 0.7)])
+    assert len(ax.lines) == 2
+    assert len(ax.patches) == 1
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: plot_convergence(ROWS, points=1), "points is a whole number from 2"),
+        (lambda: plot_convergence(ROWS, {"z": 1.0}), "no item has a true score"),
+        (lambda: plot_convergence(ROWS, method="best"), "method is one of"),
+        (
+            lambda: plot_efficiency([[1.0]], {"x": [[1.0]]}),
+            r"calls are K finite numbers, not an array of shape \(1, 1\)",
+        ),
+        (lambda: plot_efficiency([1.0], {}), "there are no curves"),
+        (lambda: plot_efficiency([1.0], {"x": [1.0]}), r"'x' has shape \(1,\); it must be \(draws, 1\)"),
+        (lambda: plot_efficiency([1.0, 2.0], {"x": [[1.0]]}), r"it must be \(draws, 2\)"),
+        (lambda: plot_efficiency([1.0], {str(number): [[1.0]] for number in range(29)}), "cannot be told apart"),
+        (lambda: plot_joint(ROWS, {}), "no item has a true score"),
+        (lambda: plot_joint(ROWS, {"a": 1.0}), "no comparison has a true score for both"),
+        (lambda: plot_joint(ROWS, {"a": 1.0, "b": 0.0}, bins=0), "bins is a whole number"),
+        (lambda: plot_difference_given_p(ROWS, {"a": 1.0, "b": 0.0}), "every usable comparison has p = 0.8"),
+        (lambda: plot_position_bias(ROWS, bins=1.5), "bins is a whole number"),
+        (lambda: plot_position_bias([("a", "b", 0.8, 0.0)]), "weight 0"),
+        (lambda: plot_position_bias([("a", "b", 1.8)]), "1.8"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(draw, message):
+    with pytest.raises(ValueError, match=message):
+        draw()
+    assert not pyplot.get_fignums()
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r'pip install "comparo\[plots\]"'):
+        plot_position_bias(ROWS)
+
+
+def bars(page):
+    """The left end and the width of each bar, in percent."""
+    cells = [cell.partition("%;width:") for cell in page.split("margin-left:")[1:]]
+    return np.array([(float(left), float(rest.partition("%")[0])) for left, _, rest in cells])
+
+
+def test_the_table_has_a_bar_for_each_interval(rows):
+    ranking = fit(rows, level=0.9)
+    page = ranking._repr_html_()
+    table = ranking.to_columns()
+    span = table["high"].max() - table["low"].min()
+    left, width = bars(page).T
+    np.testing.assert_allclose(left, 100 * (table["low"] - table["low"].min()) / span, atol=0.051)
+    np.testing.assert_allclose(width, 100 * (table["high"] - table["low"]) / span, atol=0.051)
+    assert "<th>90% interval</th>" in page
+    assert "currentColor" in page
+    assert "#" not in page
+
+
+def test_the_table_has_no_bar_where_nothing_is_known():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        ranking = fit(replace(Comparisons.from_rows(ROWS), items=np.array(["a", "b", "c", "d"], dtype=object)))
+    page = ranking._repr_html_()
+    assert len(bars(page)) == 3
+    assert page.count("<tr>") == 5
+    assert "nan%" not in page
+
+
+def test_the_table_shows_a_hundred_rows():
+    page = fit([(number, number + 1, 0.6) for number in range(120)])._repr_html_()
+    assert len(bars(page)) == 100
+    assert "<p>21 more</p>" in page

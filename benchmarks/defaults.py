@@ -230,11 +230,10 @@ def by_position(one: Set) -> tuple[float, float]:
 def show(one: Set, parts: list[Cells]) -> None:
     """The mean over attributes ± the standard error of the draws; those of the attributes are independent."""
     p = recorded(one.name, one.attributes[0])[0]
-    position, preference = by_position(one)
-    print(f"\nlogits: position {position:.2f}, preference {preference:.2f}", end="")
     print(f"\n{one.name}: {len(p)} contexts of {p.shape[1]} items, {len(parts)} attributes; calls in a context:")
     for orders in ("one", "both"):
         print(f"  {orders:<5}" + ", ".join(str(calls(~np.isnan(p[0]), budget, orders)) for budget in one.budgets))
+    print("  logits by position {:.2f}, by preference {:.2f}".format(*by_position(one)))
     print(" " * 44 + "".join(f"{f'{budget} an item':>15}" for budget in one.budgets))
     for key in parts[0]:
         cells = ""

@@ -281,8 +281,8 @@ def test_a_second_process_is_refused(tmp_path):
 
 def test_a_budget_that_cannot_connect_the_items_is_refused_before_anything_is_asked():
     judge = Counting()
-    with pytest.raises(ValueError, match="11 are needed"):
-        run(task(judge=judge, budget="5"))
+    with pytest.raises(ValueError, match="22 are needed"):
+        run(task(judge=judge, budget="20"))
     assert judge.count == 0
 
 

@@ -57,8 +57,8 @@ def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
     >>> from comparo import fit
     >>> sure = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1), ("b", "a", 0.2), ("c", "b", 0.3)])
     >>> vague = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.9), ("b", "a", 0.4), ("c", "b", 0.6)])
-    >>> expected_spearman(sure).round(1), expected_spearman(vague).round(1)
-    (array([1.]), array([0.]))
+    >>> bool(expected_spearman(sure)[0] > 0.9), bool(expected_spearman(vague)[0] < 0.5)
+    (True, True)
     """
     if not more >= 0:
         raise ValueError(f"more is a number from 0 up, not {more!r}")
@@ -80,8 +80,8 @@ def top_probability(ranking: Ranking, k: int) -> Array:
     From the draws of `expected_spearman`; 1 where a context has no more than k items.
 
     >>> from comparo import fit
-    >>> top_probability(fit([("a", "b", 0.99), ("b", "a", 0.01), ("a", "b", 0.98)]), 1).round(1)
-    array([1.])
+    >>> bool(top_probability(fit([("a", "b", 0.99), ("b", "a", 0.01), ("a", "b", 0.98)]), 1)[0] > 0.9)
+    True
     """
     if not isinstance(k, int) or k < 1:
         raise ValueError(f"k is a whole number from 1 on, not {k!r}")

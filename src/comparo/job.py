@@ -31,7 +31,7 @@ def rank(
     heading: str = "Context",
     prompt: str | Prompt | None = None,
     strategy: Strategy = "greedy",
-    orders: Orders = "one",
+    orders: Orders = "both",
     method: Method = "poe-bt",
     bias: Bias = "joint",
     seed: int = 0,

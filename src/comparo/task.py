@@ -34,7 +34,7 @@ class Task:
     until: float | None = None
     goal: str = "ranking"
     strategy: Strategy = "greedy"
-    orders: Orders = "one"
+    orders: Orders = "both"
     method: Method = "poe-bt"
     bias: Bias = "joint"
     seed: int = 0

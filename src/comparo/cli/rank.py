@@ -78,7 +78,7 @@ def rank_command(
             show_default=False,
         ),
     ] = None,
-    orders: Annotated[Orders, typer.Option(help="Ask each pair in one order, or in both (two calls).")] = "one",
+    orders: Annotated[Orders, typer.Option(help="Ask each pair in both orders (two calls), or in one.")] = "both",
     method: Annotated[Method, typer.Option(help="How comparisons become scores; see comparo fit.")] = "poe-bt",
     bias: Annotated[Bias | None, typer.Option(help="How the position bias is taken out. Default: joint.")] = None,
     heading: options.Heading = None,

@@ -108,7 +108,7 @@ def plan(
     answers: Answers = "soft",
     bias: float = 0.0,
     strategy: Strategy = "greedy",
-    orders: Orders = "one",
+    orders: Orders = "both",
     repeats: int | None = None,
     rng: np.random.Generator,
 ) -> Plan:
@@ -122,7 +122,7 @@ def plan(
 
     >>> found = plan(12, accuracy=0.9, target=0.9, rng=np.random.default_rng(0))
     >>> found.calls
-    24
+    36
     """
     if items < 2:
         raise ValueError(f"there is nothing to compare: {items} items; give at least two")

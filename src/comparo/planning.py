@@ -108,7 +108,7 @@ def plan(
     answers: Answers = "soft",
     bias: float = 0.0,
     strategy: Strategy = "greedy",
-    orders: Orders = "both",
+    orders: Orders = "one",
     repeats: int | None = None,
     rng: np.random.Generator,
 ) -> Plan:

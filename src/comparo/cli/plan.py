@@ -31,7 +31,7 @@ def plan_command(
         float, typer.Option(help="What is added to every logit: above 0 it favours the text shown first.")
     ] = 0.0,
     strategy: Annotated[Strategy, typer.Option(help="How pairs are chosen, as in comparo rank.")] = "greedy",
-    orders: Annotated[Orders, typer.Option(help="Ask each pair in both orders (two calls), or in one.")] = "both",
+    orders: Annotated[Orders, typer.Option(help="Ask each pair in both orders (two calls), or in one.")] = "one",
     repeats: Annotated[
         int | None,
         typer.Option(min=1, help="Simulated runs. Default: 8 to 100, the fewer the more items.", show_default=False),

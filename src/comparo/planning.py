@@ -122,7 +122,7 @@ def plan(
 
     >>> found = plan(12, accuracy=0.9, target=0.9, rng=np.random.default_rng(0))
     >>> found.calls
-    36
+    24
     """
     if items < 2:
         raise ValueError(f"there is nothing to compare: {items} items; give at least two")

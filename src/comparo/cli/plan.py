@@ -31,7 +31,7 @@ def plan_command(
         float, typer.Option(help="What is added to every logit: above 0 it favours the text shown first.")
     ] = 0.0,
     strategy: Annotated[Strategy, typer.Option(help="How pairs are chosen, as in comparo rank.")] = "greedy",
-    orders: Annotated[Orders, typer.Option(help="Ask each pair in both orders (two calls), or in one.")] = "one",
+    orders: Annotated[Orders, typer.Option(help="Ask each pair in one order, or in both (two calls).")] = "one",
     repeats: Annotated[
         int | None,
         typer.Option(min=1, help="Simulated runs. Default: 8 to 100, the fewer the more items.", show_default=False),
@@ -74,7 +74,7 @@ def _summary(found: Plan) -> str:
     if found.calls is None:
         return (
             f"{found.per_item[-1]:.3g} calls an item reach {found.spearman[-1]:.3f}, not {found.target:g}: "
-            "lower --target, or find a judge of higher accuracy"
+            "lower --target, ask with --orders both, or find a judge of higher accuracy"
         )
     share = f"{found.calls / found.items:.3g} an item; {found.calls / every:.1%} of all {every:,}"
     return f"about {found.calls:,} calls ({share})"

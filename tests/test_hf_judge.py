@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 from comparo.judges import JudgeError, hf, load_judge, network
 from comparo.judges.chat import Chat
 from comparo.judges.models import find_model
+from comparo.judges.passes import Batches
 from comparo.prompts import Prompt, Question, criterion_prompt
 
 PROMPT = criterion_prompt("more natural", kind="Response", context="Dialogue")
@@ -65,6 +66,7 @@ DECODERS = {
     "llama": lambda: transformers.LlamaConfig(**SMALL, tie_word_embeddings=False),
     "grouped": lambda: transformers.LlamaConfig(**SMALL, num_key_value_heads=2),
     "tied": lambda: transformers.Qwen2Config(**SMALL, num_key_value_heads=2, tie_word_embeddings=True),
+    "mistral": lambda: transformers.MistralConfig(**SMALL, num_key_value_heads=2, sliding_window=None),
     "window": lambda: transformers.MistralConfig(**SMALL, num_key_value_heads=2, sliding_window=24),
     "capped": lambda: transformers.Gemma2Config(
         **SMALL, num_key_value_heads=2, head_dim=16, sliding_window=24, final_logit_softcapping=5.0
@@ -174,7 +176,8 @@ def test_batches_and_shared_prefixes_answer_as_the_model_does_one_at_a_time(name
     questions = some_questions()
     expected = by_hand(folder(name), questions)
     assert np.ptp(expected[:, 0]) > 0.1
-    for options in ({"reuse": False}, {"reuse": True}, {"batch": 1, "reuse": False}, {"batch": 3, "reuse": True}):
+    ways = [False, True, "tree"]
+    for options in [{"reuse": way, "batch": batch} for way in ways for batch in (None, 1 if way is False else 3)]:
         judge = load_judge(f"hf/{folder(name)}", device="cpu", **options)
         for part in (questions, questions[:5]):  # the second time, the prefixes are at hand
             got = asked(judge, part)
@@ -207,12 +210,11 @@ def test_only_keys_and_values_are_shared(name, reusable, folder):
 
 
 def test_sharing_pays_where_it_saves_more_than_its_passes_cost():
-    batches = hf._Batches(None, 4096, pass_tokens=100, reuse="auto")
+    batches = Batches(None, 4096, pass_tokens=100)
     assert batches.pays(questions=3, shared=101, kept=False)
     assert not batches.pays(questions=2, shared=101, kept=False)
     assert batches.pays(questions=1, shared=101, kept=True)
     assert not batches.pays(questions=1, shared=100, kept=True)
-    assert hf._Batches(None, 4096, pass_tokens=100, reuse=True).pays(questions=1, shared=1, kept=False)
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # on a processor without bfloat16, torch takes a slower way
@@ -387,6 +389,8 @@ def test_a_model_that_is_nowhere_is_named(tmp_path, monkeypatch):
         hf.load("nobody/nothing")
     with pytest.raises(ValueError, match="dtype = 'double precision'"):
         hf.load(str(tmp_path), dtype="double precision")
+    with pytest.raises(ValueError, match="reuse = 'roots' is not known; use auto, tree, true or false"):
+        hf.load(str(tmp_path), reuse="roots")
 
 
 def test_a_gguf_file_runs_with_its_own_template():

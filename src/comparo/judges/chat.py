@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError
@@ -49,7 +50,7 @@ class Chat:
         self._templated = not encoder and bool(tokenizer.chat_template)
         self._continues = self._templated and self._can_continue()
         self._special = _special_pattern(self.tokenizer)
-        self._labels: dict[Prompt, tuple[list[int], list[int]]] = {}
+        self._labels: dict[Prompt, tuple[list[int], ...]] = {}
 
     def encode(self, questions: Sequence[Question], prompt: Prompt) -> list[Encoded | Judgement]:
         """Every question as tokens within the window; a failed judgement where not even the bare question fits."""
@@ -75,28 +76,29 @@ class Chat:
         ids: list[int] = self.tokenizer(prompt.answer, add_special_tokens=False)["input_ids"]
         return ids
 
-    def label_ids(self, prompt: Prompt) -> tuple[list[int], list[int]]:
+    def label_ids(self, prompt: Prompt) -> tuple[list[int], ...]:
         """The tokens that spell each label or, where no single one does, the token it begins with.
 
-        A ValueError where both labels have a token in common: the model's next token would not tell them apart.
+        A ValueError where two labels have a token in common: the model's next token would not tell them apart.
         """
         if prompt not in self._labels:
             self._labels[prompt] = self._find_labels(prompt)
         return self._labels[prompt]
 
-    def _find_labels(self, prompt: Prompt) -> tuple[list[int], list[int]]:
+    def _find_labels(self, prompt: Prompt) -> tuple[list[int], ...]:
         vocabulary = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
-        first, second = (
+        found = tuple(
             [number for number, token in enumerate(vocabulary) if token is not None and spells(token, label)]
             or [self._first_token(prompt.answer, label.strip())]
             for label in prompt.labels
         )
-        if common := set(first) & set(second):
-            raise ValueError(
-                f"the labels {prompt.labels[0]!r} and {prompt.labels[1]!r} begin with the same token "
-                f"{self.tokenizer.decode([min(common)])!r}; use labels that differ from the start, such as A and B"
-            )
-        return first, second
+        for (first, ids), (second, others) in combinations(zip(prompt.labels, found, strict=True), 2):
+            if common := set(ids) & set(others):
+                raise ValueError(
+                    f"the labels {first!r} and {second!r} begin with the same token "
+                    f"{self.tokenizer.decode([min(common)])!r}; use labels that differ from the start, such as A and B"
+                )
+        return found
 
     def _first_token(self, answer: str, label: str) -> int:
         if self._encoder:

@@ -15,17 +15,17 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from comparo.judges.chat import Chat, Encoded, common_prefix
 from comparo.judges.judgement import JudgeError, Judgement
 from comparo.judges.network import Network
+from comparo.judges.passes import Batch, Batches, pulls
 from comparo.prompts import Prompt, Question
 
 if TYPE_CHECKING:
-    pass
+    import torch
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _logger = logging.getLogger(__name__)
@@ -38,16 +38,14 @@ def load(
     device: str | None = None,
     device_map: str | dict[str, Any] | None = None,
     batch: int | None = None,
-    reuse: Literal["auto"] | bool = "auto",
+    reuse: Literal["auto", "tree"] | bool = "auto",
     window: int | None = None,
     revision: str | None = None,
 ) -> HfJudge:
     """The judge that asks a model through transformers; `model` is a name on the Hub, a folder or a .gguf file.
 
-    `dtype` is the type of the model's body: "auto" is bfloat16 on a GPU and float32 elsewhere. `batch` is how many
-    questions run at once, by default as many as make a fixed number of tokens. `reuse` says whether what the questions
-    of a context begin with is computed once for all of them; "auto" does so where it saves time. `window` is how many
-    tokens the model may read, by default as many as it can.
+    `dtype` is the type of the model's body: "auto" is bfloat16 on a GPU and float32 elsewhere. `batch`, `reuse` and
+    `window` are those of `judge_with`.
 
     >>> load("no/such/folder")
     Traceback (most recent call last):
@@ -56,72 +54,111 @@ def load(
     torch, transformers = _libraries()
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    on_cpu = device.startswith("cpu")
     if dtype == "auto":
-        dtype = "float32" if on_cpu else "bfloat16"
+        dtype = "float32" if device.startswith("cpu") else "bfloat16"
     if not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise ValueError(f"dtype = {dtype!r} is no type of number; use float32, bfloat16, float16 or auto")
+    if reuse not in ("auto", "tree", True, False):
+        raise ValueError(f"reuse = {reuse!r} is not known; use auto, tree, true or false")
     tokenizer, transformer = _open(transformers, model, revision, dtype=getattr(torch, dtype), device_map=device_map)
     if device_map is None:
         transformer.to(device)
+    judge = judge_with(transformer, tokenizer, model, batch=batch, reuse=reuse, window=window)
+    found = getattr(transformer.config, "_commit_hash", None) or revision
+    return replace(judge, settings={**judge.settings, "dtype": dtype, "revision": found})
+
+
+def judge_with(
+    transformer: Any,
+    tokenizer: Any,
+    name: str,
+    *,
+    batch: int | None = None,
+    reuse: Literal["auto", "tree"] | bool = "auto",
+    window: int | None = None,
+) -> HfJudge:
+    """The judge that asks a model which is at hand, with its tokenizer.
+
+    The model's output head is changed to float32 and, on a GPU, its norms to one kernel each.
+    `batch` is how many questions run at once, by default as many as make a fixed number of tokens. `reuse` says whether
+    what questions begin with alike is computed once: "tree" lays them out in one sequence if the model's attention
+    allows it, true computes what the questions of a context begin with and keeps it, and "auto" does where it saves
+    time the former on a GPU and the latter elsewhere. `window` is how many tokens the model may read, by default as
+    many as it can.
+
+        judge = judge_with(model, tokenizer, "my-model", reuse="tree")
+    """
+    torch, transformers = _libraries()
     chat = Chat(
         tokenizer, _window(transformer.config, tokenizer, window), encoder=transformer.config.is_encoder_decoder
     )
+    dtype = str(transformer.dtype).removeprefix("torch.")
     settings = {
-        "model": Path(model).name if model.endswith(".gguf") else model,
+        "model": Path(name).name if name.endswith(".gguf") else name,
         "dtype": dtype,
         "window": chat.window,
-        "revision": getattr(transformer.config, "_commit_hash", None) or revision,
+        "revision": None,
         "torch": torch.__version__,
         "transformers": transformers.__version__,
     }
     network = Network(transformer)
+    on_cpu, on_gpu = transformer.device.type == "cpu", transformer.device.type == "cuda"
     # A GPU starts a pass in 25 ms, in which it does 1e13 operations, or 1e12 in float32, two a parameter and token.
     pass_tokens = (1e9 if on_cpu else 6e11 if dtype == "float32" else 5e12) / network.parameters
-    batches = _Batches(batch, 2_048 if on_cpu else 32_768, pass_tokens, reuse if network.reusable else False)
-    return HfJudge(f"hf/{model}", settings, 4 * batch if batch else 32 if on_cpu else 256, chat, network, batches)
+    batches = Batches(batch, 2_048 if on_cpu else 32_768, pass_tokens)
+    trees = (reuse == "tree" or (reuse == "auto" and on_gpu)) and network.reads_trees()
+    ahead = 4 * batch if batch else 32 if on_cpu else 256
+    return HfJudge(f"hf/{name}", settings, ahead, chat, network, batches, reuse if network.reusable else False, trees)
 
 
 @dataclass(frozen=True)
 class HfJudge:
-    """A judge that runs a model by transformers; made by `load`."""
+    """A judge that runs a model by transformers; made by `load` or `judge_with`."""
 
     name: str
     settings: Mapping[str, Any]
     ahead: int
     _chat: Chat = field(repr=False)
     _network: Network = field(repr=False)
-    _batches: _Batches = field(repr=False)
+    _batches: Batches = field(repr=False)
+    _reuse: Literal["auto", "tree"] | bool = field(repr=False)
+    _trees: bool = field(repr=False)
+
+    scales = True
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
-        """An answer to every question, `ahead` of them at a time."""
-        labels, answer = self._chat.label_ids(prompt), self._chat.answer(prompt)
-        stream = iter(questions)
-        while pulled := list(islice(stream, self.ahead)):
-            rows = []
-            for encoded in self._chat.encode(pulled, prompt):
-                if isinstance(encoded, Judgement):
-                    yield encoded
-                else:
-                    rows.append(encoded)
-            for shared, batch in self._plan(rows, prompt):
-                yield from self._answer(shared, batch, answer, labels)
+        """An answer to every question, `ahead` of them at a time.
 
-    def _plan(self, rows: list[Encoded], prompt: Prompt) -> Iterator[tuple[int, list[Encoded]]]:
-        """Batches, each with the number of tokens that its rows begin with and that are computed once for all."""
+        While a GPU is at a batch, the next one is prepared, if need be from the next questions.
+        """
+        labels, answer = self._chat.label_ids(prompt), self._chat.answer(prompt)
+        running: list[_Running] = []
+        for rows, failed in pulls(self._chat, questions, prompt, self.ahead):
+            yield from failed
+            for batch in self._plan(rows, prompt):
+                done = [run.wait() for run in running]
+                running = [*self._start(batch, answer, labels)]
+                if not self._network.overlaps:
+                    done, running = [run.wait() for run in running], []
+                yield from self._judgements(done, answer)
+        yield from self._judgements([run.wait() for run in running], answer)
+
+    def _plan(self, rows: list[Encoded], prompt: Prompt) -> Iterator[Batch]:
+        if self._trees:
+            yield from self._batches.trees(rows, always=self._reuse == "tree")
+            return
         contexts: defaultdict[str | None, list[Encoded]] = defaultdict(list)
         for row in rows:
             contexts[row.question.context_text if prompt.has_context else None].append(row)
         single = []
         for group in contexts.values():
-            shared = self._shared(group, prompt) if self._batches.reuse else 0
-            if shared and self._batches.pays(len(group), shared, self._network.keeps(group[0].ids[:shared])):
-                for batch in self._batches.of(group):
-                    yield shared, batch
+            shared = self._shared(group, prompt) if self._reuse else 0
+            kept = self._network.keeps(group[0].ids[:shared])
+            if shared and (self._reuse is True or self._batches.pays(len(group), shared, kept)):
+                yield from self._batches.of(group, shared)
             else:
                 single += group
-        for batch in self._batches.of(single):
-            yield 0, batch
+        yield from self._batches.of(single)
 
     def _shared(self, group: Sequence[Encoded], prompt: Prompt) -> int:
         # The same question without its texts ends what is shared where the texts begin, so that later questions about
@@ -130,69 +167,59 @@ class HfJudge:
         sequences = [row.ids for row in [*group, *bare] if isinstance(row, Encoded)]
         return min(common_prefix(sequences), min(len(row.ids) for row in group) - 1)
 
-    def _answer(
-        self, shared: int, batch: list[Encoded], answer: list[int], labels: tuple[list[int], list[int]]
-    ) -> Iterator[Judgement]:
+    def _start(self, batch: Batch, answer: list[int], labels: tuple[list[int], ...]) -> Iterator[_Running]:
+        """The batch at work or, where the device's memory does not hold it, its halves one after the other."""
         started = time.perf_counter()
-        found = self._network.probabilities(shared, [row.ids for row in batch], answer, labels)
-        if found is None:
-            size, longest = len(batch), len(batch[0].ids)
-            if size == 1:
-                raise JudgeError(
-                    f"{self.name}: the device's memory does not hold one question of {longest} tokens; "
-                    "use a smaller window, dtype='bfloat16' or device_map='auto'"
-                )
-            _logger.warning("%s: out of memory at %d questions at once; going on with half of that", self.name, size)
-            self._batches.halve(size, longest)
-            for half in (batch[: size // 2], batch[size // 2 :]):
-                yield from self._answer(shared, half, answer, labels)
+        found = self._network.probabilities(batch, answer, labels)
+        if found is not None:
+            yield _Running(batch, found, started)
             return
-        seconds = (time.perf_counter() - started) / len(batch)
-        for row, (p, mass, likeliest) in zip(batch, found, strict=True):
-            yield Judgement(
-                row.question,
-                p=p,
-                mass=mass,
-                reply=self._chat.tokenizer.decode([likeliest]),
-                tokens_in=len(row.ids) + (len(answer) if self._network.encodes else 0),
-                tokens_out=1,
-                seconds=seconds,
-                cut=row.cut,
-                error=None if math.isfinite(p) else "the model's logits are not numbers; use dtype='float32'",
+        size, longest = len(batch.rows), max(len(row.ids) for row in batch.rows)
+        if size == 1:
+            raise JudgeError(
+                f"{self.name}: the device's memory does not hold one question of {longest} tokens; "
+                "use a smaller window, dtype='bfloat16' or device_map='auto'"
             )
+        _logger.warning("%s: out of memory at %d questions at once; going on with half of that", self.name, size)
+        for half in self._batches.halve(batch):
+            yield from self._start(half, answer, labels)
+
+    def _judgements(self, done: list[_Done], answer: list[int]) -> Iterator[Judgement]:
+        begun = len(answer) if self._network.encodes else 0
+        for batch, found, seconds in done:
+            for row, (p, mass, likeliest) in zip(batch.rows, found, strict=True):
+                yield Judgement(
+                    row.question,
+                    p=p,
+                    mass=mass,
+                    reply=self._chat.tokenizer.decode([int(likeliest)]),
+                    tokens_in=len(row.ids) + begun,
+                    tokens_out=1,
+                    seconds=seconds / len(batch.rows),
+                    cut=row.cut,
+                    error=None if math.isfinite(p) else "the model's logits are not numbers; use dtype='float32'",
+                )
 
 
-@dataclass
-class _Batches:
-    """How many questions run at once: `size`, or as many as make `tokens` tokens.
+class _Done(NamedTuple):
+    """A batch, p, mass and the likeliest token of each row, and the seconds that the batch took."""
 
-    `pass_tokens` is what one more pass through the model costs, in tokens that it could have read meanwhile.
-    """
+    batch: Batch
+    found: list[list[float]]
+    seconds: float
 
-    size: int | None
-    tokens: int
-    pass_tokens: float
-    reuse: Literal["auto"] | bool
 
-    def of(self, rows: Iterable[Encoded]) -> Iterator[list[Encoded]]:
-        """The rows in batches of similar length, the longest first."""
-        batch: list[Encoded] = []
-        for row in sorted(rows, key=lambda row: len(row.ids), reverse=True):
-            if batch and len(batch) >= (self.size or self.tokens // len(batch[0].ids)):
-                yield batch
-                batch = []
-            batch.append(row)
-        if batch:
-            yield batch
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A batch that the device is at, what it will have found, and when it was started."""
 
-    def pays(self, questions: int, shared: int, kept: bool) -> bool:
-        """Whether to compute the shared tokens once: it takes a pass for them, unless kept, and one for the rest."""
-        passes = 1 if kept else 2
-        return self.reuse is True or shared * (questions + 1 - passes) > passes * self.pass_tokens
+    batch: Batch
+    found: torch.Tensor
+    started: float
 
-    def halve(self, size: int, longest: int) -> None:
-        """From now on, half of a batch that the device's memory did not hold."""
-        self.size, self.tokens = self.size and size // 2, size * longest // 2
+    def wait(self) -> _Done:
+        found = self.found.tolist()
+        return _Done(self.batch, found, time.perf_counter() - self.started)
 
 
 def _libraries() -> tuple[Any, Any]:

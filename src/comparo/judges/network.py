@@ -1,21 +1,30 @@
-"""A transformers model as the hf/ judge needs it: from rows of tokens to the probabilities of two labels.
+"""A transformers model as the hf/ judge needs it: from rows of tokens to the probabilities of the labels.
 
 Rows are padded on the right. In a causal model nothing later touches what came before, so the padding needs no mask and
-no shifted positions; only the head must be told where each row ends. The same holds after a shared prefix.
+no shifted positions; only the head must be told where each row ends. The same holds after a shared prefix. A tree of
+rows is one sequence, read by an attention of its own.
 """
 
 from __future__ import annotations
 
 import inspect
+import logging
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from comparo.judges import attention
 from comparo.judges.judgement import JudgeError
+from comparo.judges.norms import fuse
+from comparo.judges.passes import Batch
+from comparo.judges.tree import Tree, grow
 
 if TYPE_CHECKING:
     import torch
 
 KEPT_PREFIXES = 8
+_logger = logging.getLogger(__name__)
 
 
 class Network:
@@ -25,10 +34,13 @@ class Network:
         self._model = model.eval()
         self.parameters: int = model.num_parameters()
         self.encodes = bool(model.config.is_encoder_decoder)
-        self.reusable = _reusable(model)
-        self._ends: torch.Tensor
+        self._memory = _memory(model)
+        self.reusable = self._memory is not None
+        self._ends: tuple[torch.Tensor, torch.Tensor] | None = None
         self._prefixes: OrderedDict[tuple[int, ...], Any] = OrderedDict()
         self._sharpen_head()
+        if self.overlaps:
+            fuse(model)
 
     def _sharpen_head(self) -> None:
         import torch
@@ -42,63 +54,121 @@ class Network:
             head.bias = torch.nn.Parameter(head.bias.detach().float(), requires_grad=False)
         head.register_forward_pre_hook(self._last_positions)
 
-    def _last_positions(self, head: object, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    def _last_positions(self, head: object, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...] | None:
         """Lets the head see the last position of each row alone, in float32; the model scales and caps as ever."""
-        import torch
-
+        if self._ends is None:  # another network runs this model
+            return None
         hidden = arguments[0]
-        rows = torch.arange(len(hidden), device=hidden.device)
-        return (hidden[rows, self._ends.to(hidden.device)].unsqueeze(1).float(),)
+        rows, positions = (places.to(hidden.device) for places in self._ends)
+        return (hidden[rows, positions].unsqueeze(1).float(),)
+
+    def _run(self, rows: list[int], ends: list[int], **inputs: Any) -> torch.Tensor:
+        """The logits, (R, vocabulary), of R rows: where each is in the batch, and its last position there."""
+        self._ends = self._tensor(rows), self._tensor(ends)  # now: a copy later on would wait for the device
+        try:
+            logits: torch.Tensor = self._model(**inputs).logits
+        finally:
+            self._ends = None
+        return logits[:, -1].float()
 
     def keeps(self, prefix: list[int]) -> bool:
         """Whether the prefix has been computed before."""
         return tuple(prefix) in self._prefixes
 
-    def probabilities(
-        self, shared: int, rows: list[list[int]], answer: list[int], labels: tuple[list[int], list[int]]
-    ) -> list[tuple[float, float, int]] | None:
-        """p, mass and the likeliest token for each row; None where the device's memory does not hold them."""
+    @property
+    def overlaps(self) -> bool:
+        """Whether the device computes while the next batch is prepared."""
+        return bool(self._model.device.type == "cuda")
+
+    def reads_trees(self) -> bool:
+        """Whether the model reads a tree as it reads its rows, which is tried on a few tokens; where not, noted why."""
+        try:
+            reason = self._unreadable()
+        except Exception as problem:  # whatever it is, the model is read as ever
+            reason = str(problem).partition("\n")[0] or type(problem).__name__
+        if reason:
+            _logger.info("questions are not laid out as a tree: %s", reason)
+        return not reason
+
+    def _unreadable(self) -> str | None:
+        import torch
+        from transformers.cache_utils import DynamicLayer
+
+        if self._memory != {DynamicLayer}:
+            return "the model does not remember all that it reads as keys and values"
+        if not getattr(self._model, "_supports_attention_backend", False):
+            return "the model's attention cannot be set"
+        if len({weights.device for weights in self._model.parameters()}) > 1:
+            return "the model is spread over devices"
+        rows = [[*range(3, 9), *row] for row in ([9, 10, 3], [9, 10, 4, 5, 6, 7], [11, 12, 13, 3], [11, 12, 13, 4, 5])]
+        rows = sorted([*rows, [8, 7, 6]])
+        with torch.inference_mode():
+            single = torch.cat([self._logits(0, [row], []) for row in rows])
+            together = self._tree_logits(grow(rows))
+            apart = ((single - together).norm() / (single - single.mean(dim=-1, keepdim=True)).norm()).item()
+        allowed = 1e-3 if self._model.dtype == torch.float32 else 0.1
+        return None if apart < allowed else f"the logits would differ by {apart:.2g} of their size"
+
+    def probabilities(self, batch: Batch, answer: list[int], labels: tuple[list[int], ...]) -> torch.Tensor | None:
+        """p, mass and the likeliest token for each row, (R, 3) on the device; None where its memory does not hold them.
+
+        A GPU may still be computing them.
+        """
         import torch
 
         try:
             with torch.inference_mode():
-                logits = self._logits(shared, rows, answer).float()
-                logs = torch.log_softmax(logits, dim=-1).double()
-                first, second = (torch.logsumexp(logs[:, ids], dim=-1) for ids in labels)
-                masses = (first.exp() + second.exp()).clamp(max=1.0)
-                p, mass = torch.sigmoid(first - second).tolist(), masses.tolist()
-                return list(zip(p, mass, logits.argmax(dim=-1).tolist(), strict=True))
+                spelled = [self._tensor(ids) for ids in labels]
+                if batch.tree:
+                    logits = self._tree_logits(batch.tree)
+                else:
+                    logits = self._logits(batch.shared, [row.ids for row in batch.rows], answer)
+                logs = torch.log_softmax(logits, dim=-1)
+                each = torch.stack([torch.logsumexp(logs[:, ids].double(), dim=-1) for ids in spelled], dim=-1)
+                places = torch.linspace(1.0, 0.0, len(labels), dtype=each.dtype, device=each.device)
+                p, mass = (torch.softmax(each, dim=-1) * places).sum(dim=-1), each.exp().sum(dim=-1)
+                found = [p.clamp(max=1.0), mass.clamp(max=1.0), logits.argmax(dim=-1).double()]
+                return torch.stack(found, dim=-1)
         except torch.OutOfMemoryError:
             self._prefixes.clear()
             return None
 
-    def _logits(self, shared: int, rows: list[list[int]], answer: list[int]) -> torch.Tensor:
-        import torch
+    def _tree_logits(self, tree: Tree) -> torch.Tensor:
+        inputs = {"input_ids": self._tensor([tree.tokens]), "position_ids": self._tensor([tree.positions])}
+        readings = attention.place(tree.readings, self._model.device)
+        with self._attention(attention.NAME):
+            return self._run([0] * len(tree.ends), tree.ends, use_cache=False, readings=readings, **inputs)
 
-        ends = [len(row) - shared - 1 for row in rows]
+    @contextmanager
+    def _attention(self, name: str) -> Iterator[None]:
+        usual = self._model.config._attn_implementation
+        attention.register()
+        self._model.set_attn_implementation(name)
+        try:
+            yield
+        finally:
+            self._model.set_attn_implementation(usual)
+
+    def _logits(self, shared: int, rows: list[list[int]], answer: list[int]) -> torch.Tensor:
+        lengths = [len(row) - shared for row in rows]
+        ends = [length - 1 for length in lengths]
         options: dict[str, Any] = {"use_cache": False}
         if self.encodes:
+            ends = [len(answer)] * len(rows)
             start = [self._model.generation_config.decoder_start_token_id, *answer]
             options["decoder_input_ids"] = self._tensor([start] * len(rows))
-            options["attention_mask"] = self._tensor([[1] * (end + 1) + [0] * (max(ends) - end) for end in ends])
-            self._ends = torch.tensor([len(answer)] * len(rows))
+            options["attention_mask"] = self._tensor([[1] * n + [0] * (max(lengths) - n) for n in lengths])
         elif shared:
             options = {"use_cache": True, "past_key_values": self._prefix(rows[0][:shared])}
-        padded = [row[shared:] + [0] * (max(ends) - end) for row, end in zip(rows, ends, strict=True)]
-        if not self.encodes:
-            self._ends = torch.tensor(ends)
-        logits: torch.Tensor = self._model(input_ids=self._tensor(padded), **options).logits
-        return logits[:, -1]
+        padded = [row[shared:] + [0] * (max(lengths) - n) for row, n in zip(rows, lengths, strict=True)]
+        return self._run([*range(len(rows))], ends, input_ids=self._tensor(padded), **options)
 
     def _prefix(self, ids: list[int]) -> Any:
         """What every layer remembers of the prefix; the last few prefixes are kept."""
-        import torch
-
         key = tuple(ids)
         if key not in self._prefixes:
             cache = _shared_cache()
-            self._ends = torch.tensor([len(ids) - 1])
-            self._model(input_ids=self._tensor([ids]), past_key_values=cache, use_cache=True)
+            self._run([0], [len(ids) - 1], input_ids=self._tensor([ids]), past_key_values=cache, use_cache=True)
             cache.complete = True
             self._prefixes[key] = cache
             if len(self._prefixes) > KEPT_PREFIXES:
@@ -106,10 +176,10 @@ class Network:
         self._prefixes.move_to_end(key)
         return self._prefixes[key]
 
-    def _tensor(self, rows: list[list[int]]) -> torch.Tensor:
+    def _tensor(self, numbers: list[int] | list[list[int]]) -> torch.Tensor:
         import torch
 
-        return torch.tensor(rows, device=self._model.device)
+        return torch.tensor(numbers, device=self._model.device)
 
 
 def _shared_cache() -> Any:
@@ -136,14 +206,14 @@ def _shared_cache() -> Any:
     return SharedCache()
 
 
-def _reusable(model: Any) -> bool:
-    """Whether all that the model remembers of a prefix are keys and values that can be shared by a batch."""
+def _memory(model: Any) -> set[type] | None:
+    """How the layers remember a prefix, as kinds of cache; None where these are not keys and values to share."""
     from transformers import DynamicCache
     from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
     if model.config.is_encoder_decoder or getattr(model, "_is_stateful", False):
-        return False
+        return None
     if "past_key_values" not in inspect.signature(model.forward).parameters:
-        return False
-    layers = DynamicCache(config=model.config).layers
-    return all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
+        return None
+    kinds = {type(layer) for layer in DynamicCache(config=model.config).layers}
+    return kinds if kinds <= {DynamicLayer, DynamicSlidingWindowLayer} else None

@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from comparo.judges.chat import Chat, Encoded
 from comparo.judges.judgement import JudgeError, Judgement
 from comparo.judges.labels import label_probability
+from comparo.judges.passes import pulls
 from comparo.prompts import Prompt, Question
 
 LIKELIEST = 20  # the most that the engine tells unless it is started with a larger max_logprobs
@@ -82,19 +82,14 @@ class VllmJudge:
     _sampling: Any = field(repr=False)
 
     ahead = 512
+    scales = True
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """An answer to every question, `ahead` of them at a time."""
         labels = zip(prompt.labels, self._chat.label_ids(prompt), strict=True)
         words = {token: label for label, tokens in labels for token in tokens}
-        stream = iter(questions)
-        while pulled := list(islice(stream, self.ahead)):
-            rows = []
-            for encoded in self._chat.encode(pulled, prompt):
-                if isinstance(encoded, Judgement):
-                    yield encoded
-                else:
-                    rows.append(encoded)
+        for rows, failed in pulls(self._chat, questions, prompt, self.ahead):
+            yield from failed
             yield from self._answer(sorted(rows, key=lambda row: row.ids), words, prompt)
 
     def _answer(self, rows: list[Encoded], words: Mapping[int, str], prompt: Prompt) -> Iterator[Judgement]:

@@ -28,6 +28,7 @@ EPILOG = (
 
 
 def judge_command(
+    context: typer.Context,
     pairs: Annotated[
         Path,
         typer.Argument(
@@ -52,6 +53,11 @@ def judge_command(
     votes: options.Votes = None,
     concurrency: options.Concurrency = None,
     price: options.Price = None,
+    engine: options.Engine = None,
+    ray_address: options.RayAddress = None,
+    judge_replicas: options.Replicas = None,
+    judge_gpus: options.Gpus = None,
+    judge_cpus: options.Cpus = None,
     id_column: options.IdColumn = None,
     text_column: options.TextColumn = None,
     context_column: options.ContextColumn = None,
@@ -71,6 +77,7 @@ def judge_command(
     p is the probability that the first is better, mass how much of the model's probability lay on the two labels. A
     judgement that failed has an error and no p. `comparo fit` reads what this prints.
     """
+    ray = options.ray_options(engine, ray_address, judge_replicas, judge_gpus, judge_cpus)
     texts = Items.of(items, id=id_column, text=text_column, context=context_column, context_id=context_id)
     question = options.make_prompt(texts, criterion, prompt, kind, heading, context_column, labels, answer, judge)
     asked = _questions(read_columns(pairs), texts)
@@ -78,9 +85,8 @@ def judge_command(
         output = "csv" if out.suffix == ".csv" else "jsonl"
         known = _answered(out)
         asked = [pair for pair in asked if (pair.context, pair.first, pair.second) not in known]
-    whoever = options.make_judge(
-        judge, texts, option, base_url=base_url, votes=votes, concurrency=concurrency, price=price
-    )
+    named = {"base_url": base_url, "votes": votes, "concurrency": concurrency, "price": price}
+    whoever = options.make_judge(judge, texts, option, context, ray, **named)
     columns = list(Judgement(asked[0], error="").row())[list(texts.contexts) == [None] :] if asked else []
     done: list[Judgement] = []
     with out.open("a", encoding="utf-8", newline="") if out else nullcontext(sys.stdout) as file:

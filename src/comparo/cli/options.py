@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from comparo.items import Items
-from comparo.judges import Judge, load_judge
+from comparo.judges import Judge, load_judge, ray_judge
 from comparo.prompts import PAPER, Prompt, choose_prompt
 
 JudgeName = Annotated[
@@ -65,6 +65,42 @@ Concurrency = Annotated[int | None, typer.Option(min=1, help="For openai/ judges
 Price = Annotated[
     str | None, typer.Option(help="For openai/ judges: dollars for a million tokens in and out, such as 0.15,0.60.")
 ]
+Engine = Annotated[
+    Literal["ray"] | None,
+    typer.Option(
+        help="ray: the judge runs in processes of its own, on this machine or on the Ray cluster at --ray-address.",
+        show_default=False,
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        help="With --engine ray: HOST:PORT of the cluster's head, or auto for the cluster that this machine belongs "
+        "to. Default: RAY_ADDRESS, else a Ray of this machine alone.",
+        show_default=False,
+    ),
+]
+Replicas = Annotated[
+    int | None,
+    typer.Option(
+        "--judge-replicas",
+        min=1,
+        help="With --engine ray: how many judges work side by side. Default: 1",
+        show_default=False,
+    ),
+]
+Gpus = Annotated[
+    float | None,
+    typer.Option(
+        "--judge-gpus", min=0, help="With --engine ray: GPUs that each judge takes. Default: 0", show_default=False
+    ),
+]
+Cpus = Annotated[
+    float | None,
+    typer.Option(
+        "--judge-cpus", min=0, help="With --engine ray: CPUs that each judge takes. Default: 1", show_default=False
+    ),
+]
 IdColumn = Annotated[str | None, typer.Option("--id", help="The column with the items' names. Default: id")]
 TextColumn = Annotated[str | None, typer.Option("--text", help="The column with the texts. Default: text")]
 ContextColumn = Annotated[
@@ -73,6 +109,15 @@ ContextColumn = Annotated[
 ]
 ContextIdColumn = Annotated[
     str | None, typer.Option("--context-id", help="The column that names the context. Default: context_id")
+]
+GroupColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        help="The column with what items share, such as the system that wrote them: those of one group lean on each "
+        "other. Default: group, else the same id in other contexts.",
+        show_default=False,
+    ),
 ]
 Scores = Annotated[
     list[str] | None,
@@ -107,8 +152,31 @@ def make_prompt(
     return choose_prompt(criterion, prompt, kind=kind, heading=heading if shown else None, labels=words, answer=answer)
 
 
-def make_judge(name: str, items: Items, options: Iterable[str] | None, **named: Any) -> Judge:
-    """The judge that the flags describe; a simulated judge's scores may be named after people's."""
+def ray_options(
+    engine: str | None, address: str | None, replicas: int | None, gpus: float | None, cpus: float | None
+) -> dict[str, Any] | None:
+    """What the flags say about Ray, None without it; flags that are of use only there are an error elsewhere."""
+    flags = {"--ray-address": address, "--judge-replicas": replicas, "--judge-gpus": gpus, "--judge-cpus": cpus}
+    given = {flag: value for flag, value in flags.items() if value is not None}
+    if engine is None:
+        if given:
+            raise ValueError(f"{next(iter(given))} is of use with --engine ray only; add that, or drop the flag")
+        return None
+    return {flag.rpartition("-")[2]: value for flag, value in given.items()}
+
+
+def make_judge(
+    name: str,
+    items: Items,
+    options: Iterable[str] | None,
+    context: typer.Context,
+    ray: Mapping[str, Any] | None,
+    **named: Any,
+) -> Judge:
+    """The judge that the flags describe, ended with the command where it runs on Ray.
+
+    A simulated judge's scores may be named after people's.
+    """
     given = {option: value for option, value in named.items() if value is not None}
     for text in options or ():
         option, equals, value = text.partition("=")
@@ -121,7 +189,9 @@ def make_judge(name: str, items: Items, options: Iterable[str] | None, **named: 
             raise ValueError(f"the items have no scores {wanted!r}; they have {', '.join(items.scores) or 'none'}")
         labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
         given["scores"] = dict(zip(labels, items.scores[wanted].tolist(), strict=True))
-    return load_judge(name, **given)
+    if ray is None:
+        return load_judge(name, **given)
+    return context.with_resource(ray_judge(name, given, **ray))
 
 
 def _value(text: str) -> Any:

@@ -13,10 +13,11 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from comparo.judges.judgement import Judge, JudgeError, Judgement
+from comparo.judges.ray import ray_judge
 
 PROVIDERS = ("local", "hf", "openai", "vllm", "simulated", "replay")
 
-__all__ = ["PROVIDERS", "Judge", "JudgeError", "Judgement", "load_judge"]
+__all__ = ["PROVIDERS", "Judge", "JudgeError", "Judgement", "load_judge", "ray_judge"]
 
 
 def load_judge(name: str, **options: Any) -> Judge:

@@ -1,0 +1,361 @@
+"""Judging on a real Ray cluster of two nodes on this machine, whose processes are killed."""
+
+import json
+import logging
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager, suppress
+from itertools import chain, islice
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+from comparo import rank
+from comparo.items import Items
+from comparo.judges import JudgeError, load_judge, ray_judge, replicas
+from comparo.judges.sharing import Shares
+from comparo.prompts import Prompt, Question
+from comparo.store import read_configuration, read_judgements
+
+# A judge of another package, found by its entry point: a simulated judge that says where it runs, and can be made to
+# fail or to die at the question of one item.
+FRAIL = """
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from comparo.judges import JudgeError
+from comparo.judges.simulated import Simulated
+
+@dataclass(frozen=True)
+class Frail(Simulated):
+    fails: str = ""
+    dies: str = ""
+    differs: bool = False
+    @property
+    def settings(self):
+        return super().settings | ({"process": os.getpid()} if self.differs else {})
+    def judge(self, questions, prompt=None):
+        for question in questions:
+            if question.first == self.fails:
+                raise JudgeError("the key was withdrawn")
+            if question.first == self.dies:
+                os._exit(1)
+            yield from super().judge([question])
+
+def load(model, *, folder=None, seed=0, seconds=0.0, fails="", dies="", exits=False, differs=False):
+    if exits:
+        os._exit(1)
+    if folder is not None:
+        import ray
+        Path(folder, str(os.getpid())).write_text(ray.get_runtime_context().get_node_id())
+    return Frail(seed=seed, seconds=seconds, fails=fails, dies=dies, differs=differs)
+"""
+PROMPT = Prompt("{first}{second}")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    package = tmp_path_factory.mktemp("packages")
+    information = package / "frail-1.0.dist-info"
+    information.mkdir()
+    (package / "frail_judge.py").write_text(FRAIL)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: frail\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[comparo.judges]\nfrail = frail_judge:load\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(package))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        node = {"num_cpus": 4, "object_store_memory": 80_000_000}
+        cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+        cluster.second = cluster.add_node(**node)
+    ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def questions(count, contexts=1):
+    return [
+        Question(f"item {k}", f"item {k + 1}", None if contexts == 1 else f"context {k % contexts}")
+        for k in range(count)
+    ]
+
+
+def answers(judgements):
+    return sorted((str(one.question.context), one.question.first, one.question.second, one.p) for one in judgements)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_the_answers_are_those_of_one_machine_and_a_judge_left_early_can_be_asked_again():
+    alone = load_judge("simulated/hard", seed=3)
+    with ray_judge("simulated/hard", {"seed": 3}, replicas=2, cpus=0.5) as judge:
+        assert (judge.name, judge.settings, judge.ahead) == (alone.name, alone.settings, alone.ahead)
+        for _ in range(3):
+            next(judge.judge(iter(questions(1000)), PROMPT))
+        asked = [*questions(300, 7), *questions(20, 7)]  # some twice
+        found = list(judge.judge(iter(asked), PROMPT))
+    assert answers(found) == answers(alone.judge(asked))
+    assert Counter(one.question for one in found) == Counter(asked)
+    with pytest.raises(JudgeError, match="were ended"):
+        list(judge.judge(asked, PROMPT))
+    assert ray.is_initialized(), "a connection that was there before is left as it was"
+
+
+@pytest.mark.usefixtures("cluster")
+def test_what_ends_the_judge_ends_the_pool_and_the_answers_before_it_are_kept():
+    with ray_judge("frail/soft", {"fails": "item 30"}, cpus=0.5) as judge:
+        found = []
+        with pytest.raises(JudgeError, match=r"^the key was withdrawn$"):
+            found.extend(judge.judge(questions(60), PROMPT))
+    assert [one.question.first for one in found] == [f"item {k}" for k in range(30)]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_judge_that_cannot_be_loaded_or_is_not_the_same_everywhere_says_why():
+    with (
+        ray_judge("frail/soft", {"differs": True}, replicas=2, cpus=0.5) as judge,
+        pytest.raises(JudgeError, match="differs from the others in process; give all nodes the same model"),
+    ):
+        list(chain.from_iterable(judge.judge(questions(600), PROMPT) for _ in range(1000)))
+    with pytest.raises(ValueError, match=r"simulated/ judges have no option 'sed'.*on the Ray node"):
+        ray_judge("simulated/soft", {"sed": 3})
+
+
+@pytest.mark.usefixtures("cluster")
+def test_questions_that_kill_every_judge_and_a_judge_that_dies_at_once_are_errors(monkeypatch):
+    monkeypatch.setattr(replicas, "PAUSES", (0.0, 0.0, 0.0))
+    with ray_judge("frail/soft", {"dies": "item 30"}, replicas=2, cpus=0.5) as judge:
+        found = []
+        with pytest.raises(JudgeError, match="a judge died 4 times over the same questions, such as 'item"):
+            found.extend(judge.judge(questions(400, 10), PROMPT))
+    assert len(found) == len({one.question for one in found})
+    with pytest.raises(JudgeError, match="every judge on Ray died 4 times in a row"):
+        ray_judge("frail/soft", {"exits": True}, cpus=0.5)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_too_little_room_is_an_error_and_less_than_asked_a_warning(caplog, monkeypatch):
+    with pytest.raises(JudgeError, match=r"can hold a judge with 1 CPU and 1 GPU; the nodes have 4 CPU and 0 GPU"):
+        ray_judge("simulated/soft", gpus=1)
+    with ray_judge("simulated/soft", replicas=9) as judge:
+        assert len(list(judge.judge(questions(500), PROMPT))) == 500
+        assert "8 of the 9 judges asked for find a place" in caplog.text
+        deadline = time.monotonic() + 60
+        while ray.available_resources().get("CPU", 0) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        monkeypatch.setattr(replicas, "CROWDED", 2.0)
+        with pytest.raises(JudgeError, match="no judge found a place on the Ray cluster: each needs 1 CPU"):
+            ray_judge("simulated/soft")
+
+
+@contextmanager
+def port(behaviour):
+    """A port that nobody listens at, that never answers, or that answers in another language."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        if behaviour == "closed":
+            server.close()
+        elif behaviour == "other":
+
+            def serve():
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(100)
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+            threading.Thread(target=serve, daemon=True).start()
+        yield address
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [("closed", "Connection refused"), ("silent", "no answer"), ("other", "not the head of a Ray cluster")],
+)
+def test_a_cluster_that_cannot_be_reached_is_an_error_within_thirty_seconds(behaviour, reason):
+    begin = time.monotonic()
+    with port(behaviour) as address, pytest.raises(JudgeError, match=reason) as error:
+        ray_judge("simulated/soft", address=address)
+    assert time.monotonic() - begin < 30
+    assert address in str(error.value)
+    assert "ray start --head" in str(error.value)
+
+
+def test_an_address_that_is_none_is_an_error():
+    for address, reason in (("head", "not HOST:PORT"), ("ray://head:10001", "client port")):
+        with pytest.raises(ValueError, match=reason):
+            ray_judge("simulated/soft", address=address)
+
+
+def test_without_ray_the_command_that_brings_it_is_named():
+    code = "import sys; sys.modules['ray'] = None; from comparo.judges import ray_judge; ray_judge('simulated/soft')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "ImportError: judging on Ray needs ray: pip install 'comparo[ray]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("contexts", "size", "least", "most"),
+    [(20, 8, 8, 32), (20, 8, 8, 10), (6, 7, 7, 7), (40, 1, 1, 16), (3, 50, 1, 20)],
+)
+def test_batches_keep_contexts_together(contexts, size, least, most):
+    shares, judges = Shares(), 4
+    shares.add(Question(k, k + 1, context) for k in range(size) for context in range(contexts))
+    batches = []
+    while len(shares):
+        batches.append(shares.take(len(batches) % judges, judges, least, most))
+        assert 0 < len(batches[-1]) <= most
+    asked = [(one.context, one.first) for batch in batches for one in batch]
+    assert sorted(asked) == [(context, k) for context in range(contexts) for k in range(size)]
+    pieces = Counter(context for batch in batches for context in {one.context for one in batch})
+    assert size > least or set(pieces.values()) == {1}
+
+
+def test_one_context_is_shared_by_all_and_later_questions_go_back_to_who_had_it():
+    shares = Shares()
+    shares.add(questions(100))
+    assert [len(shares.take(judge, 4 - judge, 1, 64)) for judge in range(4)] == [25] * 4
+    shares.add(Question("a", "b", context) for context in "vwxyz" for _ in range(8))
+    had = {judge: {one.context for one in shares.take(judge, 2, 8, 16)} for judge in (0, 1)}
+    shares.add(Question("b", "c", context) for context in reversed("vwxyz") for _ in range(8))
+    again = {judge: {one.context for one in shares.take(judge, 2, 8, 24)} for judge in (1, 0)}
+    assert had[0] <= again[0]
+    assert had[1] <= again[1]
+    shares.move(0)
+    shares.add(Question("c", "d", context) for context in had[0])
+    assert {one.context for one in shares.take(1, 1, 1, 100)} >= had[0]
+
+
+class Roomy:
+    """A judge on one machine with room for more questions than a run's rounds go by."""
+
+    name, settings, ahead = "roomy/judge", {}, 4
+
+    def __init__(self, room=None):
+        self.most = room or self.ahead
+        self.pulled = []
+        if room is not None:
+            self.room = room
+
+    def judge(self, questions, prompt):
+        stream = iter(questions)
+        while batch := list(islice(stream, self.most)):
+            self.pulled.append(len(batch))
+            yield from load_judge("simulated/soft").judge(batch, prompt)
+
+
+def test_a_judge_with_room_for_more_is_asked_more_at_once_but_nothing_else(tmp_path):
+    items = Items.of([{"id": f"item {k}", "text": f"Text {k}.", "context": f"Context {k % 30}."} for k in range(180)])
+    narrow, wide = Roomy(), Roomy(100)
+    for judge, out in ((narrow, "narrow"), (wide, "wide")):
+        rank(items, "better", judge=judge, budget="4n", strategy="adaptive", out=tmp_path / out)
+    assert max(narrow.pulled) == 4
+    assert max(wide.pulled) == 100
+    assert answers(read_judgements(tmp_path / "wide")) == answers(read_judgements(tmp_path / "narrow"))
+
+
+def test_the_command_on_a_ray_of_its_own_asks_what_it_asks_on_one_machine(tmp_path):
+    rows = [{"id": f"item {k}", "text": f"Text number {k}.", "context": f"Context {k % 2}."} for k in range(24)]
+    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("COMPARO_", "RAY_"))}
+
+    def comparo(out, *flags):
+        what = ("rank", "items.jsonl", "--judge", "simulated/soft", "--strategy", "adaptive", "-o", "seed=5")
+        command = [sys.executable, "-m", "comparo.cli", *what, "--out", out, *flags]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=variables)
+
+    refused = comparo("run", "--judge-gpus", "1")
+    assert refused.returncode == 2
+    assert "--judge-gpus is of use with --engine ray only" in refused.stderr
+    alone, there = comparo("alone"), comparo("there", "--engine", "ray", "--judge-replicas", "2", "--judge-cpus", "0.5")
+    assert there.returncode == 0, there.stderr
+    assert there.stdout == alone.stdout
+    assert there.stderr == alone.stderr.replace("alone", "there")
+    assert answers(read_judgements(tmp_path / "there")) == answers(read_judgements(tmp_path / "alone"))
+    assert read_configuration(tmp_path / "there")["identity"] == read_configuration(tmp_path / "alone")["identity"]
+
+
+def test_comparo_judge_joins_the_cluster_at_an_address(cluster, tmp_path):
+    (tmp_path / "items.jsonl").write_text("\n".join(json.dumps({"id": k, "text": f"Text {k}."}) for k in "abc"))
+    (tmp_path / "pairs.csv").write_text("first,second\na,b\nb,c\nc,a\n")
+    what = [sys.executable, "-m", "comparo.cli", "judge", "pairs.csv", "--items", "items.jsonl", "--judge"]
+    flags = ["--engine", "ray", "--ray-address", cluster.address, "--judge-cpus", "0.5"]
+    outputs = [
+        subprocess.run(
+            [*what, "simulated/soft", *more], capture_output=True, text=True, cwd=tmp_path, check=True
+        ).stdout
+        for more in ([], flags)
+    ]
+    assert sorted(outputs[0].splitlines()) == sorted(outputs[1].splitlines())
+    assert len(outputs[0].splitlines()) == 4
+
+
+class Killing:
+    """A judge, and what is done to it after so many answers."""
+
+    def __init__(self, judge, deeds):
+        self.judge_inside, self.deeds, self.count = judge, deeds, 0
+        self.name, self.settings, self.ahead, self.room = judge.name, judge.settings, judge.ahead, judge.room
+
+    def judge(self, questions, prompt):
+        for judgement in self.judge_inside.judge(questions, prompt):
+            self.count += 1
+            if self.count in self.deeds:
+                self.deeds.pop(self.count)()
+            yield judgement
+
+
+def test_twenty_thousand_judgements_are_stored_once_each_though_a_worker_and_a_node_are_killed(
+    cluster, tmp_path, caplog
+):
+    items = Items.of([{"id": f"item {k}", "text": f"Text {k}.", "context": f"Context {k % 50}."} for k in range(2_000)])
+    how = {"budget": "10n", "strategy": "random", "plain": True}
+    rank(items, "better", judge=load_judge("simulated/soft", seed=7), out=tmp_path / "alone", **how)
+    log = tmp_path / "replicas"
+    log.mkdir()
+
+    def started():
+        """The process of every replica that there was, and its node."""
+        return {int(path.name): path.read_text() for path in log.iterdir() if path.stat().st_size}
+
+    def of_second(nodes):
+        return [process for process, node in nodes.items() if node == cluster.second.node_id]
+
+    def kill_worker():
+        os.kill(min(started().keys() - of_second(started())), signal.SIGKILL)
+
+    def kill_node():  # as when its power fails: everything that runs there is gone at once
+        cluster.remove_node(cluster.second, allow_graceful=False)
+        for process in of_second(started()):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+    options = {"folder": str(log), "seed": 7, "seconds": 0.001}
+    with ray_judge("frail/soft", options, replicas=6) as judge:
+
+        def keep_busy_until(replicas):
+            deadline = time.monotonic() + 120
+            while len(started()) < replicas and time.monotonic() < deadline:
+                list(judge.judge(questions(600), PROMPT))
+            assert len(started()) >= replicas
+
+        keep_busy_until(6)
+        assert len(of_second(started())) >= 2
+        killing = Killing(judge, {5_000: kill_worker, 10_000: kill_node})
+        rank(items, "better", judge=killing, out=tmp_path / "run", **how)
+        assert not killing.deeds
+        assert caplog.text.count("died and is started anew") >= 2
+        keep_busy_until(7)
+    rows = "SELECT context, first, second, p, mass, weight, reply, error FROM judgements ORDER BY 1, 2, 3"
+    with sqlite3.connect(tmp_path / "run" / "judgements.db") as one:
+        found = one.execute(rows).fetchall()
+    with sqlite3.connect(tmp_path / "alone" / "judgements.db") as one:
+        expected = one.execute(rows).fetchall()
+    assert len(found) == 20_000
+    assert len({row[:3] for row in found}) == 20_000
+    assert found == expected

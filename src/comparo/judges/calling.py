@@ -22,8 +22,10 @@ from comparo.judges.judgement import JudgeError, Judgement
 from comparo.judges.prices import cost
 from comparo.judges.verdicts import (
     grading,
+    is_scale,
     read_grade,
     read_logprobs,
+    read_score,
     read_verdict,
     reply_format,
     reply_text,
@@ -82,7 +84,8 @@ class Caller:
         self.judge, self.prompt, self.dialect = judge, prompt, judge.dialect
         self.client = _client(judge, key or "none", {"Authorization": f"Basic {basic}"} if login else {})
         self.begun = judge.endpoint == "completion" or (judge.prefill and bool(prompt.answer))
-        self.added = "" if self.begun else "\n\n" + (grading(prompt) if judge.graded else prompt.instruction)
+        self.graded = judge.graded and not is_scale(prompt)
+        self.added = "" if self.begun else "\n\n" + (grading(prompt) if self.graded else prompt.instruction)
 
     async def answer(self, question: Question) -> Judgement | JudgeError:
         """The answer to a question, whatever becomes of it; a JudgeError where no question can be answered."""
@@ -112,7 +115,7 @@ class Caller:
     async def _read(self, case: _Case) -> tuple[float, float, float]:
         """p and mass where the reply names a label or, if it was begun, at its next token."""
         choice = (await self._ask(case))[0]
-        case.reply, labels = reply_text(choice), self.prompt.labels
+        case.reply = reply_text(choice)
         try:
             positions = token_logprobs(choice)
             found = read_logprobs(positions, self.prompt, begun=self.begun)
@@ -122,7 +125,8 @@ class Caller:
             raise self._without_logprobs()
         self.dialect.gives_logprobs |= bool(positions)
         if found is None:
-            raise _AnswerError(f"the reply {self._short(case.reply)} does not name {labels[0]} or {labels[1]}")
+            named = " or ".join(self.prompt.labels)
+            raise _AnswerError(f"the reply {self._short(case.reply)} does not name {named}")
         return *found, 1.0
 
     async def _vote(self, case: _Case) -> tuple[float, float, float]:
@@ -138,8 +142,9 @@ class Caller:
         chat = self.judge.endpoint == "chat"
         if chat and any(replies) and not any(reply.lstrip().startswith("{") for reply in replies):
             self.dialect.adopt("response_format", False)
-        read = read_grade if self.judge.graded else read_verdict
-        found = soften([read(reply, self.prompt) for reply in replies], self.judge.graded)
+        scale = is_scale(self.prompt)
+        read = read_score if scale else read_grade if self.graded else read_verdict
+        found = soften([read(reply, self.prompt) for reply in replies], scale or self.graded)
         if found is None:
             ended = "; raise max_tokens" if choices[-1].get("finish_reason") == "length" else ""
             raise _AnswerError(f"no verdict in the reply {self._short(case.reply)}{ended}")
@@ -186,7 +191,7 @@ class Caller:
         if not judge.votes:
             body |= {"logprobs": True, "top_logprobs": dialect.top_logprobs}
         elif dialect.response_format:
-            body["response_format"] = reply_format(self.prompt, judge.graded)
+            body["response_format"] = reply_format(self.prompt, self.graded)
         return body
 
     def _heed(self, status: int, words: str, body: dict[str, Any], case: _Case) -> None:

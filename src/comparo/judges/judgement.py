@@ -65,6 +65,9 @@ class Judge(Protocol):
 
     `name` is provider/model, `settings` all that changes its answers (never a key), `ahead` how many questions it works
     on at once. `judge` takes questions as it has room for them and yields an answer to each, in any order.
+
+    A judge that also rates one text on a scale says so by an attribute `scales` = True. Its prompts then may have more
+    than two labels, the highest first, and p is where the expected label lies between the last (0) and the first (1).
     """
 
     @property

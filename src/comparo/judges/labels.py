@@ -1,9 +1,9 @@
-"""From the probabilities of the next token to the probability of a label."""
+"""From the probabilities of the next token to the probability of a label, or to the expected label of a scale."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 AROUND = " \t\n\r\"'`*_.,:;()[]{}<>▁ĠĊ"
 
@@ -17,21 +17,28 @@ def spells(token: str, label: str) -> bool:
     return token.strip(AROUND).casefold() == label.strip().casefold()
 
 
-def label_probability(logprobs: Iterable[tuple[str, float]], labels: tuple[str, str]) -> tuple[float, float] | None:
-    """p = P(A) / (P(A) + P(B)) and the mass P(A) + P(B) from the log-probabilities of the likeliest next tokens.
+def label_probability(logprobs: Iterable[tuple[str, float]], labels: Sequence[str]) -> tuple[float, float] | None:
+    """p and the mass ΣP from the log-probabilities of the likeliest next tokens; None where no label is among them.
 
-    The spellings of a label are summed. Where only one label is among the tokens, the other gets the most that it can
-    have: the probability of the least likely token, or what is left over where that is less. None where neither label
-    is there.
+    Of two labels, p = P(A) / (P(A) + P(B)). Of the S labels of a scale, the highest first, p is where the expected
+    label lies between the last and the first:
+
+        p = Σ_k v_k P(label_k) / Σ_k P(label_k),   v_k = 1 − k / (S − 1),   k = 0 … S − 1
+
+    The spellings of a label are summed. Where only one of two labels is among the tokens, the other gets the most that
+    it can have: the probability of the least likely token, or what is left over where that is less. On a longer scale
+    a label that is not among the tokens counts for nothing.
 
     >>> label_probability([("A", math.log(0.6)), (" A", math.log(0.2)), ("B", math.log(0.2))], ("A", "B"))
     (0.8, 1.0)
     >>> label_probability([("A", math.log(0.9)), ("The", math.log(0.06))], ("A", "B"))
     (0.957..., 0.94...)
+    >>> label_probability([("5", math.log(0.5)), ("4", math.log(0.25))], ("5", "4", "3", "2", "1"))
+    (0.916..., 0.75)
     >>> label_probability([("The", -0.1)], ("A", "B"))
     """
-    masses, total, least = [0.0, 0.0], 0.0, 1.0
-    found = [False, False]
+    masses, total, least = [0.0] * len(labels), 0.0, 1.0
+    found = [False] * len(labels)
     for token, logprob in logprobs:
         probability = math.exp(logprob)
         total, least = total + probability, min(least, probability)
@@ -41,7 +48,11 @@ def label_probability(logprobs: Iterable[tuple[str, float]], labels: tuple[str, 
                 found[number] = True
     if not any(found):
         return None
-    if not all(found):
+    if len(labels) == 2 and not all(found):
         masses[found.index(False)] = min(least, max(1.0 - total, 0.0))
     mass = sum(masses)
-    return (masses[0] / mass, min(mass, 1.0)) if mass > 0 else None
+    if not mass > 0:
+        return None
+    last = len(labels) - 1
+    expected = sum(share * (last - number) for number, share in enumerate(masses)) / (last * mass)
+    return min(expected, 1.0), min(mass, 1.0)

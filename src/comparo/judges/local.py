@@ -52,6 +52,7 @@ class LlamaCpp:
     key: str = field(repr=False)
 
     ahead = 16
+    scales = True
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -70,6 +70,8 @@ class OpenAIJudge:
     max_tokens: int
     dialect: Dialect = field(default_factory=Dialect, repr=False, compare=False)
 
+    scales = True
+
     @property
     def name(self) -> str:
         """openai/model."""

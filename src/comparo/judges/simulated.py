@@ -22,8 +22,9 @@ class Simulated:
         p = σ( strength·(s_first − s_second) + bias + effect·(e_first + e_second) + noise·ε )
 
     ε is drawn for each ordered pair and the position effect e for each item, both standard normal. A hard judge
-    answers 1 with probability p, else 0. `scores` maps an item to its score or, with contexts, (context, item) to it;
-    an item without one gets a standard normal score of its own.
+    answers 1 with probability p, else 0. On a scale (a prompt with more than two labels) the first text alone is rated,
+    with p = σ( strength·s_first + noise·ε ). `scores` maps an item to its score or, with contexts, (context, item) to
+    it; an item without one gets a standard normal score of its own.
 
     >>> judge = Simulated(scores={"ana": 1.0, "bo": 0.0}, noise=0.0)
     >>> [round(answer.p, 3) for answer in judge.judge([Question("ana", "bo"), Question("bo", "ana")])]
@@ -40,6 +41,7 @@ class Simulated:
     seconds: float = 0.0
 
     ahead = 64
+    scales = True
 
     @property
     def name(self) -> str:
@@ -58,16 +60,19 @@ class Simulated:
         for question in questions:
             if self.seconds:
                 time.sleep(self.seconds)
-            p = self.probability(question)
+            p = self.probability(question, alone=prompt is not None and len(prompt.labels) > 2)
             if self.answers == "hard":
                 p = float(self._uniform("decision", question.context, question.first, question.second) < p)
             yield Judgement(question, p=p, mass=1.0, reply="A" if p >= 0.5 else "B", seconds=self.seconds, cost=0.0)
 
-    def probability(self, question: Question) -> float:
-        """p as the formula gives it."""
+    def probability(self, question: Question, alone: bool = False) -> float:
+        """p as the formula gives it; `alone` where the first text is rated on a scale."""
         context, first, second = question.context, question.first, question.second
-        logit = self.strength * (self.score(context, first) - self.score(context, second)) + self.bias
-        if self.effect:
+        if alone:
+            logit = self.strength * self.score(context, first)
+        else:
+            logit = self.strength * (self.score(context, first) - self.score(context, second)) + self.bias
+        if self.effect and not alone:
             logit += self.effect * (self._normal("effect", context, first) + self._normal("effect", context, second))
         if self.noise:
             logit += self.noise * self._normal("noise", context, first, second)

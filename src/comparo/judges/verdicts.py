@@ -6,7 +6,7 @@ is no verdict. n votes, a of them for the first text and b for the second, becom
     p = (a + ½) / (a + b + 1),    weight = a + b,    mass = (a + b) / n,
 
 the mean under Jeffreys' prior Beta(½, ½), so that few votes never make a certainty. Grades become the probabilities in
-`GRADES`, and p is their mean.
+`GRADES`, scores on a scale their place between its ends (0 and 1), and p is their mean.
 """
 
 from __future__ import annotations
@@ -49,6 +49,11 @@ _WINS = (
 _ORDER = re.compile(rf"({_ONE}) ?(>>+|≫|>|==?|≈|<<+|≪|<) ?({_ONE})")
 _TIE = re.compile(
     r"(?:verdict ?(?:is|:) ?)?(?:it'?s |it is |they are |both are )?(?:an? )?(?:tie|tied|draw|equal|equally good)[.!]*"
+)
+_SCORE = re.compile(
+    r"[^\w-]*(?:[a-z][a-z ]{0,40}(?:\bis|[:=])[^\w-]*)?(\d)(?![\w]|[.,]\d|\s*(?:-|–|to|or|and)\s*\d)"
+    r"\W{0,3}?(?:\s*(?:/|out of)\s*(\d+)\b)?",
+    re.IGNORECASE,
 )
 _MUCH = re.compile(r"\b(?:much|far|significantly|considerably|substantially|strongly|vastly)\b")
 
@@ -106,6 +111,9 @@ def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) 
     """
     for number, (token, likeliest) in enumerate(positions):
         if begun or any(_is_label(token, label, number) for label in prompt.labels):
+            said = "".join(token for token, _ in positions[: number + 1])
+            if is_scale(prompt) and not begun and read_score(said, prompt) is None:
+                return None
             if not all(logprob < 0.01 for _, logprob in likeliest):
                 raise ValueError("there are numbers that are no log-probabilities")
             return label_probability(likeliest, prompt.labels)
@@ -144,8 +152,31 @@ def read_grade(reply: str, prompt: Prompt) -> float | None:
     return GRADES[strength if winner else strength.replace(">", "<")]
 
 
+def is_scale(prompt: Prompt) -> bool:
+    """Whether the prompt asks for a label of a scale, the highest first, and not which of two texts is better."""
+    return len(prompt.labels) > 2
+
+
+def read_score(reply: str, prompt: Prompt) -> float | None:
+    """Where the score that the reply begins with lies on the prompt's scale, 1 being its first label, 0 its last.
+
+    None where the reply does not begin with one, or with one of another scale.
+
+    >>> from types import SimpleNamespace
+    >>> scale = SimpleNamespace(labels=("5", "4", "3", "2", "1"))
+    >>> [read_score(reply, scale) for reply in ("4", "**Score: 5/5**", '{"score": "1"}', "Coherence is 3. It drifts.")]
+    [0.75, 1.0, 0.0, 0.5]
+    >>> [read_score(reply, scale) for reply in ("", "9", "4/10", "4.5", "1 to 5: 4", "The 3 points are clear.")]
+    [None, None, None, None, None, None]
+    """
+    match = _SCORE.match(_unwrap(reply, "score") if len(reply) <= LONGEST else "")
+    if match is None or match[1] not in prompt.labels or match[2] not in (None, prompt.labels[0]):
+        return None
+    return 1 - prompt.labels.index(match[1]) / (len(prompt.labels) - 1)
+
+
 def soften(verdicts: Sequence[float | None], graded: bool = False) -> tuple[float, float, float] | None:
-    """p, mass and weight of several verdicts; None where there is none among them.
+    """p, mass and weight of several verdicts; None where there is none among them. Grades and scores are averaged.
 
     >>> soften([1.0, 1.0, None, 0.0])
     (0.625, 0.75, 3.0)
@@ -176,16 +207,17 @@ def grading(prompt: Prompt) -> str:
 
 
 def reply_format(prompt: Prompt, graded: bool = False) -> dict[str, Any]:
-    """The form of a reply as OpenAI's `response_format` states it: {"better": one of the verdicts}.
+    """The form of a reply as OpenAI's `response_format` states it: {"better": verdict}, on a scale {"score": label}.
 
     >>> reply_format(Prompt("{first}{second}"))["json_schema"]["schema"]["properties"]
     {'better': {'type': 'string', 'enum': ['A', 'B']}}
     """
+    key = "score" if is_scale(prompt) else "better"
     verdicts = _grades(prompt) if graded else [f"{prompt.answer} {label}".strip() for label in prompt.labels]
     schema = {
         "type": "object",
-        "properties": {"better": {"type": "string", "enum": verdicts}},
-        "required": ["better"],
+        "properties": {key: {"type": "string", "enum": verdicts}},
+        "required": [key],
         "additionalProperties": False,
     }
     return {"type": "json_schema", "json_schema": {"name": "verdict", "strict": True, "schema": schema}}
@@ -198,14 +230,14 @@ def _grades(prompt: Prompt) -> list[str]:
 
 def _marked(reply: str, prompt: Prompt) -> str:
     """The reply without thoughts, form and decoration, in lower case, with a sign for every mention of a label."""
-    text = _unwrap(reply) if len(reply) <= LONGEST else ""
+    text = _unwrap(reply, "better") if len(reply) <= LONGEST else ""
     text = _DECORATION.sub(" ", text.replace("’", "'"))
     for label, sign in zip(prompt.labels, (_FIRST, _SECOND), strict=True):
         text = _mention(label.strip(), prompt.answer.strip()).sub(sign, text)
     return "\n".join(" ".join(line.split()) for line in text.lower().splitlines())
 
 
-def _unwrap(reply: str) -> str:
+def _unwrap(reply: str, key: str) -> str:
     _, ended, said = reply.rpartition("</think>")
     if not ended and "<think>" in reply:
         return ""
@@ -216,8 +248,8 @@ def _unwrap(reply: str) -> str:
         value = json.loads(said)
     except (ValueError, RecursionError):
         return ""
-    better = value.get("better")
-    return better if isinstance(better, str) else ""
+    verdict = value.get(key)
+    return verdict if isinstance(verdict, str) else ""
 
 
 def _mention(label: str, kind: str) -> re.Pattern[str]:

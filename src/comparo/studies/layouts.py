@@ -1,0 +1,300 @@
+"""The four data sets of the paper, in the layouts in which they are published, as items with people's scores.
+
+- SummEval: Hugging Face's mteb/summeval (Parquet or JSON Lines), an article a row: `id`, `text`, the list
+  `machine_summaries`, and for each attribute as long a list of the experts' means.
+- TopicalChat: UniEval's `topical_chat.json`, a response a row: `source` (the dialogue), `context` (the fact),
+  `system_id`, `system_output`, and the object `scores`.
+- HANNA: its authors' `hanna_stories_annotations.csv`, a rating a row: `Story ID`, `Story`, `Model`, and six attributes.
+- CMCQRD: Cambridge's JSON Lines, a passage a row: `id`, `title`, `text`, and the object `questions`, each with `text`,
+  `options` (each with `text`) and the difficulty `diff`.
+
+A file is text from somewhere else: every field that is read is checked, and an error names file, row and field.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.columns import shown
+from comparo.frames import Column, ComparisonsError
+from comparo.items import Items
+from comparo.tables import Table, columns_from_objects, columns_from_text, read_columns
+
+SUMMEVAL = ("coherence", "consistency", "fluency", "relevance")
+HANNA = ("Relevance", "Coherence", "Empathy", "Surprise", "Engagement", "Complexity")
+
+Value = TypeVar("Value")
+Read = tuple[Items, NDArray[Any] | None]
+_log = logging.getLogger(__name__)
+
+
+def read_table(path: Path) -> Table:
+    """The columns of a file: .csv, .jsonl, .ndjson or .parquet, or .json, a list of objects or one object a line.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "topical_chat.json")
+    ...     _ = path.write_text('[{"source": "hi", "system_id": "Argmax Decoding"}]')
+    ...     read_table(path).columns
+    {'source': ['hi'], 'system_id': ['Argmax Decoding']}
+    """
+    if path.suffix.lower() != ".json" or not path.is_file():
+        return read_columns(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise ComparisonsError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
+    except UnicodeDecodeError as error:
+        raise ComparisonsError(f"{path} is not UTF-8 text ({error.reason}); save it again as UTF-8") from error
+    if not text.lstrip().startswith("["):
+        return columns_from_text(text, str(path))
+    try:
+        rows = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ComparisonsError(f"{path} is not JSON ({error}); copy it again") from error
+    table = Table({}, str(path))
+    if bad := [row for row, value in enumerate(rows) if not isinstance(value, dict)]:
+        raise table.error(bad, None, f"{shown(rows[bad[0]])} is not an object; each row must be one")
+    return Table(columns_from_objects(rows)[0], str(path))
+
+
+def read_summeval(table: Table) -> Read:
+    """SummEval from mteb/summeval: an article's summaries are numbered from 0, since the set does not name systems.
+
+    >>> row = {"id": ["dm-1"], "text": ["The article."], "machine_summaries": [["One.", "Two."]]}
+    >>> items, systems = read_summeval(Table(row | {name: [[1.0, 2.0]] for name in SUMMEVAL}))
+    >>> items.names, items.scores["fluency"], systems
+    ({'dm-1': [0, 1]}, array([1., 2.]), None)
+    """
+    ids, articles = _column(table, "id", _label), _column(table, "text", _text)
+    _check_distinct(table, "id", ids)
+    summaries = [
+        [_text(table, row, f"machine_summaries.{number}", value) for number, value in enumerate(values)]
+        for row, values in enumerate(_column(table, "machine_summaries", _list))
+    ]
+    scores: dict[str, list[float]] = {name: [] for name in SUMMEVAL}
+    for name, column in scores.items():
+        for row, values in enumerate(_column(table, name, _list)):
+            if len(values) != len(summaries[row]):
+                problem = f"{len(values)} scores for {len(summaries[row])} summaries; give one to each"
+                raise table.error([row], name, problem)
+            column.extend(_number(table, row, f"{name}.{number}", value) for number, value in enumerate(values))
+    rows = [
+        {"id": number, "text": text, "context_id": name, "context": article}
+        for name, article, texts in zip(ids, articles, summaries, strict=True)
+        for number, text in enumerate(texts)
+    ]
+    return _items(table, rows, scores), None
+
+
+def read_topicalchat(table: Table) -> Read:
+    """TopicalChat from UniEval's file: rows with the same dialogue and fact are one context, tc-00, tc-01, ….
+
+    The dialogue is the context that a judge is shown; the fact, which the paper's prompts do not show, only tells
+    dialogues apart.
+
+    >>> rows = {"source": ["hi \\n\\n"] * 2, "context": ["Owls fly."] * 2, "system_id": ["Argmax", "Nucleus"]}
+    >>> rows |= {"system_output": ["hello", "yes"], "scores": [{"coherence": 1.0}, {"coherence": 3.0}]}
+    >>> items, systems = read_topicalchat(Table(rows))
+    >>> items.names, items.scores["coherence"]
+    ({'tc-00': ['Argmax', 'Nucleus']}, array([1., 3.]))
+    """
+    dialogues = _column(table, "source", _text)
+    systems = _column(table, "system_id", _label)
+    keys = list(zip(dialogues, _column(table, "context", _any_text), strict=True))
+    label = {key: f"tc-{number:02d}" for number, key in enumerate(dict.fromkeys(keys))}
+    rows = [
+        {"id": system, "text": text.strip(), "context_id": label[key], "context": dialogue.strip()}
+        for system, text, key, dialogue in zip(
+            systems, _column(table, "system_output", _text), keys, dialogues, strict=True
+        )
+    ]
+    objects = _column(table, "scores", _mapping)
+    names = dict.fromkeys(str(name) for scores in objects for name in scores)
+    scores = {
+        name: [_number(table, row, f"scores.{name}", given.get(name)) for row, given in enumerate(objects)]
+        for name in names
+    }
+    return _items(table, rows, scores), _array(systems)
+
+
+def read_hanna(table: Table) -> Read:
+    """HANNA from the authors' table of ratings: a story's score is the mean over its raters, one context for all.
+
+    >>> ratings = {"Story ID": ["7", "7", "8"], "Story": ["One.", "One.", "Two."], "Model": ["Human", "Human", "GPT"]}
+    >>> items, systems = read_hanna(Table(ratings | {name: ["3", "4", "1"] for name in HANNA}))
+    >>> items.names, items.scores["surprise"], systems
+    ({'hanna': ['7', '8']}, array([3.5, 1. ]), array(['Human', 'GPT'], dtype=object))
+    """
+    ids = _column(table, "Story ID", _label)
+    stories, models = _column(table, "Story", _text), _column(table, "Model", _label)
+    first: dict[Any, int] = {}
+    for row, name in enumerate(ids):
+        start = first.setdefault(name, row)
+        for field, column in (("Story", stories), ("Model", models)):
+            if column[row] != column[start]:
+                problem = f"story {shown(name)} has another one in row {start + 1}; give each story its own Story ID"
+                raise table.error([row], field, problem)
+    position = {name: number for number, name in enumerate(first)}
+    code = np.array([position[name] for name in ids], dtype=np.int64)
+    scores = {}
+    for field in HANNA:
+        ratings = np.array([_number(table, row, field, value) for row, value in enumerate(_cells(table, field))])
+        known = ~np.isnan(ratings)
+        count = np.bincount(code[known], minlength=len(first))
+        total = np.bincount(code[known], ratings[known], minlength=len(first))
+        scores[field.lower()] = np.divide(total, count, out=np.full(len(first), np.nan), where=count > 0).tolist()
+    rows = [{"id": name, "text": stories[row], "context_id": "hanna"} for name, row in first.items()]
+    return _items(table, rows, scores), _array([models[row] for row in first.values()])
+
+
+def read_cmcqrd(table: Table) -> Read:
+    """CMCQRD: all questions are compared with each other, so that each shows its passage and its options.
+
+    `diff` is the score `difficulty`; a question without one is left out, and how many are is logged.
+
+    >>> options = {letter: {"text": word, "fac": 0.5} for letter, word in zip("ab", ("An owl.", "A cat."))}
+    >>> questions = {"1": {"text": "Who flies?", "options": options, "diff": 61.5, "answer": "a"}}
+    >>> questions["2"] = questions["1"] | {"text": "Who purrs?", "diff": 40}
+    >>> items, _ = read_cmcqrd(Table({"id": [12], "text": ["Owls and cats."], "questions": [questions]}))
+    >>> items.ids, items.scores
+    (array(['12-1', '12-2'], dtype=object), {'difficulty': array([61.5, 40. ])})
+    >>> print(items.texts[0])
+    Owls and cats.
+    <BLANKLINE>
+    Who flies?
+    A) An owl.
+    B) A cat.
+    """
+    ids, passages = _column(table, "id", _label), _column(table, "text", _text)
+    titles = [_any_text(table, row, "title", value or "") for row, value in enumerate(table.columns.get("title", ()))]
+    _check_distinct(table, "id", ids)
+    rows, difficulty, unknown = [], [], 0
+    for row, questions in enumerate(_column(table, "questions", _mapping)):
+        title = titles[row].strip() if titles else ""
+        passage = f"{title}\n{passages[row]}" if title else passages[row]
+        for name, question, place in _objects(table, row, "questions", questions):
+            score = _number(table, row, f"{place}.diff", question.get("diff"))
+            if math.isnan(score):
+                unknown += 1
+                continue
+            options = _mapping(table, row, f"{place}.options", question.get("options"))
+            lines = [
+                f"{letter.upper()}) {_text(table, row, f'{inner}.text', option.get('text'))}"
+                for letter, option, inner in _objects(table, row, f"{place}.options", options)
+            ]
+            asked = _text(table, row, f"{place}.text", question.get("text"))
+            rows.append({"id": f"{ids[row]}-{name}", "text": "\n".join([passage, "", asked, *lines])})
+            difficulty.append(score)
+    if unknown:
+        _log.info("%s: %d questions without a difficulty are left out", table.source or "the data", unknown)
+    return _items(table, rows, {"difficulty": difficulty}), None
+
+
+def read_own(table: Table, path: Path) -> Read:
+    """A data set in comparo's own layout: items with `scores` and, where it is known, the `system` that wrote each.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "mine.jsonl")
+    ...     _ = path.write_text('{"text": "One.", "system": "GPT"}\\n{"text": "Two.", "system": "Human"}\\n')
+    ...     read_own(read_table(path), path)[1]
+    array(['GPT', 'Human'], dtype=object)
+    """
+    items = Items.of(path)
+    return items, _array(_column(table, "system", _label)) if "system" in table.columns else None
+
+
+def _items(table: Table, rows: list[dict[str, Any]], scores: Mapping[str, Sequence[float]]) -> Items:
+    for name, column in scores.items():
+        for row, score in zip(rows, column, strict=True):
+            row[f"score_{name}"] = score
+    try:
+        return Items.of(rows)
+    except ComparisonsError as error:
+        raise ComparisonsError(f"{table.source}: among its items, {error}" if table.source else str(error)) from error
+
+
+def _objects(
+    table: Table, row: int, place: str, values: Mapping[str, Any]
+) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    """The objects of an object: name, object, and where it stands."""
+    for name, value in values.items():
+        inner = f"{place}.{name}"
+        yield name, _mapping(table, row, inner, value), inner
+
+
+def _cells(table: Table, name: str) -> Column:
+    if name not in table.columns:
+        raise ComparisonsError(
+            f"{table.source or 'the data'}: there is no field {name!r}, which the published file has; there are "
+            f"{', '.join(table.columns) or 'none'}. Copy the file again, or name the data set that it holds"
+        )
+    return table.columns[name]
+
+
+def _column(table: Table, name: str, check: Callable[[Table, int, str, Any], Value]) -> list[Value]:
+    return [check(table, row, name, value) for row, value in enumerate(_cells(table, name))]
+
+
+def _check_distinct(table: Table, name: str, labels: Sequence[Any]) -> None:
+    first: dict[Any, int] = {}
+    if twice := [row for row, label in enumerate(labels) if first.setdefault(label, row) != row]:
+        raise table.error(twice, name, f"{shown(labels[twice[0]])} stands there before; give each row its own {name}")
+
+
+def _any_text(table: Table, row: int, name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise table.error([row], name, f"{shown(value)} is not text; copy the file again")
+    return value
+
+
+def _text(table: Table, row: int, name: str, value: Any) -> str:
+    if not _any_text(table, row, name, value).strip():
+        raise table.error([row], name, "there is no text; copy the file again, or drop the row")
+    return str(value)
+
+
+def _label(table: Table, row: int, name: str, value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
+        raise table.error([row], name, f"{shown(value)} is not a label; name it by text or an integer")
+    return value
+
+
+def _list(table: Table, row: int, name: str, value: Any) -> list[Any]:
+    value = value.tolist() if isinstance(value, np.ndarray) else value
+    if not isinstance(value, list | tuple):
+        raise table.error([row], name, f"{shown(value)} is not a list; copy the file again")
+    return list(value)
+
+
+def _mapping(table: Table, row: int, name: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise table.error([row], name, f"{shown(value)} is not an object; copy the file again")
+    return value
+
+
+def _number(table: Table, row: int, name: str, value: Any) -> float:
+    """A score, NaN where there is none."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return math.nan
+    try:
+        number = math.inf if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.inf
+    if math.isinf(number):
+        raise table.error([row], name, f"{shown(value)} is not a number; mend it, or leave it empty")
+    return number
+
+
+def _array(values: Sequence[Any]) -> NDArray[Any]:
+    return np.fromiter(values, dtype=object, count=len(values))

@@ -1,0 +1,438 @@
+"""PairS, G-Eval and the longer text, against naive versions and the arithmetic by hand."""
+
+import itertools
+import json
+import logging
+import math
+import string
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import numpy as np
+import pandas
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from comparo import Comparisons, ComparisonsError
+from comparo.agreement import spearman
+from comparo.items import Items
+from comparo.judges import JudgeError, load_judge
+from comparo.judges.replay import Replay
+from comparo.prompts import PAPER, Prompt, Question
+from comparo.studies.datasets import load_dataset
+from comparo.studies.geval import ScorePrompt, geval, paper_score_prompt, score_prompt
+from comparo.studies.length import longer
+from comparo.studies.pairs import judge_answers, pairs, recorded_answers, sort_contexts
+from servers import Api, llama_server, refusal, tokens, words
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+# PairS
+
+
+def noisy(size, seed, certain=1.0):
+    """A judge of items 0 … size − 1, the greater the better, that contradicts itself."""
+    rng = np.random.default_rng(seed)
+    logits = np.subtract.outer(np.arange(size), np.arange(size)) * 0.3 * certain
+    p = 1 / (1 + np.exp(-logits - rng.normal(size=(size, size)) * certain))
+    return lambda first, second: float(p[first, second])
+
+
+def order_of(size, seed):
+    """The order into which PairS puts the candidates before it sorts them."""
+    return np.random.default_rng(seed).permutation(size).tolist()
+
+
+def merge_sort(rows, merge):
+    if len(rows) < 2:
+        return rows
+    middle = len(rows) // 2
+    return merge(merge_sort(rows[:middle], merge), merge_sort(rows[middle:], merge))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 16, 61])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_judge_that_never_contradicts_itself_is_sorted_within_the_bound(size, beam):
+    names = [f"item {number}" for number in range(size)]
+    scores = dict(zip(names, np.random.default_rng(size).permutation(size).tolist(), strict=True))
+
+    def ask(first, second):
+        return 0.9 if scores[first] > scores[second] else 0.1
+
+    result = pairs(names, ask, beam=beam, rng=np.random.default_rng(1))
+    assert list(result.order) == sorted(names, key=scores.get, reverse=True)
+    assert result.scores.tolist() == [scores[name] for name in names]
+    assert result.calls <= size * math.ceil(math.log2(size))
+
+
+@pytest.mark.parametrize("size", [2, 5, 16, 33])
+@pytest.mark.parametrize("seed", range(3))
+def test_greedy_is_the_merge_sort_that_textbooks_have(size, seed):
+    ask, asked = noisy(size, seed), []
+
+    def merge(left, right):
+        merged, left, right = [], list(left), list(right)
+        while left and right:
+            asked.append((left[0], right[0]))
+            merged.append((right if ask(left[0], right[0]) >= 0.5 else left).pop(0))
+        return merged + left + right
+
+    expected = merge_sort(order_of(size, seed), merge)[::-1]
+    result = pairs(range(size), ask, rng=np.random.default_rng(seed))
+    assert list(result.order) == expected
+    assert result.calls == len(asked) == len(set(asked))
+
+
+def merges(left, right):
+    """Every way to merge two runs, worst first, with its decisions: (left head, right head, whether left is better)."""
+    for places in itertools.combinations(range(len(left) + len(right)), len(left)):
+        i = j = 0
+        merged, decisions = [], []
+        for place in range(len(left) + len(right)):
+            taken = place in places
+            if i < len(left) and j < len(right):
+                decisions.append((left[i], right[j], not taken))
+            merged.append(left[i] if taken else right[j])
+            i, j = i + taken, j + (not taken)
+        yield merged, decisions
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 8])
+@pytest.mark.parametrize("threshold", [0.05, 0.2, 0.5])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_wide_beam_finds_the_likeliest_of_all_merges(size, threshold, seed):
+    ask, asked = noisy(size, seed, certain=0.5), set()
+
+    def merge(left, right):
+        allowed = []
+        for merged, decisions in merges(left, right):
+            p = [ask(one, other) for one, other, _ in decisions]
+            if all(value >= 0.5 - threshold if better else value <= 0.5 + threshold
+                   for value, (_, _, better) in zip(p, decisions, strict=True)):  # fmt: skip
+                likelihood = [value if better else 1 - value for value, (*_, better) in zip(p, decisions, strict=True)]
+                allowed.append((np.log(likelihood).mean(), merged))
+                asked.update(decision[:2] for decision in decisions)
+        return max(allowed)[1]
+
+    expected = merge_sort(order_of(size, seed), merge)[::-1]
+    result = pairs(range(size), ask, beam=size, threshold=threshold, rng=np.random.default_rng(seed))
+    assert list(result.order) == expected
+    assert result.calls == len(asked)
+
+
+def test_a_narrow_beam_is_no_likelier_than_a_wide_one_and_asks_less():
+    found = {beam: [] for beam in (1, 2, 3, 8)}
+    for seed in range(20):
+        ask = noisy(8, seed, certain=0.5)
+        for beam, results in found.items():
+            results.append(pairs(range(8), ask, beam=beam, threshold=0.5, rng=np.random.default_rng(seed)))
+    calls = [sum(result.calls for result in results) for results in found.values()]
+    assert calls == sorted(calls)
+    assert calls[0] < calls[1] < calls[3]
+    assert {result.calls for result in found[8]} == {28}  # unsure of everything, it asks for every pair once
+    assert any(one.order != other.order for one, other in zip(found[1], found[8], strict=True))
+
+
+def test_only_where_the_judge_is_unsure_are_both_ways_kept():
+    sure, unsure = (lambda first, second: 0.61 if first > second else 0.39), noisy(16, 0)
+    greedy = pairs(range(16), sure, rng=np.random.default_rng(0))
+    for threshold, more in ((0.1, False), (0.12, True)):
+        result = pairs(range(16), sure, beam=8, threshold=threshold, rng=np.random.default_rng(0))
+        assert result.order == greedy.order
+        assert (result.calls > greedy.calls) is more
+    narrow, wide = (
+        pairs(range(16), unsure, beam=8, threshold=threshold, rng=np.random.default_rng(0)) for threshold in (0.05, 0.3)
+    )
+    assert narrow.calls < wide.calls <= 120
+
+
+def test_both_orders_take_the_bias_away_at_twice_the_calls():
+    def ask(first, second):
+        return 1 / (1 + math.exp(-(first - second) / 4 - 3))
+
+    biased = pairs(range(8), ask, rng=np.random.default_rng(0))
+    both = pairs(range(8), ask, both=True, rng=np.random.default_rng(0))
+    assert both.order == (7, 6, 5, 4, 3, 2, 1, 0)
+    assert biased.order == tuple(order_of(8, 0))  # whatever stands on the left wins
+    assert both.calls % 2 == 0
+    assert biased.calls == 4 + 2 * 2 + 4
+
+
+def test_merges_that_do_not_wait_for_each_other_ask_together():
+    asked = []
+    names = {context: range(16) for context in "abc"}
+    judges = {context: noisy(16, seed) for seed, context in enumerate(names)}
+
+    def answer(questions):
+        asked.append(len(questions))
+        return [judges[context](first, second) for context, first, second in questions]
+
+    together = sort_contexts(names, answer, beam=4, rng=np.random.default_rng(5))
+    assert sum(asked) == sum(result.calls for result in together.values())
+    assert len(asked) <= 1 + 3 + 7 + 15
+    assert asked[0] == 3 * 8
+    rng = np.random.default_rng(5)
+    for context, judge in judges.items():
+        alone = pairs(range(16), judge, beam=4, rng=rng)
+        assert (alone.order, alone.calls) == (together[context].order, together[context].calls)
+
+
+def test_pairs_on_a_judge_and_on_what_it_said():
+    scores = {name: float(number) for number, name in enumerate("abcdef")}
+    items = Items.of({name: f"Text {name}." for name in scores})
+    judge = load_judge("simulated/soft", scores=scores, noise=1.0, bias=0.5)
+    prompt = Prompt("{first} or {second}?")
+    told = [
+        (one, other, next(judge.judge([items.question(None, one, other)])).p)
+        for one, other in itertools.permutations(scores, 2)
+    ]
+    results = [
+        sort_contexts(items.names, answer, beam=3, rng=np.random.default_rng(2))[None]
+        for answer in (judge_answers(judge, prompt, items), recorded_answers(Comparisons.from_rows(told)))
+    ]
+    assert results[0].order == results[1].order
+    assert results[0].calls == results[1].calls
+
+
+def test_a_pair_that_is_missing_is_named():
+    recorded = Comparisons.from_rows([{"first": "ana", "second": "bo", "p": 0.7, "context": "x"}])
+    items = Items.of([{"id": name, "text": name, "context_id": "x"} for name in ("ana", "bo", "cy")])
+    with pytest.raises(ComparisonsError, match=r"against .* in context 'x' was not recorded in this order; PairS"):
+        sort_contexts(items.names, recorded_answers(recorded), rng=np.random.default_rng(0))
+    answer = judge_answers(Replay(recorded), Prompt("{first}{second}"), items)
+    with pytest.raises(JudgeError, match=r"replay/memory on .* in context 'x': no judgement .*; PairS cannot go on"):
+        sort_contexts(items.names, answer, rng=np.random.default_rng(0))
+
+
+def test_what_cannot_be_sorted_is_refused():
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="beam = 0 is to be at least 1"):
+        pairs("ab", lambda *_: 0.5, beam=0, rng=rng)
+    with pytest.raises(ValueError, match=r"threshold = 0\.6 from 0 to 0\.5"):
+        pairs("ab", lambda *_: 0.5, threshold=0.6, rng=rng)
+    with pytest.raises(ValueError, match="have the same name"):
+        pairs("aba", lambda *_: 0.5, rng=rng)
+    with pytest.raises(ValueError, match=r"against .* is nan, which is no probability"):
+        pairs("ab", lambda *_: math.nan, rng=rng)
+    assert pairs("", lambda *_: 0.5, rng=rng).order == ()
+
+
+real = pytest.mark.skipif(not DATA.exists(), reason=f"the recorded judgements are not at {DATA}")
+
+
+@real
+def test_pairs_on_recorded_summeval():
+    data = load_dataset(DATA / "summeval.jsonl")
+    answer = recorded_answers(Comparisons.read(DATA / "judgements" / "summeval.relevance.csv.gz"))
+    human = data.items.scores["relevance"]
+    found = {}
+    for both in (False, True):
+        sorted_by = sort_contexts(data.items.names, answer, both=both, rng=np.random.default_rng(0))
+        calls = np.mean([result.calls for result in sorted_by.values()])
+        agree = [spearman(sorted_by[name].scores, human[rows]) for name, rows in data.items.groups.items()]
+        found[both] = calls, 100 * np.nanmean(agree)
+    assert 30 < found[False][0] < 49  # at most the 49 of a merge sort of 16
+    assert 80 < found[True][0] <= 98
+    assert 5 < found[False][1] < 17
+    assert 25 < found[True][1] < 32  # all 240 comparisons give 30.9
+
+
+@real
+def test_pairs_cannot_be_had_where_few_pairs_were_recorded():
+    data = load_dataset(DATA / "hanna.jsonl")
+    answer = recorded_answers(Comparisons.read(DATA / "judgements" / "hanna.coherence.csv.gz"))
+    with pytest.raises(ComparisonsError, match="in context 'hanna' was not recorded in this order"):
+        sort_contexts(data.items.names, answer, rng=np.random.default_rng(0))
+
+
+# The longer text
+
+
+def test_the_longer_text_wins():
+    items = Items.of({"a": "one", "b": "  one two\nthree ", "c": "one, two"})
+    assert longer(items).tolist() == [1, 3, 2]
+
+
+@real
+def test_the_longer_text_on_real_sets():
+    data = load_dataset(DATA / "hanna.jsonl")
+    frame = pandas.DataFrame({"words": [len(text.split()) for text in data.items.texts], **data.items.scores})
+    for attribute in data.attributes:
+        expected = frame["words"].corr(frame[attribute], method="spearman")
+        assert spearman(longer(data.items), data.items.scores[attribute]) == pytest.approx(expected)
+
+
+# G-Eval
+
+TEXTS = Items.of({"ana": "The cat sat on the mat.", "bo": "Mat cat the on."})
+FLUENCY = score_prompt("fluency", kind="Sentence")
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+
+
+def api_judge(api, **options):
+    return load_judge("openai/model", base_url=api.url, retries=0, **options)
+
+
+def test_the_score_is_the_expected_one():
+    """4·0.5 + 5·0.2 + 1·0.1 over 0.8, and 2·0.3 + 3·0.6 over 0.9, of which the spellings of 3 are summed."""
+    first, second = {"4": 0.5, "5": 0.2, "1": 0.1, "The": 0.2}, {"3": 0.4, " 3": 0.2, "2": 0.3, "33": 0.1}
+    with Api(lambda request: tokens(first if "The cat" in request.body["messages"][0]["content"] else second)) as api:
+        scored = geval(TEXTS, api_judge(api), FLUENCY)
+        assert all(request.body["logprobs"] for request in api.requests)
+    assert scored.scores == pytest.approx([(2.0 + 1.0 + 0.1) / 0.8, (0.6 + 1.8) / 0.9])
+    assert [judgement.mass for judgement in scored.judgements] == pytest.approx([0.8, 0.9])
+    assert scored.calls == len(api.requests) == 2
+    asked = api.requests[0].body["messages"][0]["content"]
+    assert asked == (
+        "Sentence: The cat sat on the mat.\n\nRate the fluency of the Sentence from 1 (lowest) to 5 (highest), by the "
+        "number alone.\n\nAnswer only with 1, 2, 3, 4 or 5."
+    )
+
+
+def test_a_score_is_read_after_its_heading_and_not_in_a_sentence():
+    good = tokens({"Score": 1.0}, {":": 1.0}, {" ": 1.0}, {"4": 0.75, "2": 0.25})
+    bad = tokens({"On": 1.0}, {" a": 1.0}, {" scale": 1.0}, {" of": 1.0}, {" ": 1.0}, {"1": 1.0}, {" to": 1.0})
+    with Api(good, bad) as api:
+        scored = geval(TEXTS, api_judge(api, concurrency=1), FLUENCY)
+    assert scored.scores[0] == pytest.approx(3.5)
+    assert math.isnan(scored.scores[1])
+    assert scored.judgements[1].error == "the reply 'On a scale of 1 to' does not name 5 or 4 or 3 or 2 or 1"
+
+
+@pytest.mark.parametrize("options", [{}, {"graded": True}])
+def test_the_score_is_the_mean_of_sampled_ones(options):
+    """Grades are for pairs: a judge that gives them is asked for scores here."""
+    replies = ('{"score": "4"}', "5", "Fluency: 5/5", "I like it.")
+    with Api(words(*replies)) as api:
+        scored = geval(TEXTS, api_judge(api, votes=4, **options), FLUENCY)
+        form = api.requests[0].body["response_format"]["json_schema"]["schema"]["properties"]
+    assert scored.scores == pytest.approx([14 / 3, 14 / 3])
+    assert {(answer.weight, answer.mass) for answer in scored.judgements} == {(3.0, 0.75)}
+    assert form == {"score": {"type": "string", "enum": ["5", "4", "3", "2", "1"]}}
+    assert api.requests[0].body["temperature"] == 1
+
+
+def test_a_text_without_a_score_is_said_and_left_out(caplog):
+    with Api(tokens({"3": 1.0}), refusal(500, "tired")) as api, caplog.at_level(logging.WARNING):
+        scored = geval(TEXTS, api_judge(api, concurrency=1), FLUENCY)
+    assert scored.scores[0] == 3
+    assert math.isnan(scored.scores[1])
+    assert "1 texts have no score; 'bo': the server answered (500)" in caplog.text
+    with Api(refusal(500, "tired")) as api, pytest.raises(JudgeError, match=r"scored none of the texts; .*\(500\)"):
+        geval(TEXTS, api_judge(api), FLUENCY)
+
+
+def test_little_probability_on_the_scores_is_said(caplog):
+    with Api(tokens({"The": 0.95, "5": 0.04, "1": 0.01})) as api, caplog.at_level(logging.WARNING):
+        scored = geval(TEXTS, load_judge("openai/m", base_url=api.url, endpoint="completion"), FLUENCY)
+    assert scored.scores == pytest.approx([(5 * 0.04 + 0.01) / 0.05] * 2)
+    assert "seldom answers with a score: half of the time with probability 0.05 or less" in caplog.text
+
+
+def test_the_embedded_model_scores_as_it_does_over_the_network():
+    """Some hundredths of p lie in what llama.cpp remembers of the questions before."""
+    local = geval(TEXTS, load_judge("local/smollm2", runtime="llama.cpp", window=512), FLUENCY)
+    assert ((local.scores > 1) & (local.scores < 5)).all()
+    assert all(0 < answer.mass <= 1 for answer in local.judgements)
+    text = FLUENCY.text(Question("ana", "ana", first_text=TEXTS.texts[0]))
+    with llama_server() as url:
+        body = {"messages": [{"role": "user", "content": text}], "max_tokens": 1, "temperature": 0, "logprobs": True}
+        request = Request(f"{url}/chat/completions", json.dumps(body | {"top_logprobs": 5000}).encode())
+        request.add_header("Content-Type", "application/json")
+        with urlopen(request) as reply:
+            [position] = json.load(reply)["choices"][0]["logprobs"]["content"]
+    chances = dict.fromkeys(range(1, 6), 0.0)
+    for entry in position["top_logprobs"]:
+        if entry["token"].strip() in set("12345"):
+            chances[int(entry["token"])] += math.exp(entry["logprob"])
+    expected = sum(score * p for score, p in chances.items()) / sum(chances.values())
+    assert local.scores[0] == pytest.approx(expected, abs=0.1)
+    assert local.judgements[0].mass == pytest.approx(sum(chances.values()), abs=0.05)
+
+
+def test_a_simulated_judge_scores_by_what_it_knows():
+    names = [f"item {number}" for number in range(40)]
+    known = {name: number / 10 - 2 for number, name in enumerate(names)}
+    items = Items.of({name: name for name in names})
+    exact = geval(items, load_judge("simulated/soft", scores=known, noise=0.0), FLUENCY).scores
+    assert exact == pytest.approx([1 + 4 / (1 + math.exp(-score)) for score in known.values()])
+    noisier = geval(items, load_judge("simulated/soft", scores=known, noise=1.0), FLUENCY).scores
+    assert 0.5 < spearman(noisier, exact) < 1
+
+
+def test_a_judge_that_only_compares_is_refused():
+    judge = Replay(Comparisons.from_rows([("ana", "bo", 0.7)]))
+    with pytest.raises(ValueError, match="replay/memory compares two texts and does not score one; use an hf"):
+        geval(TEXTS, judge, FLUENCY)
+    with pytest.raises(ValueError, match="the prompt shows a context and some items have none"):
+        geval(TEXTS, load_judge("simulated/soft"), score_prompt("fluency", heading="Article"))
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_every_attribute_of_the_paper_has_a_prompt_for_its_score(name):
+    prompt, question = paper_score_prompt(name), Question(1, 1, None, "TEXT", "", "CONTEXT")
+    text = prompt.text(question)
+    assert text.count("TEXT") == 2 - ("CONTEXT" not in text)
+    assert f"Rate the {name.split('/')[1]} of the " in text
+    assert ("CONTEXT" in text) == name.startswith(("summeval", "topicalchat"))
+
+
+def test_a_score_prompt_is_checked():
+    assert score_prompt("wit", scale=3).labels == ("3", "2", "1")
+    assert score_prompt("wit {", steps="1. Read {it}.").text(Question(1, 1, None, "x")).count("{it}") == 1
+    for labels in (("2", "1"), ("1", "2", "3"), ("5", "3", "1"), tuple(map(str, range(10, 0, -1)))):
+        with pytest.raises(ValueError, match="are not the scores of a scale"):
+            ScorePrompt("{first}", labels=labels)
+    with pytest.raises(ValueError, match=r"has \{first\} 0 times"):
+        ScorePrompt("no place")
+    with pytest.raises(ValueError, match=r"'\{text\}' in the template is not a placeholder"):
+        ScorePrompt("{first} {text}")
+
+
+@pytest.fixture(scope="module", params=["decoder", "encoder"])
+def tiny(request, tmp_path_factory):
+    """The folder of a tiny model with random weights, whose tokenizer has a token for every letter and digit."""
+    folder = tmp_path_factory.mktemp(request.param)
+    letters = sorted(set(string.printable))
+    vocabulary = {token: number for number, token in enumerate(["<pad>", "<s>", "</s>", *letters])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="<pad>"
+    ).save_pretrained(folder)
+    torch.manual_seed(3)
+    if request.param == "decoder":
+        sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+        config = transformers.LlamaConfig(vocab_size=len(vocabulary), initializer_range=0.4, **sizes)
+        model = transformers.LlamaForCausalLM(config)
+    else:
+        sizes = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "initializer_factor": 3.0}
+        config = transformers.T5Config(vocab_size=len(vocabulary), decoder_start_token_id=0, **sizes)
+        model = transformers.T5ForConditionalGeneration(config)
+    model.save_pretrained(folder)
+    return folder, model.eval(), vocabulary, request.param == "encoder"
+
+
+def test_a_transformers_model_scores_by_its_own_next_token(tiny):
+    folder, model, vocabulary, encoder = tiny
+    rows = [{"id": k, "text": "a cat sat" * (k + 1), "context_id": k % 2, "context": f"owls {k % 2}"} for k in range(4)]
+    items = Items.of(rows)
+    prompt = score_prompt("wit", kind="Joke", heading="On", scale=4)
+    scored = geval(items, load_judge(f"hf/{folder}", device="cpu", window=512), prompt)
+    for row, score, judgement in zip(rows, scored.scores, scored.judgements, strict=True):
+        text = f"On: {row['context']}\n\nJoke: {row['text']}\n\nRate the wit of the Joke "
+        text += "from 1 (lowest) to 4 (highest), by the number alone." + ("" if encoder else "\n\n")
+        ids = torch.tensor([[vocabulary[letter] for letter in text]])
+        with torch.inference_mode():
+            logits = (model(ids, decoder_input_ids=torch.tensor([[0]])) if encoder else model(ids)).logits[0, -1]
+        chances = [torch.softmax(logits.double(), dim=0)[vocabulary[str(number)]].item() for number in range(1, 5)]
+        assert score == pytest.approx(np.average([1, 2, 3, 4], weights=chances), abs=1e-3)
+        assert judgement.mass == pytest.approx(sum(chances), rel=1e-3)
+    assert np.ptp(scored.scores) > 0.1

@@ -1,6 +1,6 @@
 """Every benchmark: `make bench`."""
 
-from benchmarks import core, coverage, defaults, judges, loop, selection
+from benchmarks import core, coverage, defaults, efficiency, judges, loop, scale, selection, study
 
-for part in (core, coverage, selection, judges, loop, defaults):
+for part in (core, coverage, selection, judges, loop, scale, defaults, study, efficiency):
     part.main()

@@ -46,12 +46,24 @@ def test_every_exported_name_is_documented():
 
 
 def test_rooms_import_only_rooms_above():
-    order = """experts frames tables columns comparisons prompts sources items graph laplacian determinant newton
-        product covariance standing ranking zermelo methods calibration designs greedy resistance selection agreement
-        confidence curves plots planning judges budget rounds store task asking run runs job report cli""".split()
+    order = """experts frames tables columns comparisons prompts sources items contrast style graph laplacian
+        determinant newton effects biases product covariance standing ranking zermelo pooling methods fitting
+        calibration designs greedy resistance selection agreement confidence curves plots planning judges budget rounds
+        store task asking run runs job report studies cli""".split()
     for number, room in enumerate(order):
         files = [ROOT / "src" / "comparo" / f"{room}.py", *(ROOT / "src" / "comparo" / room).glob("*.py")]
         text = "\n".join(file.read_text(encoding="utf-8") for file in files if file.exists())
         used = set(re.findall(r"^from comparo\.(\w+)[\w.]* import", text, re.MULTILINE))
         assert text, room
         assert used <= {*order[:number], room}, (room, used)
+
+
+def test_rooms_of_studies_import_only_rooms_above():
+    order = """layouts download datasets length geval pairs recorded scorers subsets draws cells sweep tables figures
+        opening paper baselines experiments claims page yardstick""".split()
+    folder = ROOT / "src" / "comparo" / "studies"
+    assert {file.stem for file in folder.glob("*.py")} == {"__init__", *order}
+    for number, room in enumerate(order):
+        text = (folder / f"{room}.py").read_text(encoding="utf-8")
+        used = set(re.findall(r"^from comparo\.studies\.(\w+) import", text, re.MULTILINE))
+        assert used <= set(order[:number]), (room, used)

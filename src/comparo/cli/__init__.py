@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from comparo.cli import fit, judge, plan, rank, runs, select
+from comparo.cli import fit, judge, plan, rank, runs, select, study
 from comparo.cli.settings import name_variables, read_settings, settings_file
 from comparo.comparisons import ComparisonsError
 from comparo.judges import JudgeError
@@ -31,6 +31,7 @@ app.command("fit", epilog=fit.EPILOG)(fit.fit_command)
 app.command("select", epilog=select.EPILOG)(select.select_command)
 app.command("judge", epilog=judge.EPILOG)(judge.judge_command)
 app.command("plan", epilog=plan.EPILOG)(plan.plan_command)
+app.command("study", epilog=study.EPILOG)(study.study_command)
 app.command("report", epilog=runs.REPORT_EPILOG)(runs.report_command)
 app.command("runs", epilog=runs.EPILOG)(runs.runs_command)
 

@@ -81,7 +81,9 @@ def _prior(text: str | None) -> Prior | None:
         return None
     if text == "first":
         return "first"
+    if text == "estimated":
+        return "estimated"
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"--prior is a number above 0 or 'first', not {text!r}") from None
+        raise ValueError(f"--prior is a number above 0, 'first' or 'estimated', not {text!r}") from None

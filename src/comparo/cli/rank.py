@@ -37,6 +37,7 @@ EPILOG = (
 
 
 def rank_command(
+    context: typer.Context,
     data: Annotated[
         str,
         typer.Argument(
@@ -81,6 +82,14 @@ def rank_command(
     orders: Annotated[Orders, typer.Option(help="Ask each pair in both orders (two calls), or in one.")] = "both",
     method: Annotated[Method, typer.Option(help="How comparisons become scores; see comparo fit.")] = "poe-bt",
     bias: Annotated[Bias | None, typer.Option(help="How the position bias is taken out. Default: joint.")] = None,
+    plain: Annotated[
+        bool,
+        typer.Option(
+            "--plain",
+            help="As the paper does: choose pairs without a look at their texts, let every comparison count alike, and "
+            "estimate no variances.",
+        ),
+    ] = False,
     heading: options.Heading = None,
     prompt: options.PromptName = None,
     labels: options.Labels = None,
@@ -90,10 +99,16 @@ def rank_command(
     votes: options.Votes = None,
     concurrency: options.Concurrency = None,
     price: options.Price = None,
+    engine: options.Engine = None,
+    ray_address: options.RayAddress = None,
+    judge_replicas: options.Replicas = None,
+    judge_gpus: options.Gpus = None,
+    judge_cpus: options.Cpus = None,
     id_column: options.IdColumn = None,
     text_column: options.TextColumn = None,
     context_column: options.ContextColumn = None,
     context_id: options.ContextIdColumn = None,
+    group: options.GroupColumn = None,
     scores: options.Scores = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed and answers give the same run.")] = 0,
     top: Annotated[
@@ -107,14 +122,15 @@ def rank_command(
     The ranking goes to stdout, progress to stderr, and everything asked to a run folder with a report to open in a
     browser. The same command goes on where a run was stopped.
     """
-    items = Items.of(data, id=id_column, text=text_column, context=context_column, context_id=context_id, scores=scores)
+    ray = options.ray_options(engine, ray_address, judge_replicas, judge_gpus, judge_cpus)
+    columns = {"id": id_column, "text": text_column, "context": context_column, "context_id": context_id}
+    items = Items.of(data, **columns, group=group, scores=scores)
     question = options.make_prompt(items, criterion, prompt, kind, heading, context_column, labels, answer, judge)
-    whoever = options.make_judge(
-        judge, items, option, base_url=base_url, votes=votes, concurrency=concurrency, price=price
-    )
+    named = {"base_url": base_url, "votes": votes, "concurrency": concurrency, "price": price}
+    whoever = options.make_judge(judge, items, option, context, ray, **named)
     chosen: Strategy = strategy or ("greedy" if goal == "ranking" else "adaptive")
     shifted: Bias = bias or ("joint" if method.startswith("poe") else "none")
-    task = Task(items, question, whoever, Budget.of(budget), until, goal, chosen, orders, method, shifted, seed)
+    task = Task(items, question, whoever, Budget.of(budget), until, goal, chosen, orders, method, shifted, seed, plain)
     console = Console(stderr=True, quiet=quiet, highlight=False)
     estimate = task.estimate()
     if dry_run:

@@ -116,7 +116,7 @@ class _Limited:
     def __init__(self, reply: http.client.HTTPResponse) -> None:
         self.reply, self.room = reply, LARGEST
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int = -1, /) -> bytes:
         data = self.reply.read(size)
         self.room -= len(data)
         if self.room < 0:

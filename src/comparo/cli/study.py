@@ -1,0 +1,240 @@
+"""comparo study: how few comparisons are enough, and by which method."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import typer
+from rich.console import Console
+
+from comparo.cli import options
+from comparo.cli.printing import print_notes, print_table
+from comparo.items import Items
+from comparo.methods import METHODS
+from comparo.product import Bias
+from comparo.selection import Orders
+from comparo.studies.datasets import READERS
+from comparo.studies.draws import Strategy
+from comparo.studies.opening import open_set
+from comparo.studies.sweep import Results, Way, sweep
+from comparo.studies.tables import Table, attributes_table, correlations_table, retention_table
+
+Shown = Literal["table", "markdown", "latex", "csv"]
+Kind = Literal["spearman", "pearson", "retention"]
+
+EPILOG = (
+    "Examples: `comparo study summeval --data ../shared/data --calls 48,240`; `comparo study items.jsonl --judgements "
+    "recorded.csv --scores coherence --orders both --orders one --bias none --bias joint --method poe-bt --out study`"
+)
+
+
+def study_command(
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            help="summeval, topicalchat, hanna or cmcqrd; or a file of items with people's scores (JSONL, CSV or "
+            "Parquet, a column id and columns score or score_…); or all, to write the whole study of the paper's sets "
+            "into the folder given by --out.",
+            show_default=False,
+        ),
+    ] = None,
+    yardstick: Annotated[
+        bool,
+        typer.Option(
+            "--yardstick",
+            help="Instead: what comparo rank does against the paper's method, call for call, on the sets in --data.",
+        ),
+    ] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            help="Where a set of the paper lies: a folder or its file. Default: it is downloaded.",
+            show_default=False,
+        ),
+    ] = None,
+    judgements: Annotated[
+        Path | None,
+        typer.Option(
+            help="What a judge answered: a file of comparisons (first, second, p and, if there are contexts, context) "
+            "of one attribute, or a folder with a file SET.ATTRIBUTE.csv for each. Default: the folder judgements "
+            "beside the data.",
+            show_default=False,
+        ),
+    ] = None,
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="What was judged, by the name of people's scores; may be repeated. Default: all that were.",
+        ),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="METHOD", help="How comparisons become scores, see comparo fit; may be repeated. Default: all six."
+        ),
+    ] = None,
+    calls: Annotated[
+        str,
+        typer.Option(
+            help="How many calls in each context, with commas between: 48 is a number, 3n three an item, all every one "
+            "that was recorded. In both orders a pair takes two calls."
+        ),
+    ] = "2n,3n,5n,10n,all",
+    draws: Annotated[int, typer.Option(min=1, help="How often so many calls are drawn from the recorded ones.")] = 100,
+    orders: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="both|one",
+            help="both: each pair is asked in both orders. one: in a random one. May be repeated. Default: both",
+        ),
+    ] = None,
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="random|greedy",
+            help="random: any pairs. greedy: the paper's selection. May be repeated. Default: random",
+        ),
+    ] = None,
+    bias: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="none|plug-in|joint",
+            help="How the position bias is taken out by methods poe-…, see comparo fit. May be repeated. Default: none",
+        ),
+    ] = None,
+    table: Annotated[
+        Kind,
+        typer.Option(
+            help="What to print: the Spearman or Pearson correlation with people's scores × 100, mean over contexts "
+            "and attributes ± standard deviation over draws; or retention, the share of the full set's correlation "
+            "that is kept, and the calls needed for 95% of it."
+        ),
+    ] = "spearman",
+    output: Annotated[Shown, typer.Option("--format", help="How to print the table.")] = "table",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder for all tables, in all formats, and the figures; docs for `study all`.", show_default=False
+        ),
+    ] = None,
+    id_column: options.IdColumn = None,
+    text_column: options.TextColumn = None,
+    context_column: options.ContextColumn = None,
+    context_id: options.ContextIdColumn = None,
+    scores: options.Scores = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same study.")] = 0,
+    processes: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 2,
+) -> None:
+    """How few comparisons are enough, and by which method? No judge is asked: it takes recorded judgements.
+
+    So many calls are drawn from the recorded ones again and again, every item in at least one, and each method's scores
+    are compared with people's. Ways of asking are compared by repeating --orders, --strategy and --bias: all
+    combinations are studied, on the same draws where they ask alike.
+    """
+    if yardstick:
+        _yardstick(folder, judgements, output, draws, seed, processes)
+        return
+    if data is None:
+        raise ValueError(f"say what to study: {', '.join(READERS)}, a file of items with people's scores, or all")
+    if data == "all":
+        _write_all(folder, judgements, out, draws, seed, processes)
+        return
+    ways = _ways(method, bias, orders, strategy)
+    items = None
+    if data not in READERS and Path(data).exists():
+        items = Items.of(
+            data, id=id_column, text=text_column, context=context_column, context_id=context_id, scores=scores
+        )
+    opened = open_set(data, folder, judgements, attributes=attribute or (), items=items)
+    wanted = [each.strip() for each in calls.split(",") if each.strip()]
+    results = sweep(opened.recorded, ways, wanted, draws=draws, seed=seed, processes=processes)
+    _print(_table(results, table), output)
+    print_notes(results.notes)
+    if out is not None:
+        _write(results, out)
+        Console(stderr=True, highlight=False).print(f"Tables and figures: {out}", markup=False)
+
+
+def _ways(
+    methods: list[str] | None, biases: list[str] | None, orders: list[str] | None, strategies: list[str] | None
+) -> list[Way]:
+    """All combinations of the flags; a bias is for products of experts only."""
+    every = itertools.product(
+        _checked("--strategy", strategies, get_args(Strategy), ("random",)),
+        _checked("--orders", orders, get_args(Orders), ("both",)),
+        _checked("--method", methods, METHODS, METHODS),
+        _checked("--bias", biases, get_args(Bias), ("none",)),
+    )
+    ways = [
+        Way.of(method, bias if method.startswith("poe") else "none", orders=order, strategy=strategy)
+        for strategy, order, method, bias in every
+    ]
+    return list({way.name: way for way in ways}.values())
+
+
+def _checked(flag: str, values: list[str] | None, known: tuple[Any, ...], default: tuple[Any, ...]) -> tuple[Any, ...]:
+    if unknown := [value for value in values or () if value not in known]:
+        raise ValueError(f"{flag} is one of {', '.join(known)}, not {unknown[0]!r}")
+    return tuple(values) if values else default
+
+
+def _table(results: Results, kind: Kind) -> Table:
+    return retention_table(results) if kind == "retention" else correlations_table(results, kind)
+
+
+def _print(table: Table, output: Shown) -> None:
+    if output == "csv":
+        print(table.csv(), end="")
+    elif output == "latex":
+        print(table.latex())
+    elif output == "markdown":
+        print(table.markdown())
+    else:
+        print_table(table.columns, table.texts())
+        print(f"\n{table.title}")
+
+
+def _write(results: Results, folder: Path) -> None:
+    """All tables in all formats, and the figures."""
+    from comparo.studies.figures import efficiency_figure, judge_figure, save
+
+    figures = {"efficiency": efficiency_figure(results), "judge": judge_figure(results.recorded)}
+    tables = {kind: _table(results, kind) for kind in ("spearman", "pearson", "retention")}
+    if len(results.attributes) > 1:
+        tables |= {f"spearman_{calls}": attributes_table(results, calls) for calls in results.calls}
+    save(figures, folder)
+    for name, table in tables.items():
+        for ending, text in (("md", table.markdown()), ("tex", table.latex()), ("csv", table.csv())):
+            (folder / f"{name}.{ending}").write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+
+
+def _write_all(
+    folder: Path | None, judgements: Path | None, out: Path | None, draws: int, seed: int, processes: int
+) -> None:
+    from comparo.studies.page import write_study
+
+    if folder is None or out is None:
+        raise ValueError("comparo study all needs --data, the folder of the data sets, and --out, where to write")
+    path = write_study(folder, out, judgements, draws=draws, seed=seed, processes=processes)
+    Console(stderr=True, highlight=False).print(f"Study: {path}", markup=False)
+
+
+def _yardstick(
+    folder: Path | None, judgements: Path | None, output: Shown, draws: int, seed: int, processes: int
+) -> None:
+    from comparo.studies.yardstick import measure, tables
+
+    if folder is None:
+        raise ValueError("comparo study --yardstick needs --data, the folder of the data sets and judgements")
+    recorded = judgements or folder / "judgements"
+    sets = [open_set(name, folder, judgements) for name in READERS if any(recorded.glob(f"{name}.*"))]
+    if not sets:
+        raise ValueError(f"there are no judgements such as summeval.relevance.csv.gz in {recorded}")
+    sizes = {one.name: len(one.items) / len(one.items.contexts) for one in sets}
+    for table in tables(measure(sets, draws=draws, seed=seed, processes=processes), sizes):
+        _print(table, output)
+        print()

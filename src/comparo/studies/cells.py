@@ -1,0 +1,146 @@
+"""One cell of a study's table: how well the scores of one method, from K calls a context, agree with people.
+
+All contexts of all draws are fitted together, draw·C + context being a context of its own; where a method shares
+something between contexts, such as a position bias, each draw is fitted by itself, so that draws stay apart.
+
+With a the method's and b people's scores of a context's items, centred, Pearson's correlation is Σab / √(Σa²·Σb²), and
+Spearman's the same of their ranks, ties at their mean rank. A cell has the mean over contexts in each draw; contexts in
+which people scored all items alike count in no mean, and a method that scores all items alike has correlation 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from comparo.experts import Array
+from comparo.studies.draws import Draws
+from comparo.studies.recorded import Recorded
+from comparo.studies.scorers import Scored, Scorer
+
+TIED = 1e-7  # scores nearer than this part of their context's spread are tied: rounding must not rank them
+TOGETHER = 4_000_000  # most comparisons fitted at once
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """Spearman's and Pearson's correlation in each of S draws, shape (S,), each the mean over contexts.
+
+    `by_context` (C,) is Spearman's in each context, the mean over draws, NaN where people told no items apart.
+    """
+
+    spearman: Array
+    pearson: Array
+    by_context: Array
+
+    def __str__(self) -> str:
+        return f"{100 * np.mean(self.spearman):.1f} ± {100 * deviation(self.spearman):.1f}"
+
+
+def evaluate(draws: Draws, scorer: Scorer) -> Cell:
+    """The cell of a scorer on draws of recorded judgements.
+
+    >>> from comparo.items import Items
+    >>> from comparo.studies.draws import draw
+    >>> from comparo.studies.scorers import Fit
+    >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
+    >>> rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "a", 0.3), ("b", "c", 0.3), ("c", "b", 0.8)]
+    >>> draws = draw(Recorded.of(rows, Items.of(texts), "score"), 6, 2, rng=np.random.default_rng(0))
+    >>> evaluate(draws, Fit("poe-bt")).spearman
+    array([1., 1.])
+    """
+    return correlate(draws.recorded, score(draws, scorer))
+
+
+def score(draws: Draws, scorer: Scorer) -> Array:
+    """The scores of all candidates in each draw, shape (S, n), in the recorded order."""
+    recorded, number = draws.recorded, len(draws)
+    if draws.whole and number > 1:
+        once = Draws(recorded, draws.rows[:1], draws.calls, whole=True)
+        return np.repeat(score(once, scorer), number, axis=0)
+    if not scorer.independent:
+        return np.concatenate([_placed(recorded, scorer(draws.one(each)), 1) for each in range(number)])
+    step = max(1, TOGETHER // draws.rows.shape[1])
+    parts = [slice(begin, min(begin + step, number)) for begin in range(0, number, step)]
+    return np.concatenate([_placed(recorded, scorer(draws.together(part)), part.stop - part.start) for part in parts])
+
+
+def _placed(recorded: Recorded, scored: Scored, draws: int) -> Array:
+    """Scores of all candidates, shape (draws, n), from those of contexts draw·C + context."""
+    contexts, items, candidates = len(recorded.contexts), len(recorded.items), len(recorded.item)
+    draw, context = np.divmod(scored.graph.context.astype(np.int64), contexts)
+    known = recorded.context * np.int64(items) + recorded.item
+    order = np.argsort(known)
+    place = order[np.searchsorted(known, context * items + scored.graph.item, sorter=order)]
+    found = np.full((draws, candidates), np.nan)
+    found[draw, place] = scored.scores
+    if np.isnan(found).any():
+        raise ValueError("the scorer left items without a score, or with one that is no number; score every item")
+    return found
+
+
+def correlate(recorded: Recorded, scores: Array) -> Cell:
+    """Spearman's and Pearson's correlation of `scores` (S, n) with people's, the mean over contexts: shape (S,).
+
+    >>> from comparo.items import Items
+    >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
+    >>> recorded = Recorded.of([("a", "b", 0.9), ("b", "c", 0.2)], Items.of(texts), "score")
+    >>> correlate(recorded, np.array([[9.0, 1.0, 2.0], [0.0, 0.0, 0.0]])).spearman
+    array([1., 0.])
+    """
+    spearman, pearson = correlations(recorded, scores)
+    by_context = np.full(len(recorded.contexts), np.nan)
+    by_context[recorded.told] = np.mean(spearman, axis=0)
+    return Cell(np.mean(spearman, axis=1), np.mean(pearson, axis=1), by_context)
+
+
+def correlations(recorded: Recorded, scores: Array) -> tuple[Array, Array]:
+    """Spearman's and Pearson's correlation of `scores` (S, n) in each draw and context that people told: (S, C')."""
+    usable = ~np.isnan(recorded.human) & recorded.told[recorded.context]
+    columns = np.flatnonzero(usable)
+    context = np.unique(recorded.context[columns], return_inverse=True)[1]
+    sizes = np.bincount(context)
+    spearman, pearson = np.empty((2, len(scores), len(sizes)))
+    for size in np.unique(sizes).tolist():
+        which = np.flatnonzero(sizes == size)
+        members = columns[np.isin(context, which)].reshape(-1, size)
+        one, other = scores[:, members], recorded.human[members]
+        pearson[:, which] = _pearson(one, other)
+        spread = np.ptp(one, axis=-1, keepdims=True)
+        steps = np.round((one - one.min(axis=-1, keepdims=True)) / (TIED * np.where(spread > 0, spread, 1.0)))
+        spearman[:, which] = _pearson(rankdata(steps, axis=-1), rankdata(other, axis=-1))
+    return spearman, pearson
+
+
+def _pearson(one: Array, other: Array) -> NDArray[np.float64]:
+    """Along the last axis; 0 where `one` is constant."""
+    a = one - one.mean(axis=-1, keepdims=True)
+    b = other - other.mean(axis=-1, keepdims=True)
+    norm = np.sqrt(np.einsum("...i,...i", a, a) * np.einsum("...i,...i", b, b))
+    constant = np.ptp(one, axis=-1) <= 1e-12 * np.maximum(np.abs(one).max(axis=-1), 1.0)
+    return np.asarray(np.divide(np.einsum("...i,...i", a, b), norm, out=np.zeros(norm.shape), where=~constant))
+
+
+def mean_told(rows: Sequence[Array]) -> Array:
+    """The mean of several rows (C,) column by column, leaving out NaN; NaN where a column has nothing else.
+
+    >>> mean_told([np.array([1.0, np.nan, np.nan]), np.array([3.0, 5.0, np.nan])])
+    array([ 2.,  5., nan])
+    """
+    table = np.array(rows)
+    told = ~np.isnan(table)
+    total = np.sum(np.where(told, table, 0.0), axis=0)
+    return np.asarray(np.divide(total, told.sum(axis=0), out=np.full(len(total), np.nan), where=told.any(axis=0)))
+
+
+def deviation(values: Array) -> float:
+    """The standard deviation over draws (S,), with S − 1 below; 0 of a single draw.
+
+    >>> deviation(np.array([1.0, 3.0])), deviation(np.array([1.0]))
+    (1.4142135623730951, 0.0)
+    """
+    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0

@@ -1,0 +1,273 @@
+"""The paper's claims, each with its figure there, the figure measured here, and whether it held for this judge.
+
+A difference of two ways has a 95% interval (Student's t): over contexts, each with its mean over draws and attributes,
+because other texts would have given other figures; where there is one context only, over draws, which tells less. A
+claim that one way is better held where the interval is above 0, did not hold where it is below, and is not told where
+it has 0 inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtrit
+
+from comparo.experts import Array
+from comparo.studies import paper
+from comparo.studies.experiments import Experiment
+from comparo.studies.paper import between, signed
+from comparo.studies.sweep import Results
+
+HELD, OPPOSITE, OPEN = "held", "did not hold", "not told"
+DEBIASED = "poe-bt, bias joint, one order"
+AGREE = 0.5  # correlations × 100 within which two methods agree
+SETTLED = 0.98  # share of the full correlation at which a method has converged
+
+Experiments = Mapping[str, Experiment]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says, its figure, ours for each data set, and whether it held there."""
+
+    statement: str
+    paper: str
+    ours: tuple[str, ...]
+    held: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference of correlations × 100, and its 95% interval.
+
+    >>> str(Difference(1.24, 0.51, 1.97)), Difference(1.24, 0.51, 1.97).verdict
+    ('+1.2 (+0.5 to +2.0)', 'held')
+    """
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{signed(self.value)} ({signed(self.low)} to {signed(self.high)})"
+
+    @property
+    def verdict(self) -> str:
+        """Whether the first is better."""
+        return HELD if self.low > 0 else OPPOSITE if self.high < 0 else OPEN
+
+
+def over(gaps: Array) -> Difference:
+    """The mean of differences (n,) of correlations × 100, and its interval by Student's t; NaN are left out.
+
+    >>> str(over(np.array([0.01, 0.02, 0.03])))
+    '+2.0 (−0.5 to +4.5)'
+    """
+    known = 100 * gaps[~np.isnan(gaps)]
+    return _interval(float(np.mean(known)), float(np.std(known, ddof=1) / np.sqrt(len(known))), len(known) - 1)
+
+
+def _interval(value: float, error: float, freedom: int) -> Difference:
+    reach = float(stdtrit(freedom, 0.975)) * error
+    return Difference(value, value - reach, value + reach)
+
+
+def difference(one: Results, way: str, other: Results, rival: str, calls: str) -> Difference:
+    """By how much `way` in the results `one` is better than `rival` in `other`, both at `calls` calls."""
+    if len(next(iter(one.recorded.values())).contexts) > 1:
+        return over(one.by_context(way, calls) - other.by_context(rival, calls))
+    a, b = one.values(way, calls), other.values(rival, calls)
+    if a is None or b is None:
+        raise ValueError(f"{way} or {rival} was not studied at {calls} calls")
+    return over(a - b) if one is other else _unpaired(a, b)  # the same draws, or others
+
+
+def _unpaired(a: Array, b: Array) -> Difference:
+    """Of the means of two samples of draws, with as much freedom as the smaller has."""
+    error = 100 * np.sqrt(np.var(a, ddof=1) / len(a) + np.var(b, ddof=1) / len(b))
+    return _interval(100 * float(np.mean(a) - np.mean(b)), float(error), min(len(a), len(b)) - 1)
+
+
+def claims(experiments: Experiments) -> list[Claim]:
+    """All claims, on the data sets that were studied."""
+    return [
+        _probabilities_beat_decisions(experiments),
+        _products_beat_means(experiments),
+        _a_fifth_is_enough(experiments),
+        _experts_agree(experiments),
+        _selection_adds(experiments),
+        _debiasing_is_needed(experiments),
+        _one_order_is_as_good(experiments),
+        *([_converges_within_ten(experiments["hanna"])] if "hanna" in experiments else []),
+        *([_beats_sorting(experiments)] if any(found.sorted for found in experiments.values()) else []),
+    ]
+
+
+def _each(
+    statement: str, reported: str, experiments: Experiments, of: Callable[[Experiment], tuple[str, Difference]]
+) -> Claim:
+    """The claim that a difference is above 0, on every data set."""
+    ours, held = [], []
+    for found in experiments.values():
+        text, apart = of(found)
+        ours.append(f"{found.plan.title} {text}: {apart}")
+        held.append(f"{found.plan.title}: {apart.verdict}")
+    return Claim(statement, reported, tuple(ours), tuple(held))
+
+
+def _at(calls: str) -> str:
+    return f"at {calls.replace('n', ' N')} calls"
+
+
+def _reported(method: str, rival: str) -> str:
+    sets = (("SummEval", paper.SUMMEVAL, "48"), ("TopicalChat", paper.TOPICALCHAT, "18"))
+    return "; ".join(
+        f"{title} {_at(calls)} {between(row[calls][method] - row[calls][rival] for row in table.values())}"
+        for title, table, calls in sets
+    )
+
+
+def _probabilities_beat_decisions(experiments: Experiments) -> Claim:
+    """avg-prob against win-ratio where few calls were made."""
+    return _each(
+        "Probabilities beat decisions: avg-prob over win-ratio",
+        _reported("avg-prob", "win-ratio"),
+        experiments,
+        lambda found: (
+            _at(found.plan.point),
+            difference(found.random, "avg-prob", found.random, "win-ratio", found.plan.point),
+        ),
+    )
+
+
+def _products_beat_means(experiments: Experiments) -> Claim:
+    """poe-bt against the better of the two means."""
+
+    def of(found: Experiment) -> tuple[str, Difference]:
+        point = found.plan.point
+        best = max(("avg-prob", "win-ratio"), key=lambda name: found.random.mean(name, point))
+        return f"{_at(point)} over {best}", difference(found.random, "poe-bt", found.random, best, point)
+
+    return _each(
+        "The product of experts beats both at 20% of the comparisons: PoE-BT over the better of avg-prob and win-ratio",
+        _reported("poe-bt", "avg-prob"),
+        experiments,
+        of,
+    )
+
+
+def _a_fifth_is_enough(experiments: Experiments) -> Claim:
+    """The share of the full correlation that poe-bt keeps at few calls; within 2 of it is what the paper names."""
+    ours, held = [], []
+    for found in experiments.values():
+        reached, whole = 100 * found.random.mean("poe-bt", found.plan.point), 100 * found.random.whole("poe-bt")
+        ours.append(f"{found.plan.title} {_at(found.plan.point)} {reached:.1f} of {whole:.1f}: {reached / whole:.0%}")
+        held.append(f"{found.plan.title}: {HELD if whole - reached <= 2 else OPPOSITE}")
+    kept = [row["48"]["poe-bt"] / row["240"]["poe-bt"] for row in paper.SUMMEVAL.values()]
+    reported = f"SummEval at 48 of 240 calls: {min(kept):.0%} to {max(kept):.0%}, four of five judges within 2"
+    return Claim("PoE-BT is then within 2 of its full correlation", reported, tuple(ours), tuple(held))
+
+
+def _experts_agree(experiments: Experiments) -> Claim:
+    """poe-g against poe-bt: within half a point of each other."""
+    ours, held = [], []
+    for found in experiments.values():
+        point = found.plan.point
+        apart = difference(found.random, "poe-g", found.random, "poe-bt", point)
+        ours.append(f"{found.plan.title} {_at(point)}: {apart}")
+        agree = max(abs(apart.low), abs(apart.high)) <= AGREE
+        held.append(f"{found.plan.title}: {HELD if agree else OPPOSITE}")
+    statement = "Gaussian and Bradley–Terry experts agree: PoE-g less PoE-BT"
+    return Claim(statement, _reported("poe-g", "poe-bt"), tuple(ours), tuple(held))
+
+
+def _selection_adds(experiments: Experiments) -> Claim:
+    """poe-bt on selected pairs against random ones."""
+    gains = [row["greedy"]["poe-bt"] - row["random"]["poe-bt"] for row in paper.SELECTED.values()]
+    return _each(
+        "Greedy selection adds: PoE-BT on selected pairs over random ones",
+        f"SummEval at 48 calls {between(gains)}",
+        experiments,
+        lambda found: (
+            _at(found.plan.point),
+            difference(found.selected, "poe-bt, greedy", found.random, "poe-bt", found.plan.point),
+        ),
+    )
+
+
+def _debiasing_is_needed(experiments: Experiments) -> Claim:
+    """poe-bt in one order with a joint bias against none."""
+
+    def of(found: Experiment) -> tuple[str, Difference]:
+        mean = [float(np.mean(judgements.p)) for judgements in found.opened.recorded.values()]
+        text = f"{_at(found.plan.one_point)} (mean p {min(mean):.2f} to {max(mean):.2f})"
+        return text, difference(found.one, DEBIASED, found.one, "poe-bt, one order", found.plan.one_point)
+
+    return _each(
+        "A biased judge asked in one order must be debiased: PoE-BT with a joint bias over none",
+        "curves only: large gains for a judge with mean p 0.78, hardly any at 0.51",
+        experiments,
+        of,
+    )
+
+
+def _one_order_is_as_good(experiments: Experiments) -> Claim:
+    """Debiased poe-bt in one order against both orders with as many calls, also at the fewest."""
+    ours, held = [], []
+    for found in experiments.values():
+        fewest = next(calls for calls in found.one.calls if calls in found.random.calls)
+        for point in dict.fromkeys((fewest, found.plan.one_point)):
+            apart = difference(found.one, DEBIASED, found.random, "poe-bt", point)
+            ours.append(f"{found.plan.title} {_at(point)}: {apart}")
+            verdict = apart.verdict.replace(OPEN, f"{HELD}, as far as can be told,")
+            held.append(f"{found.plan.title}: {verdict} {_at(point)}")
+    statement = "One order, debiased, does as well as both orders with as many calls, and often better with few"
+    return Claim(statement, "curves only: similar", tuple(ours), tuple(held))
+
+
+def _converges_within_ten(found: Experiment) -> Claim:
+    """poe-bt on HANNA at 10 N against all that was recorded."""
+    ours, kept = [], []
+    for attribute in found.random.attributes:
+        row = []
+        for method in ("poe-bt", "avg-prob"):
+            reached = 100 * found.random.mean(method, "10n", attribute=attribute)
+            whole = 100 * found.random.whole(method, attribute=attribute)
+            row.append(f"{method} {reached:.1f} of {whole:.1f}")
+            kept += [reached / whole] if method == "poe-bt" else []
+        ours.append(f"{attribute} at 10 N: {', '.join(row)}")
+    gaps = [rows["50n"]["poe-bt"] - rows["10n"]["poe-bt"] for row in paper.HANNA.values() for rows in row.values()]
+    return Claim(
+        "PoE-BT converges within 10 N calls on HANNA",
+        f"{between(gaps)} from 10 N to 50 N",
+        tuple(ours),
+        (f"HANNA: {HELD if min(kept) >= SETTLED else OPPOSITE}, as far as was recorded",),
+    )
+
+
+def _beats_sorting(experiments: Experiments) -> Claim:
+    """poe-bt against PairS at as many calls."""
+    ours, held = [], []
+    for found in experiments.values():
+        for name, results in found.beside.items():
+            [calls] = results.calls
+            by_context = results.by_context("poe-bt", calls) - found.sort_by_context(name)
+            values = results.values("poe-bt", calls)
+            if len(by_context) > 1 or values is None:
+                apart = over(by_context)
+            else:
+                apart = _unpaired(values, found.sort_values(name))
+            ours.append(
+                f"{found.plan.title} against {name}, {found.sort_calls(name):.0f} calls: "
+                f"{100 * results.mean('poe-bt', calls):.1f} over {100 * np.mean(found.sort_values(name)):.1f}, {apart}"
+            )
+            held.append(f"{found.plan.title}: {apart.verdict} against {name}")
+    gains = [
+        product - sort
+        for pairs, products in paper.PAIRS.values()
+        for sort, product in zip(pairs, products, strict=True)
+    ]
+    reported = f"SummEval, PairS-beam: {between(gains, 0)} by attribute"
+    return Claim("PoE-BT beats PairS", reported, tuple(ours), tuple(held))

@@ -1,0 +1,140 @@
+"""The paper's experiments on a data set with recorded judgements: which ways, at which calls, drawn how often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from comparo.experts import Array
+from comparo.methods import Method
+from comparo.product import Bias
+from comparo.studies.baselines import SortedCell, longer_cell, pairs_cell
+from comparo.studies.cells import Cell, mean_told
+from comparo.studies.opening import Opened
+from comparo.studies.paper import METHODS
+from comparo.studies.sweep import Results, Way, sweep
+
+# The four of the paper's table on selection. On HANNA's many items decisions leave bt to its prior alone.
+SELECTED: tuple[Method, ...] = ("win-ratio", "avg-prob", "poe-bt", "poe-g")
+BIASES: tuple[Bias, ...] = ("none", "plug-in", "joint")
+# PairS by name: its beam (10 is wider than half of SummEval's 16 candidates, so that it misses nothing), both orders.
+SORTS = {"PairS-greedy": (1, False), "PairS-beam": (10, False), "PairS-greedy in both orders": (1, True)}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The calls studied with random pairs, with selected ones and in one order; `point` and `one_point` are looked at.
+
+    `draws` is what part of the draws asked for is made, `selected_draws` of those of selected pairs.
+    """
+
+    title: str
+    methods: tuple[Method, ...]
+    calls: tuple[str, ...]
+    selected: tuple[str, ...]
+    one: tuple[str, ...]
+    point: str
+    one_point: str
+    draws: float = 1.0
+    selected_draws: float = 1.0
+
+
+PLANS = {
+    "summeval": Plan(
+        title="SummEval",
+        methods=METHODS,
+        calls=("32", "48", "64", "96", "120", "240"),
+        selected=("32", "48", "64", "96", "120"),
+        one=("32", "48", "64", "96", "120"),
+        point="48",
+        one_point="48",
+    ),
+    "topicalchat": Plan(
+        title="TopicalChat",
+        methods=METHODS,
+        calls=("12", "18", "24", "30"),
+        selected=("12", "18", "24"),
+        one=("9", "12", "15"),
+        point="18",
+        one_point="12",
+    ),
+    "hanna": Plan(
+        title="HANNA",
+        methods=SELECTED,
+        calls=("2n", "3n", "5n", "10n", "20n"),
+        selected=("3n", "5n"),
+        one=("2n", "3n", "5n", "10n"),
+        point="5n",
+        one_point="5n",
+        draws=0.2,
+        selected_draws=0.05,
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """What was measured on one data set.
+
+    `random` has the plan's methods on random pairs in both orders, `selected` those of the paper on greedily selected
+    pairs, `one` poe-bt on random pairs in one order with each bias. `longer` is by attribute. `sorted` is PairS by its
+    name in `SORTS` and attribute, and `beside` has poe-bt at as many calls by that name; both are empty where not every
+    pair was recorded, for PairS chooses its own.
+    """
+
+    plan: Plan
+    opened: Opened
+    random: Results
+    selected: Results
+    one: Results
+    longer: dict[str, Cell]
+    sorted: dict[str, dict[str, SortedCell]]
+    beside: dict[str, Results]
+
+    def sort_calls(self, name: str) -> float:
+        """The calls a context of PairS, the mean over attributes and sorts."""
+        return float(np.mean([found.calls for found in self.sorted[name].values()]))
+
+    def sort_by_context(self, name: str) -> Array:
+        """Its Spearman correlation in each context, shape (C,), the mean over sorts and attributes that tell."""
+        return mean_told([found.cell.by_context for found in self.sorted[name].values()])
+
+    def sort_values(self, name: str) -> Array:
+        """Its Spearman correlation in each sort, shape (S,), the mean over attributes."""
+        return np.asarray(np.mean([found.cell.spearman for found in self.sorted[name].values()], axis=0))
+
+
+def experiment(opened: Opened, plan: Plan, draws: int = 100, seed: int = 0, processes: int = 1) -> Experiment:
+    """Run the experiments of `plan` with `draws` draws each, or the part of them that the plan says."""
+    recorded = opened.recorded
+    few, fewest = max(2, round(draws * plan.draws)), max(2, round(draws * plan.selected_draws))
+    settings = {"seed": seed, "processes": processes}
+    random = sweep(recorded, [Way.of(method) for method in plan.methods], plan.calls, draws=few, **settings)
+    greedy = [Way.of(method, strategy="greedy") for method in SELECTED]
+    selected = sweep(recorded, greedy, plan.selected, draws=fewest, **settings)
+    ways = [Way.of("poe-bt", bias, orders="one") for bias in BIASES]
+    one = sweep(recorded, ways, plan.one, draws=few, **settings)
+    longer = {attribute: longer_cell(judgements, opened.items) for attribute, judgements in recorded.items()}
+    sorts: dict[str, dict[str, SortedCell]] = {}
+    beside: dict[str, Results] = {}
+    for name, (beam, both) in SORTS.items() if _complete(opened) else ():
+        rng = np.random.default_rng([seed, beam, both])
+        times = max(2, few // 5)
+        sorts[name] = {
+            attribute: pairs_cell(judgements, times, beam=beam, both=both, rng=rng)
+            for attribute, judgements in recorded.items()
+        }
+        calls = np.mean([found.calls for found in sorts[name].values()])
+        ways = [Way.of("poe-bt"), Way.of("poe-bt", strategy="greedy"), Way.of("poe-bt", "joint", orders="one")]
+        beside[name] = sweep(recorded, ways, [2 * round(calls / 2)], draws=few, **settings)
+    return Experiment(plan, opened, random, selected, one, longer, sorts, beside)
+
+
+def _complete(opened: Opened) -> bool:
+    """Whether every ordered pair of every context was recorded, for every attribute."""
+    for judgements in opened.recorded.values():
+        sizes = np.diff(judgements.starts)
+        if len(judgements) < np.sum(sizes * (sizes - 1)):
+            return False
+    return True

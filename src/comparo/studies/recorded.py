@@ -1,0 +1,184 @@
+"""Recorded judgements beside people's scores, as arrays: what every study of few comparisons draws from.
+
+n candidates (items of C contexts) and R ordered comparisons of them lie by context, so that the comparisons of context
+c are rows `row_starts[c]` to `row_starts[c + 1]`. A pair is two candidates asked in one order or in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.columns import shown
+from comparo.comparisons import Comparisons, ComparisonsError
+from comparo.experts import Array
+from comparo.graph import Index
+from comparo.items import Items
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """R recorded comparisons of n candidates, and the score that people gave each.
+
+    `items` (M,) and `contexts` (C,) are labels; `item` (n,) is a code into the first and `starts` (C + 1,) says where
+    the candidates of each context begin; `human` (n,) is NaN where people gave no score. `first` and `second` (R,) are
+    candidates, `p` and `weight` (R,) as in `Comparisons`. `notes` say what was left out. `of` checks what it is given.
+
+    >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
+    >>> recorded = Recorded.of([("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.4)], Items.of(texts), "score")
+    >>> recorded.human, recorded.pairs.tolist()
+    (array([3., 1., 2.]), [[0, 1], [2, -1]])
+    """
+
+    items: NDArray[Any]
+    contexts: NDArray[Any]
+    item: Index
+    starts: NDArray[np.int64]
+    human: Array
+    first: Index
+    second: Index
+    p: Array
+    weight: Array | None = field(default=None, repr=False)
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, judgements: Any, items: Items, attribute: str) -> Recorded:
+        """The judgements (anything that `Comparisons.of` reads) of `items`, with people's scores for `attribute`.
+
+        Labels are compared as text. A comparison recorded several times counts once, with its mean p and the sum of
+        its weights; an item that was never compared is left out.
+        """
+        if attribute not in items.scores:
+            known = ", ".join(items.scores) or "none"
+            raise ComparisonsError(
+                f"the items have no human scores {attribute!r}; they have {known}. Name a column with --scores"
+            )
+        data = Comparisons.of(judgements)
+        rows = _matched(data, items)
+        order = np.lexsort((rows[1], rows[0], items.context[rows[0]]))
+        key = (rows[0] * np.int64(len(items)) + rows[1])[order]
+        begins = np.diff(key, prepend=-1) != 0
+        which, weights = np.cumsum(begins) - 1, data.weights[order]
+        total = np.bincount(which, weights).astype(np.float64)
+        if np.min(total) <= 0:
+            bad = int(order[begins][np.argmin(total)])
+            raise ComparisonsError(f"judgement {bad + 1} has weight 0, so that it tells nothing; drop such rows")
+        rows = rows[:, order[begins]]
+        candidates = np.unique(rows)
+        candidates = candidates[np.argsort(items.context[candidates], kind="stable")]
+        place = np.empty(len(items), dtype=np.int32)
+        place[candidates] = np.arange(len(candidates))
+        used, sizes = np.unique(items.context[candidates], return_counts=True)
+        labels, item = _labels(items.ids[candidates])
+        found = cls(
+            items=labels,
+            contexts=items.contexts[used],
+            item=item,
+            starts=np.concatenate([[0], np.cumsum(sizes)]),
+            human=items.scores[attribute][candidates],
+            first=place[rows[0]],
+            second=place[rows[1]],
+            p=np.bincount(which, weights * data.p[order]) / total,
+            weight=total if data.weight is not None or len(total) < len(data) else None,
+        )
+        if not found.told.any():
+            raise ComparisonsError(
+                f"people told no items of a context apart by {attribute!r}: there is nothing to correlate with; choose "
+                "other scores with --scores"
+            )
+        return replace(found, notes=tuple(_notes(found, len(items))))
+
+    def __len__(self) -> int:
+        return len(self.p)
+
+    @cached_property
+    def context(self) -> Index:
+        """The context's code of each candidate, shape (n,)."""
+        return np.repeat(np.arange(len(self.contexts), dtype=np.int32), np.diff(self.starts))
+
+    @cached_property
+    def told(self) -> NDArray[np.bool_]:
+        """Whether people told the items of each context apart, shape (C,)."""
+        lowest = np.fmin.reduceat(self.human, self.starts[:-1])
+        return np.asarray(np.fmax.reduceat(self.human, self.starts[:-1]) > lowest)
+
+    @cached_property
+    def pairs(self) -> NDArray[np.int32]:
+        """The rows of each pair, the one with the lower candidate first before the other, −1 where not asked: (P, 2).
+
+        Pairs lie by context, and within one by their candidates.
+        """
+        low, high = np.minimum(self.first, self.second), np.maximum(self.first, self.second)
+        key = low.astype(np.int64) * len(self.item) + high
+        _, pair = np.unique(key, return_inverse=True)
+        rows = np.full((int(pair.max()) + 1, 2), -1, dtype=np.int32)
+        rows[pair, (self.first > self.second).astype(int)] = np.arange(len(self), dtype=np.int32)
+        return rows
+
+    def comparisons(self) -> Comparisons:
+        """All that was recorded, item and context labels as they are.
+
+        >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("ab", (3, 1))]
+        >>> Recorded.of([("a", "b", 0.8)], Items.of(texts), "score").comparisons().items
+        array(['a', 'b'], dtype=object)
+        """
+        first, second = self.item[self.first], self.item[self.second]
+        return Comparisons(self.items, first, second, self.p, self.weight, self.contexts, self.context[self.first])
+
+    def scores(self) -> dict[tuple[Any, Any], float]:
+        """People's score of each (context, item) that has one, as the plots take them."""
+        labels = zip(self.contexts[self.context].tolist(), self.items[self.item].tolist(), strict=True)
+        return {label: score for label, score in zip(labels, self.human.tolist(), strict=True) if score == score}
+
+
+def _notes(recorded: Recorded, items: int) -> Iterator[str]:
+    if left_out := items - len(recorded.item):
+        yield f"{left_out} of {items} items were never compared and are left out"
+    if unscored := int(np.count_nonzero(np.isnan(recorded.human))):
+        yield f"{unscored} of {len(recorded.human)} items have no human score and count in no correlation"
+    if alike := int(np.count_nonzero(~recorded.told)):
+        yield f"{alike} of {len(recorded.told)} contexts count in no mean: people scored all of their items alike"
+
+
+def _matched(data: Comparisons, items: Items) -> NDArray[np.int64]:
+    """The rows of `items` that are the first and the second of each comparison, shape (2, K)."""
+    alone = len(items.contexts) == 1 and (data.contexts is None or len(data.contexts) == 1)
+    if data.contexts is None and not alone:
+        raise ComparisonsError("the items have contexts and the judgements have none; add a column context to them")
+    of_items = ["" if alone else str(label) for label in items.contexts.tolist()]
+    labels = zip((of_items[code] for code in items.context.tolist()), map(str, items.ids.tolist()), strict=True)
+    row = {label: number for number, label in enumerate(labels)}
+    names = list(map(str, data.items.tolist()))
+    if alone or data.context is None or data.contexts is None:
+        contexts = [""] * len(data)
+    else:
+        of_data = list(map(str, data.contexts.tolist()))
+        contexts = [of_data[code] for code in data.context.tolist()]
+    columns = [
+        [row.get((context, names[code]), -1) for context, code in zip(contexts, column.tolist(), strict=True)]
+        for column in (data.first, data.second)
+    ]
+    rows = np.array(columns, dtype=np.int64)
+    if rows.min() < 0:
+        side, bad = (int(index[0]) for index in np.nonzero(rows < 0))
+        name = data.items[(data.first, data.second)[side][bad]]
+        place = f" in context {shown(contexts[bad])}" if contexts[bad] else ""
+        raise ComparisonsError(
+            f"judgement {bad + 1} is of {shown(name)}{place}, which is not among the items; are these the judgements "
+            "of these items?"
+        )
+    return rows
+
+
+def _labels(ids: NDArray[Any]) -> tuple[NDArray[Any], Index]:
+    """The different ids in order of appearance (M,), and the code of each (n,)."""
+    numbers: dict[Any, int] = {}
+    codes = [numbers.setdefault(label, len(numbers)) for label in ids.tolist()]
+    labels = np.empty(len(numbers), dtype=object)
+    labels[:] = list(numbers)
+    return labels, np.array(codes, dtype=np.int32)

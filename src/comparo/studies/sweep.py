@@ -1,0 +1,234 @@
+"""A sweep: every way of spending calls and of scoring them, at every number of calls, for every attribute.
+
+Ways that spend calls alike (the same orders and strategy) are scored on the same draws, so that they can be compared
+draw by draw. What is drawn depends on the seed, the attribute, the orders, the strategy and the calls, and on nothing
+else: it does not matter which other ways are studied, or in how many processes.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from multiprocessing import get_context
+from typing import Literal
+
+import numpy as np
+
+from comparo.experts import Array
+from comparo.methods import Method
+from comparo.product import Bias
+from comparo.selection import Orders
+from comparo.studies.cells import Cell, evaluate, mean_told
+from comparo.studies.draws import Draws, Strategy, calls_in, draw, reaches
+from comparo.studies.recorded import Recorded
+from comparo.studies.scorers import Fit, Scorer
+
+Measure = Literal["spearman", "pearson"]
+
+BLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Way:
+    """How calls are spent, and how scores are made of the answers; `name` is its row in a table.
+
+    >>> Way.of("poe-bt", "joint", orders="one").name
+    'poe-bt, bias joint, one order'
+    """
+
+    name: str
+    scorer: Scorer
+    orders: Orders = "both"
+    strategy: Strategy = "random"
+
+    @classmethod
+    def of(cls, method: Method, bias: Bias = "none", *, orders: Orders = "both", strategy: Strategy = "random") -> Way:
+        """The way of a method of `comparo.fit`, named after what is not usual about it."""
+        parts = [
+            method,
+            f"bias {bias}" * (bias != "none"),
+            "one order" * (orders == "one"),
+            "greedy" * (strategy == "greedy"),
+        ]
+        return cls(", ".join(filter(None, parts)), Fit(method, bias), orders, strategy)
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The cells of a sweep by attribute, way's name and calls; `full` by attribute and way, from all that was recorded.
+
+    `draws` is S. `calls` are as they were asked for ("48", "3n", "all"); a way that the recorded judgements do not let
+    reach them has no cell there. `made` says how many calls a context that is, by orders and calls.
+    """
+
+    recorded: Mapping[str, Recorded] = field(repr=False)
+    ways: tuple[Way, ...]
+    calls: tuple[str, ...]
+    draws: int
+    cells: Mapping[tuple[str, str, str], Cell] = field(repr=False)
+    full: Mapping[tuple[str, str], Cell] = field(repr=False)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """What was studied, in order."""
+        return tuple(self.recorded)
+
+    def values(self, way: str, calls: str, measure: Measure = "spearman", attribute: str | None = None) -> Array | None:
+        """The correlation in each draw, shape (S,), of one attribute or the mean over all; None where there is none."""
+        names = self.attributes if attribute is None else (attribute,)
+        found = [self.cells.get((name, way, calls)) for name in names]
+        told = [getattr(cell, measure) for cell in found if cell is not None]
+        return np.asarray(np.mean(told, axis=0)) if len(told) == len(names) else None
+
+    def mean(self, way: str, calls: str, measure: Measure = "spearman", attribute: str | None = None) -> float:
+        """The mean over draws, NaN where there is no cell."""
+        found = self.values(way, calls, measure, attribute)
+        return float("nan") if found is None else float(np.mean(found))
+
+    def whole(self, way: str, measure: Measure = "spearman", attribute: str | None = None) -> float:
+        """The correlation from all that was recorded."""
+        names = self.attributes if attribute is None else (attribute,)
+        return float(np.mean([getattr(self.full[name, way], measure) for name in names]))
+
+    def by_context(self, way: str, calls: str, attribute: str | None = None) -> Array:
+        """Spearman's correlation in each context, shape (C,), the mean over draws and attributes that tell."""
+        names = self.attributes if attribute is None else (attribute,)
+        return mean_told([self.cells[name, way, calls].by_context for name in names])
+
+    def made(self, way: Way, calls: str) -> float:
+        """How many calls a context that is, the mean over contexts."""
+        return float(np.mean(calls_in(next(iter(self.recorded.values())), calls, way.orders)))
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out, attribute by attribute."""
+        many = len(self.recorded) > 1
+        return tuple(
+            f"{attribute}: {note}" if many else note
+            for attribute, recorded in self.recorded.items()
+            for note in recorded.notes
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """Draws of one attribute, and the scorers that they are for; `calls` None is all that was recorded, once."""
+
+    attribute: str
+    recorded: Recorded
+    scorers: tuple[Scorer, ...]
+    calls: str | None
+    orders: Orders
+    strategy: Strategy
+    draws: int
+    seed: int
+
+    def run(self) -> list[Cell]:
+        if self.calls is None:
+            drawn = everything(self.recorded)
+        else:
+            key = f"{self.attribute} {self.orders} {self.strategy} {self.calls}"
+            rng = np.random.default_rng([self.seed, zlib.crc32(key.encode())])
+            drawn = draw(self.recorded, self.calls, self.draws, rng=rng, orders=self.orders, strategy=self.strategy)
+        return [evaluate(drawn, scorer) for scorer in self.scorers]
+
+
+def sweep(
+    recorded: Mapping[str, Recorded],
+    ways: Sequence[Way],
+    calls: Sequence[int | str],
+    *,
+    draws: int = 100,
+    seed: int = 0,
+    processes: int = 1,
+) -> Results:
+    """Every way at every number of calls, for the recorded judgements of every attribute.
+
+    Calls are as `calls_in` understands them; those that come to the same count once, and those that were not recorded
+    (`reaches`) are left out. With more than one of `processes` the work is spread; a script must then be safe to
+    import (`if __name__ == "__main__":`).
+
+    >>> from comparo.items import Items
+    >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
+    >>> rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "a", 0.3), ("b", "c", 0.3), ("c", "b", 0.8)]
+    >>> recorded = {"score": Recorded.of(rows, Items.of(texts), "score")}
+    >>> results = sweep(recorded, [Way.of("poe-bt"), Way.of("win-ratio")], [4, "all"], draws=5)
+    >>> results.values("poe-bt", "all")
+    array([1., 1., 1., 1., 1.])
+    """
+    names = [way.name for way in ways]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"two ways are called {twice.pop()!r}; give each its own name")
+    if not recorded or not ways or not calls:
+        raise ValueError("a sweep needs recorded judgements, ways and calls, at least one of each")
+    wanted = _different(recorded, tuple(dict.fromkeys(str(each) for each in calls)), ways)
+    kinds = list(dict.fromkeys((way.orders, way.strategy) for way in ways))
+    jobs, keys = [], []
+    for attribute, judgements in recorded.items():
+        for orders, strategy in kinds:
+            group = tuple(way for way in ways if (way.orders, way.strategy) == (orders, strategy))
+            scorers = tuple(way.scorer for way in group)
+            for each in (*wanted, None):
+                if each is None or reaches(judgements, each, orders):
+                    jobs.append(_Job(attribute, judgements, scorers, each, orders, strategy, draws, seed))
+                    keys.append([(attribute, way.name, each) for way in group])
+    cells: dict[tuple[str, str, str], Cell] = {}
+    full: dict[tuple[str, str], Cell] = {}
+    for names_of_job, found in zip(keys, _run(jobs, processes), strict=True):
+        for (attribute, way, each), cell in zip(names_of_job, found, strict=True):
+            if each is None:
+                full[attribute, way] = cell
+            else:
+                cells[attribute, way, each] = cell
+    return Results(dict(recorded), tuple(ways), wanted, draws, cells, full)
+
+
+def everything(recorded: Recorded) -> Draws:
+    """All that was recorded, as one draw."""
+    counts = np.bincount(recorded.context[recorded.first], minlength=len(recorded.contexts))
+    return Draws(recorded, np.arange(len(recorded), dtype=np.int32)[None], counts, whole=True)
+
+
+def _different(recorded: Mapping[str, Recorded], calls: tuple[str, ...], ways: Sequence[Way]) -> tuple[str, ...]:
+    """The calls that some way reaches, those once that come to the same."""
+    found: dict[tuple[int, ...], str] = {}
+    for each in calls:
+        reached = [
+            calls_in(judgements, each, way.orders).tobytes()
+            for judgements in recorded.values()
+            for way in ways
+            if reaches(judgements, each, way.orders)
+        ]
+        if reached:
+            found.setdefault(tuple(map(hash, reached)), each)
+    if not found:
+        raise ValueError(f"{', '.join(calls)} calls are more than were recorded; ask for fewer, or for all")
+    return tuple(found.values())
+
+
+def _run(jobs: Sequence[_Job], processes: int) -> Iterator[list[Cell]]:
+    if processes == 1 or len(jobs) == 1:
+        yield from map(_Job.run, jobs)
+        return
+    with one_blas_thread(), ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_Job.run, jobs)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Processes begun inside have one BLAS thread each: on shared cores more of them would wait for each other."""
+    before = {name: os.environ.get(name) for name in BLAS}
+    os.environ.update(dict.fromkeys(BLAS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,228 @@
+"""The tables of a study, like the paper's: a row for each way, a column for each number of calls, correlations × 100.
+
+Retention is the share of a way's correlation from all recorded judgements that it keeps at K calls; the calls for 95%
+of it are where the mean correlation, drawn as straight lines between the K studied, first gets there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from comparo.experts import Array
+from comparo.studies.cells import deviation
+from comparo.studies.sweep import Measure, Results, Way
+from comparo.tables import csv_text
+
+KEPT = 0.95
+NONE, NONE_LATEX = "–", "--"
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A number of a table, its standard deviation over draws where it has one, and a mark before it, such as ≤.
+
+    >>> str(Entry(27.93, 0.91)), str(Entry(32, digits=0, mark="≤ "))
+    ('27.9 ± 0.9', '≤ 32')
+    """
+
+    value: float
+    deviation: float | None = None
+    digits: int = 1
+    mark: str = ""
+
+    def __str__(self) -> str:
+        if math.isnan(self.value):
+            return NONE
+        spread = "" if self.deviation is None else f" ± {self.deviation:.{self.digits}f}"
+        return f"{self.mark}{self.value:.{self.digits}f}{spread}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, the names of the columns, and the rows: a label and an entry for each column but the first.
+
+    >>> table = Table("Spearman × 100", ("method", "48"), (("poe-bt", (Entry(27.93, 0.91),)),))
+    >>> print(table.markdown())
+    | method | 48 |
+    | --- | ---: |
+    | poe-bt | 27.9 ± 0.9 |
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Entry | None, ...]], ...]
+
+    def texts(self) -> list[list[str]]:
+        """Every row as text."""
+        return [[label, *(NONE if entry is None else str(entry) for entry in entries)] for label, entries in self.rows]
+
+    def markdown(self) -> str:
+        """The table in Markdown, numbers to the right."""
+        rows = [list(self.columns), ["---", *["---:"] * (len(self.columns) - 1)], *self.texts()]
+        return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
+
+    def latex(self) -> str:
+        r"""The table in LaTeX, for the package booktabs.
+
+        >>> table = Table("", ("method", "5%"), (("my_way", (Entry(27.93, 0.91),)),))
+        >>> print(table.latex())
+        \begin{tabular}{lr}
+            \toprule
+            method & 5\% \\
+            \midrule
+            my\_way & 27.9 {\scriptsize$\pm$0.9} \\
+            \bottomrule
+        \end{tabular}
+        """
+        body = [
+            " & ".join([_escaped(label), *(NONE_LATEX if entry is None else _latex(entry) for entry in entries)])
+            for label, entries in self.rows
+        ]
+        lines = [r"\toprule", f"{' & '.join(map(_escaped, self.columns))} \\\\", r"\midrule"]
+        lines += [f"{row} \\\\" for row in body] + [r"\bottomrule"]
+        layout = "l" + "r" * (len(self.columns) - 1)
+        inner = "\n".join(f"    {line}" for line in lines)
+        return f"\\begin{{tabular}}{{{layout}}}\n{inner}\n\\end{{tabular}}"
+
+    def csv(self) -> str:
+        """The table as CSV with all digits, the deviations in columns of their own.
+
+        >>> Table("", ("method", "48"), (("poe-bt", (Entry(27.93, 0.91),)), ("bt", (None,)))).csv()
+        'method,48,48 ±\\npoe-bt,27.93,0.91\\nbt,,\\n'
+        """
+        columns: dict[str, list[Any]] = {self.columns[0]: [label for label, _ in self.rows]}
+        for number, name in enumerate(self.columns[1:]):
+            entries = [row[number] for _, row in self.rows]
+            columns[name] = [math.nan if entry is None else entry.value for entry in entries]
+            if any(entry is not None and entry.deviation is not None for entry in entries):
+                spreads = [None if entry is None else entry.deviation for entry in entries]
+                columns[f"{name} ±"] = [math.nan if spread is None else spread for spread in spreads]
+        return csv_text(columns)
+
+
+def correlations_table(results: Results, measure: Measure = "spearman", attribute: str | None = None) -> Table:
+    """Ways × calls: the mean over contexts and attributes (or one of them), ± the standard deviation over draws.
+
+    >>> from comparo.items import Items
+    >>> from comparo.studies.recorded import Recorded
+    >>> from comparo.studies.sweep import sweep
+    >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
+    >>> rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "a", 0.3), ("b", "c", 0.3), ("c", "b", 0.8)]
+    >>> recorded = {"wit": Recorded.of(rows, Items.of(texts), "score")}
+    >>> results = sweep(recorded, [Way.of("poe-bt")], [4, "all"], draws=2)
+    >>> correlations_table(results).csv()
+    'method,4,4 ±,all = 6,all = 6 ±\\npoe-bt,100.0,0.0,100.0,0.0\\n'
+    """
+    rows = []
+    for way in results.ways:
+        values = [results.values(way.name, calls, measure, attribute) for calls in results.calls]
+        rows.append((way.name, tuple(map(entry, values))))
+    title = f"{measure.capitalize()} × 100, {attribute or ', '.join(results.attributes)}, {results.draws} draws"
+    return Table(title, ("method", *(heading(results, calls) for calls in results.calls)), tuple(rows))
+
+
+def attributes_table(results: Results, calls: str, measure: Measure = "spearman") -> Table:
+    """Ways × attributes at one number of calls.
+
+    >>> from comparo.items import Items
+    >>> from comparo.studies.recorded import Recorded
+    >>> from comparo.studies.sweep import sweep
+    >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
+    >>> rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "a", 0.3), ("b", "c", 0.3), ("c", "b", 0.8)]
+    >>> recorded = {"wit": Recorded.of(rows, Items.of(texts), "score")}
+    >>> results = sweep(recorded, [Way.of("poe-bt")], [4, "all"], draws=2)
+    >>> attributes_table(results, "all").csv()
+    'method,wit,wit ±\\npoe-bt,100.0,0.0\\n'
+    """
+    rows = []
+    for way in results.ways:
+        values = [results.values(way.name, calls, measure, attribute) for attribute in results.attributes]
+        rows.append((way.name, tuple(map(entry, values))))
+    title = f"{measure.capitalize()} × 100 at {heading(results, calls)} calls a context, {results.draws} draws"
+    return Table(title, ("method", *results.attributes), tuple(rows))
+
+
+def retention_table(results: Results, measure: Measure = "spearman") -> Table:
+    """Ways × calls: what is kept, in percent; then the correlation from all judgements, and the calls for 95% of it.
+
+    >>> from comparo.items import Items
+    >>> from comparo.studies.recorded import Recorded
+    >>> from comparo.studies.sweep import sweep
+    >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
+    >>> rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "a", 0.3), ("b", "c", 0.3), ("c", "b", 0.8)]
+    >>> recorded = {"wit": Recorded.of(rows, Items.of(texts), "score")}
+    >>> results = sweep(recorded, [Way.of("poe-bt")], [4, "all"], draws=2)
+    >>> print(retention_table(results).markdown().splitlines()[2])
+    | poe-bt | 100 | 100 | 100.0 | ≤ 4 |
+    """
+    rows = []
+    for way in results.ways:
+        whole = results.whole(way.name, measure)
+        entries: list[Entry | None] = []
+        for calls in results.calls:
+            found = results.values(way.name, calls, measure)
+            share = math.nan if found is None or whole <= 0 else 100 * float(np.mean(found)) / whole
+            entries.append(None if math.isnan(share) else Entry(share, digits=0))
+        entries += [Entry(100 * whole), calls_needed(results, way, measure)]
+        rows.append((way.name, tuple(entries)))
+    columns = (*(f"% at {heading(results, calls)}" for calls in results.calls), "all × 100", f"calls for {KEPT:.0%}")
+    title = f"Retention: share of the {measure.capitalize()} correlation from all judgements that is kept"
+    return Table(title, ("method", *columns), tuple(rows))
+
+
+def calls_needed(results: Results, way: Way, measure: Measure = "spearman") -> Entry | None:
+    """The calls a context at which a way keeps 95% of its full correlation, by straight lines between those studied.
+
+    Marked ≤ where the fewest calls studied already do; None where none do, or the full correlation is not above 0.
+    """
+    goal = KEPT * results.whole(way.name, measure)
+    curve = []
+    for calls in results.calls:
+        found = results.values(way.name, calls, measure)
+        if found is not None:
+            curve.append((results.made(way, calls), float(np.mean(found))))
+    curve.sort()
+    before: tuple[float, float] | None = None
+    for calls_made, value in curve if goal > 0 else []:
+        if value >= goal:
+            if before is None:
+                return Entry(calls_made, digits=0, mark="≤ ")
+            share = (goal - before[1]) / (value - before[1])
+            return Entry(before[0] + share * (calls_made - before[0]), digits=0)
+        before = calls_made, value
+    return None
+
+
+def heading(results: Results, calls: str) -> str:
+    """The calls as they were asked for and, where all ways agree, how many that is in a context: 3n = 48."""
+    made = {results.made(way, calls) for way in results.ways if results.values(way.name, calls) is not None}
+    number = f"{next(iter(made)):.10g}" if len(made) == 1 else calls
+    return calls if number == calls else f"{calls} = {number}"
+
+
+def entry(values: Array | None) -> Entry | None:
+    """The mean × 100 and the standard deviation × 100 of correlations in draws (S,), None where there are none."""
+    return None if values is None else Entry(100 * float(np.mean(values)), 100 * deviation(values))
+
+
+def _escaped(text: str) -> str:
+    return "".join(LATEX.get(letter, letter) for letter in text)
+
+
+def _latex(entry: Entry) -> str:
+    text = str(entry)
+    if text == NONE:
+        return NONE_LATEX
+    number, _, spread = text.partition(" ± ")
+    number = number.replace("≤ ", r"$\leq$\,")
+    return f"{number} {{\\scriptsize$\\pm${spread}}}" if spread else number

@@ -1,0 +1,222 @@
+"""The yardstick: comparo's defaults against the paper's method, call for call, on recorded judgements.
+
+The paper's method is PoE-BT from random pairs in both orders without a prior. Comparo's is what `comparo rank` does:
+pairs by contrast, weights by contrast, estimated variances, texts leaning on texts of like style, and, where candidates
+are known to share a system, on their system. Draws of pairs by contrast differ only in the order of the items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+from comparo.comparisons import Comparisons
+from comparo.experts import Array
+from comparo.fitting import Fitting
+from comparo.items import Items
+from comparo.ranking import Ranking
+from comparo.selection import Selector
+from comparo.studies.cells import evaluate
+from comparo.studies.draws import Draws, calls_in, draw
+from comparo.studies.opening import Opened
+from comparo.studies.recorded import Recorded
+from comparo.studies.scorers import Fit, Scorer
+from comparo.studies.sweep import everything, one_blas_thread
+from comparo.studies.tables import Entry, Table
+
+KEPT = 0.95
+PAPER, ALONE, SHARED = "paper", "ours", "ours, systems known"
+GRIDS = {  # calls studied besides all
+    "summeval": ("16", "24", "32", "40", "48", "64", "80", "96", "128", "160"),
+    "topicalchat": ("6", "8", "10", "12", "14", "16", "20", "24"),
+    "hanna": ("5n", "10n"),
+}
+Curves = Mapping[tuple[str, str], Mapping[str, "Curve"]]
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What `comparo rank` makes of its answers, as a scorer."""
+
+    fitting: Fitting
+    independent: bool = False
+
+    def __call__(self, comparisons: Comparisons) -> Ranking:
+        return self.fitting.rank(comparisons)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Spearman's correlation × 100 by calls a context, of one way on one attribute: calls and values (Q,)."""
+
+    calls: Array
+    values: Array
+
+    @property
+    def whole(self) -> float:
+        """The value with all calls, which are the last."""
+        return float(self.values[-1])
+
+    def at(self, calls: float) -> float:
+        """The value at so many calls, by straight lines."""
+        return float(np.interp(calls, self.calls, self.values))
+
+    def needed(self, goal: float) -> float:
+        """The first calls at which the curve reaches the goal, by straight lines; NaN where it never does.
+
+        >>> Curve(np.array([10.0, 20.0]), np.array([20.0, 30.0])).needed(25.0)
+        15.0
+        """
+        reached = np.flatnonzero(self.values >= goal)
+        if not len(reached):
+            return float("nan")
+        last = int(reached[0])
+        if last == 0:
+            return float(self.calls[0])
+        low, high = self.values[last - 1 : last + 1]
+        return float(self.calls[last - 1] + (goal - low) / (high - low) * (self.calls[last] - self.calls[last - 1]))
+
+
+def chosen(recorded: Recorded, fitting: Fitting, grid: Sequence[str], draws: int, seed: int) -> dict[str, Draws]:
+    """Draws of the pairs that `comparo rank` would choose, by calls; those of fewer calls begin those of more.
+
+    Where not all pairs were recorded, the greedy ones of those that were.
+    """
+    rng, counts = np.random.default_rng([seed, 1]), {calls: calls_in(recorded, calls) for calls in grid}
+    names, contexts = fitting.items.names, recorded.contexts.tolist()
+    if any(fitting.contrast[context] is None for context in contexts):
+        return {calls: draw(recorded, calls, draws, rng=rng, strategy="greedy") for calls in grid}
+    place = _places(recorded)
+    rows: dict[str, list[list[int]]] = {calls: [[] for _ in range(draws)] for calls in grid}
+    for code, context in enumerate(contexts):
+        contrast, most = fitting.contrast[context], max(int(count[code]) for count in counts.values())
+        for number in range(draws):
+            selector = Selector(names[context], strategy="greedy", orders="both", contrast=contrast, rng=rng)
+            asked = [place[code, first, second] for first, second in selector.next(most)]
+            for calls in grid:
+                rows[calls][number] += asked[: counts[calls][code]]
+    return {calls: Draws(recorded, np.array(rows[calls], dtype=np.int32), counts[calls]) for calls in grid}
+
+
+def _places(recorded: Recorded) -> dict[tuple[int, Any, Any], int]:
+    """The row of each recorded comparison by its context's code and its items."""
+    labels = recorded.items[recorded.item]
+    context = recorded.context[recorded.first].tolist()
+    first, second = labels[recorded.first].tolist(), labels[recorded.second].tolist()
+    return {key: row for row, key in enumerate(zip(context, first, second, strict=True))}
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """One attribute of a set."""
+
+    name: str
+    attribute: str
+    recorded: Recorded
+    items: Items
+    draws: int
+    seed: int
+
+    def run(self) -> dict[str, Curve]:
+        alone = Defaults(Fitting(self.items, grouped=False))
+        ways: dict[str, Scorer] = {PAPER: Fit("poe-bt"), ALONE: alone, SHARED: Defaults(Fitting(self.items))}
+        grid = GRIDS.get(self.name, ("2n", "3n", "5n", "10n"))
+        rng, whole = np.random.default_rng([self.seed, 0]), everything(self.recorded)
+        random = {calls: draw(self.recorded, calls, self.draws, rng=rng) for calls in grid} | {"all": whole}
+        ours = chosen(self.recorded, alone.fitting, grid, self.draws, self.seed) | {"all": whole}
+        made = np.array([float(np.mean(drawn.calls)) for drawn in random.values()])
+        return {
+            way: Curve(made, np.array([_mean(drawn, scorer) for drawn in (random if way == PAPER else ours).values()]))
+            for way, scorer in ways.items()
+        }
+
+
+def _mean(drawn: Draws, scorer: Scorer) -> float:
+    return 100 * float(np.mean(evaluate(drawn, scorer).spearman))
+
+
+def measure(sets: Sequence[Opened], *, draws: int = 100, seed: int = 0, processes: int = 1) -> Curves:
+    """The curves of the three ways, by set and attribute; a single context takes a fifth of the draws."""
+    jobs = [
+        _Job(one.name, attribute, recorded, one.items, draws if len(recorded.contexts) > 1 else -(-draws // 5), seed)
+        for one in sets
+        for attribute, recorded in one.recorded.items()
+    ]
+    if processes == 1:
+        found = [job.run() for job in jobs]
+    else:
+        with one_blas_thread(), ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+            found = list(pool.map(_Job.run, jobs))
+    return {(job.name, job.attribute): curves for job, curves in zip(jobs, found, strict=True)}
+
+
+def tables(curves: Curves, sizes: Mapping[str, float]) -> list[Table]:
+    """What `comparo study --yardstick` prints, `sizes` being the items of a context of each set."""
+    many = {key: ways for key, ways in curves.items() if key[0] != "hanna"}
+    found = []
+    if many:
+        found += [_few_calls(many, sizes), _needed(many)]
+    if hanna := {key: ways for key, ways in curves.items() if key[0] == "hanna"}:
+        found.append(_hanna(hanna))
+    return [*found, _worst(curves)]
+
+
+def _few_calls(curves: Curves, sizes: Mapping[str, float]) -> Table:
+    rows = []
+    for (name, attribute), ways in curves.items():
+        few = 2 * sizes[name]
+        rows.append(
+            [f"{name} {attribute}", ways[PAPER].whole, ways[PAPER].at(few), ways[ALONE].at(few), ways[SHARED].at(few)]
+        )
+    columns = ("set", "paper, all calls", "paper, 2n", f"{ALONE}, 2n", f"{SHARED}, 2n")
+    return _table("Spearman × 100 with 2n calls a context", columns, [*rows, _means(rows)])
+
+
+def _needed(curves: Curves) -> Table:
+    rows = []
+    for name in dict.fromkeys(key[0] for key in curves):
+        every = {attribute: ways for (one, attribute), ways in curves.items() if one == name}
+        for attribute, ways in [*every.items(), ("mean curve", _mean_curves(every.values()))]:
+            goal = KEPT * ways[PAPER].whole
+            calls = [ways[PAPER].needed(goal), ways[ALONE].needed(goal)]
+            rows.append([f"{name} {attribute}", goal, *calls, calls[1] / calls[0]])
+    columns = ("set", f"{KEPT:.0%} of the paper's with all", "paper, calls", f"{ALONE}, calls", "ratio")
+    return _table("Calls a context that keep 95% of the full set's correlation, systems not known", columns, rows, 2)
+
+
+def _hanna(curves: Curves) -> Table:
+    rows = []
+    for (name, attribute), ways in curves.items():
+        values, whole = ways[PAPER].values.tolist(), ways[PAPER].whole
+        rows.append([f"{name} {attribute}", values[0], values[1], whole, ways[ALONE].values[0], ways[SHARED].values[0]])
+    columns = ("set", "paper, 5n", "paper, 10n", "paper, all", f"{ALONE}, 5n", f"{SHARED}, 5n")
+    return _table("Spearman × 100 on HANNA", columns, rows)
+
+
+def _worst(curves: Curves) -> Table:
+    rows = [
+        [f"{name} {attribute}", *(float(np.min(ways[way].values - ways[PAPER].values)) for way in (ALONE, SHARED))]
+        for (name, attribute), ways in curves.items()
+    ]
+    return _table(
+        "Least advantage over the paper's method at any number of calls, in points", ("set", ALONE, SHARED), rows
+    )
+
+
+def _mean_curves(every: Iterable[Mapping[str, Curve]]) -> dict[str, Curve]:
+    each = list(every)
+    return {way: Curve(each[0][way].calls, np.mean([ways[way].values for ways in each], axis=0)) for way in each[0]}
+
+
+def _means(rows: list[list[Any]]) -> list[Any]:
+    return ["mean", *np.mean([row[1:] for row in rows], axis=0).tolist()]
+
+
+def _table(title: str, columns: tuple[str, ...], rows: list[list[Any]], digits: int = 1) -> Table:
+    entries = tuple((row[0], tuple(Entry(float(value), digits=digits) for value in row[1:])) for row in rows)
+    return Table(title, columns, entries)

@@ -3,8 +3,8 @@ import pytest
 from scipy.special import expit, logit
 
 from comparo import Comparisons, Gaussian, fit
+from comparo.effects import random_effects
 from comparo.experts import Constant, Linear
-from comparo.product import _random_effects
 from oracle import simulate
 
 
@@ -119,8 +119,8 @@ def test_random_effects_finds_the_spread():
     rng = np.random.default_rng(7)
     variance = rng.uniform(0.01, 0.2, 4000)
     estimate = 0.5 + 0.3 * rng.standard_normal(4000) + np.sqrt(variance) * rng.standard_normal(4000)
-    mean, between = _random_effects(estimate, variance)
+    mean, between = random_effects(estimate, variance)
     assert mean == pytest.approx(0.5, abs=0.03)
     assert between == pytest.approx(0.09, abs=0.015)
     equal = 0.5 + np.sqrt(variance) * rng.standard_normal(4000)
-    assert _random_effects(equal, variance)[1] < 0.01
+    assert random_effects(equal, variance)[1] < 0.01

@@ -67,7 +67,7 @@ def test_the_reader_is_warned_of_groups(tmp_path):
         ("first,second,p\na,b,1.2\n", [], "row 1 (line 2), column 'p': 1.2"),
         ("first,second,p\na,a,0.2\n", [], "row 1 (line 2)"),
         ("one,two,p\na,b,0.2\n", [], "'first'"),
-        ("first,second,p\na,b,0.2\n", ["--prior", "wide"], "--prior is a number above 0 or 'first', not 'wide'"),
+        ("first,second,p\na,b,0.2\n", ["--prior", "wide"], "is a number above 0, 'first' or 'estimated', not 'wide'"),
         ("first,second,p\na,b,0.2\n", ["--method", "bt", "--bias", "joint"], "'bt' has no bias term"),
         ("first,second,p\na,b,0.2\n", ["--level", "95"], "level is a probability between 0 and 1, not 95"),
     ],

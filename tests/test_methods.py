@@ -238,7 +238,7 @@ def test_a_judge_with_signal_is_ranked_right(method):
         ({"prior": True}, "prior is a standard deviation"),
         ({"prior": 1e-200}, "prior is a standard deviation"),
         ({"bias": "both"}, "bias is one of 'none', 'plug-in', 'joint', not 'both'"),
-        ({"prior": -1.0}, "prior is a standard deviation above 0 or 'first', not -1.0"),
+        ({"prior": -1.0}, "prior is a standard deviation above 0, 'first' or 'estimated', not -1.0"),
         ({"prior": "last"}, "prior is a standard deviation"),
         ({"level": 95}, "level is a probability between 0 and 1, not 95"),
         ({"method": "bt", "bias": "joint"}, "'bt' has no bias term; use method='poe-bt'"),

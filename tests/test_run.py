@@ -326,7 +326,8 @@ def test_killed_at_ten_moments_a_run_ends_with_the_judgements_of_an_unbroken_one
     assert asked(read_judgements(folder / "killed")) == asked(read_judgements(folder / "whole"))
     assert last.stdout == unbroken.stdout
     again = log.read_text().splitlines()
-    assert len(again) - len(set(again)) <= kills  # this judge has one call in flight
+    # This judge has one call in flight, and one answer may be on its way to the disk.
+    assert len(again) - len(set(again)) <= 2 * kills
 
 
 def log_length(folder):

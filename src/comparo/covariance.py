@@ -49,6 +49,8 @@ class ProductCovariance:
     solution: z = H⁻¹ Xᵀ√c·ξ. Only the last term is random, so a standard error has the relative error 1/√(2·64) = 9%
     (root mean square) times that term's share of the variance: about 0.5% for an item with twenty comparisons, 9% at
     the end of a long chain.
+
+    Where scores lean on group means and styles (`Effects`), what is not known of those is added: φ·F S⁻¹ Fᵀ.
     """
 
     laplacian: Laplacian
@@ -66,10 +68,22 @@ class ProductCovariance:
     def _kept(self) -> dict[int, Array]:
         return {}
 
+    @cached_property
+    def _shared(self) -> Array | None:
+        """F S^(−½), shape (n, M), where scores lean on something that they share."""
+        effects = None if self.product is None else self.product.effects
+        if effects is None or effects.spread is None or effects.between is None:
+            return None
+        values, vectors = np.linalg.eigh(effects.between)
+        return np.asarray(effects.spread @ (vectors * np.sqrt(np.maximum(values, 0.0))))
+
     def block(self, batch: Batch) -> Array:
         if batch.begin in self._kept:
             return self._kept[batch.begin]
         block = self.dispersion * self.laplacian.inverse(batch)
+        if self._shared is not None:
+            spread = self._shared[batch.nodes].reshape(len(block), batch.size, -1)
+            block += self.dispersion * spread @ spread.transpose(0, 2, 1)
         if sum(other.size**2 * (other.end - other.begin) for other in self.pattern.batches) <= KEPT_ENTRIES:
             self._kept[batch.begin] = block
         return block
@@ -100,7 +114,8 @@ class ProductCovariance:
         nodes = slice(begin, pattern.graph.nodes)
         items = np.bincount(pattern.graph.component)[pattern.graph.component[nodes]]
         share = 1.0 - 2.0 / items + laplacian.ridge[nodes] / (items * diagonal[nodes, 0])
-        return self.dispersion * (share / diagonal[nodes, 0] + spread[nodes])
+        shared = 0.0 if self._shared is None else np.sum(self._shared[nodes] ** 2, axis=1)
+        return self.dispersion * (share / diagonal[nodes, 0] + spread[nodes] + shared)
 
     def difference(self, one: int, other: int) -> float:
         batch = next(batch for batch in self.pattern.batches if one < batch.nodes.stop)
@@ -111,7 +126,8 @@ class ProductCovariance:
         rhs = np.zeros(self.pattern.unknowns)
         rhs[[one, other]] = 1.0, -1.0
         x = self.laplacian.solve(rhs)
-        return self.dispersion * float(x[one] - x[other])
+        shared = 0.0 if self._shared is None else float(np.sum((self._shared[one] - self._shared[other]) ** 2))
+        return self.dispersion * (float(x[one] - x[other]) + shared)
 
 
 @dataclass(frozen=True)

@@ -58,11 +58,43 @@ def curvature(difference: Array) -> Array:
     return np.asarray(loses * (1.0 - loses))
 
 
+def join(component: NDArray[np.int32], asked: NDArray[np.int32], worth: Array, most: int) -> list[tuple[int, int]]:
+    """At most `most` pairs of N items, each joining two components: those of largest gain `worth`·R, one at a time.
+
+    R is the variance of the difference given a prior of variance 1 and the pairs `asked` (K, 2), all counting by their
+    `worth` (N, N). Items that nothing was asked about come first, two by two, so that N/2 pairs are about all of them.
+
+    >>> worth = np.array([[1.0, 0.2, 0.9], [0.2, 1.0, 0.5], [0.9, 0.5, 1.0]])
+    >>> join(np.arange(3, dtype=np.int32), np.empty((0, 2), dtype=np.int32), worth, 5)
+    [(0, 2), (1, 2)]
+    """
+    first, second = np.ascontiguousarray(asked.T)
+    upper = inverse(first, second, worth[first, second], np.ones(len(worth)))
+    covariance = np.triu(upper) + np.triu(upper, 1).T
+    component, new = component.copy(), ~np.isin(np.arange(len(worth)), asked)
+    chosen: list[tuple[int, int]] = []
+    while len(chosen) < most and component.max() > 0:
+        joins = component[:, None] != component
+        if np.count_nonzero(new) > 1:
+            joins &= new[:, None] & new
+        gains = np.where(joins, worth * _differences(covariance), -1.0)
+        best = int(np.argmax(gains >= np.max(gains) * (1 - TIES)))
+        x, y = divmod(best, len(worth))
+        v = covariance[x] - covariance[y]
+        covariance -= np.outer(v, v) * (worth[x, y] / (1.0 + gains[x, y]))
+        component[component == component[y]] = component[x]
+        component = np.unique(component, return_inverse=True)[1].astype(np.int32)
+        new[[x, y]] = False
+        chosen.append((x, y))
+    return chosen
+
+
 class Greedy:
     """The free pairs by falling gain c·R, each taken into A before the next is found.
 
     `covariance` (N, N) is A, of which the upper triangle is read and overwritten; `free` (N, N) is true above the
-    diagonal for pairs that may be taken. c is `calls`, times σ(s_x − s_y)·σ(s_y − s_x) where there are `scores` (N,).
+    diagonal for pairs that may be taken. c is `calls`, times σ(s_x − s_y)·σ(s_y − s_x) where there are `scores` (N,),
+    times `worth` (N, N) where pairs differ in what they tell.
 
     Gains never grow, so those at the last look at all pairs are bounds: only the pairs whose gain was above a
     `threshold` are followed, until the best of them falls to it. The vectors v since then are kept apart, A = A₀ − VᵀV,
@@ -75,9 +107,16 @@ class Greedy:
     """
 
     def __init__(
-        self, covariance: Array, free: Mask, scores: Array | None = None, calls: int = 1, repeats: bool = False
+        self,
+        covariance: Array,
+        free: Mask,
+        scores: Array | None = None,
+        calls: int = 1,
+        repeats: bool = False,
+        worth: Array | None = None,
     ) -> None:
         n = len(covariance)
+        self.worth = worth
         self.covariance = covariance
         self.free = free
         self.scores = scores
@@ -138,6 +177,8 @@ class Greedy:
             gains += self.variance[begin:]
             if self.scores is not None:
                 gains *= curvature(self.scores[rows, None] - self.scores[begin:])
+            if self.worth is not None:
+                gains *= self.worth[rows, begin:]
             gains *= self.calls
             row, column = np.nonzero((gains >= self.threshold) & self.free[rows, begin:])
             found.append((row + begin, column + begin, gains[row, column]))
@@ -145,9 +186,10 @@ class Greedy:
         self.c = self._weight(self.x, self.y)
 
     def _weight(self, x: NDArray[np.int64], y: NDArray[np.int64]) -> Array:
-        if self.scores is None:
-            return np.full(len(x), float(self.calls))
-        return self.calls * curvature(self.scores[x] - self.scores[y])
+        weight = np.full(len(x), float(self.calls))
+        if self.scores is not None:
+            weight *= curvature(self.scores[x] - self.scores[y])
+        return weight if self.worth is None else weight * self.worth[x, y]
 
     def _threshold(self) -> float:
         """About the gain of the last of the `CANDIDATES` best, or −∞ where there are not many more pairs."""

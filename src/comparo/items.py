@@ -34,7 +34,8 @@ class Items:
 
     `ids` (N,) are labels, `texts` (N,) what a judge reads, `context` (N,) codes into the labels `contexts` (C,);
     `context_texts` (C,) are None where there is nothing to show. Without contexts there is one, labelled None. `scores`
-    are people's by name, each of shape (N,), NaN where missing. `of` checks what it is given; the constructor does not.
+    are people's by name, each of shape (N,), NaN where missing; `group` (N,) says what items share, such as the system
+    that wrote them, and is None where nothing is known. `of` checks what it is given; the constructor does not.
 
     >>> items = Items.of({"ana": "A story.", "bo": "Another."})
     >>> items.ids, items.texts, items.contexts
@@ -47,6 +48,7 @@ class Items:
     context: NDArray[np.int32]
     context_texts: tuple[str | None, ...] = field(repr=False)
     scores: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    group: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -60,6 +62,7 @@ class Items:
         text: str | None = None,
         context: str | None = None,
         context_id: str | None = None,
+        group: str | None = None,
         scores: str | Sequence[str] | None = None,
     ) -> Items:
         """Items from whatever holds them, every row checked.
@@ -73,8 +76,9 @@ class Items:
 
         The arguments name columns. Without a column of ids the rows are numbered from 0. `context` is shown to the
         judge, `context_id` is its label; a context without one is its own label, shortened if it is long, and one that
-        is a number is only a label. `scores` are chosen by name from the object `scores` of a row and the columns
-        `score` and `score_…` (all of these if None), or are any other columns.
+        is a number is only a label. `group` is what items share, such as the system that wrote them. `scores` are
+        chosen by name from the object `scores` of a row and the columns `score` and `score_…` (all of these if None),
+        or are any other columns.
 
         >>> rows = [{"story": "Once.", "score_wit": 2}, {"story": "Twice.", "score_wit": None}]
         >>> Items.of(rows, text="story").scores
@@ -82,13 +86,18 @@ class Items:
         """
         if isinstance(data, Items):
             return data
-        roles = {"id": id, "text": text, "context": context, "context_id": context_id}
+        roles = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
         table = table_of(data, header=scores is not None or any(roles.values()))
         column = {role: _column(table, role, name) for role, name in roles.items()}
         if column["text"] is None:
             raise _no_column(table, "text", "text")
         named = _named(table, column)
-        return replace(named, texts=_texts(table, column["text"]), scores=_scores(table, scores))
+        return replace(
+            named,
+            texts=_texts(table, column["text"]),
+            scores=_scores(table, scores),
+            group=_groups(table, column["group"]),
+        )
 
     @cached_property
     def groups(self) -> dict[Any, NDArray[np.int64]]:
@@ -251,6 +260,14 @@ def _texts(table: Table, name: str) -> tuple[str, ...]:
         problem = "there is no text; write it" if _is_blank(text) else f"{shown(text)} is not text; put it in quotes"
         raise table.error(bad, name, f"{problem}, or drop the row")
     return tuple(column)
+
+
+def _groups(table: Table, name: str | None) -> NDArray[Any] | None:
+    """The group of each item, (N,), None without such a column; every item must have one."""
+    if name is None:
+        return None
+    labels, (codes,) = factorise(table, name)
+    return np.asarray(labels[codes])
 
 
 def _scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str, NDArray[np.float64]]:

@@ -35,6 +35,7 @@ def rank(
     method: Method = "poe-bt",
     bias: Bias = "joint",
     seed: int = 0,
+    plain: bool = False,
     out: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
     watch: Callable[[Progress], None] | None = None,
@@ -47,7 +48,8 @@ def rank(
 
     `budget` is a number of calls, "10n" calls an item, "5%" of all ordered pairs, or "$2.50"; `until` stops earlier,
     once the expected Spearman correlation with the true ranking (for the goal "top-5": the probability that the best
-    five are right) reaches it. With `out`, a folder, everything asked is kept there, and a call that was stopped goes
+    five are right) reaches it. A `plain` run does as the paper does: texts do not count in the choice of pairs, and no
+    variances are estimated. With `out`, a folder, everything asked is kept there, and a call that was stopped goes
     on where it was.
 
     >>> from comparo.judges import load_judge
@@ -60,7 +62,7 @@ def rank(
     shown = any(text is not None for text in items.context_texts)
     question = choose_prompt(criterion, prompt, kind=kind, heading=heading if shown else None)
     whoever = load_judge(judge, **(options or {})) if isinstance(judge, str) else judge
-    task = Task(items, question, whoever, Budget.of(budget), until, goal, strategy, orders, method, bias, seed)
+    task = Task(items, question, whoever, Budget.of(budget), until, goal, strategy, orders, method, bias, seed, plain)
     store = Store(None if out is None else Path(out), task.identity, task.configuration)
     try:
         store.add_items(items)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
 from typing import Any, Literal, get_args
@@ -12,9 +13,10 @@ import numpy as np
 
 from comparo.comparisons import Comparisons
 from comparo.covariance import MeanCovariance, ProductCovariance
-from comparo.experts import BradleyTerry, Expert, Gaussian
+from comparo.experts import Array, BradleyTerry, Expert, Gaussian
 from comparo.graph import Graph, Index
 from comparo.laplacian import Laplacian, Pattern
+from comparo.pooling import pool
 from comparo.product import Bias, Prior, multiply
 from comparo.ranking import Ranking
 from comparo.zermelo import Algorithm, zermelo
@@ -34,6 +36,8 @@ def fit(
     *,
     bias: Bias = "none",
     prior: Prior | None = None,
+    groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
+    features: Mapping[Any, Sequence[float]] | None = None,
     algorithm: Algorithm = "zermelo",
     prior_pairs: PriorPairs = "compared",
     level: float = 0.95,
@@ -57,9 +61,14 @@ def fit(
     `bias` is the position bias: "none", "plug-in" (from the mean p) or "joint" (estimated with the scores); see
     `comparo.product.multiply`. `prior` is the standard deviation of a Gaussian prior on the scores or "first", the
     paper's expert on the first item; by default "first" for Gaussian experts, and for others 100, or 10 where every
-    answer is a decision. Both belong to products of experts; "bt" has the paper's prior instead: 1/(N − 1) wins for
-    either side of each comparison made (`prior_pairs="compared"`, the paper's wording) or of every pair of items
-    (`"all"`, what its authors' code does). `level` is the coverage of intervals.
+    answer is a decision. With prior "estimated" the variances of scores, biases and noise come from the comparisons,
+    both orders of a pair are one comparison, and candidates lean on what they share (`comparo.pooling.pool`): on their
+    group, which `groups` gives for an item or a pair (context, item), "items" being the same item in other contexts,
+    and on `features`, some numbers for each of them.
+
+    Bias and prior belong to products of experts; "bt" has the paper's prior instead: 1/(N − 1) wins for either side of
+    each comparison made (`prior_pairs="compared"`, the paper's wording) or of every pair of items (`"all"`, what its
+    authors' code does). `level` is the coverage of intervals.
 
     >>> ranking = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1)])
     >>> ranking.items.tolist()
@@ -67,6 +76,8 @@ def fit(
     """
     comparisons = Comparisons.of(data)
     _check(method, bias, prior, algorithm, prior_pairs, level)
+    if prior != "estimated" and (groups is not None or features is not None):
+        raise ValueError("groups and features belong to prior='estimated'; add that, or leave them out")
     if method in ("poe-g-hard", "bt", "win-ratio"):
         comparisons = comparisons.decisions()
     if method == "bt":
@@ -78,7 +89,15 @@ def fit(
         name = method if isinstance(method, str) else type(method).__name__
         if prior is None:
             prior = "first" if isinstance(expert, Gaussian) else WIDE if comparisons.hard else WIDER
-        ranking = _product(comparisons, name, expert, prior, bias, level)
+        if prior == "estimated":
+            shared = _shared(comparisons, groups, features)
+            product = pool(comparisons, expert, is_biased=bias == "joint", groups=shared[0], features=shared[1])
+        else:
+            product = multiply(comparisons, expert, prior=prior, bias=bias)
+        covariance = ProductCovariance(product.laplacian, product)
+        ranking = Ranking(
+            name, comparisons, product.graph, product.scores, covariance, level, product, product.converged
+        )
     for note in ranking.notes:
         warnings.warn(note, stacklevel=2)
     return ranking
@@ -93,8 +112,10 @@ def _check(method: object, bias: str, prior: Any, algorithm: str, prior_pairs: s
     _one_of("algorithm", algorithm, get_args(Algorithm))
     _one_of("prior_pairs", prior_pairs, get_args(PriorPairs))
     number = isinstance(prior, Real) and not isinstance(prior, bool)
-    if not (prior is None or prior == "first" or (number and 1e-100 < prior < 1e100)):
-        raise ValueError(f"prior is a standard deviation above 0 or 'first', not {prior!r}")
+    if not (prior is None or prior in ("first", "estimated") or (number and 1e-100 < prior < 1e100)):
+        raise ValueError(f"prior is a standard deviation above 0, 'first' or 'estimated', not {prior!r}")
+    if prior == "estimated" and bias == "plug-in":
+        raise ValueError("prior='estimated' finds the bias with the scores; use bias='joint' or 'none'")
     if not 0 < level < 1:
         raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
     if isinstance(method, str) and not method.startswith("poe"):
@@ -113,10 +134,38 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise ValueError(f"{name} is one of {', '.join(map(repr, allowed))}, not {value!r}")
 
 
-def _product(comparisons: Comparisons, name: str, expert: Expert, prior: Prior, bias: Bias, level: float) -> Ranking:
-    product = multiply(comparisons, expert, prior=prior, bias=bias)
-    covariance = ProductCovariance(product.laplacian, product)
-    return Ranking(name, comparisons, product.graph, product.scores, covariance, level, product, product.converged)
+def _shared(
+    comparisons: Comparisons,
+    groups: Mapping[Any, Hashable] | Literal["items"] | None,
+    features: Mapping[Any, Sequence[float]] | None,
+) -> tuple[Index | None, Array | None]:
+    """The group (n,) and the features (n, D) of each candidate, by its item or by its context and item."""
+    graph = Graph.build(comparisons)
+    contexts = [None] * graph.nodes if comparisons.contexts is None else comparisons.contexts[graph.context].tolist()
+    labels = list(zip(contexts, comparisons.items[graph.item].tolist(), strict=True))
+    codes = rows = None
+    if groups == "items":
+        codes = graph.item
+    elif groups is not None:
+        found = [_of("groups", groups, label) for label in labels]
+        number = {group: code for code, group in enumerate(dict.fromkeys(found))}
+        codes = np.array([number[group] for group in found], dtype=np.int32)
+    if features is not None:
+        values = [tuple(_of("features", features, label)) for label in labels]
+        if len(set(map(len, values))) > 1:
+            raise ValueError("features are of different lengths; give every item as many numbers")
+        rows = np.array(values, dtype=np.float64)
+        if not np.isfinite(rows).all():
+            raise ValueError("features hold something that is not a finite number; give every item numbers")
+    return codes, rows
+
+
+def _of(name: str, given: Mapping[Any, Any], label: tuple[Any, Any]) -> Any:
+    for key in (label, label[1]):
+        if key in given:
+            return given[key]
+    place = "" if label[0] is None else f" of context {label[0]!r}"
+    raise ValueError(f"{name} say nothing of item {label[1]!r}{place}; give every item its own")
 
 
 def _mean(comparisons: Comparisons, name: str, level: float) -> Ranking:

@@ -105,7 +105,8 @@ def plot_efficiency(
     """How good methods are for their calls: a line for each, the mean over draws, with the mean's 95% interval.
 
     `calls` has shape (K,), each curve (draws, K): one row for each repetition. The band is mean ± t·s/√draws, with
-    Student's t; a single draw has none. Give two curves for selected against random pairs.
+    Student's t; a single draw has none. A curve that was not measured at some calls is NaN there, and its line passes
+    over them. Give two curves for selected against random pairs.
 
     >>> from matplotlib.figure import Figure
     >>> curves = {"selected": [[0.7, 0.9], [0.8, 0.9]], "random": [[0.5, 0.8], [0.6, 0.7]]}
@@ -125,12 +126,14 @@ def plot_efficiency(
     if len(table) > len(COLOURS) * len(STYLES):
         raise ValueError(f"{len(table)} curves cannot be told apart; give at most {len(COLOURS) * len(STYLES)}")
     ax = _axes(ax)
-    for number, (name, values) in enumerate(table.items()):
+    for number, (name, drawn) in enumerate(table.items()):
+        measured = ~np.isnan(drawn).any(axis=0)
+        at, values = x[measured], drawn[:, measured]
         colour, draws, mean = COLOURS[number % len(COLOURS)], len(values), np.mean(values, axis=0)
-        ax.plot(x, mean, color=colour, linestyle=STYLES[number % len(STYLES)], label=name)
+        ax.plot(at, mean, color=colour, linestyle=STYLES[number % len(STYLES)], label=name)
         if draws > 1:
             reach = stdtrit(draws - 1, 0.975) * np.std(values, axis=0, ddof=1) / np.sqrt(draws)
-            ax.fill_between(x, mean - reach, mean + reach, color=colour, alpha=0.2, linewidth=0)
+            ax.fill_between(at, mean - reach, mean + reach, color=colour, alpha=0.2, linewidth=0)
     ax.set_xlabel("comparisons")
     ax.set_ylabel(measure)
     ax.grid(linewidth=0.4, alpha=0.6)

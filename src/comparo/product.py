@@ -19,17 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
+from comparo.biases import Biases, bias_variances, plug_in
 from comparo.comparisons import Comparisons
 from comparo.determinant import log_det
+from comparo.effects import Effects
 from comparo.experts import Array, BradleyTerry, Expert, derivatives
 from comparo.graph import Graph
 from comparo.laplacian import BATCHED, Laplacian, Pattern
 from comparo.newton import CHUNK, Problem, Solution
 
 Bias = Literal["none", "plug-in", "joint"]
-Prior = float | Literal["first"]
+Prior = float | Literal["first", "estimated"]
 
-WEAK = 1e-6  # ridge on a bias that nothing else holds
 SHRINKING = 4  # rounds in which the mean and spread of the biases settle
 
 
@@ -39,17 +40,19 @@ class Product:
 
     `scores` (n,) are centred in each component of `graph`; `bias` (C, J) is γ of each context and judge, contexts in
     the graph's order (J = 0 without a bias term); `laplacian` is H at the solution; `steps` counts Newton steps.
+    `effects` are the variances where the prior is estimated.
     """
 
     comparisons: Comparisons
     graph: Graph
     expert: Expert
-    prior: Prior
+    prior: float | Literal["first"]
     scores: Array
     bias: Array
     laplacian: Laplacian
     steps: int
     converged: bool
+    effects: Effects | None = None
 
     def differences(self, rows: slice) -> Array:
         """d = s_first − s_second − γ of the comparisons in `rows`."""
@@ -80,6 +83,8 @@ class Product:
         as the part of a parameter that it is free. Where there are no more comparisons than parameters, φ is 1. Hard
         decisions (every p is 0, ½ or 1) under Bradley–Terry are coin flips: φ is 1 by definition.
         """
+        if self.effects is not None:
+            return self.effects.dispersion
         if isinstance(self.expert, BradleyTerry) and self.comparisons.hard:
             return 1.0
         rows = len(self.comparisons)
@@ -118,7 +123,9 @@ class Product:
         total = float(self._sum(lambda d, p, weight: [float(np.sum(weight * self.expert.log_density(d, p)))])[0])
         if self.prior == "first":
             return total - 0.5 * self.graph.components * float(np.log(2 * np.pi))
-        return total - 0.5 * float(np.sum((self.scores / self.prior) ** 2 + np.log(2 * np.pi * self.prior**2)))
+        mean = None if self.effects is None else self.effects.mean
+        from_mean = self.scores if mean is None else self.scores - mean
+        return total - 0.5 * float(np.sum((from_mean / self.prior) ** 2 + np.log(2 * np.pi * self.prior**2)))
 
     @cached_property
     def log_det(self) -> float:
@@ -131,7 +138,9 @@ class Product:
         return 0.5 * self.log_det - 0.5 * self.laplacian.pattern.unknowns * float(np.log(2 * np.pi))
 
 
-def multiply(comparisons: Comparisons, expert: Expert, *, prior: Prior = "first", bias: Bias = "none") -> Product:
+def multiply(
+    comparisons: Comparisons, expert: Expert, *, prior: float | Literal["first"] = "first", bias: Bias = "none"
+) -> Product:
     """The product of `expert` over all comparisons, at its maximum.
 
     `prior` is the standard deviation of a Gaussian prior on every score, or "first": the paper's expert N(0, 1) on the
@@ -149,7 +158,7 @@ def multiply(comparisons: Comparisons, expert: Expert, *, prior: Prior = "first"
     if bias == "joint":
         solution = _joint(graph, expert, comparisons, ridge)
     elif bias == "plug-in":
-        shift = _plug_in(expert, comparisons)
+        shift = plug_in(expert, comparisons)
         problem = Problem.of(Pattern(graph), expert, comparisons, ridge, shift[comparisons.judged_by])
         solution = problem.maximise(np.zeros(graph.nodes))
     else:
@@ -163,7 +172,9 @@ def multiply(comparisons: Comparisons, expert: Expert, *, prior: Prior = "first"
     return product if bias != "plug-in" else replace(product, bias=np.tile(shift, (graph.contexts, 1)))
 
 
-def _product(comparisons: Comparisons, graph: Graph, expert: Expert, prior: Prior, solution: Solution) -> Product:
+def _product(
+    comparisons: Comparisons, graph: Graph, expert: Expert, prior: float | Literal["first"], solution: Solution
+) -> Product:
     """The product at a solution, whose unknowns after the scores are the biases."""
     scores, gamma = np.split(solution.x, [graph.nodes])
     return Product(
@@ -222,75 +233,13 @@ def _start(problem: Problem) -> Array:
     return np.asarray(scores / np.sqrt(1.0 - np.minimum(variance / 2.9, 0.8))[context])
 
 
-def _plug_in(expert: Expert, comparisons: Comparisons) -> Array:
-    """γ of each judge, shape (J,): the root of Σ w·slope(−γ; p), as if every pair were equal.
-
-    For Bradley–Terry this is −logit(mean p), for the linear Gaussian it makes β the mean p.
-    """
-    judge = comparisons.judged_by
-    # A graph of two nodes a judge: its only unknown, the difference of their scores, is −γ.
-    first, second = 2 * judge, 2 * judge + 1
-    nodes = np.arange(2 * (int(judge.max()) + 1), dtype=np.int32)
-    graph = Graph(nodes, nodes // 2, np.arange(0, len(nodes) + 1, 2), nodes // 2, first, second)
-    problem = Problem.of(Pattern(graph), expert, comparisons, np.full(len(nodes), 1e-9))
-    x = problem.maximise(np.zeros(len(nodes))).x
-    return np.asarray(x[1::2] - x[::2])
-
-
 def _joint(graph: Graph, expert: Expert, comparisons: Comparisons, ridge: Array) -> Solution:
-    """Scores and one γ for each context and judge, γ ~ N(m, τ²) with m and τ² from the data.
-
-    Biases of one judge share m and τ² over the contexts; where there is but one context, all judges share them. From a
-    solution with the ridge φ/τ² towards m, a bias γ̂ with variance v says what it would be without them: the estimate
-    m + (γ̂ − m)·τ²/(τ² − v) with the variance vτ²/(τ² − v). These give the next m and τ² (`_random_effects`). A judge
-    of whom little is known is near m from the start, so that its estimate stays finite.
-    """
-    pattern = Pattern(graph, comparisons.judged_by)
-    n, contexts, judges = graph.nodes, graph.contexts, pattern.judges
-    family = np.tile(np.arange(judges), contexts) if contexts > 1 else np.zeros(judges, dtype=int)
-    asked = np.bincount(pattern.bias_index, minlength=pattern.unknowns)[n:] > 0
-    shared = (np.bincount(family[asked], minlength=int(family.max()) + 1) > 1)[family]
-    common = _plug_in(expert, comparisons) if contexts > 1 else np.zeros(1)
-    mean = np.concatenate([np.zeros(n), np.where(shared, common[family], 0.0)])
-    problem = Problem.of(pattern, expert, comparisons, np.concatenate([ridge, np.where(shared, 1.0, WEAK)]))
-    problem = replace(problem, mean=mean)
+    """Scores and one γ for each context and judge, γ ~ N(m, τ²) with m and τ² from the data (`Biases`)."""
+    pattern, mean = Pattern(graph, comparisons.judged_by), np.zeros(graph.nodes)
+    biases = Biases.of(pattern, expert, comparisons)
+    problem = biases.applied(Problem.of(pattern, expert, comparisons, ridge), ridge, mean)
     solution = problem.maximise(np.zeros(pattern.unknowns))
-    for _ in range(SHRINKING if shared.any() else 0):
-        dispersion = _product(comparisons, graph, expert, "first", solution).dispersion
-        between = dispersion / problem.ridge[n:]
-        gamma, variance = solution.x[n:], np.minimum(dispersion * bias_variances(solution.laplacian), 0.999 * between)
-        open_share = 1.0 - variance / between
-        estimate = mean[n:] + (gamma - mean[n:]) / open_share
-        for number in np.unique(family[shared]):
-            members = family == number
-            heard = members & asked
-            centre, spread = _random_effects(estimate[heard], (variance / open_share)[heard])
-            mean[n:][members], between[members] = centre, spread
-        bias_ridge = np.where(shared, dispersion / between, WEAK)
-        problem = replace(problem, mean=mean.copy(), ridge=np.concatenate([ridge, bias_ridge]))
-        solution = problem.maximise(solution.x)
+    for _ in range(SHRINKING if biases.shared.any() else 0):
+        biases = biases.learn(solution, _product(comparisons, graph, expert, "first", solution).dispersion)
+        solution = biases.applied(problem, ridge, mean).maximise(solution.x)
     return solution
-
-
-def bias_variances(laplacian: Laplacian) -> Array:
-    """The diagonal of H⁻¹ at the biases, shape (C·J,); contexts do not mix, so J solutions serve all of them."""
-    pattern = laplacian.pattern
-    biases = np.arange(pattern.unknowns - pattern.graph.nodes)
-    rhs = np.zeros((pattern.unknowns, pattern.judges))
-    rhs[pattern.graph.nodes + biases, biases % pattern.judges] = 1.0
-    return laplacian.solve(rhs)[pattern.graph.nodes + biases, biases % pattern.judges]
-
-
-def _random_effects(estimate: Array, variance: Array) -> tuple[float, float]:
-    """Mean m and variance τ² of true values behind `estimate` (G,) with error `variance` (DerSimonian and Laird).
-
-    τ² = (Q − (G − 1)) / (Σ1/v − Σ1/v² / Σ1/v), Q = Σ(x − x̄)²/v; never below a thousandth of the smallest error
-    variance, where all values are as good as equal.
-    """
-    precision = 1.0 / variance
-    centre = np.sum(precision * estimate) / np.sum(precision)
-    excess = np.sum(precision * (estimate - centre) ** 2) - (len(estimate) - 1)
-    scale = np.sum(precision) - np.sum(precision**2) / np.sum(precision)
-    between = max(float(excess / scale), 1e-3 * float(np.min(variance)))
-    share = 1.0 / (variance + between)
-    return float(np.sum(share * estimate) / np.sum(share)), between

@@ -15,6 +15,7 @@ from scipy.special import expit, ndtri
 
 from comparo.comparisons import Comparisons
 from comparo.covariance import Covariance
+from comparo.effects import Effects
 from comparo.experts import Array, BradleyTerry
 from comparo.frames import frame_from_columns
 from comparo.graph import Graph
@@ -152,6 +153,18 @@ class Ranking:
         return self.product.bias[np.argsort(self.graph.context[self.graph.starts[:-1]])]
 
     @property
+    def effects(self) -> Effects | None:
+        """The variances of scores, groups, styles, biases and noise, where the prior was estimated; else None.
+
+        >>> from comparo import fit
+        >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
+        >>> effects = fit(rows, prior="estimated").effects
+        >>> effects.scores > 0, effects.groups
+        (True, None)
+        """
+        return None if self.product is None else self.product.effects
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know before trusting the ranking."""
         notes = []
@@ -226,6 +239,9 @@ class Ranking:
         if self.product is not None:
             document["dispersion"] = _plain(self.product.dispersion)
             document["bias"] = self._bias_rows(self.product)
+        if self.effects is not None:
+            names = ("scores", "groups", "style", "noise", "bias")
+            document["variances"] = {name: _plain(getattr(self.effects, name)) for name in names}
         return json.dumps(document | {"ranking": rows}, ensure_ascii=False, default=str, allow_nan=False)
 
     def _bias_rows(self, product: Product) -> list[dict[str, Any]]:

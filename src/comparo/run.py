@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,6 @@ from comparo.asking import Asking
 from comparo.comparisons import Comparisons
 from comparo.confidence import expected_spearman, top_probability
 from comparo.judges import JudgeError, Judgement
-from comparo.methods import fit
 from comparo.prompts import Question
 from comparo.ranking import Ranking
 from comparo.rounds import Pair, Rounds
@@ -77,13 +75,15 @@ class Run:
             self.known.setdefault(_key(judgement.question), []).append(judgement)
         self.progress = Progress(estimate.calls)
         self.ahead = int(store.configuration.get("ahead", task.judge.ahead))
+        self.room = max(self.ahead, getattr(task.judge, "room", 0))  # more than `ahead` where replicas share the work
         names = task.items.names
         generators = np.random.default_rng(task.seed).spawn(len(names))
         self.rounds: dict[Any, Rounds] = {}
         for (context, ids), rng in zip(names.items(), generators, strict=True):
             calls, orders = estimate.by_context[context]
             strategy, goal = task.strategy, task.goal
-            selector = Selector(ids, strategy=strategy, orders=orders, goal=goal, rng=rng)
+            contrast = None if strategy == "random" else task.fitting.contrast[context]
+            selector = Selector(ids, strategy=strategy, orders=orders, goal=goal, contrast=contrast, rng=rng)
             size = max(4, len(ids) // 4, -(-self.ahead // len(names)))
             self.rounds[context] = Rounds(selector, calls, size, None if task.until is None else self._enough)
         self._waiting = deque(self.rounds)
@@ -111,7 +111,7 @@ class Run:
         answers = [answer for answers in self.known.values() for answer in answers if not answer.failed]
         if not answers:
             raise RunError("there are no answers to rank by yet")
-        return self._fit(answers)
+        return self.task.fitting.rank(comparisons(answers))
 
     @property
     def possible(self) -> int:
@@ -154,7 +154,7 @@ class Run:
         for context in self._active:
             asking.ask(self._offered(context))
         self._active = [context for context in self._active if not self.rounds[context].done]
-        while self._waiting and asking.open < 2 * self.ahead:
+        while self._waiting and asking.open < 2 * self.room:
             context = self._waiting.popleft()
             asking.ask(self._offered(context))
             if not self.rounds[context].done:
@@ -184,18 +184,13 @@ class Run:
 
     def _enough(self, answers: Sequence[Judgement]) -> bool:
         """Whether the ranking of a context is as sure as was wished."""
-        ranking = self._fit(answers)
+        ranking = self.task.fitting.rank(comparisons(answers))
         found = expected_spearman(ranking) if self.task.goal == "ranking" else top_probability(ranking, self._top)
         return bool(found[0] >= (self.task.until or 1.0))
 
     @property
     def _top(self) -> int:
         return int(self.task.goal.removeprefix("top-"))
-
-    def _fit(self, answers: Iterable[Judgement]) -> Ranking:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the ranking keeps the notes
-            return fit(comparisons(answers), self.task.method, bias=self.task.bias)
 
     def _look(self) -> None:
         """Tell whoever watches, with a ranking where making one takes little of the time."""

@@ -31,7 +31,7 @@ from comparo.designs import (
 )
 from comparo.experts import Array, BradleyTerry
 from comparo.graph import Graph
-from comparo.greedy import Border, Greedy, curvature, inverse
+from comparo.greedy import Border, Greedy, curvature, inverse, join
 from comparo.laplacian import EXACT, Pattern
 from comparo.methods import WIDE
 from comparo.newton import Problem
@@ -40,6 +40,8 @@ from comparo.resistance import Goal, Resistance, matching
 
 Strategy = Literal["random", "greedy", "adaptive"]
 Orders = Literal["one", "both"]
+
+JITTER = 0.15  # of the logarithm of a contrast: another seed asks about other pairs
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +91,9 @@ class Selector:
 
     `orders` is "one", either order of a pair, so that each item is shown first and second about equally often, or
     "both", two calls a pair. `goal` is "ranking" or "top-k", such as "top-5": adaptive calls then go where they decide
-    who is among the best k. What was asked is not asked again unless `repeats`.
+    who is among the best k. What was asked is not asked again unless `repeats`. `contrast` (N, N) is how much each
+    comparison tells relative to others, as by `contrast.contrasts`: gains are multiplied by it, also those by which the
+    items are connected. It is of no use to random pairs and the goal top-k, and not used above 4096 items.
 
     >>> selector = Selector(["ana", "bo", "cy"], rng=np.random.default_rng(0))
     >>> selector.remaining
@@ -108,6 +112,7 @@ class Selector:
         orders: Orders = "one",
         goal: str = "ranking",
         repeats: bool = False,
+        contrast: Array | None = None,
         rng: np.random.Generator,
     ) -> None:
         if strategy not in get_args(Strategy):
@@ -122,7 +127,13 @@ class Selector:
         self.repeats = repeats
         self.rng = rng
         names = list(items)
-        self._items = [names[number] for number in rng.permutation(len(names)).tolist()]
+        order = rng.permutation(len(names))
+        self._items = [names[number] for number in order.tolist()]
+        self._contrast: Array | None = None
+        if contrast is not None and self.top is None and len(names) <= EXACT:
+            luck = np.exp(JITTER * rng.standard_normal(contrast.shape))
+            worth = contrast[np.ix_(order, order)] * luck * luck.T
+            self._contrast = worth / float(np.mean(worth[np.triu_indices(len(names), 1)]))
         self._position = {item: position for position, item in enumerate(self._items)}
         if len(self._position) < len(items):
             twice = next(item for position, item in enumerate(self._items) if self._position[item] != position)
@@ -224,10 +235,12 @@ class Selector:
                 return forest(component, wanted, self.rng)
             return connect(component, taken, wanted, self.rng)
         if not self._connected:
-            links = joining(merge(np.arange(items), self._asked.rows), np.arange(items))
-            self._connected = not len(links)
-            if len(links):
-                return links[:wanted]
+            component = merge(np.arange(items), self._asked.rows)
+            self._connected = component.max() == 0
+            if not self._connected and self._contrast is None:
+                return joining(component, np.arange(items))[:wanted]
+            if not self._connected and self._contrast is not None:
+                return np.array(join(component, self._asked.rows, self._contrast, wanted), dtype=np.int32)
         if items > EXACT:
             return self._choose_of_many(wanted)
         chosen: list[tuple[int, int]] = []
@@ -267,19 +280,20 @@ class Selector:
             ridge[0] = 1.0  # the paper's expert on the first item
         covariance = inverse(self._asked.rows[:, 0], self._asked.rows[:, 1], c, ridge)
         if self.strategy == "greedy":
-            return Greedy(covariance, free, None, self.calls, self.repeats)
+            return Greedy(covariance, free, None, self.calls, self.repeats, self._contrast)
         if self.top is not None:
             border = Border(covariance, free, self._scores, self.top, dispersion, self.calls, self.repeats)
             if border.free.any():
                 return border
-        return Greedy(covariance, free, self._scores, self.calls, self.repeats)
+        return Greedy(covariance, free, self._scores, self.calls, self.repeats, self._contrast)
 
     def _curvature(self) -> tuple[Array, Array]:
         """The curvatures of all rows asked, at the current scores, and the ridge of the prior."""
         items, rows = len(self._items), self._asked.rows
+        worth = np.ones(len(rows)) if self._contrast is None else self._contrast[rows[:, 0], rows[:, 1]]
         if self.strategy == "greedy":
-            return np.ones(len(rows)), np.zeros(items)
-        c = self._asked.weight * curvature(self._scores[rows[:, 0]] - self._scores[rows[:, 1]])
+            return worth, np.zeros(items)
+        c = worth * self._asked.weight * curvature(self._scores[rows[:, 0]] - self._scores[rows[:, 1]])
         return c, np.full(items, WIDE**-2)
 
     def _refit(self) -> float:

@@ -49,6 +49,7 @@ MIGRATIONS = (
         number INTEGER PRIMARY KEY, context TEXT NOT NULL, id TEXT NOT NULL, text TEXT NOT NULL, scores TEXT NOT NULL
     )
     """,
+    "ALTER TABLE items ADD COLUMN shared TEXT",  # the item's group
 )
 ANSWER = tuple(field.name for field in fields(Judgement))[1:]
 COLUMNS = ("at", "context", "first", "second", *ANSWER)
@@ -116,16 +117,20 @@ class Store:
         contexts = [encode(label) for label in items.contexts.tolist()]
         names = list(items.scores)
         scores = zip(*(items.scores[name].tolist() for name in names), strict=True) if names else repeat((), len(items))
+        groups = repeat(None, len(items)) if items.group is None else map(encode, items.group.tolist())
+        columns = zip(items.context, items.ids.tolist(), items.texts, scores, groups, strict=True)
         rows = [
-            (contexts[context], encode(label), text, json.dumps(dict(zip(names, map(_plain, values), strict=True))))
-            for context, label, text, values in zip(items.context, items.ids.tolist(), items.texts, scores, strict=True)
+            (contexts[context], encode(label), text, json.dumps(dict(zip(names, map(_plain, values), strict=True))), of)
+            for context, label, text, values, of in columns
         ]
         with _explained(self.folder), self._connection as connection:
             if not connection.execute("SELECT 1 FROM items LIMIT 1").fetchone():
                 connection.executemany(
                     "INSERT INTO contexts VALUES (?, ?)", zip(contexts, items.context_texts, strict=True)
                 )
-                connection.executemany("INSERT INTO items (context, id, text, scores) VALUES (?, ?, ?, ?)", rows)
+                connection.executemany(
+                    "INSERT INTO items (context, id, text, scores, shared) VALUES (?, ?, ?, ?, ?)", rows
+                )
 
     def judgements(self) -> Iterator[Judgement]:
         """All judgements, in the order in which they came; the questions have names and no texts."""
@@ -200,9 +205,11 @@ def stored_items(folder: Path) -> Items:
     """The items of a run folder."""
     with _reading(folder) as connection:
         contexts = dict(connection.execute("SELECT context, text FROM contexts ORDER BY rowid").fetchall())
-        rows = connection.execute("SELECT context, id, text, scores FROM items ORDER BY number").fetchall()
+        rows = connection.execute("SELECT * FROM items ORDER BY number").fetchall()
     codes = {label: code for code, label in enumerate(contexts)}
+    rows = [row[1:] for row in rows]
     scores = [json.loads(row[3]) for row in rows]
+    groups = [row[4] for row in rows if len(row) > 4 and row[4] is not None]  # an older folder has no such column
     return Items(
         ids=_labels([row[1] for row in rows]),
         texts=tuple(row[2] for row in rows),
@@ -213,6 +220,7 @@ def stored_items(folder: Path) -> Items:
             name: np.array([math.nan if row[name] is None else row[name] for row in scores])
             for name in (scores[0] if scores else ())
         },
+        group=_labels(groups) if groups else None,
     )
 
 

@@ -7,12 +7,14 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
 from comparo.budget import Budget
+from comparo.fitting import Fitting
 from comparo.items import Items
 from comparo.judges import Judge
 from comparo.methods import Method
@@ -25,7 +27,10 @@ CHARACTERS = 4  # of English text, about one token
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be ranked, by whom, on what question, and how pairs are chosen."""
+    """What is to be ranked, by whom, on what question, and how pairs are chosen.
+
+    A `plain` task does as the paper does: it chooses pairs without a look at their texts and estimates no variances.
+    """
 
     items: Items
     prompt: Prompt
@@ -38,6 +43,7 @@ class Task:
     method: Method = "poe-bt"
     bias: Bias = "joint"
     seed: int = 0
+    plain: bool = False
 
     def __post_init__(self) -> None:
         if self.until is not None and not 0 < self.until < 1:
@@ -48,6 +54,7 @@ class Task:
     def identity(self) -> dict[str, Any]:
         """What must not change when a run goes on."""
         prompt = {"template": self.prompt.template, "labels": list(self.prompt.labels), "answer": self.prompt.answer}
+        pairs = {} if self.plain or self.strategy == "random" else {"pairs": "by contrast"}
         return {
             "items": self.items.digest(),
             "judge": self.judge.name,
@@ -57,7 +64,13 @@ class Task:
             "orders": self.orders,
             "goal": self.goal,
             "seed": self.seed,
+            **pairs,
         }
+
+    @cached_property
+    def fitting(self) -> Fitting:
+        """How the answers become a ranking."""
+        return Fitting(self.items, self.method, self.bias, self.plain)
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -68,6 +81,7 @@ class Task:
             "until": self.until,
             "method": self.method,
             "bias": self.bias,
+            "plain": self.plain,
             "ahead": self.judge.ahead,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": {"python": platform.python_version(), **packages},

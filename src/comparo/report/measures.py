@@ -13,10 +13,11 @@ from scipy import sparse
 from scipy.special import expit, ndtri
 
 from comparo.agreement import spearman
+from comparo.biases import bias_variances
 from comparo.comparisons import Comparisons
 from comparo.experts import Array
 from comparo.graph import Graph
-from comparo.product import Product, bias_variances
+from comparo.product import Product
 from comparo.ranking import Ranking
 from comparo.report.record import Record, in_logits
 

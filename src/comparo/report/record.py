@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,9 +15,9 @@ from scipy.special import expit
 from comparo.comparisons import Comparisons
 from comparo.confidence import expected_spearman
 from comparo.experts import Array, BradleyTerry
+from comparo.fitting import Fitting
 from comparo.items import Items
 from comparo.judges import Judgement
-from comparo.methods import fit
 from comparo.ranking import Ranking
 from comparo.run import comparisons
 from comparo.store import StoreError, read_configuration, read_judgements, stored_items
@@ -38,6 +37,7 @@ class Record:
     items: Items
     judgements: Sequence[Judgement]
     ranking: Ranking
+    fitting: Fitting
 
     @cached_property
     def answered(self) -> list[Judgement]:
@@ -84,8 +84,8 @@ class Record:
         return sum(len(ids) * (len(ids) - 1) for ids in self.items.names.values())
 
     def refit(self, data: Comparisons) -> Ranking:
-        """A ranking from other comparisons by the run's method."""
-        return _fit(data, self.configuration)
+        """A ranking from some of the ranking's comparisons by the run's method."""
+        return self.fitting.fit(data)
 
 
 def read_record(folder: Path) -> Record:
@@ -97,7 +97,10 @@ def read_record(folder: Path) -> Record:
     if all(judgement.failed for judgement in judgements):
         tried = f"; {len(judgements)} failed, the last with: {judgements[-1].error}" if judgements else ""
         raise StoreError(f"{folder} holds no answers yet{tried}. Run the same command again to go on")
-    return Record(configuration, items, judgements, _fit(comparisons(judgements), configuration))
+    given = configuration.get
+    # A folder from before runs could be plain holds one that was.
+    fitting = Fitting(items, given("method", "poe-bt"), given("bias", "joint"), given("plain", True))
+    return Record(configuration, items, judgements, fitting.rank(comparisons(judgements)), fitting)
 
 
 def expected(ranking: Ranking, equal: bool = False) -> Array:
@@ -125,9 +128,3 @@ def in_logits(ranking: Ranking) -> bool:
     """
     product = ranking.product
     return ranking.method == "bt" if product is None else isinstance(product.expert, BradleyTerry)
-
-
-def _fit(data: Comparisons, configuration: Mapping[str, Any]) -> Ranking:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the ranking keeps the notes
-        return fit(data, configuration.get("method", "poe-bt"), bias=configuration.get("bias", "joint"))

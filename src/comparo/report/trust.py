@@ -32,7 +32,7 @@ class Sign:
 def signs(record: Record, ahead: Sequence[Outlook]) -> list[Sign]:
     """All of them, the most telling first."""
     found = [_expected(record), _goal(record), _calls(record), _more(ahead), _connected(record), *_position(record)]
-    found += [_length(record), *_consistency(record), _mass(record), _failures(record)]
+    found += [_sources(record), _length(record), *_consistency(record), _mass(record), _failures(record)]
     return [sign for sign in found if sign is not None]
 
 
@@ -122,6 +122,27 @@ def _connected(record: Record) -> Sign:
         advice = "" if least > 2 else " An item with one or two comparisons hangs on single answers: raise --budget."
         meaning = f"A chain of comparisons joins any two items of a context, so their scores compare.{advice}"
     return Sign("Connectedness", state, verdict, f"{meaning} The least compared item has {least:,}.")
+
+
+def _sources(record: Record) -> Sign | None:
+    """Where differences between texts come from, by the variances that the answers tell."""
+    effects = record.ranking.effects
+    if effects is None:
+        return None
+    names = {"scores": "the text itself", "style": "its style", "groups": "its group"}
+    parts = {name: value for name in names if (value := getattr(effects, name)) is not None}
+    total = sum(parts.values())
+    scores, noise = math.sqrt(total), math.sqrt(effects.noise)
+    shares = [f"{names[name]} {value / total:.0%}" for name, value in parts.items()]
+    lean = "" if len(parts) == 1 else " A text of whom little was asked leans on those that share its group or style."
+    spread = "" if effects.bias is None else f" Between contexts the position bias varies by {effects.bias**0.5:.2f}."
+    return Sign(
+        "What sets texts apart",
+        ", ".join(shares) if len(parts) > 1 else f"{scores:.2f}",
+        "plain",
+        f"By the answers, scores vary by {scores:.2f} (standard deviation), and one comparison strays from the "
+        f"difference of its two scores by {noise:.2f}, {noise / scores:.1f} times as much.{lean}{spread}",
+    )
 
 
 def _position(record: Record) -> list[Sign]:

@@ -4,15 +4,21 @@ Of the logits l of a pair in both orders, S = ½(l_ij − l_ji) is what the judg
 makes of the position; S = s_i − s_j + pair, A = context + text_i + text_j + rest.
 """
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import spsolve
-from scipy.special import logit
+from scipy.special import expit, logit
 
+from comparo.agreement import spearman
+from comparo.comparisons import Comparisons
 from comparo.contrast import contrasts, overlaps
+from comparo.designs import in_both_orders, random_pairs
 from comparo.fitting import Fitting
+from comparo.methods import fit
+from comparo.selection import Selector
 from comparo.studies.cells import correlate
 from comparo.studies.draws import draw
 from comparo.studies.opening import open_set
@@ -89,6 +95,48 @@ def discounted(opened, recorded):
     return np.mean(found, axis=0)
 
 
+def made_up(items, scale, odd, hard, calls, rng):
+    """Spearman × 100 with made-up scores of SummEval's texts, by the paper's way and ours, of a judge who knows them.
+
+    Its logits have the noise ½·max(1, scale/2) and a bias of 0.3; `odd` is the score of the text that is least like the
+    others of its context, None for any.
+    """
+    contrast, names = contrasts(items), items.names
+    truth, rows = {}, {"paper": [], "ours": []}
+    for context, ids in names.items():
+        score = scale * rng.standard_normal(len(ids))
+        if odd is not None:
+            score[np.argmax(contrast[context].sum(axis=1))] = odd
+        truth |= {(context, item): value for item, value in zip(ids, score, strict=True)}
+        noise = 0.5 * max(1.0, scale / 2) * rng.standard_normal((len(ids), len(ids)))
+        p = expit(score[:, None] - score + noise + 0.3)
+        p = (rng.random(p.shape) < p).astype(float) if hard else p
+        random = in_both_orders(random_pairs(len(ids), calls // 2, rng))
+        ours = Selector(range(len(ids)), strategy="greedy", orders="both", contrast=contrast[context], rng=rng)
+        for way, pairs in (("paper", random.tolist()), ("ours", ours.next(calls))):
+            rows[way] += [{"context": context, "first": ids[i], "second": ids[j], "p": p[i, j]} for i, j in pairs]
+    fits = {"paper": fit, "ours": Fitting(items, grouped=False).rank}
+    return [100 * agreement(fits[way](Comparisons.from_rows(rows[way])), truth) for way in rows]
+
+
+def agreement(ranking, truth):
+    """Spearman's correlation with the true scores, the mean over contexts."""
+    labels = zip(ranking.context.tolist(), ranking.items.tolist(), strict=True)
+    known = np.array([truth[label] for label in labels])
+    parts = [slice(begin, end) for begin, end in pairwise(ranking.graph.starts.tolist())]
+    return float(np.mean([spearman(ranking.scores[part], known[part]) for part in parts]))
+
+
+def confident() -> None:
+    """Judges that are surer than the recorded one, whom the choice of pairs by contrast must not mislead."""
+    print("\n# Made-up scores of SummEval's texts, Spearman × 100: the paper's way, ours", flush=True)
+    items, rng = open_set("summeval", DATA).items, np.random.default_rng(0)
+    for scale, odd, hard in ((1, None, False), (3, None, False), (3, -6, False), (6, -10, False), (2, None, True)):
+        found = [made_up(items, scale, odd, hard, calls, rng) for calls in (32, 48, 80)]
+        kind = f"{'decisions' if hard else 'soft'}, scores ± {scale}" + (f", the odd one {odd}" if odd else "")
+        print(f"{kind:<40}" + "   ".join(f"{paper:.1f} {ours:.1f}" for paper, ours in found), flush=True)
+
+
 def main() -> None:
     print("\n# Efficiency: what the recorded judgements say of the judge (variances in logits)", flush=True)
     if not (DATA / "judgements").exists():
@@ -103,6 +151,7 @@ def main() -> None:
             noise = " ".join(f"{value:.4f}" for value in noise_by_contrast(recorded, opened.items))
             plain, less = discounted(opened, recorded)
             print(f"{name + ' ' + attribute:<30}{parts} | {noise} | {plain:.1f} {less:.1f}", flush=True)
+    confident()
 
 
 if __name__ == "__main__":

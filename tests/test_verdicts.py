@@ -1,7 +1,7 @@
 """What replies say: never more than they do."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from comparo.judges.verdicts import GRADES, grading, read_grade, read_verdict, reply_format, soften
@@ -133,6 +133,7 @@ PARTS = "A B Summary is better than not the worse both or . , > >> = tie I prefe
 def test_labels_that_change_places_change_the_verdict(parts):
     swap = {"A": "B", "B": "A"}
     reply, mirror = (" ".join(found) for found in (parts, [swap.get(part, part) for part in parts]))
+    assume("A tie" not in (reply, mirror))  # which is a tie, as "B tie" is not
     there, back = read_verdict(reply, PROMPT), read_verdict(mirror, PROMPT)
     assert (there is None) == (back is None)
     assert there is None or there + back == 1

@@ -1,4 +1,8 @@
-"""The position bias γ: one number for each judge, or one for each context and judge that are all alike somewhat."""
+"""The position bias γ: one number for each judge, or one for each context and judge that are all alike somewhat.
+
+Where pairs were asked in both orders, what position does can be told from what the texts do: `Positions` finds γ of
+each context and judge, and how much each text gains by being shown first, beside the scores.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.linalg import cg
 
 from comparo.comparisons import Comparisons
 from comparo.effects import random_effects
-from comparo.experts import Array, Expert
+from comparo.experts import Array, Expert, derivatives
 from comparo.graph import Graph
 from comparo.laplacian import Laplacian, Pattern
 from comparo.newton import Problem, Solution
@@ -93,3 +99,85 @@ class Biases:
             heard = members & self.asked
             mean[members], between[members] = random_effects(estimate[heard], (variance / open_share)[heard])
         return replace(self, mean=mean, ridge=np.where(self.shared, dispersion / between, WEAK))
+
+
+def pairs(comparisons: Comparisons, graph: Graph) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """The number of each comparison's pair and judge from 0, whatever its order, and whether both orders were asked."""
+    judges = 1 if comparisons.judges is None else len(comparisons.judges)
+    low, high = np.minimum(graph.first, graph.second).astype(np.int64), np.maximum(graph.first, graph.second)
+    number = np.unique((low * graph.nodes + high) * judges + comparisons.judged_by, return_inverse=True)[1]
+    orders = np.bincount(number * 2 + (graph.first > graph.second), minlength=2 * int(number.max()) + 2)
+    return number, np.min(orders.reshape(-1, 2), axis=1)[number] > 0
+
+
+@dataclass(frozen=True)
+class Positions:
+    """What position adds to each comparison, γ + e_first + e_second, told by pairs asked in both orders.
+
+    `bias` (C·J,) is γ of each context and judge, those of a judge shrunk to their mean by the variance `between` (None
+    where there are not several); `effect` (n,) is e of each candidate. With r the sum of a pair's slopes in γ over its
+    curvature c, a step for e minimises Σ c·(r − e_i − e_j)² + c̄·Σ e²: texts differ as much as what is left of a pair.
+    In each context e is centred. Decisions are too coarse for that; there e is 0.
+    """
+
+    comparisons: Comparisons
+    graph: Graph
+    expert: Expert
+    pair: NDArray[np.intp]
+    both: NDArray[np.bool_]
+    family: NDArray[np.int32]
+    bias: Array
+    effect: Array
+    between: float | None = None
+
+    @classmethod
+    def of(cls, comparisons: Comparisons, graph: Graph, expert: Expert) -> Positions:
+        """Where the rounds begin: at γ as if all texts were equal."""
+        judges = 1 if comparisons.judges is None else len(comparisons.judges)
+        family = np.asarray(graph.position[graph.first] * judges + comparisons.judged_by, dtype=np.int32)
+        none = np.zeros(graph.contexts * judges), np.zeros(graph.nodes)
+        return cls(comparisons, graph, expert, *pairs(comparisons, graph), family, *none)._with_biases(none[1], 1.0)
+
+    @property
+    def offset(self) -> Array:
+        """γ + e_first + e_second of each comparison, shape (K,)."""
+        return np.asarray(self.bias[self.family] + self._effects)
+
+    def learn(self, scores: Array, dispersion: float) -> Positions:
+        """The next γ and e, given the scores (n,) and φ."""
+        return (self if self.comparisons.hard else self._with_effects(scores))._with_biases(scores, dispersion)
+
+    @property
+    def _effects(self) -> Array:
+        return np.asarray(self.effect[self.graph.first] + self.effect[self.graph.second])
+
+    def _with_effects(self, scores: Array) -> Positions:
+        graph, n = self.graph, self.graph.nodes
+        slope, c = np.empty((2, len(self.pair)))
+        difference = scores[graph.first] - scores[graph.second] - self.offset
+        derivatives(self.expert, difference, self.comparisons.p, slope, c)
+        counted = self.both * self.comparisons.weights
+        slope, c = counted * slope, counted * np.maximum(c, 0.0)
+        ridge = max(float(np.sum(c)) / (int(self.pair.max()) + 1), np.finfo(float).tiny)
+        ends = sparse.csr_array((c, (graph.first, graph.second)), shape=(n, n))
+        total = np.bincount(graph.first, c, n) + np.bincount(graph.second, c, n)
+        matrix = ends + ends.T + sparse.diags_array(total + ridge)
+        gradient = np.bincount(graph.first, slope, n) + np.bincount(graph.second, slope, n)
+        effect = self.effect + cg(matrix, -gradient - ridge * self.effect, rtol=1e-3)[0]
+        effect -= (np.bincount(graph.position, effect) / np.diff(graph.starts))[graph.position]
+        return replace(self, effect=effect)
+
+    def _with_biases(self, scores: Array, dispersion: float) -> Positions:
+        graph, family, judges = self.graph, self.family, len(self.bias) // self.graph.contexts
+        known = scores[graph.first] - scores[graph.second] - self._effects
+        gamma, variance = bias_given(self.expert, self.comparisons, family, known)
+        bias, asked = np.zeros(len(self.bias)), np.bincount(family, minlength=len(self.bias)) > 0
+        bias[: len(gamma)], variance = gamma, dispersion * variance
+        spreads = []
+        for judge in range(judges):
+            own = np.flatnonzero(asked & (np.arange(len(bias)) % judges == judge))
+            if len(own) > 1:
+                centre, between = random_effects(gamma[own], variance[own])
+                bias[own] = centre + (gamma[own] - centre) * between / (between + variance[own])
+                spreads.append(between)
+        return replace(self, bias=bias, between=float(np.mean(spreads)) if spreads else None)

@@ -7,7 +7,7 @@ difference of the scores several times as far as those about texts that have lit
 
 has o, the overlap of their three-letter sequences t, rare ones counting more: T_t of all T texts have t. Such sequences
 need no notion of words and so serve every language, and code. Pairs are chosen for it (`Selector`), and a comparison
-counts c^a, where the answers tell a (`power`).
+counts c^a, where the answers tell a (`noise.power`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from comparo.experts import Array
 from comparo.items import Items
 
 LEAST = 0.05  # twins may be compared if nothing else is left
-POWERS = np.linspace(0.0, 3.0, 31)  # of c, with which the noise of comparisons may fall
-USUAL, SURE = 1.0, 1.0  # the power before anything is known, and its standard deviation
 MOST = 512  # items of a context, above which near twins are few among all pairs and the matrix is not made
 
 
@@ -46,23 +44,6 @@ def overlaps(texts: Sequence[str], rarity: dict[str, float] | None = None) -> Ar
     own = shared.diagonal()
     total = own[:, None] + own
     return np.asarray(np.divide(2.0 * shared, total, out=np.zeros_like(total), where=total > 0))
-
-
-def power(squares: Array, contrast: Array, freedom: float) -> float:
-    """The a in [0, 3] with which the variance of comparisons is φ·c^−a, by the data and by what is usual, 1 ± 1.
-
-    `squares` (M,) are squared residuals over the variance that their weight and curvature give them, from a fit in
-    which all count alike, and `freedom` its degrees of freedom. The most probable a maximises, φ being at its best,
-
-        ½·freedom·(mean a·log c − log Σ squares·c^a) − ½ (a − 1)².
-
-    >>> c = np.tile([1.0, 0.1], 200)
-    >>> power(np.ones(400), c, 400.0), power(1 / c**2, c, 400.0)
-    (0.0, 2.0)
-    """
-    total = [float(np.sum(squares * contrast**a)) for a in POWERS]
-    fits = 0.5 * freedom * (POWERS * float(np.mean(np.log(contrast))) - np.log(np.maximum(total, np.finfo(float).tiny)))
-    return float(POWERS[np.argmax(fits - 0.5 * ((POWERS - USUAL) / SURE) ** 2)])
 
 
 def rarities(found: Sequence[Collection[str]]) -> dict[str, float]:

@@ -16,13 +16,16 @@ from typing import Any, Literal
 import numpy as np
 
 from comparo.comparisons import Comparisons
-from comparo.contrast import contrasts, power
-from comparo.experts import Array, derivatives
+from comparo.contrast import contrasts
+from comparo.experts import Array, BradleyTerry, Gaussian
 from comparo.items import Items
 from comparo.methods import Method, fit
+from comparo.noise import power, residuals
 from comparo.product import Bias
 from comparo.ranking import Ranking
 from comparo.style import styles
+
+POWERS, USUAL, SURE = np.linspace(0.0, 3.0, 31), 1.0, 1.0  # of the contrast, with which the noise falls
 
 
 @dataclass(frozen=True)
@@ -76,16 +79,8 @@ class Fitting:
         worth = self._worth(data)
         if np.all(worth == worth[0]):
             return data
-        merged = data.merge_orders()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            product = fit(merged, self.method).product
-        assert product is not None
-        slope, curvature = np.empty((2, len(merged)))
-        derivatives(product.expert, product.differences(slice(None)), merged.p, slope, curvature)
-        squares = merged.weights * slope**2 / np.maximum(curvature, np.finfo(float).tiny)
-        freedom = max(len(merged) - (product.graph.nodes - product.graph.components), 0)
-        weight = data.weights * worth ** power(squares, self._worth(merged), freedom)
+        merged, squares, freedom = residuals(data, Gaussian() if self.method.startswith("poe-g") else BradleyTerry())
+        weight = data.weights * worth ** power(squares, self._worth(merged), freedom, POWERS, USUAL, SURE)
         return replace(data, weight=weight * (np.sum(data.weights) / np.sum(weight)))
 
     def _worth(self, data: Comparisons) -> Array:

@@ -16,6 +16,7 @@ from comparo.covariance import MeanCovariance, ProductCovariance
 from comparo.experts import Array, BradleyTerry, Expert, Gaussian
 from comparo.graph import Graph, Index
 from comparo.laplacian import Laplacian, Pattern
+from comparo.noise import even
 from comparo.pooling import pool
 from comparo.product import Bias, Prior, multiply
 from comparo.ranking import Ranking
@@ -91,7 +92,8 @@ def fit(
             prior = "first" if isinstance(expert, Gaussian) else WIDE if comparisons.hard else WIDER
         if prior == "estimated":
             shared = _shared(comparisons, groups, features)
-            product = pool(comparisons, expert, is_biased=bias == "joint", groups=shared[0], features=shared[1])
+            weighed = even(comparisons, expert)
+            product = pool(weighed, expert, is_biased=bias == "joint", groups=shared[0], features=shared[1])
         else:
             product = multiply(comparisons, expert, prior=prior, bias=bias)
         covariance = ProductCovariance(product.laplacian, product)

@@ -5,7 +5,7 @@ Scores s and biases γ have
     s = P m + X β + δ,   m ~ N(0, ω_g²),   β ~ N(0, ω_x²),   δ ~ N(0, σ²),   γ_c ~ N(γ̄, τ²).
 
 P (n, G) says which group a candidate is in, the system that wrote it or the item that it is in other contexts; X (n, D)
-are features of it, such as its style. A candidate of whom little was asked leans on its group and on those that are
+are features of it, such as its style. A candidate of which little was asked leans on its group and on those that are
 like it, by as much as the data say that they agree. Given the variances, scores are found as ever, with a ridge
 λ = φ/σ² (φ the dispersion) towards their means M θ, M = [P X] and θ = [m β], and θ by Newton steps with the curvature
 
@@ -16,19 +16,23 @@ comparisons most probable by Laplace's approximation, found in turns: each is a 
 freedom that the data hold (MacKay), σ² = Σδ² / (n − tr Cov(δ)/σ²), and begins with one degree of freedom of the size of
 the noise, so that it is defined whatever the data say.
 
-Both orders of a pair are one comparison (`Comparisons.merge_orders`): what position does is not taken for noise.
+Both orders of a pair are one observation: what position does to them (`Positions`) is not taken for noise, and of their
+slopes the noise is told by the sum. Where few pairs were asked in both orders, γ of each context is found with the
+scores (`Biases`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from comparo.biases import Biases, bias_given, bias_variances
+from comparo.biases import Biases, Positions
 from comparo.comparisons import Comparisons
-from comparo.effects import Effects, random_effects
+from comparo.effects import Effects
 from comparo.experts import Array, BradleyTerry, Expert
 from comparo.graph import Graph
 from comparo.laplacian import Laplacian, Pattern
@@ -61,28 +65,20 @@ def pool(
     (True, array([[-0.21]]))
     """
     graph = Graph.build(comparisons)
-    n, family, blocks = graph.nodes, _families(comparisons, graph), _blocks(graph, groups, features)
-    both = _pairs(comparisons, graph)[1]
-    if is_biased and np.mean(both) < 0.5:
+    n, blocks = graph.nodes, _blocks(graph, groups, features)
+    positions = Positions.of(comparisons, graph, expert) if is_biased else None
+    if positions is None:
+        merged = comparisons.merge_orders()
+        rounds = _Rounds(Problem.of(Pattern(Graph.build(merged)), expert, merged, np.zeros(n)), blocks)
+    elif np.mean(positions.both) < 0.5:
         pattern = Pattern(graph, comparisons.judged_by)
         problem = Problem.of(pattern, expert, comparisons, np.zeros(pattern.unknowns))
-        rounds = _Rounds(problem, blocks, Biases.of(pattern, expert, comparisons))
-        solution, effects = rounds.settle(comparisons.hard)
-        bias = solution.x[n:]
+        rounds = _Rounds(problem, blocks, biases=Biases.of(pattern, expert, comparisons))
     else:
-        merged = comparisons.merge_orders()
-        edges = Graph.build(merged)
-        problem = Problem.of(Pattern(edges), expert, merged, np.zeros(n))
-        rounds, bias = _Rounds(problem, blocks), np.empty(0)
-        solution, effects = rounds.settle(comparisons.hard)
-        if is_biased:
-            bias, between = _bias_after(solution.x, comparisons, graph, expert, family, effects.dispersion)
-            if not both.all():
-                single = np.isin(_pairs(merged, edges)[0], _pairs(comparisons, graph)[0][~both])
-                offset = np.where(single, bias[_families(merged, edges)], 0.0)
-                rounds.problem = replace(problem, offset=offset[problem.pattern.order])
-                solution, effects = rounds.settle(comparisons.hard)
-            effects = replace(effects, bias=between)
+        problem = Problem.of(Pattern(graph), expert, comparisons, np.zeros(n))
+        rounds = _Rounds(problem, blocks, positions=positions)
+    solution, effects = rounds.settle(comparisons.hard)
+    bias = solution.x[n:] if rounds.positions is None else rounds.positions.bias
     return Product(
         comparisons=comparisons,
         graph=graph,
@@ -99,11 +95,20 @@ def pool(
 
 @dataclass
 class _Rounds:
-    """The rounds in which variances and scores settle; `blocks` are the columns of QM by kind, each (n, G)."""
+    """The rounds in which variances and scores settle; `blocks` are the columns of QM by kind, each (n, G).
+
+    `biases` are found with the scores, `positions` beside them: then an observation is a pair, else a comparison.
+    """
 
     problem: Problem
     blocks: dict[str, Array]
     biases: Biases | None = None
+    positions: Positions | None = None
+
+    @cached_property
+    def pair(self) -> NDArray[np.intp] | None:
+        """The pair of each comparison, in the pattern's order."""
+        return None if self.positions is None else self.positions.pair[self.problem.pattern.order]
 
     def settle(self, hard: bool) -> tuple[Solution, Effects]:
         problem, n = self.problem, self.problem.pattern.graph.nodes
@@ -116,24 +121,31 @@ class _Rounds:
         own_ridge = np.full(len(self.blocks), n * ridge / max(len(kinds), 1))
         x, steps, old = np.zeros(problem.pattern.unknowns), 0, np.zeros(2 + len(sizes))
         for _ in range(ROUNDS):
-            solution = self._applied(ridge, mean).maximise(x)
+            applied = self._applied(ridge, mean)
+            solution = applied.maximise(x)
             x, laplacian, steps = solution.x, solution.laplacian, steps + solution.steps
             spread = ridge * _solve(laplacian, members)
-            apart = members - spread
+            apart = members - spread[:n]
             curvature = np.diag(own_ridge[kinds]) + ridge * members.T @ apart
             between = np.asarray(np.linalg.inv(curvature), dtype=np.float64)
             step = between @ (ridge * members.T @ (x[:n] - mean) - own_ridge[kinds] * theta)
-            theta, x = theta + step, np.concatenate([x[:n] + spread @ step, x[n:]])
+            theta, x = theta + step, x + spread @ step
             mean = members @ theta
-            held = free - ridge * (_trace(laplacian) + float(np.sum(apart @ between * apart)))
+            c, level = self._shares(laplacian)
+            trace, leverage = _traces(laplacian, c)
+            leverage += _shared_leverage(laplacian.pattern, c, spread, between)
+            held = free - ridge * (trace + float(np.sum(apart @ between * apart)))
             held_by = sizes - own_ridge * np.bincount(kinds, np.diagonal(between), len(sizes))
-            dispersion, noise = self._scatter(x, laplacian, held + float(np.sum(held_by)), coin)
+            dispersion = 1.0 if coin else self._dispersion(applied, x, level, leverage)
+            noise = dispersion / level
             own = (float(np.sum((x[:n] - mean) ** 2)) + noise) / (held + 1.0)
             shared = (np.bincount(kinds, theta**2, len(sizes)) + own * sizes / n) / (held_by + 1.0)
             ridge, own_ridge = dispersion / own, dispersion / shared
             if self.biases is not None:
                 self.biases = self.biases.learn(solution, dispersion)
-            new = np.log([dispersion, own, *shared])
+            if self.positions is not None:
+                self.positions = self.positions.learn(x, dispersion)
+            new = np.log([dispersion, own, *(own + shared)])  # a variance far below `own` does not matter
             if np.max(np.abs(new - old)) < SETTLED:
                 break
             old = new
@@ -141,7 +153,7 @@ class _Rounds:
         found = dict(zip(self.blocks, shared.tolist(), strict=True))
         effects = Effects(dispersion, own, noise, self._bias_variance(dispersion), **found)
         if len(kinds):
-            effects = replace(effects, mean=mean, spread=spread, between=between)
+            effects = replace(effects, mean=mean, spread=spread[:n], between=between)
         if "groups" in found:
             effects = replace(effects, means=theta[kinds == list(self.blocks).index("groups")])
         return solution, effects
@@ -156,25 +168,44 @@ class _Rounds:
         every = np.full(len(mean), ridge)
         if self.biases is not None:
             return self.biases.applied(self.problem, every, mean)
+        if self.positions is not None:
+            offset = self.positions.offset[self.problem.pattern.order]
+            return replace(self.problem, ridge=every, mean=mean, offset=offset)
         return replace(self.problem, ridge=every, mean=mean)
 
-    def _scatter(self, x: Array, laplacian: Laplacian, held: float, coin: bool) -> tuple[float, float]:
-        """φ as in `Product.dispersion`, and the variance of a comparison of weight 1: φ over the mean curvature."""
-        problem, rows = self.problem, len(self.problem.p)
-        slope, c = np.empty((2, rows))
-        problem.evaluate(x, slope, c)
-        weight = np.ones(rows) if problem.weight is None else np.maximum(problem.weight, np.finfo(float).tiny)
-        curvature = max(float(np.mean(np.maximum(c / weight, 0.0))), np.finfo(float).tiny)
-        if self.biases is not None:
-            nodes = laplacian.pattern.graph.nodes
-            held += float(np.sum(1.0 - laplacian.ridge[nodes:] * bias_variances(laplacian)))
-        freedom = max(rows - held, 0.0)
+    def _sums(self, values: Array) -> Array:
+        """Sums of `values` (K,), in the pattern's order, over the comparisons of each observation: shape (M,)."""
+        return values if self.pair is None else np.bincount(self.pair, values).astype(float)
+
+    @cached_property
+    def _weight(self) -> Array:
+        """The weight of each observation, shape (M,)."""
+        rows, weight = len(self.problem.p), self.problem.weight
+        return np.maximum(self._sums(np.ones(rows) if weight is None else weight), np.finfo(float).tiny)
+
+    def _shares(self, laplacian: Laplacian) -> tuple[Array, float]:
+        """c·(c/w)/c̄, which R turns into leverages: (K,), and c̄, the mean of c/w over the observations."""
+        each = self._sums(laplacian.c) / self._weight
+        mean = max(float(np.mean(each)), np.finfo(float).tiny)
+        return laplacian.c * (each if self.pair is None else each[self.pair]) / mean, mean
+
+    def _dispersion(self, applied: Problem, x: Array, level: float, leverage: float) -> float:
+        """φ = (ν + X²) / (ν + freedom),   X² = Σ slope²/w / c̄,   freedom = Σ (c/w)·(1 − c·R) / c̄.
+
+        ν as in `Product.dispersion`; R is the variance of the difference of an observation before φ. What tells most
+        has the smallest slopes, as it decides about the scores itself.
+        """
+        slope, c = np.empty((2, len(applied.p)))
+        applied.evaluate(x, slope, c)
+        if self.pair is not None:
+            slope = self._sums(np.where(applied.pattern.first < applied.pattern.second, slope, -slope))
+        freedom = max(len(self._weight) - leverage, 0.0)
         unknown = 1.0 / (1.0 + freedom)
-        squares = float(np.sum(slope**2 / weight)) / curvature
-        dispersion = 1.0 if coin else (unknown + squares) / (unknown + freedom)
-        return dispersion, dispersion / curvature
+        return float((unknown + np.sum(slope**2 / self._weight) / level) / (unknown + freedom))
 
     def _bias_variance(self, dispersion: float) -> float | None:
+        if self.positions is not None:
+            return self.positions.between
         if self.biases is None or not self.biases.shared.any():
             return None
         return float(np.mean(dispersion / self.biases.ridge[self.biases.shared]))
@@ -191,56 +222,46 @@ def _blocks(graph: Graph, groups: NDArray[np.integer] | None, features: Array | 
 
 
 def _solve(laplacian: Laplacian, members: Array) -> Array:
-    """The scores' part of H⁻¹·QP, shape (n, G)."""
-    if not members.shape[1]:
-        return members
+    """H⁻¹·QM, shape (n + C·J, G)."""
     padding = np.zeros((laplacian.pattern.unknowns - len(members), members.shape[1]))
-    return laplacian.solve(np.concatenate([members, padding]), accuracy=1e-5)[: len(members)]
+    rhs = np.concatenate([members, padding])
+    return laplacian.solve(rhs, accuracy=1e-3) if members.shape[1] else rhs
 
 
-def _trace(laplacian: Laplacian) -> float:
-    """tr H⁻¹ over the scores, centred; contexts too large for batches by random vectors (Hutchinson)."""
-    pattern, total = laplacian.pattern, 0.0
+def _traces(laplacian: Laplacian, c: Array) -> tuple[float, float]:
+    """tr H⁻¹ over the scores, centred, and Σ c·R over the comparisons, R the variance of their difference.
+
+    The latter is tr XᵀcX·H⁻¹. Contexts too large for batches by random vectors (Hutchinson).
+    """
+    pattern, trace, leverage = laplacian.pattern, 0.0, 0.0
+    weighted = Laplacian(pattern, c, np.zeros(pattern.unknowns))
+    items = np.bincount(pattern.graph.component)[pattern.graph.component]
     for batch in pattern.batches:
         if not pattern.is_batched(batch):
-            rng, start = np.random.default_rng(0), batch.nodes.start
+            tail, nodes = weighted.tail, pattern.graph.nodes
             probes = np.zeros((pattern.unknowns, PROBES))
-            probes[start : pattern.graph.nodes] = rng.choice([-1.0, 1.0], (pattern.graph.nodes - start, PROBES))
+            probes[tail.unknowns] = np.random.default_rng(0).choice([-1.0, 1.0], (len(tail.diagonal), PROBES))
             probes = pattern.centre(probes)
-            return total + float(np.sum(probes * laplacian.solve(probes, accuracy=1e-3))) / PROBES
-        total += float(np.einsum("bii->", laplacian.inverse(batch)))
-    return total
+            found = laplacian.solve(probes, accuracy=1e-3)
+            trace += float(np.sum(probes[:nodes] * found[:nodes])) / PROBES
+            leverage += float(np.sum(found[tail.unknowns] * tail.multiply(probes[tail.unknowns]))) / PROBES
+            break
+        inverse, matrix, size = np.linalg.inv(laplacian.dense(batch)), weighted.dense(batch), batch.size
+        matrix[:, :size, :size] -= weighted.constants(batch)
+        leverage += float(np.sum(inverse * matrix))
+        together = (laplacian.constants(batch) > 0) / items[batch.nodes].reshape(-1, size, 1)
+        trace += float(np.sum(inverse[:, :size, :size] * (np.eye(size) - together)))
+    return trace, leverage
 
 
-def _pairs(comparisons: Comparisons, graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """A number for the pair and judge of each comparison, whatever its order, and whether both orders were asked."""
-    judges = 1 if comparisons.judges is None else len(comparisons.judges)
-    low, high = np.minimum(graph.first, graph.second).astype(np.int64), np.maximum(graph.first, graph.second)
-    pair = (low * graph.nodes + high) * judges + comparisons.judged_by
-    turned = graph.first > graph.second
-    return pair, np.where(turned, np.isin(pair, pair[~turned]), np.isin(pair, pair[turned]))
-
-
-def _families(comparisons: Comparisons, graph: Graph) -> NDArray[np.int32]:
-    """The number of each comparison's context and judge, shape (K,)."""
-    judges = 1 if comparisons.judges is None else len(comparisons.judges)
-    return np.asarray(graph.position[graph.first] * judges + comparisons.judged_by, dtype=np.int32)
-
-
-def _bias_after(
-    scores: Array, comparisons: Comparisons, graph: Graph, expert: Expert, family: NDArray[np.int32], dispersion: float
-) -> tuple[Array, float | None]:
-    """γ of each context and judge given the scores, (C·J,), those of a judge shrunk to their mean; and τ²."""
-    judges = 1 if comparisons.judges is None else len(comparisons.judges)
-    found = np.zeros(graph.contexts * judges)
-    gamma, variance = bias_given(expert, comparisons, family, scores[graph.first] - scores[graph.second])
-    asked, variance = np.bincount(family, minlength=len(found)) > 0, dispersion * variance
-    found[: len(gamma)] = gamma
-    spreads = []
-    for judge in range(judges):
-        own = np.flatnonzero(asked & (np.arange(len(found)) % judges == judge))
-        if len(own) > 1:
-            centre, between = random_effects(gamma[own], variance[own])
-            found[own] = centre + (gamma[own] - centre) * between / (between + variance[own])
-            spreads.append(between)
-    return found, float(np.mean(spreads)) if spreads else None
+def _shared_leverage(pattern: Pattern, c: Array, spread: Array, between: Array) -> float:
+    """What the uncertainty of group means and styles adds to Σ c·R."""
+    if not spread.shape[1]:
+        return 0.0
+    rows = np.arange(len(c))
+    ends = [(pattern.first, 1.0), (pattern.second, -1.0), *([(pattern.bias_index, -1.0)] if pattern.judges else [])]
+    columns = np.concatenate([end for end, _ in ends])
+    values = np.repeat([sign for _, sign in ends], len(c))
+    design = sparse.csr_array((values, (np.tile(rows, len(ends)), columns)), shape=(len(c), pattern.unknowns))
+    image = design.T @ (sparse.diags_array(c) @ design) @ spread
+    return float(np.sum(between * (spread.T @ image)))

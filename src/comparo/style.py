@@ -3,7 +3,7 @@
 A text is the vector of its three-letter sequences, log(1 + count) times rarity, of length 1. Less the mean of its
 context, what is left is not what the texts are about but how they are written. The first `STYLES` principal components
 of these vectors are its style. Where the judge likes a style, the comparisons say so after few calls, and a text of
-whom little was asked can lean on the others that are written alike (`pooling`).
+which little was asked can lean on the others that are written alike (`pooling`).
 """
 
 from __future__ import annotations

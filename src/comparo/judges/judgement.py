@@ -68,6 +68,7 @@ class Judge(Protocol):
 
     A judge that also rates one text on a scale says so by an attribute `scales` = True. Its prompts then may have more
     than two labels, the highest first, and p is where the expected label lies between the last (0) and the first (1).
+    One that is several judges at once may say by an attribute `room` how many questions all of them take.
     """
 
     @property

@@ -129,12 +129,12 @@ def _sources(record: Record) -> Sign | None:
     effects = record.ranking.effects
     if effects is None:
         return None
-    names = {"scores": "the text itself", "style": "its style", "groups": "its group"}
+    names = {"scores": "text", "style": "style", "groups": "group"}
     parts = {name: value for name in names if (value := getattr(effects, name)) is not None}
     total = sum(parts.values())
     scores, noise = math.sqrt(total), math.sqrt(effects.noise)
     shares = [f"{names[name]} {value / total:.0%}" for name, value in parts.items()]
-    lean = "" if len(parts) == 1 else " A text of whom little was asked leans on those that share its group or style."
+    lean = "" if len(parts) == 1 else " A text of which little was asked leans on those that share its style or group."
     spread = "" if effects.bias is None else f" Between contexts the position bias varies by {effects.bias**0.5:.2f}."
     return Sign(
         "What sets texts apart",

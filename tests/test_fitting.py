@@ -1,0 +1,222 @@
+"""From a run's answers to its ranking: weights by contrast, groups, style, and a folder that keeps all of them."""
+
+import json
+import sqlite3
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from comparo import Comparisons, fit
+from comparo.budget import Budget
+from comparo.contrast import contrasts
+from comparo.fitting import Fitting
+from comparo.items import Items
+from comparo.judges import Judgement, load_judge
+from comparo.prompts import Question, criterion_prompt
+from comparo.report.record import read_record
+from comparo.run import Run, comparisons
+from comparo.store import MIGRATIONS, Store, StoreError, stored_items
+from comparo.task import Task
+
+WORDS = "river stone amber willow thunder quiet golden paper morning shadow copper velvet".split()
+
+
+def rows_of(contexts=6, number=5, seed=0):
+    rng = np.random.default_rng(seed)
+    return [
+        {"id": f"system {k}", "context_id": f"c{c}", "text": " ".join(rng.choice(WORDS, 8)), "team": f"team {k % 2}"}
+        for c in range(contexts)
+        for k in range(number)
+    ]
+
+
+def task_of(rows, **options):
+    judge = load_judge("simulated/soft", seed=1)
+    return Task(Items.of(rows), criterion_prompt("better"), judge, Budget.of("4n"), **options)
+
+
+def asked_in(items, rng, noise=0.2, calls=12):
+    """Soft answers about random pairs of every context; the scores are those of the ids."""
+    found = []
+    for context, ids in items.names.items():
+        scores = dict(zip(ids, np.linspace(-1, 1, len(ids)), strict=True))
+        for _ in range(calls):
+            first, second = rng.choice(ids, 2, replace=False).tolist()
+            d = scores[first] - scores[second] + noise * rng.standard_normal()
+            for one, other, sign in ((first, second, 1), (second, first, -1)):
+                found.append((one, other, float(1 / (1 + np.exp(-sign * d - 0.2))), context))
+    first, second, p, context = zip(*found, strict=True)
+    return Comparisons.from_columns(first, second, p, context=context)
+
+
+def test_weights_are_a_power_of_the_contrast_and_their_sum_stays():
+    items = Items.of(rows_of())
+    data, fitting = asked_in(items, np.random.default_rng(0)), Fitting(items)
+    weighed = fitting.weigh(data)
+    table = contrasts(items)
+    worth = np.array(
+        [
+            table[data.contexts[c]][
+                items.names[data.contexts[c]].index(data.items[i]), items.names[data.contexts[c]].index(data.items[j])
+            ]
+            for c, i, j in zip(data.context, data.first, data.second, strict=True)
+        ]
+    )
+    assert np.sum(weighed.weights) == pytest.approx(len(data))
+    slope = np.polyfit(np.log(worth), np.log(weighed.weights), 1)
+    np.testing.assert_allclose(np.polyval(slope, np.log(worth)), np.log(weighed.weights), atol=1e-9)
+    assert 0.0 <= slope[0] <= 3.0
+    doubled = fitting.weigh(replace(data, weight=np.full(len(data), 2.0)))
+    assert np.sum(doubled.weights) == pytest.approx(2 * len(data))
+
+
+def test_noise_that_falls_with_contrast_is_found_and_its_absence_too():
+    rng = np.random.default_rng(1)
+    same = " ".join(WORDS)
+    texts = [" ".join([*rng.choice(WORDS, 3), same]) if k % 2 else " ".join(rng.choice(WORDS, 6)) for k in range(12)]
+    items = Items.of([{"id": k, "context_id": c, "text": text} for c in range(40) for k, text in enumerate(texts)])
+    table = contrasts(items)[0]
+    steep = []
+    for power in (0.0, 2.0):
+        first = rng.integers(12, size=1600)
+        second = (first + rng.integers(1, 12, size=1600)) % 12
+        noise = 0.1 * (table[first, second] / table.mean()) ** (-power / 2) * rng.standard_normal(1600)
+        p = 1 / (1 + np.exp(0.1 * (second - first) - noise))
+        data = Comparisons.from_columns(first, second, p, context=np.repeat(np.arange(40), 40))
+        weight = Fitting(items).weigh(data).weights
+        steep.append(np.polyfit(np.log(table[first, second]), np.log(weight), 1)[0])
+    assert steep[0] < 0.2
+    assert steep[1] > 1.1
+
+
+def test_ranking_is_the_fit_with_what_is_known_of_the_items():
+    items = Items.of(rows_of())
+    data = asked_in(items, np.random.default_rng(2))
+    ranking = Fitting(items).rank(data)
+    expected = fit(Fitting(items).weigh(data), bias="joint", prior="estimated", groups="items", features=_style(items))
+    np.testing.assert_allclose(ranking.scores, expected.scores)
+    np.testing.assert_allclose(ranking.std, expected.std)
+    effects = ranking.product.effects
+    assert effects.groups > effects.scores
+    assert effects.means.shape == (5,)
+    alone = Fitting(items, grouped=False).rank(data)
+    assert alone.product.effects.groups is None
+
+
+def _style(items):
+    from comparo.style import styles
+
+    style = styles(items)
+    labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
+    return dict(zip(labels, style, strict=True)) if style.shape[1] else None
+
+
+@pytest.mark.parametrize("options", [{"plain": True}, {"method": "bt", "bias": "none"}, {"bias": "plug-in"}])
+def test_what_estimates_nothing_is_the_bare_fit(options):
+    items = Items.of(rows_of())
+    data = asked_in(items, np.random.default_rng(3))
+    fitting = Fitting(items, **options)
+    assert not fitting.pools
+    expected = fit(data, fitting.method, bias=fitting.bias)
+    np.testing.assert_array_equal(fitting.rank(data).scores, expected.scores)
+
+
+def test_ids_that_come_once_are_no_groups_and_groups_of_ones_own_are():
+    rows = rows_of()
+    once = [row | {"id": f"{row['context_id']} {row['id']}"} for row in rows]
+    data = asked_in(Items.of(once), np.random.default_rng(4))
+    assert Fitting(Items.of(once)).rank(data).product.effects.groups is None
+    grouped = Items.of(once, group="team")
+    effects = Fitting(grouped).rank(data).product.effects
+    assert effects.means.shape == (2,)
+    assert Fitting(grouped, grouped=False).rank(data).product.effects.means is None
+
+
+def test_items_have_groups_by_the_name_of_their_column():
+    items = Items.of(rows_of(), group="team")
+    assert items.group.tolist() == [row["team"] for row in rows_of()]
+    assert Items.of(rows_of()).group is None
+    assert Items.of([{"text": "a", "group": 7}, {"text": "b", "group": 8}]).group.tolist() == [7, 8]
+    with pytest.raises(ValueError, match="crew"):
+        Items.of(rows_of(), group="crew")
+    with pytest.raises(ValueError, match="team"):
+        Items.of([*rows_of(), {"id": 9, "context_id": "c0", "text": "more", "team": None}], group="team")
+    assert items.digest() == Items.of(rows_of()).digest()
+
+
+def run(folder, task):
+    store = Store(folder, task.identity, task.configuration)
+    store.add_items(task.items)
+    progress = Run(task, store).go()
+    store.close()
+    return progress
+
+
+@pytest.mark.parametrize("kind", ["text", "numbers", "none"])
+def test_groups_come_back_from_the_folder(tmp_path, kind):
+    rows = [
+        row | ({} if kind == "none" else {"group": k % 3 if kind == "numbers" else row["team"]})
+        for k, row in enumerate(rows_of())
+    ]
+    task = task_of(rows)
+    store = Store(tmp_path, task.identity, task.configuration)
+    store.add_items(task.items)
+    store.close()
+    found = stored_items(tmp_path)
+    if kind == "none":
+        assert found.group is None
+    else:
+        assert found.group.tolist() == task.items.group.tolist()
+    assert found.digest() == task.items.digest()
+
+
+def test_a_folder_of_before_groups_is_read_and_goes_on(tmp_path):
+    task = task_of(rows_of(), plain=True)
+    run(tmp_path, task)
+    path = tmp_path / "judgements.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE items DROP COLUMN shared")
+        connection.execute(f"PRAGMA user_version={len(MIGRATIONS) - 1}")
+    connection.close()
+    written = json.loads((tmp_path / "run.json").read_text())
+    del written["plain"]
+    (tmp_path / "run.json").write_text(json.dumps(written))
+    assert stored_items(tmp_path).group is None
+    record = read_record(tmp_path)
+    assert not record.fitting.pools
+    data = comparisons(record.answered)
+    np.testing.assert_array_equal(record.ranking.scores, fit(data, bias="joint").scores)
+    store = Store(tmp_path, task.identity, task.configuration)
+    store.add([Judgement(Question("system 0", "system 1", "c0"), p=0.5, mass=1.0)])
+    store.close()
+    assert len(read_record(tmp_path).answered) == len(record.answered) + 1
+
+
+def test_a_record_ranks_as_the_run_did_and_refits_with_the_same_weights(tmp_path):
+    task = task_of([row | {"group": row["team"]} for row in rows_of()])
+    store = Store(tmp_path, task.identity, task.configuration)
+    store.add_items(task.items)
+    ranked = Run(task, store).go()
+    store.close()
+    record = read_record(tmp_path)
+    np.testing.assert_allclose(record.ranking.scores, ranked.scores)
+    again = record.refit(record.ranking.comparisons)
+    np.testing.assert_allclose(again.scores, record.ranking.scores)
+    np.testing.assert_array_equal(again.comparisons.weights, record.ranking.comparisons.weights)
+    assert np.ptp(again.comparisons.weights) > 0
+
+
+def test_a_plain_task_chooses_and_fits_as_the_paper_does(tmp_path):
+    plain, own = task_of(rows_of(), plain=True), task_of(rows_of())
+    assert "pairs" not in plain.identity
+    assert own.identity == plain.identity | {"pairs": "by contrast"}
+    assert task_of(rows_of(), strategy="random").identity.get("pairs") is None
+    assert all(table is None for table in plain.fitting.contrast.values())
+    assert plain.configuration["plain"]
+    assert not own.configuration["plain"]
+    ranking = run(tmp_path, plain)
+    assert ranking.product.effects is None
+    assert ranking.comparisons.weight is None
+    with pytest.raises(StoreError, match="pairs was None and is 'by contrast'"):
+        Store(tmp_path, own.identity, own.configuration)

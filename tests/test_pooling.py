@@ -165,12 +165,8 @@ def test_variances_of_a_simulated_judge_are_found():
     first = rng.integers(n, size=len(context))
     second = (first + rng.integers(1, n, size=len(context))) % n
     d = truth[context, first] - truth[context, second] - gamma[context] + 0.3 * rng.standard_normal(len(context))
-    effects = fit(
-        Comparisons.from_columns(first, second, expit(d), context=context),
-        bias="joint",
-        prior="estimated",
-        groups="items",
-    ).product.effects
+    data = Comparisons.from_columns(first, second, expit(d), context=context)
+    effects = pool(data, BradleyTerry(), groups=Graph.build(data).item).effects
     assert effects.scores == pytest.approx(0.36, rel=0.15)
     assert effects.noise == pytest.approx(0.09, rel=0.15)
     assert effects.groups == pytest.approx(np.var(means), rel=0.25)
@@ -267,7 +263,7 @@ def test_groups_that_share_nothing_change_little_and_those_that_share_all_much()
     alone, grouped = (fit(same, bias="joint", prior="estimated", groups=given) for given in (None, "items"))
     error = [np.std(found.scores - truth[0, found.items]) for found in (alone, grouped)]
     assert error[1] < 0.5 * error[0]
-    assert np.mean(grouped.std) < 0.5 * np.mean(alone.std)
+    assert np.mean(grouped.std) < 0.6 * np.mean(alone.std)
 
 
 def test_styles_that_explain_the_scores_are_found():

@@ -75,7 +75,7 @@ def pool(
         problem = Problem.of(pattern, expert, comparisons, np.zeros(pattern.unknowns))
         rounds = _Rounds(problem, blocks, biases=Biases.of(pattern, expert, comparisons))
     else:
-        problem = Problem.of(Pattern(graph), expert, comparisons, np.zeros(n))
+        problem = Problem.of(Pattern(graph), expert, positions.comparisons, np.zeros(n))
         rounds = _Rounds(problem, blocks, positions=positions)
     solution, effects = rounds.settle(comparisons.hard)
     bias = solution.x[n:] if rounds.positions is None else rounds.positions.bias
@@ -136,6 +136,7 @@ class _Rounds:
             leverage += _shared_leverage(laplacian.pattern, c, spread, between)
             held = free - ridge * (trace + float(np.sum(apart @ between * apart)))
             held_by = sizes - own_ridge * np.bincount(kinds, np.diagonal(between), len(sizes))
+            leverage = min(leverage, free + len(x) - n)
             dispersion = 1.0 if coin else self._dispersion(applied, x, level, leverage)
             noise = dispersion / level
             own = (float(np.sum((x[:n] - mean) ** 2)) + noise) / (held + 1.0)
@@ -193,7 +194,8 @@ class _Rounds:
         """φ = (ν + X²) / (ν + freedom),   X² = Σ slope²/w / c̄,   freedom = Σ (c/w)·(1 − c·R) / c̄.
 
         ν as in `Product.dispersion`; R is the variance of the difference of an observation before φ. What tells most
-        has the smallest slopes, as it decides about the scores itself.
+        has the smallest slopes, as it decides about the scores itself. The leverage, Σ (c/w)·c·R / c̄, is at most the
+        number of parameters, which it may exceed where c differs by orders of magnitude.
         """
         slope, c = np.empty((2, len(applied.p)))
         applied.evaluate(x, slope, c)
@@ -225,7 +227,7 @@ def _solve(laplacian: Laplacian, members: Array) -> Array:
     """H⁻¹·QM, shape (n + C·J, G)."""
     padding = np.zeros((laplacian.pattern.unknowns - len(members), members.shape[1]))
     rhs = np.concatenate([members, padding])
-    return laplacian.solve(rhs, accuracy=1e-3) if members.shape[1] else rhs
+    return laplacian.solve(rhs, accuracy=1e-2) if members.shape[1] else rhs
 
 
 def _traces(laplacian: Laplacian, c: Array) -> tuple[float, float]:
@@ -242,7 +244,7 @@ def _traces(laplacian: Laplacian, c: Array) -> tuple[float, float]:
             probes = np.zeros((pattern.unknowns, PROBES))
             probes[tail.unknowns] = np.random.default_rng(0).choice([-1.0, 1.0], (len(tail.diagonal), PROBES))
             probes = pattern.centre(probes)
-            found = laplacian.solve(probes, accuracy=1e-3)
+            found = laplacian.solve(probes, accuracy=1e-2)
             trace += float(np.sum(probes[:nodes] * found[:nodes])) / PROBES
             leverage += float(np.sum(found[tail.unknowns] * tail.multiply(probes[tail.unknowns]))) / PROBES
             break

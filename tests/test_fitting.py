@@ -220,3 +220,27 @@ def test_a_plain_task_chooses_and_fits_as_the_paper_does(tmp_path):
     assert ranking.comparisons.weight is None
     with pytest.raises(StoreError, match="pairs was None and is 'by contrast'"):
         Store(tmp_path, own.identity, own.configuration)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"groups": {"a": 1}}, "groups and features belong to prior='estimated'"),
+        ({"features": {"a": [1.0]}}, "groups and features belong to prior='estimated'"),
+        ({"prior": "estimated", "groups": {"a": 1}}, "groups say nothing of item 'b'"),
+        ({"prior": "estimated", "features": {"a": [1.0]}}, "features say nothing of item 'b'"),
+        ({"prior": "estimated", "features": {"a": [1.0], "b": [1.0, 2.0]}}, "features are of different lengths"),
+        ({"prior": "estimated", "features": {"a": [1.0], "b": [np.nan]}}, "not a finite number"),
+        ({"prior": "estimated", "bias": "plug-in"}, "finds the bias with the scores"),
+        ({"prior": "estimated", "method": "avg-prob"}, "takes no prior"),
+    ],
+)
+def test_misuse_is_told_with_its_remedy(given, message):
+    with pytest.raises(ValueError, match=message):
+        fit([("a", "b", 0.7)], **given)
+
+
+def test_misuse_names_the_context():
+    data = Comparisons.from_columns(["a", "a"], ["b", "b"], [0.6, 0.7], context=["x", "y"])
+    with pytest.raises(ValueError, match="item 'a' of context 'y'"):
+        fit(data, prior="estimated", groups={("x", "a"): 0, "b": 1})

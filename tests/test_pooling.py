@@ -391,27 +391,3 @@ def test_random_effects_of_many_estimates_find_their_mean_and_variance():
     assert centre == pytest.approx(1.5, abs=0.05)
     assert between == pytest.approx(0.49, rel=0.1)
     assert random_effects(np.ones(5), np.full(5, 0.2))[1] == pytest.approx(0.0002)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"groups": {"a": 1}}, "groups and features belong to prior='estimated'"),
-        ({"features": {"a": [1.0]}}, "groups and features belong to prior='estimated'"),
-        ({"prior": "estimated", "groups": {"a": 1}}, "groups say nothing of item 'b'"),
-        ({"prior": "estimated", "features": {"a": [1.0]}}, "features say nothing of item 'b'"),
-        ({"prior": "estimated", "features": {"a": [1.0], "b": [1.0, 2.0]}}, "features are of different lengths"),
-        ({"prior": "estimated", "features": {"a": [1.0], "b": [np.nan]}}, "not a finite number"),
-        ({"prior": "estimated", "bias": "plug-in"}, "finds the bias with the scores"),
-        ({"prior": "estimated", "method": "avg-prob"}, "takes no prior"),
-    ],
-)
-def test_misuse_is_told_with_its_remedy(given, message):
-    with pytest.raises(ValueError, match=message):
-        fit([("a", "b", 0.7)], **given)
-
-
-def test_misuse_names_the_context():
-    data = Comparisons.from_columns(["a", "a"], ["b", "b"], [0.6, 0.7], context=["x", "y"])
-    with pytest.raises(ValueError, match="item 'a' of context 'y'"):
-        fit(data, prior="estimated", groups={("x", "a"): 0, "b": 1})

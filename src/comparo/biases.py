@@ -132,7 +132,11 @@ class Positions:
 
     @classmethod
     def of(cls, comparisons: Comparisons, graph: Graph, expert: Expert) -> Positions:
-        """Where the rounds begin: at γ as if all texts were equal; the two orders of a pair share its weight evenly."""
+        """Where the rounds begin: at γ as if all texts were equal.
+
+        The weight of an order of a pair is the geometric mean of its own and half of the pair's: position, where it is
+        not known wholly, cancels between equal weights; what makes them differ holds for each answer on its own.
+        """
         judges = 1 if comparisons.judges is None else len(comparisons.judges)
         family = np.asarray(graph.position[graph.first] * judges + comparisons.judged_by, dtype=np.int32)
         none = np.zeros(graph.contexts * judges), np.zeros(graph.nodes)
@@ -140,7 +144,7 @@ class Positions:
         order, weight = 2 * pair + (graph.first > graph.second), comparisons.weights
         own, other = (np.bincount(order, weight, 2 * len(weight))[number] for number in (order, order ^ 1))
         even = np.divide(own + other, 2 * own, out=np.ones(len(own)), where=both & (own > 0) & (other > 0))
-        comparisons = replace(comparisons, weight=weight * even)
+        comparisons = replace(comparisons, weight=weight * np.sqrt(even))
         return cls(comparisons, graph, expert, pair, both, family, *none)._with_biases(none[1], 1.0)
 
     @property

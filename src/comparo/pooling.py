@@ -41,7 +41,7 @@ from comparo.product import Product
 
 ROUNDS = 20
 SETTLED = 0.05  # change of a variance, relative, that ends the rounds
-PROBES = 8  # random vectors by which the trace of a large context's H⁻¹ is estimated
+PROBES = 4  # random vectors by which the trace of a large context's H⁻¹ is estimated
 POOLED_ENTRIES = 20_000_000  # of P: with more groups than that, none are pooled
 
 

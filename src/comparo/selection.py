@@ -130,7 +130,7 @@ class Selector:
         order = rng.permutation(len(names))
         self._items = [names[number] for number in order.tolist()]
         self._contrast: Array | None = None
-        if contrast is not None and self.top is None and len(names) <= EXACT:
+        if contrast is not None and strategy != "random" and self.top is None and len(names) <= EXACT:
             luck = np.exp(JITTER * rng.standard_normal(contrast.shape))
             worth = contrast[np.ix_(order, order)] * luck * luck.T
             self._contrast = worth / float(np.mean(worth[np.triu_indices(len(names), 1)]))

@@ -132,7 +132,10 @@ def confident() -> None:
     print("\n# Made-up scores of SummEval's texts, Spearman × 100: the paper's way, ours", flush=True)
     items, rng = open_set("summeval", DATA).items, np.random.default_rng(0)
     for scale, odd, hard in ((1, None, False), (3, None, False), (3, -6, False), (6, -10, False), (2, None, True)):
-        found = [made_up(items, scale, odd, hard, calls, rng) for calls in (32, 48, 80)]
+        found = [
+            np.mean([made_up(items, scale, odd, hard, calls, rng) for _ in range(DRAWS)], axis=0)
+            for calls in (32, 48, 80)
+        ]
         kind = f"{'decisions' if hard else 'soft'}, scores ± {scale}" + (f", the odd one {odd}" if odd else "")
         print(f"{kind:<40}" + "   ".join(f"{paper:.1f} {ours:.1f}" for paper, ours in found), flush=True)
 

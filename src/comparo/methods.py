@@ -63,7 +63,7 @@ def fit(
     `comparo.product.multiply`. `prior` is the standard deviation of a Gaussian prior on the scores or "first", the
     paper's expert on the first item; by default "first" for Gaussian experts, and for others 100, or 10 where every
     answer is a decision. With prior "estimated" the variances of scores, biases and noise come from the comparisons,
-    both orders of a pair are one comparison, and candidates lean on what they share (`comparo.pooling.pool`): on their
+    both orders of a pair are taken together, and candidates lean on what they share (`comparo.pooling.pool`): on their
     group, which `groups` gives for an item or a pair (context, item), "items" being the same item in other contexts,
     and on `features`, some numbers for each of them.
 

@@ -20,6 +20,7 @@ from scipy.special import expit
 from comparo import Comparisons, Ranking, Selector, fit
 
 CONTEXTS = 500
+FRESH = 1000  # seeds that had no part in settling how both orders of a pair are weighed
 DATA = Path(__file__).parents[2] / "shared" / "data" / "judgements"
 RECORDED = {
     "summeval": (("relevance", "coherence", "consistency", "fluency"), (32, 48)),
@@ -104,7 +105,7 @@ def estimated(draws: int = 4) -> None:
                     for noise in (0.3, 0.5):
                         inside = []
                         for seed in range(draws if contexts > 1 else 3 * draws):
-                            rng = np.random.default_rng(seed)
+                            rng = np.random.default_rng(FRESH + seed)
                             data, truth = answered(rng, judge, contexts, items, calls, orders, noise)
                             groups = "items" if judge == "systems shared" else None
                             ranking = fit(data, bias="joint", prior="estimated", groups=groups)

@@ -204,11 +204,13 @@ def test_until_stops_early_when_the_ranking_is_sure():
     assert len(short) < len(whole) == 132
 
 
-def test_goal_top_spends_calls_on_the_border_and_stops():
+@pytest.mark.parametrize(("plain", "budget", "most"), [(True, "9n", 180), (False, "18n", 300)])
+def test_goal_top_spends_calls_on_the_border_and_stops(plain, budget, most):
     scores = {f"item {number}": 1.5 * number for number in range(20)}
     judge = load_judge("simulated/soft", scores=scores, noise=0.2)
-    ranking, judgements = run(task(20, judge=judge, budget="18n", until=0.9, goal="top-3", strategy="adaptive"))
-    assert len(judgements) < 300
+    options = {"until": 0.9, "goal": "top-3", "strategy": "adaptive", "plain": plain}
+    ranking, judgements = run(task(20, judge=judge, budget=budget, **options))
+    assert len(judgements) < most
     assert set(ranking.to_columns()["item"][:3].tolist()) == {"item 19", "item 18", "item 17"}
 
 

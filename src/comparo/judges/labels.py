@@ -1,11 +1,53 @@
-"""From the probabilities of the next token to the probability of a label, or to the expected label of a scale."""
+"""From the probabilities of the next tokens to the probability of a label, or to the expected label of a scale.
+
+A label is one token or a sequence of them; its probability is that of the sequence,
+
+    P(label) = Σ over its spellings Π_k P(token_k | the tokens before it)
+
+so the model is read after every beginning of a spelling. A path is such a beginning: a tuple of tokens, () first.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 AROUND = " \t\n\r\"'`*_.,:;()[]{}<>▁ĠĊ"
+
+Path = tuple[Any, ...]
+
+
+class Spelling(Protocol):
+    """Which tokens spell which label, in whatever way tokens are told."""
+
+    def label(self, path: Path) -> int | None:
+        """The number of the label that the path spells; None where it spells none."""
+
+    def begins(self, path: Path, number: int) -> bool:
+        """Whether the label of that number goes on after the path."""
+
+
+class Words:
+    """The spelling of labels where tokens are told as text.
+
+    >>> words = Words(("10", "Story 1"))
+    >>> words.label((" ", "1", "0")), words.begins((" ", "1"), 0), words.begins(("Story",), 1), words.label(("1",))
+    (0, True, True, None)
+    """
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self.labels = labels
+
+    def label(self, path: Path) -> int | None:
+        """The number of the label that the path spells."""
+        text = "".join(path)
+        return next((number for number, label in enumerate(self.labels) if spells(text, label)), None)
+
+    def begins(self, path: Path, number: int) -> bool:
+        """Whether the label goes on after the path, which may be empty or what stands around a label."""
+        begun, label = "".join(path).lstrip(AROUND).casefold(), self.labels[number].strip().casefold()
+        return begun != label and label.startswith(begun)
 
 
 def spells(token: str, label: str) -> bool:
@@ -20,14 +62,7 @@ def spells(token: str, label: str) -> bool:
 def label_probability(logprobs: Iterable[tuple[str, float]], labels: Sequence[str]) -> tuple[float, float] | None:
     """p and the mass ΣP from the log-probabilities of the likeliest next tokens; None where no label is among them.
 
-    Of two labels, p = P(A) / (P(A) + P(B)). Of the S labels of a scale, the highest first, p is where the expected
-    label lies between the last and the first:
-
-        p = Σ_k v_k P(label_k) / Σ_k P(label_k),   v_k = 1 − k / (S − 1),   k = 0 … S − 1
-
-    The spellings of a label are summed. Where only one of two labels is among the tokens, the other gets the most that
-    it can have: the probability of the least likely token, or what is left over where that is less. On a longer scale
-    a label that is not among the tokens counts for nothing.
+    It is `sequence_probability` of labels that are one token.
 
     >>> label_probability([("A", math.log(0.6)), (" A", math.log(0.2)), ("B", math.log(0.2))], ("A", "B"))
     (0.8, 1.0)
@@ -37,22 +72,71 @@ def label_probability(logprobs: Iterable[tuple[str, float]], labels: Sequence[st
     (0.916..., 0.75)
     >>> label_probability([("The", -0.1)], ("A", "B"))
     """
-    masses, total, least = [0.0] * len(labels), 0.0, 1.0
-    found = [False] * len(labels)
-    for token, logprob in logprobs:
-        probability = math.exp(logprob)
-        total, least = total + probability, min(least, probability)
-        for number, label in enumerate(labels):
-            if spells(token, label):
+    return sequence_probability({(): list(logprobs)}, Words(labels), len(labels))
+
+
+def sequence_probability(
+    read: Mapping[Path, Sequence[tuple[Any, float]]], spelling: Spelling, count: int
+) -> tuple[float, float] | None:
+    """p and the mass ΣP from the log-probabilities of the likeliest tokens after each path; None without any label.
+
+    Of two labels, p = P(A) / (P(A) + P(B)). Of the S = `count` labels of a scale, the highest first, p is where the
+    expected label lies between the last and the first:
+
+        p = Σ_k v_k P(label_k) / Σ_k P(label_k),   v_k = 1 − k / (S − 1),   k = 0 … S − 1
+
+    The spellings of a label are summed; one that another label goes on from counts only where that one does not. Where
+    only one of two labels is among the tokens, the other gets the most that it can have: after the longest of its
+    beginnings that was read, the probability of the least likely token, or what is left over where that is less. On a
+    longer scale a label that is not among the tokens counts for nothing.
+
+    >>> read = {(): [(" ", math.log(0.9)), ("1", math.log(0.05))], (" ",): [("1", math.log(0.6)), ("2", math.log(0.4))]}
+    >>> p, mass = sequence_probability(read, Words(("1", "2")), 2)
+    >>> round(p, 6), round(mass, 6)
+    (0.621053, 0.95)
+    """
+    masses, found, most = [0.0] * count, [False] * count, [0.0] * count
+    reached: dict[Path, float] = {(): 1.0}
+    for path in sorted(read, key=len):
+        if path not in reached:  # its last token is not among the likeliest
+            continue
+        total, least = 0.0, 1.0
+        for token, logprob in read[path]:
+            longer, probability = (*path, token), math.exp(logprob)
+            if probability == 0:  # −inf, or what a server writes in its place: as good as not told
+                continue
+            total, least = total + probability, min(least, probability)
+            probability *= reached[path]
+            if longer in read:
+                reached[longer] = reached.get(longer, 0.0) + probability
+            if (number := spelling.label(longer)) is None:
+                continue
+            outer = inner_label(path, spelling)
+            if number != outer:
                 masses[number] += probability
                 found[number] = True
+                if outer is not None:
+                    masses[outer] -= probability
+        for number in range(count):
+            if spelling.begins(path, number):
+                most[number] = reached[path] * min(least, max(1.0 - total, 0.0))
     if not any(found):
         return None
-    if len(labels) == 2 and not all(found):
-        masses[found.index(False)] = min(least, max(1.0 - total, 0.0))
+    if count == 2 and not all(found):
+        masses[found.index(False)] = most[found.index(False)]
+    masses = [max(mass, 0.0) for mass in masses]
     mass = sum(masses)
     if not mass > 0:
         return None
-    last = len(labels) - 1
-    expected = sum(share * (last - number) for number, share in enumerate(masses)) / (last * mass)
+    expected = sum(share * (count - 1 - number) for number, share in enumerate(masses)) / ((count - 1) * mass)
     return min(expected, 1.0), min(mass, 1.0)
+
+
+def inner_label(path: Path, spelling: Spelling) -> int | None:
+    """The label that the longest part of the path, from its beginning, spells; None where none does.
+
+    >>> inner_label((" ", "1", "st"), Words(("1", "2")))
+    0
+    """
+    numbers = (spelling.label(path[:length]) for length in range(len(path), 0, -1))
+    return next((number for number in numbers if number is not None), None)

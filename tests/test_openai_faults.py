@@ -445,10 +445,10 @@ def odd_label(p, number, impossible):
     return Reply(reply)
 
 
-@pytest.mark.parametrize("impossible", [-math.inf, math.nan, None])
+@pytest.mark.parametrize("impossible", [-math.inf, None])
 def test_labels_without_a_number_hardly_move_a_ranking(impossible):
-    """-Infinity for every tenth call: read as p = 0 or 1, it took a Spearman correlation below 0.8."""
-    quality = dict(zip(range(16), np.linspace(-2, 2, 16), strict=True))
+    """-Infinity for every tenth call: read as p = 0 or 1, it took the Spearman correlation below 0.7."""
+    quality = dict(zip(range(30), np.linspace(-2, 2, 30), strict=True))
     asked = itertools.count()
 
     def reply(request):
@@ -457,9 +457,9 @@ def test_labels_without_a_number_hardly_move_a_ranking(impossible):
         return odd_label(1 / (1 + math.exp(second - first)), next(asked), impossible)
 
     with Api(reply) as api:
-        judge = load("tiny", base_url=api.url, concurrency=4)
+        judge = load("tiny", base_url=api.url, concurrency=1)
         texts = {name: f"quality {score};" for name, score in quality.items()}
-        ranking = comparo.rank(texts, "better", judge=judge, budget="10n", plain=True)
+        ranking = comparo.rank(texts, "better", judge=judge, budget="4n")
     columns = ranking.to_columns()
     truth = [quality[name] for name in columns["item"].tolist()]
     assert spearmanr(columns["score"], truth).statistic > 0.99

@@ -72,6 +72,7 @@ class OpenAIJudge:
     waiting: Waiting = field(default_factory=Waiting, repr=False, compare=False)
 
     scales = True
+    streams = True
 
     @property
     def name(self) -> str:

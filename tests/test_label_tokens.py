@@ -10,11 +10,14 @@ import transformers
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from comparo.judges import hf
+from comparo.judges import hf, load_judge
 from comparo.judges.chat import Chat
 from comparo.judges.labels import Words, sequence_probability
 from comparo.judges.spellings import find_spellings
+from comparo.judges.verdicts import read_logprobs
 from comparo.prompts import Prompt
+from servers import Api
+from servers import tokens as reply_tokens
 from test_hf_judge import CHAT, DECODERS, PROMPT, SMALL, WORDS, answers, some_questions, written
 
 SPECIAL = ["<pad>", "<s>", "</s>", "<|user|>", "<|assistant|>"]
@@ -236,3 +239,65 @@ def test_a_probability_of_nothing_is_one_that_was_not_told():
 
 def test_prompts_may_have_any_two_labels():
     assert Prompt("{first}{second}", labels=("Summary 1", "Summary 2")).instruction.endswith("Summary 1 or Summary 2.")
+
+
+def positions(*alternatives: dict[str, float]) -> list[tuple[str, list[tuple[str, float]]]]:
+    """The tokens of a reply, each with what else might have stood there; the first of them was said."""
+    return [
+        (next(iter(tokens)), [(token, math.log(share)) for token, share in tokens.items()]) for tokens in alternatives
+    ]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize(
+    ("labels", "said", "p", "mass"),
+    [
+        (("1", "2"), [{"1": 0.7, "2": 0.2}], 0.7 / 0.9, 0.9),
+        (("Story 1", "Story 2"), [{"Story": 0.9}, {" ": 0.8, ":": 0.2}, {"1": 0.5, "2": 0.3}], 0.5 / 0.8, 0.576),
+        (("Story 1", "Story 2"), [{"Story": 0.9}, {" 1": 0.5, " 2": 0.3}], 0.5 / 0.8, 0.72),
+        (("First", "Second"), [{"Sec": 0.6, "Fir": 0.3, "The": 0.1}, {"ond": 0.9, "ret": 0.1}], 0.3 / 0.84, 0.84),
+        (("First", "Second"), [{"First": 0.6, "Sec": 0.3}], 0.6 / 0.9, 0.9),
+        (("10", "9"), [{"1": 0.8, "9": 0.2}, {"0": 0.75, "1": 0.25}], 0.6 / 0.8, 0.8),
+        (("10", "9"), [{"9": 0.8, "1": 0.2}], 0.2, 1.0),
+        (("1", "10"), [{"1": 1.0}, {"0": 0.25, ".": 0.75}], 0.75, 1.0),
+        (("1", "10"), [{"1": 1.0}, {".": 0.75, "0": 0.25}], 0.75, 1.0),
+    ],
+)
+def test_a_reply_is_read_along_the_tokens_of_its_label(labels, said, p, mass, begun):
+    prompt = replace(PROMPT, labels=labels)
+    assert read_logprobs(positions(*said), prompt, begun=begun) == pytest.approx((p, mass))
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ([{"Response": 1.0}, {" ": 0.9, " one": 0.1}, {"2": 0.75, "1": 0.25}], (0.25, 1.0)),
+        ([{"**": 1.0}, {"2": 0.75, "1": 0.25}, {"**": 1.0}], (0.25, 1.0)),
+        ([{"1": 1.0, "2": 1e-9}, {"2": 1.0}], None),  # twelve is neither
+        ([{"Both": 1.0, "1": 0.1}], None),
+    ],
+)
+def test_a_reply_of_its_own_is_read_where_the_label_is(said, found):
+    read = read_logprobs(positions(*said), replace(PROMPT, labels=("1", "2")))
+    assert read == (found and pytest.approx(found))
+
+
+def test_a_begun_reply_goes_on_with_a_space():
+    said = positions({" ": 0.9, "1": 0.02}, {"1": 0.6, "2": 0.3})
+    found = read_logprobs(said, replace(PROMPT, labels=("1", "2")), begun=True)
+    assert found == pytest.approx((0.56 / 0.83, 0.83))
+
+
+def test_numbers_that_are_no_log_probabilities_are_refused_wherever_they_stand():
+    said = [(" ", [(" ", -0.1)]), ("1", [("1", 3.0)])]
+    with pytest.raises(ValueError, match="no log-probabilities"):
+        read_logprobs(said, replace(PROMPT, labels=("1", "2")), begun=True)
+
+
+@pytest.mark.parametrize(("labels", "tokens"), [(("A", "B"), 1), (("1", "2"), 8)])
+def test_a_server_is_asked_for_as_many_tokens_as_a_label_may_take(labels, tokens):
+    with Api(reply_tokens({" ": 0.9, " A": 0.1}, {labels[0]: 0.6, labels[1]: 0.3})) as api:
+        judge = load_judge("openai/tiny", base_url=api.url, prefill=True)
+        [judgement] = judge.judge(some_questions(1), replace(PROMPT, labels=labels))
+    assert api.requests[0].body["max_tokens"] == tokens
+    assert judgement.mass > 0.8

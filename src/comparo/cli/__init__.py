@@ -15,9 +15,9 @@ from typer.core import TyperGroup
 from comparo.cli import fit, judge, plan, rank, runs, select, study
 from comparo.cli.settings import name_variables, read_settings, settings_file
 from comparo.comparisons import ComparisonsError
+from comparo.disk import StoreError
 from comparo.judges import JudgeError
 from comparo.run import RunError
-from comparo.store import StoreError
 
 app = typer.Typer(
     help="Rank texts from few pairwise comparisons by a language model.",

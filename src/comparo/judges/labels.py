@@ -10,9 +10,10 @@ so the model is read after every beginning of a spelling. A path is such a begin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+UNLISTED = -9999.0  # what servers say of a token that is not among the likeliest
 AROUND = " \t\n\r\"'`*_.,:;()[]{}<>▁ĠĊ"
 
 Path = tuple[Any, ...]
@@ -70,6 +71,8 @@ def label_probability(logprobs: Iterable[tuple[str, float]], labels: Sequence[st
     (0.957..., 0.94...)
     >>> label_probability([("5", math.log(0.5)), ("4", math.log(0.25))], ("5", "4", "3", "2", "1"))
     (0.916..., 0.75)
+    >>> label_probability([("A", math.log(0.1)), ("B", -math.inf), ("The", math.log(0.5))], ("A", "B"))
+    (0.2..., 0.5)
     >>> label_probability([("The", -0.1)], ("A", "B"))
     """
     return sequence_probability({(): list(logprobs)}, Words(labels), len(labels))
@@ -88,7 +91,9 @@ def sequence_probability(
     The spellings of a label are summed; one that another label goes on from counts only where that one does not. Where
     only one of two labels is among the tokens, the other gets the most that it can have: after the longest of its
     beginnings that was read, the probability of the least likely token, or what is left over where that is less. On a
-    longer scale a label that is not among the tokens counts for nothing.
+    longer scale a label that is not among the tokens counts for nothing. Labels that are among them without a number
+    (−∞ or nan) get what all others leave over, in equal shares: that they are impossible is more than such a server
+    knows.
 
     >>> read = {(): [(" ", math.log(0.9)), ("1", math.log(0.05))], (" ",): [("1", math.log(0.6)), ("2", math.log(0.4))]}
     >>> p, mass = sequence_probability(read, Words(("1", "2")), 2)
@@ -96,40 +101,87 @@ def sequence_probability(
     (0.621053, 0.95)
     """
     masses, found, most = [0.0] * count, [False] * count, [0.0] * count
+    unknown: dict[int, float] = {}
     reached: dict[Path, float] = {(): 1.0}
     for path in sorted(read, key=len):
         if path not in reached:  # its last token is not among the likeliest
             continue
-        total, least = 0.0, 1.0
+        total, least, unnumbered = 0.0, 1.0, set()
         for token, logprob in read[path]:
-            longer, probability = (*path, token), math.exp(logprob)
-            if probability == 0:  # −inf, or what a server writes in its place: as good as not told
+            if -math.inf < logprob <= UNLISTED:
                 continue
+            longer, number = (*path, token), spelling.label((*path, token))
+            if not logprob > UNLISTED:
+                unnumbered.add(number)
+                continue
+            probability = math.exp(logprob)
             total, least = total + probability, min(least, probability)
             probability *= reached[path]
             if longer in read:
                 reached[longer] = reached.get(longer, 0.0) + probability
-            if (number := spelling.label(longer)) is None:
-                continue
             outer = inner_label(path, spelling)
-            if number != outer:
+            if number is not None and number != outer:
                 masses[number] += probability
                 found[number] = True
                 if outer is not None:
                     masses[outer] -= probability
+        left = max(1.0 - total, 0.0)
+        unknown |= {n: reached[path] * left / len(unnumbered - {None}) for n in unnumbered if n is not None}
         for number in range(count):
             if spelling.begins(path, number):
-                most[number] = reached[path] * min(least, max(1.0 - total, 0.0))
+                most[number] = reached[path] * min(least, left)
     if not any(found):
         return None
-    if count == 2 and not all(found):
-        masses[found.index(False)] = most[found.index(False)]
+    for number in range(count):
+        if not found[number]:
+            masses[number] = unknown.get(number, most[number] if count == 2 else 0.0)
     masses = [max(mass, 0.0) for mass in masses]
     mass = sum(masses)
     if not mass > 0:
         return None
     expected = sum(share * (count - 1 - number) for number, share in enumerate(masses)) / ((count - 1) * mass)
     return min(expected, 1.0), min(mass, 1.0)
+
+
+def reply_probability(
+    positions: Sequence[tuple[str, list[tuple[str, float]]]], labels: Sequence[str]
+) -> tuple[float, float] | None:
+    """p and the mass ΣP where a reply begins with a label, from its tokens, each with the likeliest in its place.
+
+    It is read on while what was said is the beginning of a label. What else begins one label and no other counts as
+    that label: how it would have gone on is not told. A ValueError where numbers are no log-probabilities.
+
+    >>> said = [("Fir", [("Fir", math.log(0.6)), ("Sec", math.log(0.3))]), ("st", [("st", 0.0)])]
+    >>> p, mass = reply_probability(said, ("First", "Second"))
+    >>> round(p, 6), round(mass, 6)
+    (0.666667, 0.9)
+    """
+    words = Words(labels)
+    path: Path = ()
+    read: dict[Path, list[tuple[str, float]]] = {}
+    for token, likeliest in positions:
+        if any(logprob > 0.01 for _, logprob in likeliest):
+            raise ValueError("there are numbers that are no log-probabilities")
+        read[path] = likeliest
+        path = (*path, token)
+        if not any(words.begins(path, number) for number in range(len(labels))):
+            break
+    return sequence_probability(read, _Said(labels, read), len(labels))
+
+
+class _Said(Words):
+    """The spelling of labels where the model was read only along what it said."""
+
+    def __init__(self, labels: Sequence[str], read: Container[Path]) -> None:
+        super().__init__(labels)
+        self.read = read
+
+    def label(self, path: Path) -> int | None:
+        number = super().label(path)
+        if number is not None or path in self.read or not "".join(path).strip(AROUND):
+            return number
+        begun = [number for number in range(len(self.labels)) if self.begins(path, number)]
+        return begun[0] if len(begun) == 1 else None
 
 
 def inner_label(path: Path, spelling: Spelling) -> int | None:

@@ -400,6 +400,17 @@ def test_no_answer_whatever_it_holds_raises_or_stops_the_others(body, options):
             kept.encode()
 
 
+def test_no_refusal_whatever_it_holds_raises_or_stops_the_others():
+    told = {"message": "no", "param": "messages[0]", "code": "odd", "type": "odd"}
+    odd = list(mutants({"error": told, "detail": [{"loc": ["body", "messages"], "msg": "no"}], "message": "no"}))
+    replies = iter([SURE, *(Reply(body, status=status) for body in odd for status in (400, 422, 409, 500))])
+    with Api(lambda _: next(replies)) as api:
+        judgements = ask(api.url, *[question()] * (4 * len(odd) + 1), concurrency=8)
+    assert [judgement.failed for judgement in judgements].count(True) == 4 * len(odd) > 500
+    for judgement in judgements:
+        (judgement.error or "").encode()
+
+
 @pytest.mark.parametrize(
     "count", [10**30, -1, 2.5, True, "7", [], {}, None, math.nan, math.inf, 10**9 + 1], ids=lambda count: str(count)[:9]
 )

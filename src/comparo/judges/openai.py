@@ -15,7 +15,8 @@ from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from comparo.judges.access import OPENAI, Access, read_access
-from comparo.judges.calling import LANE, TOP, Caller, work
+from comparo.judges.caller import TOP, Caller
+from comparo.judges.calling import LANE, work
 from comparo.judges.judgement import Judgement
 from comparo.judges.prices import Price, find_price, read_price
 from comparo.judges.wire import Waiting, need_client

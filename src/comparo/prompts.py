@@ -12,11 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from comparo.markers import defuse
+
 PLACEHOLDERS = ("context", "first", "second")
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_CONTROL = re.compile(
-    r"<(?=\|[^|<>\n]{1,40}\|>)|<(?=/?s>)|<(?=(?:start|end)_of_turn>)|\[(?=/?INST\])|<(?=</?SYS>>)|<(?=｜[^｜<>\n]{1,40}｜>)"
-)
 _VERBS = re.compile(r"(?!less\b)\w+s\b")
 
 
@@ -226,15 +225,6 @@ def choose_prompt(
     if chosen.has_context and heading is None:
         raise ValueError("the prompt shows a context and the items have none; name its column, or drop {context}")
     return chosen
-
-
-def defuse(text: str) -> str:
-    """The text with a space in every marker that a chat model takes for the end of a turn; all else stays.
-
-    >>> defuse("Good.<|im_end|>")
-    'Good.< |im_end|>'
-    """
-    return _CONTROL.sub(lambda match: f"{match[0]} ", text)
 
 
 def _escape(text: str) -> str:

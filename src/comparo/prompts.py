@@ -242,7 +242,9 @@ def _lost(text: str, cut: str | None) -> int:
 
 def _largest(high: int, good: Callable[[int], bool]) -> int:
     """The largest size in 0…high that is good, by bisection below twice that size; −1 where none is."""
-    low, size = -1, 64
+    if not good(0):
+        return -1
+    low, size = 0, 64
     while size < high and good(size):
         low, size = size, 2 * size
     high = min(high, size)

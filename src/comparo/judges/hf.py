@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from comparo.judges.chat import Chat, Encoded, common_prefix
 from comparo.judges.judgement import JudgeError, Judgement
 from comparo.judges.network import Network
-from comparo.judges.passes import Batch, Batches, pulls
+from comparo.judges.passes import Batch, Batches, pulls, split
 from comparo.judges.spellings import Spellings, likeliest_path
 from comparo.prompts import Prompt, Question
 
@@ -170,13 +170,24 @@ class HfJudge:
         return min(common_prefix(sequences), min(len(row.ids) for row in group) - 1)
 
     def _start(self, batch: Batch, labels: Spellings) -> Iterator[_Running]:
-        """The batch at work or, where the device's memory does not hold it, its halves one after the other."""
-        started = time.perf_counter()
-        found = self._network.probabilities(batch, labels)
+        """The batch at work or, where the device's memory does not hold it, its halves one after the other.
+
+        What the model cannot read is found in the same way, so that one question does not take others with it.
+        """
+        started, size = time.perf_counter(), len(batch.rows)
+        try:
+            found = self._network.probabilities(batch, labels)
+        except (LookupError, RuntimeError, ValueError) as problem:
+            if size == 1:
+                yield _Running(batch, f"the model failed: {_first_line(problem)}", started)
+            else:
+                for half in split(batch):
+                    yield from self._start(half, labels)
+            return
         if found is not None:
             yield _Running(batch, found, started)
             return
-        size, longest = len(batch.rows), max(len(row.ids) for row in batch.rows)
+        longest = max(len(row.ids) for row in batch.rows)
         if size == 1:
             raise JudgeError(
                 f"{self.name}: the device's memory does not hold one question of {longest} tokens; "
@@ -188,6 +199,9 @@ class HfJudge:
 
     def _judgements(self, done: list[_Done], labels: Spellings) -> Iterator[Judgement]:
         for batch, found, seconds in done:
+            if isinstance(found, str):
+                yield from (Judgement(row.question, error=found, cut=row.cut, seconds=seconds) for row in batch.rows)
+                continue
             for row, (p, mass, *likeliest) in zip(batch.rows, found, strict=True):
                 reply = likeliest_path(dict(zip(labels.nodes, map(int, likeliest), strict=True)))
                 yield Judgement(
@@ -204,10 +218,10 @@ class HfJudge:
 
 
 class _Done(NamedTuple):
-    """A batch, p, mass and the likeliest tokens of each row, and the seconds that the batch took."""
+    """A batch, p, mass and the likeliest tokens of each row or why there are none, and the seconds that it took."""
 
     batch: Batch
-    found: list[list[float]]
+    found: list[list[float]] | str
     seconds: float
 
 
@@ -216,11 +230,11 @@ class _Running:
     """A batch that the device is at, what it will have found, and when it was started."""
 
     batch: Batch
-    found: torch.Tensor
+    found: torch.Tensor | str
     started: float
 
     def wait(self) -> _Done:
-        found = self.found.tolist()
+        found = self.found if isinstance(self.found, str) else self.found.tolist()
         return _Done(self.batch, found, time.perf_counter() - self.started)
 
 
@@ -252,13 +266,17 @@ def _open(transformers: Any, model: str, revision: str | None, **options: Any) -
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, **place)
         return tokenizer, kind.from_pretrained(source, config=config, **place, **options)
     except (OSError, ValueError) as problem:  # transformers raises either for what it does not find or know
-        reason = str(problem).strip().partition("\n")[0]
+        reason = _first_line(problem)
         remedy = (
             "check that the folder holds config.json, the tokenizer and the weights"
             if known
             else "check its name and the network, and for a gated model set HF_TOKEN"
         )
         raise JudgeError(f"the model {model} could not be loaded: {reason} ({remedy})") from problem
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).strip().partition("\n")[0] or type(problem).__name__
 
 
 def _window(config: Any, tokenizer: Any, asked: int | None) -> int | None:

@@ -106,12 +106,17 @@ class Batches:
 
     def halve(self, batch: Batch) -> tuple[Batch, Batch]:
         """A batch that the device's memory did not hold in two; from now on, batches have half of its size."""
-        middle = len(batch.rows) // 2
-        self.size, self.tokens = self.size and middle, batch.tokens // 2
-        first, second = batch.rows[:middle], batch.rows[middle:]
-        if batch.tree:
-            return _tree(first), _tree(second)
-        return Batch(first, batch.shared), Batch(second, batch.shared)
+        self.size, self.tokens = self.size and len(batch.rows) // 2, batch.tokens // 2
+        return split(batch)
+
+
+def split(batch: Batch) -> tuple[Batch, Batch]:
+    """The two halves of a batch, to run as it would have."""
+    middle = len(batch.rows) // 2
+    first, second = batch.rows[:middle], batch.rows[middle:]
+    if batch.tree:
+        return _tree(first), _tree(second)
+    return Batch(first, batch.shared), Batch(second, batch.shared)
 
 
 def _tree(rows: list[Encoded]) -> Batch:

@@ -1,7 +1,9 @@
 """One question that fails takes no other with it, what is cut is counted, and nothing leaves this machine."""
 
-import json
 import math
+import os
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -174,20 +176,24 @@ class Proxy(BaseHTTPRequestHandler):
         pass
 
 
-def test_a_local_judge_uses_no_proxy(llama, monkeypatch):
+def test_a_local_judge_uses_no_proxy():
+    code = """
+from comparo.judges import load_judge
+from comparo.prompts import Question, criterion_prompt
+judge = load_judge("local/smollm2", runtime="llama.cpp", window=256)
+[answer] = judge.judge([Question(1, 2, None, "A.", "B.")], criterion_prompt("longer"))
+print(answer.error)
+"""
     with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
         server.got = []
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-            monkeypatch.setenv(name, f"http://127.0.0.1:{server.server_port}")
-        for name in ("no_proxy", "NO_PROXY"):
-            monkeypatch.delenv(name, raising=False)
-        fresh = replace(llama, _spellings={})
-        [answer] = fresh.judge([Question(1, 2, None, "A.", "B.", "")], LOCAL)
+        address = f"http://127.0.0.1:{server.server_port}"
+        proxies = dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), address)
+        environment = {name: value for name, value in os.environ.items() if name.lower() != "no_proxy"} | proxies
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
         server.shutdown()
-    assert answer.error is None
     assert server.got == []
-    assert fresh.key not in json.dumps(fresh.settings)
+    assert done.stdout == "None\n", done.stderr
 
 
 def test_a_server_that_is_gone_is_one_sentence(llama):

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from comparo.judges.chat import Chat
 from comparo.judges.labels import Words, sequence_probability
 from comparo.judges.spellings import find_spellings
 from comparo.judges.verdicts import read_logprobs
+from comparo.judges.vllm import VllmJudge
 from comparo.prompts import Prompt
 from servers import Api
 from servers import tokens as reply_tokens
@@ -301,3 +303,50 @@ def test_a_server_is_asked_for_as_many_tokens_as_a_label_may_take(labels, tokens
         [judgement] = judge.judge(some_questions(1), replace(PROMPT, labels=labels))
     assert api.requests[0].body["max_tokens"] == tokens
     assert judgement.mass > 0.8
+
+
+class Engine:
+    """Answers as vLLM's engine does: the 20 likeliest next tokens of each prompt; what is no token is refused."""
+
+    def __init__(self, model):
+        self.model, self.asked = model, []
+
+    def generate(self, prompts, sampling, *, use_tqdm):
+        assert (sampling, use_tqdm) == ("sampling", False)
+        self.asked.append(len(prompts))
+        prompts = [prompt["prompt_token_ids"] for prompt in prompts]
+        if max(map(max, prompts)) >= SMALL["vocab_size"]:
+            raise ValueError("Token id 420 is out of vocabulary")
+        return [self.answer(ids) for ids in prompts]
+
+    def answer(self, ids):
+        with torch.inference_mode():
+            likeliest = torch.log_softmax(self.model(torch.tensor([ids])).logits[0, -1], dim=0).topk(20)
+        logs = zip(likeliest.indices.tolist(), likeliest.values.tolist(), strict=True)
+        entries = {token: SimpleNamespace(logprob=logprob) for token, logprob in logs}
+        return SimpleNamespace(outputs=[SimpleNamespace(logprobs=[entries], token_ids=[next(iter(entries))])])
+
+
+def test_the_engine_is_asked_after_every_beginning_of_a_label_and_one_refusal_is_one_failure():
+    tokenizer = byte_level()
+    model = make_model("llama")
+    space, *digits = tokenizer.convert_tokens_to_ids(["Ġ", "1", "2"])
+    bias = torch.zeros(SMALL["vocab_size"])
+    bias[[space, *digits]] = 4.0
+    model.get_output_embeddings().bias = torch.nn.Parameter(bias)
+    prompt, questions = replace(PROMPT, labels=("1", "2")), some_questions(5)
+    exact = answers(hf.judge_with(model, tokenizer, "tiny"), questions, prompt)
+    engine = Engine(model)
+    judge = VllmJudge("vllm/tiny", {}, Chat(tokenizer, 255), engine, "sampling")
+    found = answers(judge, questions, prompt)
+    assert engine.asked == [10]
+    assert [answer.p for answer in found] == pytest.approx([answer.p for answer in exact], abs=1e-4)
+    assert [answer.mass for answer in found] == pytest.approx([answer.mass for answer in exact], abs=1e-4)
+    assert [(a.reply, a.tokens_out) for a in found] == [(a.reply, a.tokens_out) for a in exact]
+    tokenizer.add_tokens([f"filler{number}" for number in range(len(tokenizer), SMALL["vocab_size"])])
+    tokenizer.add_tokens(["zyzzyva"])
+    questions[2] = replace(questions[2], first_text="the zyzzyva", context_text="old house " * 300)
+    again = answers(judge, questions, prompt)
+    assert again[2].error == "vLLM refused it: Token id 420 is out of vocabulary"
+    assert again[2].cut > 1500
+    assert [a.p for a in again[:2] + again[3:]] == pytest.approx([a.p for a in found[:2] + found[3:]], abs=1e-9)

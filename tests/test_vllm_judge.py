@@ -1,6 +1,7 @@
 """The vllm judge in vLLM itself, on a tiny model with random weights; `make slow` runs it where vLLM is installed."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +10,8 @@ import transformers
 from comparo.judges import JudgeError, load_judge
 from comparo.judges.labels import label_probability
 from comparo.prompts import Prompt, Question
-from test_hf_judge import SMALL, answers, make_tokenizer, next_tokens, some_questions
+from test_hf_judge import PROMPT, SMALL, answers, make_tokenizer, next_tokens, some_questions
+from test_label_tokens import Engine
 
 # vLLM's imports warn of what others will change one day.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -46,6 +48,18 @@ def test_it_answers_from_the_20_likeliest_tokens_as_the_model_does_one_at_a_time
         assert judgement.reply == judge._chat.tokenizer.convert_tokens_to_string([likeliest[0][0]])
         assert judgement.tokens_out == 1
     assert kinds == {True, False}
+
+
+def test_labels_of_two_tokens_are_scored_by_both_as_the_model_does_one_at_a_time(judge, path):
+    questions, prompt = some_questions(24), replace(PROMPT, labels=("1", "2"))
+    alone = Engine(transformers.AutoModelForCausalLM.from_pretrained(path))
+    expected = answers(replace(judge, _engine=alone, _sampling="sampling"), questions, prompt)
+    for mine, other in zip(answers(judge, questions, prompt), expected, strict=True):
+        assert mine.error == other.error
+        assert mine.reply == other.reply
+        if not mine.failed:
+            assert (mine.p, mine.mass) == pytest.approx((other.p, other.mass), abs=1e-4)
+    assert len(judge._chat.spellings(prompt).nodes) == 2
 
 
 def test_a_long_context_is_cut_to_the_window(judge):

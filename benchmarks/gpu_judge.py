@@ -129,7 +129,7 @@ def by_hand(transformer: Any, tokenizer: Any, asked: list[Question]) -> Timed:
     import torch
 
     chat = Chat(tokenizer, 4096)
-    first, second = chat.label_ids(PROMPT)
+    first, second = (tokens for _, tokens in chat.spellings(PROMPT).tokens)  # A and B are one token each
     answers = {}
     for warm in (True, False):
         begin = time.perf_counter()

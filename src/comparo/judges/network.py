@@ -121,6 +121,9 @@ class Network:
 
         try:
             with torch.inference_mode():
+                # Before the model runs: a copy later on would wait for the device.
+                whole = [tuple(map(self._tensor, ends)) for ends in labels.tokens]
+                inside = {number: tuple(map(self._tensor, ends)) for number, ends in labels.inside.items()}
                 if batch.tree:
                     count = len(labels.paths)
                     ends = batch.tree.places(
@@ -132,7 +135,7 @@ class Network:
                 else:
                     logits = self._logits(batch.shared, [row.ids for row in batch.rows], labels)
                 logits = logits.reshape(len(batch.rows), len(labels.nodes), -1)
-                each = self._label_logs(torch.log_softmax(logits, dim=-1), labels)
+                each = _label_logs(torch.log_softmax(logits, dim=-1), labels.steps, whole, inside)
                 places = torch.linspace(1.0, 0.0, each.shape[1], dtype=each.dtype, device=each.device)
                 p, mass = (torch.softmax(each, dim=-1) * places).sum(dim=-1), each.exp().sum(dim=-1)
                 found = torch.stack([p.clamp(max=1.0), mass.clamp(max=1.0)], dim=-1)
@@ -140,27 +143,6 @@ class Network:
         except torch.OutOfMemoryError:
             self._prefixes.clear()
             return None
-
-    def _label_logs(self, logs: torch.Tensor, labels: Spellings) -> torch.Tensor:
-        """log P of each label, (R, S), from the log-probabilities after each node, (R, N, vocabulary)."""
-        import torch
-
-        reached = [torch.zeros_like(logs[:, 0, 0], dtype=torch.float64)]
-        for before, token in labels.steps:
-            reached.append(reached[before] + logs[:, before, token].double())
-
-        def spelled(node: int, tokens: list[int]) -> torch.Tensor:
-            return reached[node][:, None] + logs[:, node, self._tensor(tokens)].double()
-
-        each = [
-            torch.logsumexp(torch.cat([spelled(*end) for end in ends.items()], dim=-1), dim=-1)
-            for ends in labels.tokens
-        ]
-        for number in {number for number, _, _ in labels.inside}:
-            others = [spelled(node, [token]) for outer, node, token in labels.inside if outer == number]
-            share = torch.logsumexp(torch.cat(others, dim=-1), dim=-1) - each[number]
-            each[number] = each[number] + torch.log1p(-share.exp().clamp(max=1 - 1e-12))
-        return torch.stack(each, dim=-1)
 
     def _tree_logits(self, tree: Tree, ends: list[int]) -> torch.Tensor:
         inputs = {"input_ids": self._tensor([tree.tokens]), "position_ids": self._tensor([tree.positions])}
@@ -218,6 +200,33 @@ class Network:
         import torch
 
         return torch.tensor(numbers, device=self._model.device)
+
+
+def _label_logs(
+    logs: torch.Tensor,
+    steps: list[tuple[int, int]],
+    whole: list[tuple[torch.Tensor, ...]],
+    inside: dict[int, tuple[torch.Tensor, ...]],
+) -> torch.Tensor:
+    """log P of each label, (R, S), from the log-probabilities after each node, (R, N, vocabulary).
+
+    `steps`, `whole` and `inside` are what `Spellings` calls steps, tokens and inside, with the ends as tensors.
+    """
+    import torch
+
+    reached = [torch.zeros_like(logs[:, 0, 0], dtype=torch.float64)]
+    for before, token in steps:
+        reached.append(reached[before] + logs[:, before, token].double())
+    paths = torch.stack(reached, dim=-1)
+
+    def total(nodes: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        return torch.logsumexp(paths[:, nodes] + logs[:, nodes, tokens].double(), dim=-1)
+
+    each = [total(*ends) for ends in whole]
+    for number, ends in inside.items():
+        share = (total(*ends) - each[number]).exp()
+        each[number] = each[number] + torch.log1p(-share.clamp(max=1 - 1e-12))
+    return torch.stack(each, dim=-1)
 
 
 def _shared_cache() -> Any:

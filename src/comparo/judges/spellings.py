@@ -10,12 +10,14 @@ SmolLM, a space and the digit, so the model must be read after the space too:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
 from comparo.judges.labels import AROUND, Path, inner_label
+
+Ends = tuple[list[int], list[int]]  # numbers of nodes, and a token after each
 
 _SPACES = str.maketrans("▁Ġ", "  ")  # how vocabularies write a space
 
@@ -67,21 +69,25 @@ class Spellings:
         return [(self.nodes.index(node[:-1]), node[-1]) for node in self.nodes[1:]]
 
     @cached_property
-    def tokens(self) -> list[dict[int, list[int]]]:
-        """For each label, by node's number, the tokens that end a spelling of it there."""
-        found: list[dict[int, list[int]]] = [defaultdict(list) for _ in self.whole]
-        for path, number in self.ends.items():
-            found[number][self.nodes.index(path[:-1])].append(path[-1])
-        return found
+    def tokens(self) -> list[Ends]:
+        """For each label where its spellings end: the numbers of the nodes, and the tokens after them."""
+        return [
+            self._ends(path for path, label in self.ends.items() if label == number)
+            for number in range(len(self.whole))
+        ]
 
     @cached_property
-    def inside(self) -> list[tuple[int, int, int]]:
-        """What a label must not count: its number, and node and token of another's spelling that goes on from it."""
-        return [
-            (number, self.nodes.index(path[:-1]), path[-1])
-            for path in self.ends
-            if (number := inner_label(path[:-1], self)) is not None
-        ]
+    def inside(self) -> dict[int, Ends]:
+        """By label what it must not count: where the spellings of others end that go on from one of its own."""
+        outer: defaultdict[int, list[Path]] = defaultdict(list)
+        for path in self.ends:
+            if (number := inner_label(path[:-1], self)) is not None:
+                outer[number].append(path)
+        return {number: self._ends(paths) for number, paths in outer.items()}
+
+    def _ends(self, paths: Iterable[Path]) -> Ends:
+        ends = [(self.nodes.index(path[:-1]), path[-1]) for path in paths]
+        return [node for node, _ in ends], [token for _, token in ends]
 
 
 def likeliest_path(likeliest: Mapping[Path, int]) -> Path:

@@ -46,8 +46,8 @@ def test_every_exported_name_is_documented():
 
 
 def test_rooms_import_only_rooms_above():
-    order = """experts frames tables columns comparisons prompts sources items contrast style graph laplacian
-        determinant newton effects biases product covariance standing ranking zermelo noise pooling methods fitting
+    order = """money experts frames tables columns comparisons prompts sources items contrast style graph laplacian
+        determinant newton effects biases product covariance standing notebook ranking zermelo noise pooling methods fitting
         calibration designs greedy resistance selection agreement confidence curves plots planning judges budget rounds
         store task asking run runs job report studies cli""".split()
     for number, room in enumerate(order):

@@ -22,6 +22,7 @@ from comparo.report.people import Agreement, agreements
 from comparo.report.record import Record, read_record
 from comparo.report.trust import figure, signs
 from comparo.report.views import Columns, label
+from comparo.standing import among_best
 from comparo.store import StoreError, write_text
 
 HERE = Path(__file__).parent
@@ -157,7 +158,7 @@ def _contexts(record: Record, data: Data) -> list[dict[str, Any]]:
     ranking = record.ranking
     if len(data.contexts) == 1:
         return []
-    sure, expected = ranking.top(1), record.spearman
+    sure, expected = among_best(ranking.scores, ranking.covariance, 1), record.spearman
     people = list(agreement(ranking, record.items).values())[:4]
     calls = np.bincount(ranking.graph.context[ranking.graph.first], minlength=ranking.graph.contexts)
     found = []

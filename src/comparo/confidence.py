@@ -75,9 +75,10 @@ def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
 
 
 def top_probability(ranking: Ranking, k: int) -> Array:
-    """P(the best k of each context's ranking are exactly the true best k), shape (C,), in the order of `ranking.contexts`.
+    """P(the best k of each context's ranking are exactly the true best k), shape (C,).
 
-    From the draws of `expected_spearman`; 1 where a context has no more than k items.
+    Contexts are in the order of `ranking.contexts`. From the draws of `expected_spearman`; 1 where a context has no
+    more than k items.
 
     >>> from comparo import fit
     >>> bool(top_probability(fit([("a", "b", 0.99), ("b", "a", 0.01), ("a", "b", 0.98)]), 1)[0] > 0.9)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy.stats import pearsonr, spearmanr
 
 from comparo import Comparisons, fit
-from comparo.agreement import agreement
+from comparo.agreement import agreement, spearman, spearman_within
 from comparo.budget import Budget
 from comparo.items import Items
 from comparo.judges import Judgement, load_judge
@@ -301,6 +301,36 @@ def test_flips_and_cycles_are_those_counted_by_hand(rows):
     ]
     expected = (len(triples), sum(len(set(triple)) == 1 for triple in triples))
     assert (cycles(comparisons).triples, cycles(comparisons).cyclic) == expected
+
+
+values = st.sampled_from([0.0, 0.5, 1.0, 2.5, math.nan])
+
+
+@given(st.lists(st.tuples(values, values, st.integers(0, 3)), max_size=30))
+def test_correlations_of_segments_are_those_of_each_alone(rows):
+    one, other, segment = (np.array([row[place] for row in rows], dtype=kind) for place, kind in enumerate("ddl"))
+    found = spearman_within(one, other, segment, 4)
+    for number in range(4):
+        known = (segment == number) & ~np.isnan(one) & ~np.isnan(other)
+        if len(set(one[known])) > 1 and len(set(other[known])) > 1:
+            assert found[number] == pytest.approx(spearmanr(one[known], other[known])[0])
+            assert found[number] == pytest.approx(spearman(one[known], other[known]))
+        else:
+            assert math.isnan(found[number])
+
+
+def test_a_sample_of_triples_has_about_the_same_share_of_cycles(monkeypatch):
+    rng = np.random.default_rng(0)
+    first, second = np.array(list(itertools.combinations(range(60), 2))).T
+    data = Comparisons.from_columns(first, second, rng.uniform(0.35, 1.0, len(first)))
+    whole = cycles(data)
+    assert not whole.sampled
+    assert whole.triples == math.comb(60, 3)
+    monkeypatch.setattr("comparo.report.measures.STEPS", 100_000)
+    some = cycles(data)
+    assert some.sampled
+    assert some.triples == (60 * 100_000 // (60 * 59**2)) * math.comb(59, 2)
+    assert some.cyclic / some.triples == pytest.approx(whole.cyclic / whole.triples, abs=0.02)
 
 
 @pytest.mark.parametrize("contexts", [1, 20])

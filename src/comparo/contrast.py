@@ -11,10 +11,11 @@ Pairs are chosen for it (`Selector`), and a comparison counts c^a, where the ans
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from comparo.experts import Array
@@ -23,6 +24,7 @@ from comparo.sequences import count_sequences, rarities
 
 LEAST = 0.05  # twins may be compared if nothing else is left
 MOST = 512  # items of a context, above which near twins are few among all pairs and the matrix is not made
+AT_ONCE = 4_000_000  # pairs of texts of all contexts that are looked at together
 
 
 def overlaps(texts: Sequence[str]) -> Array:
@@ -34,7 +36,7 @@ def overlaps(texts: Sequence[str]) -> Array:
            [0., 0., 1.]])
     """
     counts = count_sequences(texts)
-    return _overlaps(counts, rarities(counts))
+    return _overlaps(counts, rarities(counts), np.array([len(texts)]))[0]
 
 
 def contrasts(items: Items) -> dict[Any, Array | None]:
@@ -49,18 +51,57 @@ def contrasts(items: Items) -> dict[Any, Array | None]:
     rarity = rarities(counts)
     found: dict[Any, Array | None] = dict.fromkeys(items.groups)
     begin = 0
-    for context, rows in small.items():
-        here = counts[begin : begin + len(rows)]
-        found[context] = np.maximum(1.0 - _overlaps(here, rarity), LEAST)
-        begin += len(rows)
+    for some in _parts(small):
+        sizes = np.array([len(small[context]) for context in some])
+        end = begin + int(np.sum(sizes))
+        for context, overlap in zip(some, _overlaps(counts[begin:end], rarity, sizes), strict=True):
+            found[context] = np.maximum(1.0 - overlap, LEAST)
+        begin = end
     return found
 
 
-def _overlaps(counts: sparse.csr_array, rarity: Array) -> Array:
-    """o of every two of some texts (n, S), shape (n, n), for the r (S,) of each sequence."""
-    used, column = np.unique(counts.indices, return_inverse=True)
-    has = sparse.csr_array((np.ones(len(column)), column, counts.indptr), shape=(counts.shape[0], len(used)))
-    shared = (has @ sparse.diags_array(rarity[used]) @ has.T).toarray()
+def _parts(contexts: Mapping[Any, Sized]) -> Iterator[list[Any]]:
+    """The contexts in turn, as many at a time as have at most `AT_ONCE` pairs of items."""
+    some: list[Any] = []
+    pairs = 0
+    for context, rows in contexts.items():
+        if some and pairs + len(rows) ** 2 > AT_ONCE:
+            yield some
+            some, pairs = [], 0
+        some.append(context)
+        pairs += len(rows) ** 2
+    if some:
+        yield some
+
+
+def _overlaps(counts: sparse.csr_array, rarity: Array, sizes: NDArray[np.int64]) -> list[Array]:
+    """o of every two texts of each context, each (n, n), for the r (S,) of each sequence.
+
+    `counts` (N, S) are those of some contexts of so many texts, one after the other. A sequence of one context is
+    another column than the same sequence of the next, so that one product of matrices serves all of them.
+    """
+    rows, columns = counts.shape
+    starts = np.cumsum(sizes) - sizes
+    context = np.repeat(np.arange(len(sizes)), sizes)
+    key = np.repeat(context, np.diff(counts.indptr)) * columns + counts.indices
+    used, column = np.unique(key, return_inverse=True)
+    has = sparse.csr_array((np.ones(len(column)), column, counts.indptr), shape=(rows, len(used)))
+    shared = (
+        (has @ sparse.diags_array(rarity[used % columns]) @ has.T).tocoo()
+        if columns
+        else sparse.coo_array((rows, rows))
+    )
+    row, other = shared.coords
+    place = (np.cumsum(sizes**2) - sizes**2)[context[row]]
+    flat = np.zeros(int(np.sum(sizes**2)))
+    flat[place + (row - starts[context[row]]) * sizes[context[row]] + other - starts[context[row]]] = shared.data
+    return [
+        _share(block.reshape(n, n)) for block, n in zip(np.split(flat, np.cumsum(sizes**2)[:-1]), sizes, strict=True)
+    ]
+
+
+def _share(shared: Array) -> Array:
+    """o from the sums of r over what two texts share, (n, n)."""
     own = shared.diagonal()
     total = own[:, None] + own
     return np.asarray(np.divide(2.0 * shared, total, out=np.zeros_like(total), where=total > 0))

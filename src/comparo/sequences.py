@@ -25,8 +25,9 @@ def count_sequences(texts: Sequence[str]) -> sparse.csr_array:
     [[2, 1, 1, 1, 1], [1, 0, 0, 1, 0]]
     """
     found = [np.unique(_numbers(text), return_counts=True) for text in ["", *texts]]  # "" has none, and a type
-    columns = np.unique(np.concatenate([numbers for numbers, _ in found]))
-    indices = np.concatenate([np.searchsorted(columns, numbers) for numbers, _ in found])
+    every = np.concatenate([numbers for numbers, _ in found])
+    columns = np.unique(every)
+    indices = np.searchsorted(columns, every)
     counts = np.concatenate([counts for _, counts in found]).astype(np.float64)
     starts = np.cumsum([len(numbers) for numbers, _ in found])
     return sparse.csr_array((counts, indices, starts), shape=(len(texts), len(columns)))

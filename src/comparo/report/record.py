@@ -67,6 +67,12 @@ class Record:
         return np.array([self.items.row(*label) for label in labels])
 
     @cached_property
+    def characters(self) -> Array:
+        """The length of each candidate's text, shape (n,)."""
+        lengths = np.fromiter(map(len, self.items.texts), np.float64, len(self.items))
+        return np.asarray(lengths[self.row])
+
+    @cached_property
     def contexts(self) -> list[slice]:
         """The candidates of each context, contexts in the items' order."""
         starts = self.ranking.graph.starts

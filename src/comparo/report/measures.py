@@ -77,17 +77,18 @@ def _joint_error(product: Product) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """Of `pairs` asked in both orders, those whose winner changed with the order."""
+    """Of `pairs` asked in both orders, those whose winner changed with the order; `once` were asked in one only."""
 
     pairs: int
     flipped: int
+    once: int
 
 
 def flips(comparisons: Comparisons) -> Flips:
     """Pairs asked in both orders, and how many of them had the winner by position.
 
     >>> flips(Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.6), ("a", "c", 0.9)]))
-    Flips(pairs=1, flipped=1)
+    Flips(pairs=1, flipped=1, once=1)
     """
     graph = Graph.build(comparisons)
     n, key = graph.nodes, graph.first.astype(np.int64) * graph.nodes + graph.second
@@ -97,7 +98,8 @@ def flips(comparisons: Comparisons) -> Flips:
     mirrored = np.searchsorted(asked, second * n + first)
     mirrored = np.where(mirrored < len(asked), mirrored, 0)
     both = (asked[mirrored] == second * n + first) & (first < second)
-    return Flips(int(np.count_nonzero(both)), int(np.count_nonzero(both & ((p - 0.5) * (p[mirrored] - 0.5) > 0))))
+    flipped, pairs = both & ((p - 0.5) * (p[mirrored] - 0.5) > 0), int(np.count_nonzero(both))
+    return Flips(pairs, int(np.count_nonzero(flipped)), len(asked) - 2 * pairs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from comparo.report.record import Record, read_record
 from comparo.report.trust import signs
 from comparo.report.views import PEOPLE, Columns
 from comparo.report.wording import figure, label
-from comparo.standing import among_best
 from comparo.store import StoreError, write_text
 
 HERE = Path(__file__).parent
@@ -185,7 +184,7 @@ def _contexts(record: Record, tables: Tables) -> list[dict[str, Any]]:
     ranking, graph = record.ranking, record.ranking.graph
     if len(record.contexts) == 1:
         return []
-    sure, expected = among_best(ranking.scores, ranking.covariance, 1), record.spearman
+    (_, _, sure), expected = record.places, record.spearman
     people = list(agreement(ranking, record.items).values())[:4]
     calls = np.bincount(graph.context[graph.first], minlength=graph.contexts)
     found = []

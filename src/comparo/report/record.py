@@ -20,6 +20,7 @@ from comparo.items import Items
 from comparo.judges import Judgement
 from comparo.ranking import Ranking
 from comparo.run import comparisons
+from comparo.standing import places
 from comparo.store import StoreError, read_configuration, read_judgements, stored_items
 
 Index = NDArray[np.int64]
@@ -78,6 +79,11 @@ class Record:
         starts = self.ranking.graph.starts
         order = np.argsort(self.items.context[self.row[starts[:-1]]])
         return [slice(int(starts[number]), int(starts[number + 1])) for number in order]
+
+    @cached_property
+    def places(self) -> tuple[Index, Index, Array]:
+        """The best and the worst rank of each candidate and P(it is the best), each of shape (n,)."""
+        return places(self.ranking.scores, self.ranking.covariance, self.ranking.level, 1)
 
     @cached_property
     def apart(self) -> NDArray[np.int64]:

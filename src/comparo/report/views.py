@@ -12,7 +12,6 @@ from scipy.special import stdtr, stdtrit
 from comparo.experts import Array
 from comparo.report.record import Index, Record
 from comparo.report.wording import label
-from comparo.standing import rank_intervals
 
 Columns = dict[str, list[Any]]
 
@@ -28,7 +27,7 @@ def display_order(record: Record) -> Index:
 def candidates(record: Record, order: Index) -> Columns:
     """All that is shown of some candidates, one list a column, in the given order."""
     ranking, rows = record.ranking, record.row[order]
-    best, worst = rank_intervals(ranking.scores, ranking.covariance, ranking.level)
+    best, worst, _ = record.places
     columns: Columns = {
         "item": [label(item) for item in ranking.items[order].tolist()],
         "score": numbers(ranking.scores[order]),

@@ -234,6 +234,7 @@ def test_groups_that_nothing_joins(tmp_path):
     assert "not known</strong>: no comparison connects the 2 groups that the 4 candidates are in" in told
     assert "is best of" not in told
     assert "leads" not in told
+    assert "more calls would change little" not in told
 
 
 def test_items_that_were_not_compared(tmp_path):

@@ -32,7 +32,14 @@ class Sign:
 
 def signs(record: Record, ahead: Sequence[Outlook]) -> list[Sign]:
     """All of them, the most telling first."""
-    found = [_expected(record), _goal(record), _calls(record), _more(ahead), _connected(record), *_position(record)]
+    found = [
+        _expected(record),
+        _goal(record),
+        _calls(record),
+        _more(record, ahead),
+        _connected(record),
+        *_position(record),
+    ]
     found += [_sources(record), _length(record), *_consistency(record), _mass(record), _failures(record)]
     return [sign for sign in found if sign is not None]
 
@@ -88,10 +95,13 @@ def _calls(record: Record) -> Sign:
     )
 
 
-def _more(ahead: Sequence[Outlook]) -> Sign | None:
+def _more(record: Record, ahead: Sequence[Outlook]) -> Sign | None:
     now = ahead[0].expected
     if len(ahead) == 1 or math.isnan(now):
         return None
+    if not record.joined.all():
+        sentence = "Calls that join what is apart would bring most, and how much these answers cannot tell."
+        return Sign("What more calls would bring", "not told", "check", f"{sentence} Run the same command again.")
     parts = [f"{step.more:,} more calls to about {figure(step.expected)}" for step in ahead[1:]]
     doubled = min(ahead[1:], key=lambda step: abs(step.more - 4 * ahead[1].more))
     worth = doubled.expected - now >= 0.03
@@ -150,8 +160,7 @@ def _position(record: Record) -> list[Sign]:
     found, turned = position_bias(record.ranking), flips(record.ranking.comparisons)
     first = found.wins >= 0.5
     share, low, high = (found.wins, found.low, found.high) if first else (1 - found.wins, 1 - found.high, 1 - found.low)
-    # A few pairs may lack the other order where the budget ended.
-    both = turned.pairs > 0 and turned.once <= 0.05 * turned.pairs
+    both = turned.pairs > 0 and (turned.once == 0 or record.configuration["identity"].get("orders") == "both")
     if found.fitted:
         taken = "the estimate is taken out of the scores"
     elif both:

@@ -32,10 +32,10 @@ def figure(value: float) -> str:
 def signed(value: float) -> str:
     """A number with its sign, in two digits.
 
-    >>> signed(-0.5)
-    '−0.50'
+    >>> signed(-0.5), signed(-0.001)
+    ('−0.50', '+0.00')
     """
-    return "unknown" if math.isnan(value) else f"{value:+.2f}".replace("-", "−")
+    return "unknown" if math.isnan(value) else f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")
 
 
 def percentages(parts: Sequence[float]) -> list[int]:

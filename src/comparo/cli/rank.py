@@ -158,8 +158,8 @@ def rank_command(
             with stoppable(), _shown(run, console):
                 ranking = run.go()
         except KeyboardInterrupt as stop:
-            kept = f"{run.progress.answered:,} judgements are kept, and the same command goes on from here."
-            console.print(f"{stop or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)
+            kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
+            console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)
             if run.progress.answered:
                 console.print("The ranking so far:", style="yellow")
                 _finish(run.ranking(), run, store, output, top, console)

@@ -18,6 +18,7 @@ from comparo.judges.verdicts import (
     LONGEST,
     grading,
     is_scale,
+    label_tokens,
     read_grade,
     read_logprobs,
     read_score,
@@ -69,9 +70,10 @@ class Caller:
     def __init__(self, judge: OpenAIJudge, prompt: Prompt) -> None:
         access = judge.access()
         self.judge, self.prompt, self.dialect, self.secrets = judge, prompt, judge.dialect, access.secrets
-        limit = ANSWER + TOKEN * judge.max_tokens
-        self.client = Wire(judge.base_url, access.headers, judge.timeout, judge.retries, limit, judge.waiting)
         self.begun = judge.endpoint == "completion" or (judge.prefill and bool(prompt.answer))
+        self.max_tokens = max(judge.max_tokens, label_tokens(prompt)) if self.begun else judge.max_tokens
+        limit = ANSWER + TOKEN * self.max_tokens
+        self.client = Wire(judge.base_url, access.headers, judge.timeout, judge.retries, limit, judge.waiting)
         self.graded = judge.graded and not is_scale(prompt)
         self.added = "" if self.begun else "\n\n" + (grading(prompt) if self.graded else prompt.instruction)
 
@@ -172,7 +174,7 @@ class Caller:
 
     def _body(self, case: _Case, wanted: int) -> dict[str, Any]:
         judge, answer = self.judge, self.prompt.answer
-        body: dict[str, Any] = {"model": judge.model, self._put("max_tokens", case): judge.max_tokens}
+        body: dict[str, Any] = {"model": judge.model, self._put("max_tokens", case): self.max_tokens}
         if self._put("temperature", case):
             body["temperature"] = judge.temperature
         if judge.votes and wanted > 1 and self._put("n", case):
@@ -241,7 +243,7 @@ class Caller:
         )
 
     def _overhead(self) -> int:
-        return TEMPLATE + _tokens(self.added + self.prompt.answer) + self.judge.max_tokens
+        return TEMPLATE + _tokens(self.added + self.prompt.answer) + self.max_tokens
 
     def _write(self, case: _Case, window: int | None) -> None:
         """The prompt, cut to the window by a careful estimate of its tokens."""

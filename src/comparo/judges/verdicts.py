@@ -15,9 +15,10 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
-from comparo.judges.labels import AROUND, label_probability, spells
+from comparo.judges.labels import AROUND, Words, reply_probability, spells
 from comparo.judges.scrubbing import whole_characters
 from comparo.prompts import Prompt
 
@@ -107,22 +108,30 @@ def token_logprobs(choice: dict[str, Any]) -> Positions:
 
 
 def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) -> tuple[float, float] | None:
-    """p and mass at the first token that is a label or, of a reply that was begun, at its first; None without labels.
+    """p and mass where the reply first names a label or, if it was begun, where it goes on; None without labels.
 
     >>> positions = token_logprobs({"logprobs": {"content": [{"token": "A", "logprob": -0.5, "top_logprobs": [
     ...     {"token": "A", "logprob": -0.5}, {"token": "B", "logprob": -1.5}]}]}})
     >>> read_logprobs(positions, Prompt("{first}{second}"))  # doctest: +ELLIPSIS
     (0.731..., 0.829...)
     """
-    for number, (token, likeliest) in enumerate(positions):
-        if begun or any(_is_label(token, label, number) for label in prompt.labels):
-            said = "".join(token for token, _ in positions[: number + 1])
+    for number in range(len(positions)):
+        end = number + 1 if begun else _label_end(positions, number, prompt)
+        if end is not None:
+            said = "".join(token for token, _ in positions[:end])
             if is_scale(prompt) and not begun and read_score(said, prompt) is None:
                 return None
-            if any(logprob > 0.01 for _, logprob in likeliest):
-                raise ValueError("there are numbers that are no log-probabilities")
-            return label_probability(likeliest, prompt.labels)
+            return reply_probability(positions[number:], prompt.labels)
     return None
+
+
+def label_tokens(prompt: Prompt) -> int:
+    """How many tokens a label may take in a reply that was begun: a letter is one with every tokenizer.
+
+    >>> label_tokens(Prompt("{first}{second}")), label_tokens(Prompt("{first}{second}", labels=("1", "2")))
+    (1, 8)
+    """
+    return 1 if all(re.fullmatch("[A-Za-z]", label.strip()) for label in prompt.labels) else 8
 
 
 def read_verdict(reply: str, prompt: Prompt) -> float | None:
@@ -274,6 +283,27 @@ def _mention(label: str, kind: str) -> re.Pattern[str]:
         return re.compile(rf"(?i:(?:{prefix})?(?<!\w){re.escape(label)}(?!\w))")
     name = re.escape(label)
     return re.compile(rf"{prefix}{name}(?!\w)|(?<![\w'-]){name}(?![\w'-]|\s+(?!(?:{_AFTER})\b)[a-z])")
+
+
+def _label_end(positions: Positions, start: int, prompt: Prompt) -> int | None:
+    """Where a label ends that begins with the token at `start`; None where none does."""
+    before, *tokens = ["", *(token for token, _ in positions), ""][start:]
+    if not tokens[0].strip(AROUND) or _one_number(before, tokens[0]):
+        return None
+    words, text = Words(prompt.labels), ""
+    for number, (token, after) in enumerate(pairwise(tokens)):
+        text += token
+        if any(_is_label(text, label, start) for label in prompt.labels):
+            if not _one_number(text, after):
+                return start + number + 1
+        elif not any(words.begins((text,), number) for number in range(len(prompt.labels))):
+            return None
+    return None
+
+
+def _one_number(text: str, after: str) -> bool:
+    """Whether two tokens are digits of one number: 10 is neither 1 nor 0."""
+    return text[-1:].isdigit() and after[:1].isdigit()
 
 
 def _is_label(token: str, label: str, number: int) -> bool:

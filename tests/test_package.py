@@ -46,7 +46,7 @@ def test_every_exported_name_is_documented():
 
 
 def test_rooms_import_only_rooms_above():
-    order = """experts frames tables columns comparisons prompts sources items contrast style graph laplacian
+    order = """money words experts frames objects sheets tables rundata columns comparisons prompts sources items contrast style graph laplacian
         determinant newton effects biases product covariance standing ranking zermelo noise pooling methods fitting
         calibration designs greedy resistance selection agreement confidence curves plots planning judges budget rounds
         store task asking run runs job report studies cli""".split()

@@ -1,8 +1,7 @@
-"""Values as people read them: money, and text from elsewhere that cannot act on a terminal."""
+"""Text from elsewhere, as a terminal can show it."""
 
 from __future__ import annotations
 
-import math
 import re
 
 # What a terminal obeys in place of showing it: control characters, marks that turn the direction of the text, line
@@ -21,17 +20,3 @@ def visible(text: object, lines: bool = True) -> str:
     """
     shown = _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", str(text))
     return shown if lines else _SPACING.sub(lambda match: "\\t" if match[0] == "\t" else "\\n", shown)
-
-
-def dollars(amount: float) -> str:
-    """A sum of money: in cents, or to two digits where it is less than a cent.
-
-    >>> dollars(12.346), dollars(0.00042), dollars(0.0), dollars(1234.5)
-    ('$12.35', '$0.00042', '$0', '$1,234.50')
-    """
-    if not amount:
-        return "$0"
-    if abs(amount) >= 0.00995 or not math.isfinite(amount):
-        return f"${amount:,.2f}"
-    rounded = float(f"{amount:.1e}")
-    return f"${rounded:.{1 - math.floor(math.log10(abs(rounded)))}f}"

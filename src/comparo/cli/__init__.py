@@ -16,9 +16,9 @@ from comparo.cli.consent import UNNAMED, Command
 from comparo.cli.printing import say
 from comparo.cli.settings import name_variables, read_settings, settings_file
 from comparo.comparisons import ComparisonsError
+from comparo.disk import StoreError
 from comparo.judges import JudgeError
 from comparo.run import RunError
-from comparo.store import StoreError
 from comparo.words import visible
 
 app = typer.Typer(

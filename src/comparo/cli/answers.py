@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from comparo.disk import StoreError
 from comparo.items import Items
 from comparo.sheets import csv_line
-from comparo.store import StoreError
 from comparo.tables import read_columns
 
 NEEDED = ("first", "second", "p", "error")

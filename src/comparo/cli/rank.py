@@ -18,13 +18,14 @@ from comparo.budget import Budget
 from comparo.cli import options
 from comparo.cli.printing import Console, Format, print_notes, print_ranking
 from comparo.cli.repeating import command_line
+from comparo.cli.stopping import stoppable
 from comparo.items import Items
 from comparo.methods import Method
 from comparo.money import dollars
 from comparo.product import Bias
 from comparo.ranking import Ranking
 from comparo.run import Progress, Run
-from comparo.runs import choose_folder, free
+from comparo.runs import choose_folder, set_aside
 from comparo.selection import Orders, Strategy
 from comparo.store import Store
 from comparo.task import Estimate, Task
@@ -90,6 +91,13 @@ def rank_command(
             "estimate no variances.",
         ),
     ] = False,
+    least_mass: Annotated[
+        float,
+        typer.Option(
+            help="Stop early where the judge puts less than this share of its probability on the labels: its answers "
+            "then mean little. 0 goes on all the same."
+        ),
+    ] = 0.5,
     heading: options.Heading = None,
     prompt: options.PromptName = None,
     labels: options.Labels = None,
@@ -128,30 +136,32 @@ def rank_command(
     question = options.make_prompt(items, criterion, prompt, kind, heading, context_column, labels, answer, judge)
     named = {"base_url": base_url, "votes": votes, "concurrency": concurrency, "price": price}
     whoever = options.make_judge(judge, items, option, context, ray, **named)
-    chosen: Strategy = strategy or ("greedy" if goal == "ranking" else "adaptive")
-    shifted: Bias = bias or ("joint" if method.startswith("poe") else "none")
-    task = Task(items, question, whoever, Budget.of(budget), until, goal, chosen, orders, method, shifted, seed, plain)
+    spend, how = Budget.of(budget), (strategy, orders, method, bias, seed, plain, least_mass)
+    task = Task(items, question, whoever, spend, until, goal, *how)
     console = Console(stderr=True, quiet=quiet, highlight=False)
     estimate = task.estimate()
     if dry_run:
         _say_estimate(Console(highlight=False), task, estimate)
         return
-    if out is not None and fresh and out.exists():
-        out.rename(free(out))
+    task.check()
+    if out is not None and fresh:
+        set_aside(out)
     folder = out or choose_folder("stdin" if data == "-" else data, task.identity, fresh)
     store = Store(folder, task.identity, {**task.configuration, "command": command_line(context)})
     try:
         store.add_items(items)
-        run = Run(task, store)
+        run = Run(task, store, say=lambda sentence: console.print(sentence, style="yellow", markup=False))
         console.print(f"[dim]{estimate.calls:,} calls at most; run folder {folder}[/dim]")
         try:
-            with _shown(run, console):
+            with stoppable(), _shown(run, console):
                 ranking = run.go()
-        except KeyboardInterrupt:
-            console.print("[yellow]Interrupted: the same command goes on from here. The ranking so far:[/yellow]")
+        except KeyboardInterrupt as stop:
+            kept = f"{run.progress.answered:,} judgements are kept, and the same command goes on from here."
+            console.print(f"{stop or 'Interrupted'}: {kept}", style="yellow")
             if run.progress.answered:
+                console.print("The ranking so far:", style="yellow")
                 _finish(run.ranking(), run, store, output, top, console)
-            raise typer.Exit(130) from None
+            raise typer.Exit(getattr(stop, "code", 130)) from None
         _finish(ranking, run, store, output, top, console)
     finally:
         store.close()
@@ -170,6 +180,8 @@ def _finish(ranking: Ranking, run: Run, store: Store, output: Format, top: int |
     parts = [f"{progress.answered:,} of {run.possible:,} possible comparisons"]
     if progress.failed:
         parts.append(f"{progress.failed:,} failed")
+    if progress.cut:
+        parts.append(f"{progress.cut:,} prompts cut to the model's window")
     if progress.cost:
         parts.append(dollars(progress.cost))
     console.print("; ".join(parts))

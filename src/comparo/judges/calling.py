@@ -10,10 +10,11 @@ import re
 import time
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from queue import SimpleQueue
+from itertools import cycle
+from queue import Empty, SimpleQueue
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,7 @@ KEY, OPENAI = "OPENAI_API_KEY", "https://api.openai.com/v1"
 TOP = 20  # tokens whose log-probabilities are asked for: the most that OpenAI gives
 FORMS = 8  # ways in which a question is put before it counts as refused
 TEMPLATE = 64  # tokens that a chat template may add to a prompt
+GRACE = 10.0  # seconds that calls in flight have to come back where one has found that none can be answered
 LANE = 8  # calls at once that share a pool of connections; every call searches its whole pool
 TELEMETRY = "Lang Package-Version OS Arch Runtime Runtime-Version Async".split()  # what the SDK tells of this machine
 
@@ -267,59 +269,85 @@ class Caller:
 
 
 def work(callers: Sequence[Caller], questions: Iterable[Question], judge: OpenAIJudge) -> Iterator[Judgement]:
-    """The answers of workers in a thread of their own; questions are taken here, one by one, as there is room.
+    """The answers to questions as they come, `concurrency` calls at a time, one until the server has answered.
 
-    Until the server has answered for the first time, one question is out at a time. The calls are asynchronous, so that
-    leaving ends them at once, whatever they wait for.
+    The calls are made in a thread with an event loop, which takes a question only when it can be sent at once: where
+    the questions end, nothing but the calls in flight is left to wait for. A call that finds that none can be answered
+    ends the questions too; the others in flight, which are paid for, have `GRACE` seconds to come back. Leaving ends
+    all calls at once, whatever they wait for.
     """
-    asked: asyncio.Queue[Question] = asyncio.Queue()
-    answered: SimpleQueue[Judgement | Exception] = SimpleQueue()
-    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
+    answered: SimpleQueue[Judgement | Exception | None] = SimpleQueue()
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None] | None]] = Future()
+    source, taking = iter(questions), ThreadPoolExecutor(1, thread_name_prefix="questions")
 
-    async def worker(caller: Caller) -> None:
-        while True:
-            question = await asked.get()
+    async def call(caller: Caller, question: Question, taker: asyncio.Task[None] | None) -> None:
+        try:
+            outcome: Judgement | Exception = await caller.answer(question)
+        except Exception as error:  # raised again where the answers are read
+            outcome = error
+        if taker is not None and isinstance(outcome, Exception):
+            taker.cancel()
+        answered.put(outcome)
+
+    async def take(calls: asyncio.TaskGroup) -> None:
+        free = asyncio.Semaphore(judge.concurrency)
+        for caller in cycle(callers):
+            await free.acquire()
             try:
-                answered.put(await caller.answer(question))
-            except Exception as error:  # raised again where the answers are read
+                question = await asyncio.get_running_loop().run_in_executor(taking, next, source, None)
+            except Exception as error:  # the questions', raised again where the answers are read
                 answered.put(error)
+                return
+            if question is None:
+                return
+            made = calls.create_task(call(caller, question, asyncio.current_task()))
+            made.add_done_callback(lambda _: free.release())
+            if not judge.dialect.answers:
+                await made
 
     async def serve() -> None:
-        started.set_result((asyncio.get_running_loop(), asyncio.current_task()))
-        async with AsyncExitStack() as clients, asyncio.TaskGroup() as workers:
+        async with AsyncExitStack() as clients, asyncio.TaskGroup() as calls:
             for caller in callers:
                 await clients.enter_async_context(caller.client)
-            for number in range(judge.concurrency):
-                workers.create_task(worker(callers[number % len(callers)]))
+            started.set_result((asyncio.get_running_loop(), asyncio.current_task()))
+            calls.create_task(take(calls))
 
     def run() -> None:
-        with suppress(asyncio.CancelledError):
-            asyncio.run(serve())
+        try:
+            with suppress(asyncio.CancelledError):
+                asyncio.run(serve())
+        except Exception as error:  # raised again where the answers are read
+            if not started.done():
+                started.set_exception(error)
+            answered.put(error)
+        answered.put(None)
 
     thread = Thread(target=run, name=judge.name, daemon=True)
     thread.start()
-    loop, server = started.result()
-    source, out, more = iter(questions), 0, True
+    loop, whole = started.result()
+    problem, patience = None, None
     try:
-        while more or out:
-            room = judge.ahead if judge.dialect.answers else 1
-            while more and out < room and answered.empty():
-                question = next(source, None)
-                if question is None:
-                    more = False
-                else:
-                    loop.call_soon_threadsafe(asked.put_nowait, question)
-                    out += 1
-            if out:
-                outcome = answered.get()
-                out -= 1
-                if isinstance(outcome, Exception):
-                    raise outcome
+        while (outcome := _next(answered, patience)) is not None:
+            if isinstance(outcome, Judgement):
                 yield outcome
+            elif problem is None:
+                problem, patience = outcome, time.monotonic() + GRACE
+        if problem is not None:
+            raise problem
     finally:
-        if server is not None:
-            loop.call_soon_threadsafe(server.cancel)
+        with suppress(RuntimeError):  # the loop has ended by itself
+            if whole is not None:
+                loop.call_soon_threadsafe(whole.cancel)
         thread.join()
+        taking.shutdown(wait=False, cancel_futures=True)
+
+
+def _next(answered: SimpleQueue[Judgement | Exception | None], until: float | None) -> Judgement | Exception | None:
+    """What comes next; None at the end, or where nothing comes until then."""
+    try:
+        return answered.get(timeout=None if until is None else max(0.0, until - time.monotonic()))
+    except Empty:
+        return None
 
 
 def _client(judge: OpenAIJudge, key: str, headers: dict[str, str]) -> AsyncOpenAI:

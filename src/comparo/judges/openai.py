@@ -71,6 +71,7 @@ class OpenAIJudge:
     dialect: Dialect = field(default_factory=Dialect, repr=False, compare=False)
 
     scales = True
+    streams = True
 
     @property
     def name(self) -> str:

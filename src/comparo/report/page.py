@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from comparo.agreement import agreement
+from comparo.disk import StoreError, write_text
 from comparo.report.charts import Chart, line_chart, scatter_chart
 from comparo.report.data import Data, View, page_data
 from comparo.report.history import Outlook, convergence, outlook
@@ -22,7 +23,6 @@ from comparo.report.people import Agreement, agreements
 from comparo.report.record import Record, read_record
 from comparo.report.trust import figure, signs
 from comparo.report.views import Columns, label
-from comparo.store import StoreError, write_text
 
 HERE = Path(__file__).parent
 STATIC = 50  # lines of the ranking that need no script

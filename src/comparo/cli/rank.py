@@ -16,6 +16,7 @@ from rich.text import Text
 from comparo.agreement import agreement
 from comparo.budget import Budget
 from comparo.cli import options
+from comparo.cli.previewing import first_question
 from comparo.cli.printing import Console, Format, print_notes, print_ranking
 from comparo.cli.repeating import command_line
 from comparo.cli.stopping import stoppable
@@ -197,7 +198,7 @@ def _say_estimate(console: Console, task: Task, estimate: Estimate) -> None:
     price = "price not known (set it by --price)" if math.isnan(estimate.cost) else f"about {dollars(estimate.cost)}"
     console.print(f"{len(task.items):,} items{contexts}, judge {task.judge.name}", markup=False)
     console.print(f"{estimate.calls:,} calls at most, about {estimate.tokens:,} tokens, {price}", markup=False)
-    console.print(f"The question:\n\n{task.prompt.template}", markup=False)
+    console.print(f"The first question, as it is sent:\n\n{first_question(task)}", markup=False, soft_wrap=True)
 
 
 @contextmanager

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from comparo.judges.judgement import JudgeError, Judgement
 from comparo.judges.prices import cost
 from comparo.judges.verdicts import (
-    grading,
     is_scale,
     read_grade,
     read_logprobs,
@@ -85,9 +84,9 @@ class Caller:
         self.secrets = [secret for secret in secrets if len(secret) > 5]  # shorter ones are words, such as "none"
         self.judge, self.prompt, self.dialect = judge, prompt, judge.dialect
         self.client = _client(judge, key or "none", {"Authorization": f"Basic {basic}"} if login else {})
-        self.begun = judge.endpoint == "completion" or (judge.prefill and bool(prompt.answer))
+        self.begun = judge.begins(prompt)
         self.graded = judge.graded and not is_scale(prompt)
-        self.added = "" if self.begun else "\n\n" + (grading(prompt) if self.graded else prompt.instruction)
+        self.added = judge.adds(prompt)
 
     async def answer(self, question: Question) -> Judgement | JudgeError:
         """The answer to a question, whatever becomes of it; a JudgeError where no question can be answered."""

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from comparo.judges.calling import LANE, OPENAI, TOP, Caller, work
 from comparo.judges.judgement import Judgement
 from comparo.judges.prices import Price, find_price, read_price
+from comparo.judges.verdicts import grading, is_scale
 from comparo.prompts import Prompt, Question
 
 if TYPE_CHECKING:
@@ -88,6 +89,20 @@ class OpenAIJudge:
     def ahead(self) -> int:
         """Twice as many questions as calls at once, so that no call waits for a question."""
         return 2 * self.concurrency
+
+    def begins(self, prompt: Prompt) -> bool:
+        """Whether the reply is begun for the model, so that its next word is a label."""
+        return self.endpoint == "completion" or (self.prefill and bool(prompt.answer))
+
+    def adds(self, prompt: Prompt) -> str:
+        """What is said after a prompt to a model whose reply is not begun.
+
+        >>> load("llama").adds(Prompt("{first} or {second}?", answer="Text"))
+        '\\n\\nAnswer only with Text A or Text B.'
+        """
+        if self.begins(prompt):
+            return ""
+        return "\n\n" + (grading(prompt) if self.graded and not is_scale(prompt) else prompt.instruction)
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """The answers as they come, from `concurrency` calls at once; the first question goes alone."""

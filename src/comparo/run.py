@@ -153,8 +153,8 @@ class Run:
         """Wait some seconds for the calls in flight, whose answers the judge's thread stores."""
         if asking.out:
             self.say(
-                f"Waiting up to {GRACE:g} s for the answers of {asking.out} calls in flight; interrupt again to leave "
-                "at once."
+                f"Waiting up to {GRACE:g} s for the calls in flight ({asking.out}), to keep their answers; interrupt "
+                "again to leave at once."
             )
         try:
             late = asking.finish(GRACE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -151,14 +152,14 @@ def rank_command(
     store = Store(folder, task.identity, {**task.configuration, "command": command_line(context)})
     try:
         store.add_items(items)
-        run = Run(task, store, say=lambda sentence: console.print(sentence, style="yellow", markup=False))
+        run = Run(task, store, say=partial(console.print, style="yellow", markup=False, soft_wrap=True))
         console.print(f"[dim]{estimate.calls:,} calls at most; run folder {folder}[/dim]")
         try:
             with stoppable(), _shown(run, console):
                 ranking = run.go()
         except KeyboardInterrupt as stop:
-            kept = f"{run.progress.answered:,} judgements are kept, and the same command goes on from here."
-            console.print(f"{stop or 'Interrupted'}: {kept}", style="yellow")
+            kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
+            console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)
             if run.progress.answered:
                 console.print("The ranking so far:", style="yellow")
                 _finish(run.ranking(), run, store, output, top, console)

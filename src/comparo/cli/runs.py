@@ -10,6 +10,7 @@ import typer
 
 from comparo.cli import options
 from comparo.cli.printing import print_table, print_text, say
+from comparo.repair import repair
 from comparo.runs import ROOT, list_runs
 from comparo.tables import csv_text
 
@@ -20,8 +21,22 @@ REPORT_EPILOG = "Example: `comparo report comparo-runs/20260301-120000-stories`"
 def runs_command(
     root: Annotated[Path, typer.Argument(help="The folder that holds the run folders.")] = ROOT,
     output: Annotated[Literal["table", "csv"], typer.Option("--format", help="How to print the list.")] = "table",
+    damaged: Annotated[
+        Path | None,
+        typer.Option(
+            "--repair",
+            help="A run folder whose judgements.db is damaged: keep every judgement that can still be read. The "
+            "damaged database is kept beside.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed."""
+    if damaged is not None:
+        found = repair(damaged)
+        lost = f", {found.lost:,} are lost" if found.lost else ""
+        print_text(f"{found.kept:,} judgements are kept{lost}; the damaged database is {found.aside}\n")
+        return
     runs = list_runs(root)
     if not runs:
         if root != ROOT and not root.is_dir():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+UNLISTED = -9999.0  # what servers say of a token that is not among the likeliest
 AROUND = " \t\n\r\"'`*_.,:;()[]{}<>▁ĠĊ"
 
 
@@ -27,7 +28,8 @@ def label_probability(logprobs: Iterable[tuple[str, float]], labels: Sequence[st
 
     The spellings of a label are summed. Where only one of two labels is among the tokens, the other gets the most that
     it can have: the probability of the least likely token, or what is left over where that is less. On a longer scale
-    a label that is not among the tokens counts for nothing.
+    a label that is not among the tokens counts for nothing. Labels that are among them without a number (−∞ or nan)
+    get what all others leave over, in equal shares: that they are impossible is more than such a server knows.
 
     >>> label_probability([("A", math.log(0.6)), (" A", math.log(0.2)), ("B", math.log(0.2))], ("A", "B"))
     (0.8, 1.0)
@@ -35,21 +37,32 @@ def label_probability(logprobs: Iterable[tuple[str, float]], labels: Sequence[st
     (0.957..., 0.94...)
     >>> label_probability([("5", math.log(0.5)), ("4", math.log(0.25))], ("5", "4", "3", "2", "1"))
     (0.916..., 0.75)
+    >>> label_probability([("A", math.log(0.1)), ("B", -math.inf), ("The", math.log(0.5))], ("A", "B"))
+    (0.2..., 0.5)
     >>> label_probability([("The", -0.1)], ("A", "B"))
     """
     masses, total, least = [0.0] * len(labels), 0.0, 1.0
-    found = [False] * len(labels)
+    found, unknown = [False] * len(labels), set()
     for token, logprob in logprobs:
+        if -math.inf < logprob <= UNLISTED:
+            continue
+        named = [number for number, label in enumerate(labels) if spells(token, label)]
+        if not logprob > UNLISTED:
+            unknown.update(named)
+            continue
         probability = math.exp(logprob)
         total, least = total + probability, min(least, probability)
-        for number, label in enumerate(labels):
-            if spells(token, label):
-                masses[number] += probability
-                found[number] = True
+        for number in named:
+            masses[number] += probability
+            found[number] = True
     if not any(found):
         return None
-    if len(labels) == 2 and not all(found):
-        masses[found.index(False)] = min(least, max(1.0 - total, 0.0))
+    left = max(1.0 - total, 0.0)
+    unknown = {number for number in unknown if not found[number]}
+    for number in unknown:
+        masses[number] = left / len(unknown)
+    if len(labels) == 2 and not all(found) and not unknown:
+        masses[found.index(False)] = min(least, left)
     mass = sum(masses)
     if not mass > 0:
         return None

@@ -12,11 +12,13 @@ the mean under Jeffreys' prior Beta(½, ½), so that few votes never make a cert
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from comparo.judges.labels import AROUND, label_probability, spells
+from comparo.judges.scrubbing import whole_characters
 from comparo.prompts import Prompt
 
 Positions = list[tuple[str, list[tuple[str, float]]]]
@@ -61,18 +63,21 @@ _MUCH = re.compile(r"\b(?:much|far|significantly|considerably|substantially|stro
 def reply_text(choice: dict[str, Any]) -> str:
     """The words of a choice that the server offers, of a chat or of a completion; empty where there are none.
 
+    Half a character becomes �, so that the reply can be written anywhere.
+
     >>> reply_text({"message": {"role": "assistant", "content": "A"}}), reply_text({"text": " B"}), reply_text({})
     ('A', ' B', '')
     """
     message = choice.get("message")
     said = message.get("content") if isinstance(message, dict) else choice.get("text")
-    return said if isinstance(said, str) else ""
+    return whole_characters(said) if isinstance(said, str) else ""
 
 
 def token_logprobs(choice: dict[str, Any]) -> Positions:
     """The tokens of a choice, each with the log-probabilities of the likeliest in its place and its own.
 
-    Empty where the server does not give them; a ValueError where they are not in the form of OpenAI's API.
+    Empty where the server does not give them; a ValueError where they are not in the form of OpenAI's API. Where one
+    of them is null it is nan: no server that writes JSON by the book can say −∞.
 
     >>> token_logprobs({"logprobs": {"tokens": [" A"], "token_logprobs": [-0.1], "top_logprobs": [{" B": -2.5}]}})
     [(' A', [(' B', -2.5), (' A', -0.1)])]
@@ -95,10 +100,10 @@ def token_logprobs(choice: dict[str, Any]) -> Positions:
         for token, logprob, top in told:
             own = [] if any(other == token for other, _ in top) else [(token, logprob)]
             if top:
-                positions.append((str(token), [(str(other), float(value)) for other, value in top + own]))
+                positions.append((_text(token), [(_text(other), _number(value)) for other, value in top + own]))
         return positions
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as problem:
-        raise ValueError(f"the log-probabilities are not in OpenAI's form ({problem!r})") from None
+    except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as problem:
+        raise ValueError(f"the log-probabilities are not in OpenAI's form ({type(problem).__name__})") from None
 
 
 def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) -> tuple[float, float] | None:
@@ -114,7 +119,7 @@ def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) 
             said = "".join(token for token, _ in positions[: number + 1])
             if is_scale(prompt) and not begun and read_score(said, prompt) is None:
                 return None
-            if not all(logprob < 0.01 for _, logprob in likeliest):
+            if any(logprob > 0.01 for _, logprob in likeliest):
                 raise ValueError("there are numbers that are no log-probabilities")
             return label_probability(likeliest, prompt.labels)
     return None
@@ -221,6 +226,16 @@ def reply_format(prompt: Prompt, graded: bool = False) -> dict[str, Any]:
         "additionalProperties": False,
     }
     return {"type": "json_schema", "json_schema": {"name": "verdict", "strict": True, "schema": schema}}
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
 
 
 def _grades(prompt: Prompt) -> list[str]:

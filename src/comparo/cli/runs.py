@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
-from comparo.cli.printing import print_table
+from comparo.cli import options
+from comparo.cli.printing import print_table, print_text, say
 from comparo.repair import repair
 from comparo.runs import ROOT, list_runs
 from comparo.tables import csv_text
@@ -35,23 +35,30 @@ def runs_command(
     if damaged is not None:
         found = repair(damaged)
         lost = f", {found.lost:,} are lost" if found.lost else ""
-        print(f"{found.kept:,} judgements are kept{lost}; the damaged database is {found.aside}")
+        print_text(f"{found.kept:,} judgements are kept{lost}; the damaged database is {found.aside}\n")
         return
     runs = list_runs(root)
     if not runs:
-        Console(stderr=True).print(f"There are no runs in {root}.", highlight=False, markup=False)
+        if root != ROOT and not root.is_dir():
+            raise ValueError(f"{root} is not a folder; name the one that holds the run folders")
+        say(f"There are no runs in {root}.")
         return
     columns = {name: [getattr(run, name) for run in runs] for name in asdict(runs[0])}
     if output == "csv":
-        print(csv_text(columns), end="")
+        print_text(csv_text(columns))
     else:
         print_table(columns, zip(*columns.values(), strict=True))
 
 
 def report_command(
-    run: Annotated[Path, typer.Argument(help="A run folder, such as comparo-runs/TIME-NAME.", show_default=False)],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            help="A run folder, such as comparo-runs/TIME-NAME.", show_default=False, callback=options.run_folder
+        ),
+    ],
 ) -> None:
     """Make the page of a run again, report.html in its folder, and print where it is."""
     from comparo.report import write_report
 
-    print(write_report(run))
+    print_text(f"{write_report(run)}\n")

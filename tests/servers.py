@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
@@ -16,17 +17,22 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Reply:
-    """What the server sends, `after` so many seconds; the body ends halfway where it is `cut`."""
+    """What the server sends, `after` so many seconds; the body ends halfway where it is `cut`.
+
+    `pieces` are sent in its stead as they come, in chunks, for as long as someone listens.
+    """
 
     body: Any = b""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     after: float = 0.0
     cut: bool = False
+    pieces: Callable[[], Iterator[bytes]] | None = None
 
 
 @dataclass(frozen=True)
 class Request:
+    method: str
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
@@ -35,13 +41,14 @@ class Request:
 class Api:
     """An HTTP server on a free port that gives the replies of a script in turn, the last one ever after.
 
-    A reply may be a function of the request. `requests` are those that came, `most` is how many were open at once.
+    A reply may be a function of the request. `requests` are those that came, `most` is how many were open at once,
+    `sent` how many bytes of pieces went out.
     """
 
     def __init__(self, *script: Reply | Callable[[Request], Reply]) -> None:
         self.script = script
         self.requests: list[Request] = []
-        self.open = self.most = 0
+        self.open = self.most = self.sent = 0
         self.lock, self.closing = threading.Lock(), threading.Event()
         api = self
 
@@ -49,6 +56,9 @@ class Api:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
+                api.answer(self)
+
+            def do_GET(self) -> None:
                 api.answer(self)
 
             def log_message(self, *_: Any) -> None:
@@ -75,8 +85,10 @@ class Api:
         self.server.server_close()
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
-        body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
-        request = Request(handler.path, {name.lower(): value for name, value in handler.headers.items()}, body)
+        body = json.loads(handler.rfile.read(int(handler.headers.get("Content-Length", 0))) or b"{}")
+        request = Request(
+            handler.command, handler.path, {name.lower(): value for name, value in handler.headers.items()}, body
+        )
         if self.closing.is_set():
             raise ConnectionAbortedError
         with self.lock:
@@ -89,14 +101,27 @@ class Api:
             self.closing.wait(reply.after)
             data = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
             handler.send_response(reply.status)
-            for name, value in {"Content-Length": str(len(data)), **reply.headers}.items():
+            length = {"Transfer-Encoding": "chunked"} if reply.pieces else {"Content-Length": str(len(data))}
+            for name, value in {**length, **reply.headers}.items():
                 handler.send_header(name, value)
             handler.end_headers()
+            if reply.pieces:
+                self.stream(handler, reply.pieces())
+                return
             handler.wfile.write(data[: len(data) // 2] if reply.cut else data)
             handler.close_connection = reply.cut
         finally:
             with self.lock:
                 self.open -= 1
+
+    def stream(self, handler: BaseHTTPRequestHandler, pieces: Iterator[bytes]) -> None:
+        handler.close_connection = True
+        for piece in pieces:
+            if self.closing.is_set():
+                return
+            handler.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+            self.sent += len(piece)
+        handler.wfile.write(b"0\r\n\r\n")
 
 
 def tokens(*positions: dict[str, float], **more: Any) -> Reply:
@@ -126,6 +151,26 @@ def choices(*made: dict[str, Any]) -> dict[str, Any]:
 def refusal(status: int, message: str, **more: Any) -> Reply:
     """An error as OpenAI's API tells it."""
     return Reply({"error": {"message": message, "type": "invalid_request_error", "code": None}}, status=status, **more)
+
+
+@contextmanager
+def raw_server(behave: Callable[[socket.socket], None]) -> Iterator[str]:
+    """The base URL of a server that does with every connection what it is told, below HTTP."""
+
+    def serve(listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                threading.Thread(target=one, args=(connection,), daemon=True).start()
+
+    def one(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            behave(connection)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager

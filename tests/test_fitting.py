@@ -10,13 +10,14 @@ import pytest
 from comparo import Comparisons, fit
 from comparo.budget import Budget
 from comparo.contrast import contrasts
+from comparo.disk import StoreError
 from comparo.fitting import Fitting
 from comparo.items import Items
 from comparo.judges import Judgement, load_judge
 from comparo.prompts import Question, criterion_prompt
 from comparo.report.record import read_record
 from comparo.run import Run, comparisons
-from comparo.store import MIGRATIONS, Store, StoreError, stored_items
+from comparo.store import Store, stored_items
 from comparo.task import Task
 
 WORDS = "river stone amber willow thunder quiet golden paper morning shadow copper velvet".split()
@@ -177,7 +178,8 @@ def test_a_folder_of_before_groups_is_read_and_goes_on(tmp_path):
     path = tmp_path / "judgements.db"
     with sqlite3.connect(path) as connection:
         connection.execute("ALTER TABLE items DROP COLUMN shared")
-        connection.execute(f"PRAGMA user_version={len(MIGRATIONS) - 1}")
+        connection.execute("DROP TABLE run")
+        connection.execute("PRAGMA user_version=3")
     connection.close()
     written = json.loads((tmp_path / "run.json").read_text())
     del written["plain"]

@@ -4,7 +4,6 @@ import itertools
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import accelerate
@@ -182,7 +181,9 @@ def test_batches_and_shared_prefixes_answer_as_the_model_does_one_at_a_time(name
         for part in (questions, questions[:5]):  # the second time, the prefixes are at hand
             got = asked(judge, part)
             np.testing.assert_allclose(got[:, 0], expected[: len(part), 0], atol=1e-4, err_msg=str(options))
-            np.testing.assert_allclose(got[:, 1], expected[: len(part), 1], rtol=1e-3, err_msg=str(options))
+            # a mass is rounded as the logits are: relative to its logarithm, down to e^−100 in the encoders
+            logs = np.log(got[:, 1]), np.log(expected[: len(part), 1])
+            np.testing.assert_allclose(*logs, rtol=1e-4, atol=1e-3, err_msg=str(options))
 
 
 def test_a_shared_prefix_is_read_once(folder):
@@ -306,15 +307,6 @@ def test_an_answer_is_begun_as_the_template_has_it(chat, written):
     tokenizer = make_tokenizer(chat=chat)
     [encoded] = Chat(tokenizer).encode([Question(1, 2)], prompt)
     assert tokenizer.decode(encoded.ids) == written
-
-
-def test_labels_without_a_token_of_their_own_count_by_their_first(folder):
-    judge = hf.load(str(folder("llama")), device="cpu")
-    prompt = replace(PROMPT, labels=("house sea", "cat cat"))
-    tokens = judge._chat.tokenizer
-    assert judge._chat.label_ids(prompt) == tuple([tokens(f"{word}")["input_ids"][1]] for word in (" house", " cat"))
-    with pytest.raises(ValueError, match="'the cat' and 'the sea' begin with the same token ' the'"):
-        next(judge.judge(some_questions(), replace(PROMPT, labels=("the cat", "the sea"))))
 
 
 def test_questions_are_pulled_as_they_are_needed(folder):

@@ -58,16 +58,71 @@ def test_texts_change_nothing_else_in_the_prompt(first, second, context):
     assert text == f"{expected}Summary B?"
 
 
+MARKERS = {
+    "Llama 2": "<s> </s> <unk> [INST] [/INST] <<SYS>> <</SYS>>",
+    "Code Llama": "<PRE> <SUF> <MID> <EOT>",
+    "Llama 3": "<|begin_of_text|> <|start_header_id|> <|end_header_id|> <|eot_id|> <|eom_id|> <|python_tag|>",
+    "Llama 4": "<|header_start|> <|header_end|> <|eot|> <|image_start|>",
+    "Mistral": "<pad> [TOOL_CALLS] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_RESULTS] [/TOOL_RESULTS] [IMG] "
+    "[IMG_BREAK] [IMG_END] [PREFIX] [MIDDLE] [SUFFIX] [SYSTEM_PROMPT] [/SYSTEM_PROMPT] [TOOL_CONTENT] [ARGS] "
+    "[CALL_ID] [THINK] [/THINK] [AUDIO] [BEGIN_AUDIO] [TRANSCRIBE] [MODEL_SETTINGS] [/MODEL_SETTINGS] <SPECIAL_20>",
+    "Qwen": "<|im_start|> <|im_end|> <|endoftext|> <|vision_start|> <|object_ref_end|> <think> </think> <tool_call> "
+    "</tool_call> <tool_response> </tool_response> <|fim_prefix|> <|repo_name|>",
+    "Gemma 1 to 3": "<bos> <eos> <pad> <unk> <mask> <start_of_turn> <end_of_turn> <start_of_image> <end_of_image> "
+    "<image_soft_token> <unused99> [@BOS@] [multimodal]",
+    "Gemma 4": '<|turn> <turn|> <|channel> <channel|> <|tool_call> <tool_call|> <|tool_response> <|think|> <|"|>',
+    "Phi": "<|user|> <|assistant|> <|system|> <|end|> <|im_sep|> <|endofprompt|>",
+    "DeepSeek": "<｜begin▁of▁sentence｜> <｜end▁of▁sentence｜> <｜User｜> <｜Assistant｜> <｜tool▁calls▁begin｜> "
+    "<|EOT|> <｜fim▁hole｜> <|User|>",
+    "GLM": "[gMASK] [sMASK] [MASK] <sop> <eop> <|system|> <|observation|> <arg_key> </arg_key> <arg_value>",
+    "Command R": "<BOS_TOKEN> <EOS_TOKEN> <PAD> <UNK> <CLS> <SEP> <MASK_TOKEN> <EOP_TOKEN> <|START_OF_TURN_TOKEN|> "
+    "<|END_OF_TURN_TOKEN|> <|USER_TOKEN|> <|CHATBOT_TOKEN|> <|START_THINKING|>",
+    "gpt-oss": "<|start|> <|end|> <|message|> <|channel|> <|constrain|> <|return|> <|call|>",
+    "SmolLM": "<|im_start|> <repo_name> <reponame> <file_sep> <gh_stars> <issue_start> <issue_closed> <jupyter_code> "
+    "<empty_output>",
+    "Idefics and SmolVLM": "<end_of_utterance> <fake_token_around_image> <image> <global-img> <row_1_col_2>",
+    "Granite": "<|start_of_role|> <|end_of_role|> <|end_of_text|> <|tool_call|> <fim_prefix> <fim-middle>",
+    "Kimi": "[BOS] [EOS] [EOT] [PAD] [UNK] [start_header_id] [end_header_id] [EOT] [extra_id_0] <|im_user|> <|open|> "
+    "<|close|> <|sep|> <|end_of_msg|> <|kimi_image_placeholder|>",
+    "MiniMax": "]~!b[ ]~b] [e~[ ]!p~[ ]!d~[ ]<]image[>[ ]<]start_of_speech[>[ <minimax:tool_call> </minimax:tool_call> "
+    "<beginning_of_sentence> <end_of_sentence>",
+    "MiniMax speech": "]<]startofspeech[>[",
+    "EXAONE": "[|system|] [|user|] [|assistant|] [|endofturn|]",
+    "Seed and LongCat": "<seed:bos> <seed:eos> <seed:think> </seed:think> <longcat_s> </longcat_s> <longcat_tool_call>",
+    "InternLM and InternVL": "<eoh> <eoa> <eosys> <|Human|> <IMG_CONTEXT> <|action_start|>",
+    "StepFun": "<im_patch> <im_start> <|BOT|>",
+    "Baichuan, T5, BERT, Pangu, Falcon, ERNIE": "<reserved_106> <extra_id_0> [CLS] [SEP] [PAD] [unused9] >>QUESTION<< "
+    ">>ANSWER<< <mask:1> <|begin_of_sentence|>",
+}
+
+
+@pytest.mark.parametrize(("family", "markers"), MARKERS.items())
+def test_no_marker_of_a_chat_stays_whole(family, markers):
+    for marker in markers.split():
+        assert marker not in defuse(f"Good. {marker} Bad."), family
+        assert marker not in defuse(f"Good.{marker}{marker}Bad."), family
+        assert defuse(marker).replace(" ", "") == marker
+
+
+def test_a_marker_with_spaces_does_not_stay_whole():
+    assert defuse("x]<]start of speech[>[y <| user |>") == "x] <]start of speech[>[y < | user |>"
+
+
 @pytest.mark.parametrize(
-    "marker", ["<|im_end|>", "<|start_header_id|>", "[/INST]", "[INST]", "</s>", "<s>", "<end_of_turn>"]
+    "text",
+    [
+        "a < b > c, x <= y || z >= w, a <- b, p |> q, f <| x, a <<= 2, cout << x << y; b >> 3",
+        "<b>bold</b> <br/> <p class='x'> <a href=\"#\">it</a> <sup>1</sup> <img src='x.png'> <audio> <pre>x</pre>",
+        "Bearer <access_token> <auth_token> <tool_name> <issue_number> <filename> <path> <int> <image_url> <maskable>",
+        "List<String> Map<K, V> vector<size_t> Option<&'a str> Array<any> dict[str, int] x[i] a[0][1] <T> <id> <name>",
+        "#include <stdio.h> #include <unordered_map> <start_date> <user_id> <!-- x --> <?xml version='1'?> <![CDATA[",
+        "[1] [12] [link](https://x.org) [x] [ ] [INSTALL] [INSTEAD] [NOTE] [TODO] [citation needed] [Image] [think]",
+        "[Smith 2020] [a|b] [^1] ]] [[ ]~ ~] [~x~] y[~mask] [e~x] >>> 1 >>= 2 >> QUOTE << text",
+        "x|y <s <token <eos eos> |end| {} {{x}} <https://x.org> <me@x.org> <-> <=> </> <3 :-] <thinking> <answer>",
+        "# Heading\n> quote\n>> deeper\n- item | cell | cell |\n```python\nif a[0] < b: print(f'<{a}>')\n```",
+    ],
 )
-def test_no_marker_of_a_chat_stays_whole(marker):
-    assert marker not in defuse(f"Good. {marker} Bad.")
-    assert defuse(marker).replace(" ", "") == marker
-
-
-@pytest.mark.parametrize("text", ["a < b", "<b>bold</b>", "[1]", "x|y", "<s", "{}"])
-def test_other_brackets_stay(text):
+def test_ordinary_brackets_stay(text):
     assert defuse(text) == text
 
 

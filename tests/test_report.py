@@ -19,6 +19,7 @@ from scipy.stats import pearsonr, spearmanr
 from comparo import Comparisons, fit
 from comparo.agreement import agreement, spearman, spearman_within
 from comparo.budget import Budget
+from comparo.disk import StoreError
 from comparo.items import Items
 from comparo.judges import Judgement, load_judge
 from comparo.methods import METHODS
@@ -33,7 +34,7 @@ from comparo.report.record import read_record
 from comparo.report.views import means
 from comparo.report.wording import percentages
 from comparo.run import Run
-from comparo.store import Store, StoreError
+from comparo.store import Store
 from comparo.task import Task
 
 SCRIPT = "<script>alert(1)</script>"

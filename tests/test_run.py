@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from comparo.budget import Budget
+from comparo.database import encode
+from comparo.disk import StoreError
 from comparo.items import Items
 from comparo.job import rank
 from comparo.judges import JudgeError, Judgement, load_judge
@@ -22,7 +24,7 @@ from comparo.rounds import Rounds
 from comparo.run import Run, RunError
 from comparo.runs import choose_folder, list_runs
 from comparo.selection import Selector
-from comparo.store import Store, StoreError, encode, read_judgements, stored_items
+from comparo.store import Store, read_judgements, stored_items
 from comparo.task import Task
 
 # A judge of another package, found by its entry point: it writes down every question before it answers.
@@ -371,7 +373,7 @@ def test_a_disk_that_fills_up_is_one_line_and_the_run_goes_on_later(loud):
     code = (
         "import resource, sys; from comparo.cli import main; import signal;"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (70_000, 70_000)); main()"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000)); main()"
     )
     full = [sys.executable, "-c", code, *command(folder, "run")[3:]]
     done = subprocess.run(full, env=environment, capture_output=True, text=True)

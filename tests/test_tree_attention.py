@@ -185,11 +185,11 @@ def test_a_tree_that_memory_does_not_hold_is_halved(monkeypatch, caplog):
     questions, logits = some_questions(), judge._network._tree_logits
     expected = asked(judge, questions)
 
-    def scarce(tree):
+    def scarce(tree, ends):
         sizes.append(len(tree.ends))
         if len(tree.ends) > 3:
             raise torch.OutOfMemoryError
-        return logits(tree)
+        return logits(tree, ends)
 
     monkeypatch.setattr(judge._network, "_tree_logits", scarce)
     assert asked(judge, questions) == pytest.approx(expected, abs=1e-5)
@@ -198,7 +198,7 @@ def test_a_tree_that_memory_does_not_hold_is_halved(monkeypatch, caplog):
     sizes.clear()
     asked(judge, questions)
     assert max(sizes) < 12
-    monkeypatch.setattr(judge._network, "_tree_logits", lambda _: exec("raise torch.OutOfMemoryError"))
+    monkeypatch.setattr(judge._network, "_tree_logits", lambda *_: exec("raise torch.OutOfMemoryError"))
     with pytest.raises(JudgeError, match="does not hold one question"):
         asked(judge, questions[:1])
 

@@ -56,6 +56,8 @@ class Budget:
         {'x': (12, 'both'), 'y': (75, 'both')}
         """
         total = sum(sizes.values())
+        if self.unit == "$" and cost == 0:
+            raise ValueError("the judge costs nothing, so a budget in dollars sets no bound; use one such as 10n")
         if self.unit == "$" and not cost > 0:
             raise ValueError("a budget in dollars needs the judge's price; give it by --price, or a budget such as 10n")
         wanted: dict[Any, float] = {
@@ -63,7 +65,7 @@ class Budget:
                 "": self.number * size / total,
                 "n": self.number * size,
                 "%": self.number / 100 * size * (size - 1),
-                "$": self.number / cost * size / total,
+                "$": self.number / cost * size / total if cost > 0 else 0.0,
             }[self.unit]
             for context, size in sizes.items()
         }

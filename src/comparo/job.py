@@ -30,12 +30,13 @@ def rank(
     kind: str = "Text",
     heading: str = "Context",
     prompt: str | Prompt | None = None,
-    strategy: Strategy = "greedy",
+    strategy: Strategy | None = None,
     orders: Orders = "both",
     method: Method = "poe-bt",
-    bias: Bias = "joint",
+    bias: Bias | None = None,
     seed: int = 0,
     plain: bool = False,
+    least_mass: float = 0.5,
     out: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
     watch: Callable[[Progress], None] | None = None,
@@ -49,8 +50,9 @@ def rank(
     `budget` is a number of calls, "10n" calls an item, "5%" of all ordered pairs, or "$2.50"; `until` stops earlier,
     once the expected Spearman correlation with the true ranking (for the goal "top-5": the probability that the best
     five are right) reaches it. A `plain` run does as the paper does: texts do not count in the choice of pairs, and no
-    variances are estimated. With `out`, a folder, everything asked is kept there, and a call that was stopped goes
-    on where it was.
+    variances are estimated. Where the judge's first answers put less than `least_mass` of its probability on the
+    labels, they mean little, and the run stops. With `out`, a folder, everything asked is kept there, and a call that
+    was stopped goes on where it was.
 
     >>> from comparo.judges import load_judge
     >>> quality = {"ana": 2.0, "bo": 0.0, "cy": -2.0}
@@ -62,7 +64,22 @@ def rank(
     shown = any(text is not None for text in items.context_texts)
     question = choose_prompt(criterion, prompt, kind=kind, heading=heading if shown else None)
     whoever = load_judge(judge, **(options or {})) if isinstance(judge, str) else judge
-    task = Task(items, question, whoever, Budget.of(budget), until, goal, strategy, orders, method, bias, seed, plain)
+    task = Task(
+        items,
+        question,
+        whoever,
+        Budget.of(budget),
+        until,
+        goal,
+        strategy,
+        orders,
+        method,
+        bias,
+        seed,
+        plain,
+        least_mass,
+    )
+    task.check()
     store = Store(None if out is None else Path(out), task.identity, task.configuration)
     try:
         store.add_items(items)

@@ -12,11 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from comparo.markers import defuse
+
 PLACEHOLDERS = ("context", "first", "second")
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_CONTROL = re.compile(
-    r"<(?=\|[^|<>\n]{1,40}\|>)|<(?=/?s>)|<(?=(?:start|end)_of_turn>)|\[(?=/?INST\])|<(?=</?SYS>>)|<(?=｜[^｜<>\n]{1,40}｜>)"
-)
 _VERBS = re.compile(r"(?!less\b)\w+s\b")
 
 
@@ -88,54 +87,62 @@ class Prompt:
         first, second = (f"{self.answer} {label}".strip() for label in self.labels)
         return f"Answer only with {first} or {second}."
 
-    def text(self, question: Question) -> str:
-        """The prompt for a question, its texts put in as they are, save that no chat marker in them stays whole."""
+    def text(self, question: Question, clean: Callable[[str], str] = str) -> str:
+        """The prompt for a question, its texts put in as they are, save that no chat marker in them stays whole.
+
+        What is no character (half a surrogate pair) becomes a question mark. `clean` is what else is done to each text.
+        """
         texts = {"first": question.first_text, "second": question.second_text, "context": question.context_text or ""}
 
         def fill(match: re.Match[str]) -> str:
-            return match[0][0] if match[1] is None else defuse(texts[match[1]])
+            return match[0][0] if match[1] is None else clean(defuse(texts[match[1]]))
 
-        return _BRACES.sub(fill, self.template)
+        return _BRACES.sub(fill, self.template).encode("utf-8", "replace").decode()
 
-    def fit(self, question: Question, room: int, measure: Callable[[str], int]) -> tuple[str, int]:
+    def fit(
+        self, question: Question, room: int, measure: Callable[[str], int], clean: Callable[[str], str] = str
+    ) -> tuple[str, int]:
         """The prompt within `room` tokens as `measure` counts them, and how many characters were cut for it.
 
         The end of the context is cut first, all of it if need be; then both texts lose the same share of their length.
+        `clean` is done to what is left of the texts, as by `text`.
 
         >>> prompt = criterion_prompt("better", context="Article")
         >>> question = Question(1, 2, 0, "aaaa", "bbbb", "A long article.")
         >>> prompt.fit(question, 84, len)
         ('Article: A lon…\\n\\nText A: aaaa\\n\\nText B: bbbb\\n\\nWhich Text is better, Text A or Text B?', 10)
         """
-        text = self.text(question)
+        text = self.text(question, clean)
         if measure(text) <= room:
             return text, 0
 
         def fits(short: Question) -> bool:
-            return measure(self.text(short)) <= room
+            return measure(self.text(short, clean)) <= room
 
         context = question.context_text or ""
         if self.has_context and context:
             kept = _largest(len(context), lambda size: fits(replace(question, context_text=_cut(context, size))))
             short = replace(question, context_text=_cut(context, max(kept, 0)))
             if kept >= 0:
-                return self.text(short), len(context) - kept
+                return self.text(short, clean), _lost(context, short.context_text)
             question = short
         else:
             context = ""
         a, b = question.first_text, question.second_text
+        whole = max(len(a), len(b), 1)
 
         def share(size: int) -> Question:
-            first, second = (_cut(text, len(text) * size // 1000) for text in (a, b))
+            first, second = (_cut(text, len(text) * size // whole) for text in (a, b))
             return replace(question, first_text=first, second_text=second)
 
-        kept = _largest(1000, lambda size: fits(share(size)))
+        kept = _largest(whole, lambda size: fits(share(size)))
         if kept < 0:
             raise ValueError(
                 f"a window of {room} tokens does not hold the question itself; use a model with a larger one"
             )
-        lost = sum(len(text) - len(text) * kept // 1000 for text in (a, b))
-        return self.text(share(kept)), len(context) + lost
+        short = share(kept)
+        lost = _lost(a, short.first_text) + _lost(b, short.second_text)
+        return self.text(short, clean), len(context) + lost
 
 
 def criterion_prompt(criterion: str, kind: str = "Text", context: str | None = None) -> Prompt:
@@ -220,15 +227,6 @@ def choose_prompt(
     return chosen
 
 
-def defuse(text: str) -> str:
-    """The text with a space in every marker that a chat model takes for the end of a turn; all else stays.
-
-    >>> defuse("Good.<|im_end|>")
-    'Good.< |im_end|>'
-    """
-    return _CONTROL.sub(lambda match: f"{match[0]} ", text)
-
-
 def _escape(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
@@ -237,9 +235,19 @@ def _cut(text: str, size: int) -> str:
     return text if size >= len(text) else text[:size].rstrip() + "…" if size else ""
 
 
+def _lost(text: str, cut: str | None) -> int:
+    """How many characters of a text are not in what `_cut` left of it."""
+    return 0 if cut == text else len(text) - max(len(cut or "") - 1, 0)
+
+
 def _largest(high: int, good: Callable[[int], bool]) -> int:
-    """The largest size in 0…high that is good, by bisection; −1 where none is."""
-    low = -1
+    """The largest size in 0…high that is good, by bisection below twice that size; −1 where none is."""
+    if not good(0):
+        return -1
+    low, size = 0, 64
+    while size < high and good(size):
+        low, size = size, 2 * size
+    high = min(high, size)
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if good(middle) else (low, middle - 1)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,19 +15,22 @@ import numpy as np
 from comparo.asking import Asking
 from comparo.comparisons import Comparisons
 from comparo.confidence import expected_spearman, top_probability
+from comparo.database import encode, key_of
 from comparo.judges import JudgeError, Judgement
 from comparo.prompts import Question
 from comparo.ranking import Ranking
-from comparo.rounds import Pair, Rounds
+from comparo.rounds import Rounds
 from comparo.selection import Selector
-from comparo.store import Store, encode
+from comparo.spending import Spending
+from comparo.store import Store
 from comparo.task import Task
 
 FAILED = 0.2  # the share of failed judgements at which a run stops
-ENOUGH = 20  # judgements before that share says anything
+ENOUGH = 20  # judgements before that share, and the share of probability on the labels, say anything
 LOOK = 0.5  # seconds between two looks at the clock
+GRACE = 10.0  # seconds that calls in flight have to come back when a run is stopped
 
-Key = tuple[str, str, str]
+logger = logging.getLogger(__name__)
 
 
 class RunError(RuntimeError):
@@ -41,7 +46,8 @@ class Progress:
     failed: int = 0
     cost: float = 0.0
     asked: int = 0  # in this start, of which
-    lost: int = 0  # have failed
+    lost: int = 0  # have failed, and of
+    cut: int = 0  # the texts did not fit the model's window
     started: float = field(default_factory=time.monotonic)
     ranking: Ranking | None = None
 
@@ -54,7 +60,9 @@ class Progress:
 class Run:
     """One start of a task on a store: what is there is not asked again, what failed is asked once more.
 
-    `watch` is told of the progress about twice a second.
+    `watch` is told of the progress about twice a second, and `say` is given a sentence where the user must know
+    something at once. Stopped by an exception, KeyboardInterrupt among them, a run first waits some seconds for the
+    calls in flight, which are paid for; interrupted once more, it leaves at once.
 
     >>> from comparo.budget import Budget
     >>> from comparo.items import Items
@@ -67,42 +75,55 @@ class Run:
     ['ana', 'bo', 'cy']
     """
 
-    def __init__(self, task: Task, store: Store, watch: Callable[[Progress], None] | None = None) -> None:
-        self.task, self.store, self.watch = task, store, watch
+    def __init__(
+        self,
+        task: Task,
+        store: Store,
+        watch: Callable[[Progress], None] | None = None,
+        say: Callable[[str], None] = logger.warning,
+    ) -> None:
+        self.task, self.store, self.watch, self.say = task, store, watch, say
         estimate = task.estimate()
-        self.known: dict[Key, list[Judgement]] = {}
-        for judgement in store.judgements():
-            self.known.setdefault(_key(judgement.question), []).append(judgement)
-        self.progress = Progress(estimate.calls)
+        self.known = store.known()
+        last = [answers[-1] for answers in self.known.values()]
+        failed = sum(answer.failed for answer in last)
+        spent = sum(answer.cost for answers in self.known.values() for answer in answers if answer.cost > 0)
+        self.progress = Progress(estimate.calls, len(last) - failed, failed, spent)
+        self.spending = Spending(task.budget.dollars, task.price_of, spent)
         self.ahead = int(store.configuration.get("ahead", task.judge.ahead))
         self.room = max(self.ahead, getattr(task.judge, "room", 0))  # more than `ahead` where replicas share the work
         names = task.items.names
+        self._size = len(names)
         generators = np.random.default_rng(task.seed).spawn(len(names))
+        stored = Counter(context for context, _, _ in self.known)
+        # A context of which all was asked before needs no rounds: its answers are known.
+        self._waiting = deque(
+            (context, ids, *estimate.by_context[context], rng)
+            for (context, ids), rng in zip(names.items(), generators, strict=True)
+            if stored[encode(context)] < estimate.by_context[context][0]
+        )
         self.rounds: dict[Any, Rounds] = {}
-        for (context, ids), rng in zip(names.items(), generators, strict=True):
-            calls, orders = estimate.by_context[context]
-            strategy, goal = task.strategy, task.goal
-            contrast = None if strategy == "random" else task.fitting.contrast[context]
-            selector = Selector(ids, strategy=strategy, orders=orders, goal=goal, contrast=contrast, rng=rng)
-            size = max(4, len(ids) // 4, -(-self.ahead // len(names)))
-            self.rounds[context] = Rounds(selector, calls, size, None if task.until is None else self._enough)
-        self._waiting = deque(self.rounds)
         self._active: list[Any] = []
+        self._pending: deque[Question] = deque()
+        self._masses = [answer.mass for answer in last if answer.mass == answer.mass]
+        self._first = min(ENOUGH, max(1, estimate.calls // 2))
         self._looked = 0.0
 
     def go(self) -> Ranking:
         """Ask until done, then what failed once more; the ranking from all answers."""
-        asking = Asking(self.task.judge, self.task.prompt)
-        try:
-            with asking:
+        with Asking(self.task.judge, self.task.prompt, self.store.add) as asking:
+            try:
+                self._check_mass("")
                 self._fill(asking)
-                self._listen(asking, lambda: self._fill(asking))
-                failed = [answers[-1].question for answers in self.known.values() if answers[-1].failed]
-                asking.ask(map(self._question, failed))
-                self._listen(asking)
-        except (KeyboardInterrupt, JudgeError, RunError):
-            self._keep(asking.late())
-            raise
+                self._listen(asking, self._fill)
+                self._pending.extend(
+                    self._question(answers[-1].question) for answers in self.known.values() if answers[-1].failed
+                )
+                self._send(asking)
+                self._listen(asking, self._send)
+            except (KeyboardInterrupt, JudgeError, RunError):
+                self._wait_for_last(asking)
+                raise
         self._check(self.progress.failed, self.progress.failed + self.progress.answered)
         return self.ranking()
 
@@ -118,73 +139,115 @@ class Run:
         """How many comparisons there are: every ordered pair of every context."""
         return sum(len(ids) * (len(ids) - 1) for ids in self.task.items.names.values())
 
-    def _listen(self, asking: Asking, after: Callable[[], None] | None = None) -> None:
-        """Store answers as they come, until no question is open."""
+    def _listen(self, asking: Asking, after: Callable[[Asking], None]) -> None:
+        """Learn from answers as they come, until no question is open."""
         while asking.open:
-            self._keep(asking.answers(timeout=LOOK))
+            for judgement in asking.answers(timeout=LOOK):
+                self._take(judgement)
+            self.store.settle()
             self._look()
             self._check(self.progress.lost, self.progress.asked, ENOUGH)
-            if after is not None:
-                after()
+            after(asking)
 
-    def _keep(self, judgements: Sequence[Judgement]) -> None:
-        self.store.add(judgements)
-        for judgement in judgements:
-            self._take(judgement)
+    def _wait_for_last(self, asking: Asking) -> None:
+        """Wait some seconds for the calls in flight, whose answers the judge's thread stores."""
+        if asking.out:
+            self.say(
+                f"Waiting up to {GRACE:g} s for the calls in flight ({asking.out}), to keep their answers; interrupt "
+                "again to leave at once."
+            )
+        try:
+            late = asking.finish(GRACE)
+        except KeyboardInterrupt:
+            late = asking.late()
+        for judgement in late:
+            self._count(judgement)
 
     def _take(self, judgement: Judgement) -> None:
-        key = _key(judgement.question)
+        self._count(judgement)
+        if judgement.cut and self.progress.cut == 1:
+            self.say(
+                f"Texts do not fit the model's window: {judgement.cut:,} characters of a prompt were cut. The judge "
+                "sees only beginnings; a model with a larger window, or shorter texts, would be better."
+            )
+        if not judgement.failed and judgement.mass == judgement.mass and len(self._masses) < self._first:
+            self._masses.append(judgement.mass)
+            self._check_mass(judgement.reply)
+
+    def _count(self, judgement: Judgement) -> None:
+        key = key_of(judgement.question)
         again = key in self.known
         self.known.setdefault(key, []).append(judgement)
         self.progress.asked += 1
         self.progress.lost += judgement.failed
+        self.progress.cut += judgement.cut > 0
         self.progress.cost += judgement.cost if judgement.cost > 0 else 0.0
         self.progress.failed += judgement.failed - again
         self.progress.answered += not judgement.failed
+        if self._priced:
+            self.spending.settle(judgement)
         if not again:
             question = judgement.question
             self.rounds[question.context].answer((question.first, question.second), judgement)
 
+    @property
+    def _priced(self) -> bool:
+        return self.task.budget.unit == "$"
+
     def _fill(self, asking: Asking) -> None:
         """Ask what may be asked now: the next rounds of open contexts, and new contexts while the judge has room."""
-        if self.progress.cost >= self.task.budget.dollars:
-            self._waiting.clear()
-            for rounds in self.rounds.values():
-                rounds.left = 0
         for context in self._active:
-            asking.ask(self._offered(context))
+            self._offer(context)
         self._active = [context for context in self._active if not self.rounds[context].done]
-        while self._waiting and asking.open < 2 * self.room:
-            context = self._waiting.popleft()
-            asking.ask(self._offered(context))
+        while self._waiting and asking.open + len(self._pending) < 2 * self.room:
+            context = self._begin(*self._waiting.popleft())
+            self._offer(context)
             if not self.rounds[context].done:
                 self._active.append(context)
+        self._send(asking)
 
-    def _offered(self, context: Any) -> list[Question]:
-        """The pairs of a context to ask now, those answered in an earlier start left out."""
-        rounds, questions = self.rounds[context], []
+    def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
+        """Open the rounds of a context."""
+        strategy, goal = self.task.strategy or "greedy", self.task.goal
+        contrast = None if strategy == "random" else self.task.fitting.contrast[context]
+        selector = Selector(ids, strategy=strategy, orders=orders, goal=goal, contrast=contrast, rng=rng)
+        size = max(4, len(ids) // 4, -(-self.ahead // self._size))
+        enough = None if self.task.until is None else partial(self._enough, len(ids))
+        self.rounds[context] = Rounds(selector, calls, size, enough)
+        return context
+
+    def _send(self, asking: Asking) -> None:
+        """Ask what is pending, as far as the money goes; where it ends, nothing more is asked."""
+        while self._pending and (not self._priced or self.spending.allows(self._pending[0])):
+            question = self._pending.popleft()
+            if self._priced:
+                self.spending.reserve(question)
+            asking.ask([question])
+        if self._pending and not asking.open:
+            self._pending.clear()
+            self._waiting.clear()
+            self._active.clear()
+
+    def _offer(self, context: Any) -> None:
+        """Make the pairs of a context that may be asked now pending, those answered in an earlier start left out."""
+        rounds = self.rounds[context]
         while pairs := rounds.offer():
             for pair in pairs:
                 question = self.task.items.question(context, *pair)
-                if answers := self.known.get(_key(question)):
-                    self._recall(rounds, pair, answers)
+                if answers := self.known.get(key_of(question)):
+                    # The first answer is what the later rounds went by; one that failed may have been answered since.
+                    rounds.answer(pair, answers[0])
                 else:
-                    questions.append(question)
-        return questions
-
-    def _recall(self, rounds: Rounds, pair: Pair, answers: Sequence[Judgement]) -> None:
-        """The first answer is what the later rounds went by; one that failed may have been answered since."""
-        self.progress.answered += not answers[-1].failed
-        self.progress.failed += answers[-1].failed
-        self.progress.cost += sum(answer.cost for answer in answers if answer.cost > 0)
-        rounds.answer(pair, answers[0])
+                    self._pending.append(question)
 
     def _question(self, question: Question) -> Question:
         return self.task.items.question(question.context, question.first, question.second)
 
-    def _enough(self, answers: Sequence[Judgement]) -> bool:
-        """Whether the ranking of a context is as sure as was wished."""
+    def _enough(self, items: int, answers: Sequence[Judgement]) -> bool:
+        """Whether all items of a context are connected and their ranking is as sure as was wished."""
         ranking = self.task.fitting.rank(comparisons(answers))
+        if ranking.graph.components > 1 or ranking.graph.nodes < items:
+            return False
         found = expected_spearman(ranking) if self.task.goal == "ranking" else top_probability(ranking, self._top)
         return bool(found[0] >= (self.task.until or 1.0))
 
@@ -211,6 +274,18 @@ class Run:
                 "again: what was judged is kept"
             )
 
+    def _check_mass(self, reply: str) -> None:
+        """A RunError where the first answers put too little probability on the labels to mean anything."""
+        masses = self._masses[: self._first]
+        if len(masses) == self._first and (mean := sum(masses) / len(masses)) < self.task.least_mass:
+            labels = " and ".join(self.task.prompt.labels)
+            said = f" Its last reply begins {reply[:80]!r}." if reply else ""
+            raise RunError(
+                f"the judge puts only {mean:.1%} of its probability on the labels {labels} in its first {len(masses)} "
+                f"answers, so they say little about the texts.{said} Change --labels, --answer or the judge; "
+                "--least-mass 0 goes on all the same"
+            )
+
 
 def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
     """The judgements that were answered, as comparisons.
@@ -229,7 +304,3 @@ def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
         if all(question.context is None for question in questions)
         else [question.context for question in questions],
     )
-
-
-def _key(question: Question) -> Key:
-    return encode(question.context), encode(question.first), encode(question.second)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,9 +10,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from comparo.store import StoreError, differences, read_configuration, read_judgements
+from comparo.database import DATABASE
+from comparo.disk import StoreError, explained, lock
+from comparo.identity import differences
+from comparo.store import CONFIGURATION, count_judgements, read_configuration
 
 ROOT = Path("comparo-runs")
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +36,33 @@ class Summary:
 def choose_folder(name: str, identity: Mapping[str, Any], fresh: bool = False, root: Path = ROOT) -> Path:
     """The latest folder of this very run, to go on with; else, or if `fresh`, a new one named after the time.
 
+    A folder that cannot be read is passed over.
+
     >>> choose_folder("stories.jsonl", {}, root=Path("nowhere")).name[-8:]
     '-stories'
     """
-    if not fresh:
-        for folder in sorted(folders(root), reverse=True):
-            if not differences(read_configuration(folder)["identity"], identity):
-                return folder
+    for folder in [] if fresh else sorted(folders(root), reverse=True):
+        try:
+            configuration = read_configuration(folder)
+        except StoreError as error:
+            logger.warning("passed over: %s", error)
+            continue
+        if not differences(configuration["identity"], identity):
+            return folder
     stem = re.sub(r"[^\w.-]+", "-", Path(name).stem).strip("-.") or "items"
     base = root / f"{datetime.now():%Y%m%d-%H%M%S}-{stem}"
     return free(base)
 
 
+def set_aside(folder: Path) -> None:
+    """Give an existing folder another name, so that a new run can take its own; not while a process writes to it."""
+    if folder.exists():
+        with explained(folder), lock(folder):
+            folder.rename(free(folder))
+
+
 def free(folder: Path) -> Path:
-    """The folder's name, with a number behind it if it is taken.
+    """The path, with a number behind its name if it is taken.
 
     >>> free(Path("nowhere")).name
     'nowhere'
@@ -56,32 +75,19 @@ def free(folder: Path) -> Path:
 
 def folders(root: Path = ROOT) -> list[Path]:
     """The run folders in a folder, by name."""
-    return sorted(path.parent for path in root.glob("*/run.json"))
+    return sorted({path.parent for name in (CONFIGURATION, DATABASE) for path in root.glob(f"*/{name}")})
 
 
 def list_runs(root: Path = ROOT) -> list[Summary]:
     """What there is, the oldest first; a folder that cannot be read is told by its error."""
-    summaries = []
-    for folder in folders(root):
-        try:
-            configuration, judgements = read_configuration(folder), read_judgements(folder)
-        except StoreError as error:
-            summaries.append(Summary(folder, "", str(error), "", 0, 0, False))
-            continue
-        last = {}
-        for judgement in judgements:
-            question = judgement.question
-            last[str((question.context, question.first, question.second))] = judgement.failed
-        failed = sum(last.values())
-        summaries.append(
-            Summary(
-                folder,
-                str(configuration.get("started", "")),
-                str(configuration["identity"].get("judge", "")),
-                str(configuration.get("budget", "")),
-                len(last) - failed,
-                failed,
-                (folder / "ranking.csv").exists(),
-            )
-        )
-    return summaries
+    return [_summary(folder) for folder in folders(root)]
+
+
+def _summary(folder: Path) -> Summary:
+    try:
+        configuration, (answered, failed) = read_configuration(folder), count_judgements(folder)
+    except StoreError as error:
+        return Summary(folder, "", str(error), "", 0, 0, False)
+    started, budget = (str(configuration.get(name, "")) for name in ("started", "budget"))
+    judge = str(configuration["identity"].get("judge", ""))
+    return Summary(folder, started, judge, budget, answered, failed, (folder / "ranking.csv").exists())

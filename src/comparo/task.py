@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import math
 import platform
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import version
-from typing import Any
+from numbers import Real
+from typing import Any, get_args
 
 import numpy as np
 
 from comparo.budget import Budget
+from comparo.confidence import expected_spearman, top_probability
 from comparo.fitting import Fitting
 from comparo.items import Items
 from comparo.judges import Judge
-from comparo.methods import Method
+from comparo.methods import Method, fit
 from comparo.product import Bias
-from comparo.prompts import Prompt
+from comparo.prompts import Prompt, Question
 from comparo.selection import Orders, Strategy, top_of
 
 CHARACTERS = 4  # of English text, about one token
@@ -30,6 +33,9 @@ class Task:
     """What is to be ranked, by whom, on what question, and how pairs are chosen.
 
     A `plain` task does as the paper does: it chooses pairs without a look at their texts and estimates no variances.
+    Where no strategy is given it is greedy, and adaptive for a goal top-k; where no bias is, it is joint with a product
+    of experts and none with other methods. `least_mass` is how much of its probability the judge must put on the labels
+    in its first answers, on the mean, for the run to go on.
     """
 
     items: Items
@@ -38,17 +44,49 @@ class Task:
     budget: Budget
     until: float | None = None
     goal: str = "ranking"
-    strategy: Strategy = "greedy"
+    strategy: Strategy | None = None
     orders: Orders = "both"
     method: Method = "poe-bt"
-    bias: Bias = "joint"
+    bias: Bias | None = None
     seed: int = 0
     plain: bool = False
+    least_mass: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.until is not None and not 0 < self.until < 1:
-            raise ValueError(f"until = {self.until} is not between 0 and 1; 0.95 is a usual choice")
-        top_of(self.goal, min(map(len, self.items.names.values())), self.strategy)
+        if self.strategy is None:
+            object.__setattr__(self, "strategy", "greedy" if self.goal == "ranking" else "adaptive")
+        if self.bias is None:
+            object.__setattr__(self, "bias", "joint" if str(self.method).startswith("poe") else "none")
+        if self.until is not None and not (isinstance(self.until, Real) and 0 < self.until < 1):
+            raise ValueError(f"until = {self.until!r} is not between 0 and 1; 0.95 is a usual choice")
+        if not (isinstance(self.least_mass, Real) and 0 <= self.least_mass < 1):
+            raise ValueError(f"least_mass = {self.least_mass!r} is not a share of 1; 0.5 is the usual one")
+        for name, value, known in (("strategy", self.strategy, Strategy), ("orders", self.orders, Orders)):
+            if value not in get_args(known):
+                raise ValueError(f"{name} is one of {', '.join(get_args(known))}, not {value!r}")
+        if not isinstance(self.seed, int) or self.seed < 0:
+            raise ValueError(f"seed = {self.seed!r} is not a whole number from 0 up")
+        top = top_of(self.goal, min(map(len, self.items.names.values())), str(self.strategy))
+        self._rehearse(top)
+
+    def _rehearse(self, top: int | None) -> None:
+        """Fit four comparisons as the answers will be, so that what cannot be done is refused before money is spent."""
+        rows = [("a", "b", 0.7), ("b", "c", 0.6), ("c", "a", 0.4), ("b", "a", 0.2)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # four comparisons call for notes that mean nothing here
+            ranking = fit(rows, self.method, bias=self.bias or "none")
+        if self.until is not None:
+            if top is None:
+                expected_spearman(ranking)
+            else:
+                top_probability(ranking, 1)
+
+    def check(self) -> None:
+        """A ValueError or a JudgeError where the run cannot be made: too small a budget, or a judge without its key."""
+        self.estimate()
+        ready = getattr(self.judge, "ready", None)
+        if ready is not None:
+            ready()
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -70,7 +108,7 @@ class Task:
     @cached_property
     def fitting(self) -> Fitting:
         """How the answers become a ranking."""
-        return Fitting(self.items, self.method, self.bias, self.plain)
+        return Fitting(self.items, self.method, self.bias or "none", self.plain)
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -99,11 +137,18 @@ class Task:
             question = self.items.question(context, names[context][first], names[context][second])
             lengths.append(len(self.prompt.text(question)))
         tokens = sum(lengths) / len(lengths) / CHARACTERS
-        price = getattr(self.judge, "price", None)
-        cost = math.nan if price is None else (tokens * price[0] + price[1]) / 1e6
+        cost = self._cost(tokens)
         calls = self.budget.calls(sizes, self.orders, cost)
         total = sum(number for number, _ in calls.values())
         return Estimate(calls, total, round(total * tokens), total * cost)
+
+    def price_of(self, question: Question) -> float:
+        """About what a question will cost in dollars, by the length of its prompt; nan where the price is not known."""
+        return self._cost(len(self.prompt.text(question)) / CHARACTERS)
+
+    def _cost(self, tokens: float) -> float:
+        price = getattr(self.judge, "price", None)
+        return math.nan if price is None else (tokens * price[0] + price[1]) / 1e6
 
 
 @dataclass(frozen=True, slots=True)

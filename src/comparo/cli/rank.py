@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import math
-import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from comparo.agreement import agreement
 from comparo.budget import Budget
 from comparo.cli import options
-from comparo.cli.printing import Format, print_notes, print_ranking
+from comparo.cli.previewing import first_question
+from comparo.cli.printing import Console, Format, print_notes, print_ranking
+from comparo.cli.repeating import command_line
+from comparo.cli.stopping import stoppable
 from comparo.items import Items
 from comparo.methods import Method
+from comparo.money import dollars
 from comparo.product import Bias
 from comparo.ranking import Ranking
 from comparo.run import Progress, Run
-from comparo.runs import choose_folder, free
+from comparo.runs import choose_folder, set_aside
 from comparo.selection import Orders, Strategy
 from comparo.store import Store
 from comparo.task import Estimate, Task
+from comparo.words import visible
 
 EPILOG = (
     "Example: `comparo rank stories.jsonl --criterion 'more surprising' --kind Story`, or with a server: `comparo rank "
@@ -41,8 +44,8 @@ def rank_command(
     data: Annotated[
         str,
         typer.Argument(
-            help="The texts: JSONL, CSV or Parquet with columns id, text (and context), a folder of .txt files, a .txt "
-            "file with a text a line, or - for standard input.",
+            help="The texts: JSONL, JSON, CSV, TSV, Parquet or .xlsx with columns id, text (and context), a folder of "
+            ".txt files, a .txt file with a text a line, a run folder, or - for standard input.",
             show_default=False,
         ),
     ],
@@ -90,6 +93,13 @@ def rank_command(
             "estimate no variances.",
         ),
     ] = False,
+    least_mass: Annotated[
+        float,
+        typer.Option(
+            help="Stop early where the judge puts less than this share of its probability on the labels: its answers "
+            "then mean little. 0 goes on all the same."
+        ),
+    ] = 0.5,
     heading: options.Heading = None,
     prompt: options.PromptName = None,
     labels: options.Labels = None,
@@ -128,31 +138,32 @@ def rank_command(
     question = options.make_prompt(items, criterion, prompt, kind, heading, context_column, labels, answer, judge)
     named = {"base_url": base_url, "votes": votes, "concurrency": concurrency, "price": price}
     whoever = options.make_judge(judge, items, option, context, ray, **named)
-    chosen: Strategy = strategy or ("greedy" if goal == "ranking" else "adaptive")
-    shifted: Bias = bias or ("joint" if method.startswith("poe") else "none")
-    task = Task(items, question, whoever, Budget.of(budget), until, goal, chosen, orders, method, shifted, seed, plain)
+    spend, how = Budget.of(budget), (strategy, orders, method, bias, seed, plain, least_mass)
+    task = Task(items, question, whoever, spend, until, goal, *how)
     console = Console(stderr=True, quiet=quiet, highlight=False)
     estimate = task.estimate()
     if dry_run:
         _say_estimate(Console(highlight=False), task, estimate)
         return
-    if out is not None and fresh and out.exists():
-        out.rename(free(out))
+    task.check()
+    if out is not None and fresh:
+        set_aside(out)
     folder = out or choose_folder("stdin" if data == "-" else data, task.identity, fresh)
-    command = shlex.join(["comparo", *sys.argv[1:]])
-    store = Store(folder, task.identity, {**task.configuration, "command": command})
+    store = Store(folder, task.identity, {**task.configuration, "command": command_line(context)})
     try:
         store.add_items(items)
-        run = Run(task, store)
+        run = Run(task, store, say=partial(console.print, style="yellow", markup=False, soft_wrap=True))
         console.print(f"[dim]{estimate.calls:,} calls at most; run folder {folder}[/dim]")
         try:
-            with _shown(run, console):
+            with stoppable(), _shown(run, console):
                 ranking = run.go()
-        except KeyboardInterrupt:
-            console.print("[yellow]Interrupted: the same command goes on from here. The ranking so far:[/yellow]")
+        except KeyboardInterrupt as stop:
+            kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
+            console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)
             if run.progress.answered:
+                console.print("The ranking so far:", style="yellow")
                 _finish(run.ranking(), run, store, output, top, console)
-            raise typer.Exit(130) from None
+            raise typer.Exit(getattr(stop, "code", 130)) from None
         _finish(ranking, run, store, output, top, console)
     finally:
         store.close()
@@ -171,8 +182,10 @@ def _finish(ranking: Ranking, run: Run, store: Store, output: Format, top: int |
     parts = [f"{progress.answered:,} of {run.possible:,} possible comparisons"]
     if progress.failed:
         parts.append(f"{progress.failed:,} failed")
+    if progress.cut:
+        parts.append(f"{progress.cut:,} prompts cut to the model's window")
     if progress.cost:
-        parts.append(f"${progress.cost:.2f}")
+        parts.append(dollars(progress.cost))
     console.print("; ".join(parts))
     for name, found in agreement(ranking, run.task.items).items():
         contexts = f", mean of {np.count_nonzero(~np.isnan(found))} contexts" if len(found) > 1 else ""
@@ -183,10 +196,10 @@ def _finish(ranking: Ranking, run: Run, store: Store, output: Format, top: int |
 
 def _say_estimate(console: Console, task: Task, estimate: Estimate) -> None:
     contexts = f" in {len(task.items.contexts)} contexts" if len(task.items.contexts) > 1 else ""
-    price = "price not known (set it by --price)" if math.isnan(estimate.cost) else f"about ${estimate.cost:.2f}"
+    price = "price not known (set it by --price)" if math.isnan(estimate.cost) else f"about {dollars(estimate.cost)}"
     console.print(f"{len(task.items):,} items{contexts}, judge {task.judge.name}", markup=False)
     console.print(f"{estimate.calls:,} calls at most, about {estimate.tokens:,} tokens, {price}", markup=False)
-    console.print(f"The question:\n\n{task.prompt.template}", markup=False)
+    console.print(f"The first question, as it is sent:\n\n{first_question(task)}", markup=False, soft_wrap=True)
 
 
 @contextmanager
@@ -208,10 +221,10 @@ def progress_line(progress: Progress) -> Text:
         left = (progress.total - done) / progress.rate
         parts.append(f"{left // 60:.0f} min {left % 60:.0f} s left" if left >= 60 else f"{left:.0f} s left")
     if progress.cost:
-        parts.append(f"${progress.cost:.2f}")
+        parts.append(dollars(progress.cost))
     if progress.failed:
         parts.append(f"{progress.failed} failed")
     if progress.ranking is not None:
         best = progress.ranking.to_columns()["item"][:3].tolist()
-        parts.append("leading: " + ", ".join(f"{item!s:.20}" for item in best))
+        parts.append("leading: " + ", ".join(visible(f"{item!s:.20}", lines=False) for item in best))
     return Text("  ".join(parts), style="cyan", overflow="ellipsis", no_wrap=True)

@@ -1,21 +1,21 @@
 """From a question to the tokens that a model reads, and from its labels to the tokens that it answers with.
 
 Shared by the judges that run a model themselves (hf, vllm) and hold its tokenizer. The reply is begun for the model, so
-that its next token is a label.
+that it goes on with a label.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError
 
 from comparo.judges.judgement import Judgement
-from comparo.judges.labels import spells
+from comparo.judges.labels import Path
+from comparo.judges.spellings import Spellings, find_spellings
 from comparo.prompts import Prompt, Question
 
 if TYPE_CHECKING:
@@ -28,11 +28,25 @@ _MARKUP = re.compile(r"<.+>|\[.+\]", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A question as token ids, and how many of its characters did not fit the window."""
+    """A question as token ids, what the model reads `after` them, and how many characters did not fit the window.
+
+    `after` are the longest beginnings of the labels: the model reads the question once with each of them.
+    """
 
     question: Question
     ids: list[int]
     cut: int = 0
+    after: tuple[Path, ...] = ((),)
+
+    @property
+    def sequences(self) -> list[list[int]]:
+        """The question with each of what comes after it."""
+        return [[*self.ids, *path] for path in self.after]
+
+    @property
+    def size(self) -> int:
+        """How many tokens the model reads for it, the shorter sequences filled up to the longest."""
+        return len(self.after) * (len(self.ids) + max(map(len, self.after)))
 
 
 class Chat:
@@ -50,66 +64,58 @@ class Chat:
         self._templated = not encoder and bool(tokenizer.chat_template)
         self._continues = self._templated and self._can_continue()
         self._special = _special_pattern(self.tokenizer)
-        self._labels: dict[Prompt, tuple[list[int], ...]] = {}
+        self._spellings: dict[Prompt, Spellings] = {}
 
     def encode(self, questions: Sequence[Question], prompt: Prompt) -> list[Encoded | Judgement]:
-        """Every question as tokens within the window; a failed judgement where not even the bare question fits."""
-        plain = [self._defuse(question) for question in questions]
-        tokens = self._tokens([self._written(prompt.text(question), prompt.answer) for question in plain])
-        encoded: list[Encoded | Judgement] = []
-        for question, harmless, ids in zip(questions, plain, tokens, strict=True):
-            if self.window is None or len(ids) <= self.window:
-                encoded.append(Encoded(question, ids))
-                continue
-            try:
-                text, cut = prompt.fit(
-                    harmless, self.window, lambda text: len(self._tokens([self._written(text, prompt.answer)])[0])
-                )
-            except ValueError as problem:
-                encoded.append(Judgement(question, error=str(problem)))
-            else:
-                encoded.append(Encoded(question, self._tokens([self._written(text, prompt.answer)])[0], cut))
-        return encoded
+        """Every question as tokens within the window; a failed judgement for one that has no tokens or does not fit."""
+        after = self.spellings(prompt).paths
+        try:
+            tokens = self._tokens([self._asked(prompt.text(question, self._plain), prompt) for question in questions])
+        except Exception as problem:  # of whatever kind: each tokenizer has its own
+            if len(questions) == 1:
+                reason = f"{type(problem).__name__}: {problem}".partition("\n")[0]
+                return [Judgement(questions[0], error=f"the prompt cannot be written as tokens: {reason}")]
+            return [found for question in questions for found in self.encode([question], prompt)]
+        return [self._fit(question, ids, prompt, after) for question, ids in zip(questions, tokens, strict=True)]
 
-    def answer(self, prompt: Prompt) -> list[int]:
-        """The beginning of the answer alone: what the decoder of an encoder–decoder model reads."""
-        ids: list[int] = self.tokenizer(prompt.answer, add_special_tokens=False)["input_ids"]
-        return ids
+    def _fit(self, question: Question, ids: list[int], prompt: Prompt, after: tuple[Path, ...]) -> Encoded | Judgement:
+        if not ids:
+            return Judgement(question, error="the prompt is empty; give a text or a template with words")
+        room = None if self.window is None else self.window - (0 if self._encoder else max(map(len, after)))
+        if room is None or len(ids) <= room:
+            return Encoded(question, ids, 0, after)
 
-    def label_ids(self, prompt: Prompt) -> tuple[list[int], ...]:
-        """The tokens that spell each label or, where no single one does, the token it begins with.
+        def read(text: str) -> list[int]:
+            return self._tokens([self._asked(text, prompt)])[0]
 
-        A ValueError where two labels have a token in common: the model's next token would not tell them apart.
-        """
-        if prompt not in self._labels:
-            self._labels[prompt] = self._find_labels(prompt)
-        return self._labels[prompt]
+        try:
+            text, cut = prompt.fit(question, room, lambda text: len(read(text)), self._plain)
+        except ValueError as problem:
+            return Judgement(question, error=str(problem))
+        return Encoded(question, read(text), cut, after)
 
-    def _find_labels(self, prompt: Prompt) -> tuple[list[int], ...]:
-        vocabulary = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
-        found = tuple(
-            [number for number, token in enumerate(vocabulary) if token is not None and spells(token, label)]
-            or [self._first_token(prompt.answer, label.strip())]
-            for label in prompt.labels
-        )
-        for (first, ids), (second, others) in combinations(zip(prompt.labels, found, strict=True), 2):
-            if common := set(ids) & set(others):
-                raise ValueError(
-                    f"the labels {first!r} and {second!r} begin with the same token "
-                    f"{self.tokenizer.decode([min(common)])!r}; use labels that differ from the start, such as A and B"
-                )
-        return found
+    def spellings(self, prompt: Prompt) -> Spellings:
+        """How the model spells the labels of a prompt after the answer that was begun."""
+        if prompt not in self._spellings:
+            whole = tuple(self._continuation(prompt.answer, label.strip()) for label in prompt.labels)
+            vocabulary = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
+            begun = self.tokenizer(prompt.answer, add_special_tokens=False)["input_ids"] if self._encoder else []
+            self._spellings[prompt] = find_spellings(prompt.labels, whole, vocabulary, begun)
+        return self._spellings[prompt]
 
-    def _first_token(self, answer: str, label: str) -> int:
+    def _continuation(self, answer: str, label: str) -> Path:
+        """The tokens that a label adds to the answer that was begun."""
+        longer = answer + label if answer[-1:].isspace() else f"{answer} {label}".strip()
         if self._encoder:
-            begun, whole = (
-                self.tokenizer(text, add_special_tokens=False)["input_ids"]
-                for text in (answer, f"{answer} {label}".strip())
-            )
+            before, whole = self.tokenizer([answer, longer], add_special_tokens=False)["input_ids"]
         else:
-            begun, whole = self._tokens([self._written("", text) for text in (answer, f"{answer} {label}".strip())])
-        token: int = whole[common_prefix([begun, whole])]
-        return token
+            before, whole = self._tokens([self._written("", text) for text in (answer, longer)])
+        if common_prefix([before, whole]) < len(before):  # the end of the answer and the label are written as one
+            return tuple(self.tokenizer(label, add_special_tokens=False)["input_ids"])
+        return tuple(whole[len(before) :])
+
+    def _asked(self, text: str, prompt: Prompt) -> str:
+        return self._written(text, prompt.answer)
 
     def _written(self, text: str, answer: str) -> str:
         if self._encoder:
@@ -148,17 +154,9 @@ class Chat:
             tokens = [ids[:-1] if ids and ids[-1] == end else ids for ids in tokens]
         return tokens
 
-    def _defuse(self, question: Question) -> Question:
-        def plain(text: str) -> str:
-            return self._special.sub(r"\g<0> ", text)
-
-        context = question.context_text
-        return replace(
-            question,
-            first_text=plain(question.first_text),
-            second_text=plain(question.second_text),
-            context_text=None if context is None else plain(context),
-        )
+    def _plain(self, text: str) -> str:
+        """The text with a space in every token that is no text."""
+        return self._special.sub(r"\g<0> ", text)
 
 
 def common_prefix(sequences: Iterable[list[int]]) -> int:

@@ -2,7 +2,8 @@
 
     p = P(A) / (P(A) + P(B)),   mass = P(A) + P(B)
 
-with both probabilities from one softmax over the whole vocabulary at the last position. The output head runs in float32
+with both probabilities from the softmax over the whole vocabulary at the last position and, where a label is several
+tokens, at each of them. The output head runs in float32
 whatever the body's type: bfloat16 logits move in steps of 0.06 to 0.125, as large as a small model's preference.
 """
 
@@ -21,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from comparo.judges.chat import Chat, Encoded, common_prefix
 from comparo.judges.judgement import JudgeError, Judgement
 from comparo.judges.network import Network
-from comparo.judges.passes import Batch, Batches, pulls
+from comparo.judges.passes import Batch, Batches, pulls, split
+from comparo.judges.spellings import Spellings, likeliest_path
 from comparo.prompts import Prompt, Question
 
 if TYPE_CHECKING:
@@ -131,17 +133,17 @@ class HfJudge:
 
         While a GPU is at a batch, the next one is prepared, if need be from the next questions.
         """
-        labels, answer = self._chat.label_ids(prompt), self._chat.answer(prompt)
+        labels = self._chat.spellings(prompt)
         running: list[_Running] = []
         for rows, failed in pulls(self._chat, questions, prompt, self.ahead):
             yield from failed
             for batch in self._plan(rows, prompt):
                 done = [run.wait() for run in running]
-                running = [*self._start(batch, answer, labels)]
+                running = [*self._start(batch, labels)]
                 if not self._network.overlaps:
                     done, running = [run.wait() for run in running], []
-                yield from self._judgements(done, answer)
-        yield from self._judgements([run.wait() for run in running], answer)
+                yield from self._judgements(done, labels)
+        yield from self._judgements([run.wait() for run in running], labels)
 
     def _plan(self, rows: list[Encoded], prompt: Prompt) -> Iterator[Batch]:
         if self._trees:
@@ -167,14 +169,25 @@ class HfJudge:
         sequences = [row.ids for row in [*group, *bare] if isinstance(row, Encoded)]
         return min(common_prefix(sequences), min(len(row.ids) for row in group) - 1)
 
-    def _start(self, batch: Batch, answer: list[int], labels: tuple[list[int], ...]) -> Iterator[_Running]:
-        """The batch at work or, where the device's memory does not hold it, its halves one after the other."""
-        started = time.perf_counter()
-        found = self._network.probabilities(batch, answer, labels)
+    def _start(self, batch: Batch, labels: Spellings) -> Iterator[_Running]:
+        """The batch at work or, where the device's memory does not hold it, its halves one after the other.
+
+        What the model cannot read is found in the same way, so that one question does not take others with it.
+        """
+        started, size = time.perf_counter(), len(batch.rows)
+        try:
+            found = self._network.probabilities(batch, labels)
+        except (LookupError, RuntimeError, ValueError) as problem:
+            if size == 1:
+                yield _Running(batch, f"the model failed: {_first_line(problem)}", started)
+            else:
+                for half in split(batch):
+                    yield from self._start(half, labels)
+            return
         if found is not None:
             yield _Running(batch, found, started)
             return
-        size, longest = len(batch.rows), max(len(row.ids) for row in batch.rows)
+        longest = max(len(row.ids) for row in batch.rows)
         if size == 1:
             raise JudgeError(
                 f"{self.name}: the device's memory does not hold one question of {longest} tokens; "
@@ -182,19 +195,22 @@ class HfJudge:
             )
         _logger.warning("%s: out of memory at %d questions at once; going on with half of that", self.name, size)
         for half in self._batches.halve(batch):
-            yield from self._start(half, answer, labels)
+            yield from self._start(half, labels)
 
-    def _judgements(self, done: list[_Done], answer: list[int]) -> Iterator[Judgement]:
-        begun = len(answer) if self._network.encodes else 0
+    def _judgements(self, done: list[_Done], labels: Spellings) -> Iterator[Judgement]:
         for batch, found, seconds in done:
-            for row, (p, mass, likeliest) in zip(batch.rows, found, strict=True):
+            if isinstance(found, str):
+                yield from (Judgement(row.question, error=found, cut=row.cut, seconds=seconds) for row in batch.rows)
+                continue
+            for row, (p, mass, *likeliest) in zip(batch.rows, found, strict=True):
+                reply = likeliest_path(dict(zip(labels.nodes, map(int, likeliest), strict=True)))
                 yield Judgement(
                     row.question,
                     p=p,
                     mass=mass,
-                    reply=self._chat.tokenizer.decode([int(likeliest)]),
-                    tokens_in=len(row.ids) + begun,
-                    tokens_out=1,
+                    reply=self._chat.tokenizer.decode([*reply]),
+                    tokens_in=len(row.ids) + len(labels.begun),
+                    tokens_out=len(reply),
                     seconds=seconds / len(batch.rows),
                     cut=row.cut,
                     error=None if math.isfinite(p) else "the model's logits are not numbers; use dtype='float32'",
@@ -202,10 +218,10 @@ class HfJudge:
 
 
 class _Done(NamedTuple):
-    """A batch, p, mass and the likeliest token of each row, and the seconds that the batch took."""
+    """A batch, p, mass and the likeliest tokens of each row or why there are none, and the seconds that it took."""
 
     batch: Batch
-    found: list[list[float]]
+    found: list[list[float]] | str
     seconds: float
 
 
@@ -214,11 +230,11 @@ class _Running:
     """A batch that the device is at, what it will have found, and when it was started."""
 
     batch: Batch
-    found: torch.Tensor
+    found: torch.Tensor | str
     started: float
 
     def wait(self) -> _Done:
-        found = self.found.tolist()
+        found = self.found if isinstance(self.found, str) else self.found.tolist()
         return _Done(self.batch, found, time.perf_counter() - self.started)
 
 
@@ -250,13 +266,17 @@ def _open(transformers: Any, model: str, revision: str | None, **options: Any) -
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, **place)
         return tokenizer, kind.from_pretrained(source, config=config, **place, **options)
     except (OSError, ValueError) as problem:  # transformers raises either for what it does not find or know
-        reason = str(problem).strip().partition("\n")[0]
+        reason = _first_line(problem)
         remedy = (
             "check that the folder holds config.json, the tokenizer and the weights"
             if known
             else "check its name and the network, and for a gated model set HF_TOKEN"
         )
         raise JudgeError(f"the model {model} could not be loaded: {reason} ({remedy})") from problem
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).strip().partition("\n")[0] or type(problem).__name__
 
 
 def _window(config: Any, tokenizer: Any, asked: int | None) -> int | None:

@@ -68,7 +68,10 @@ class Judge(Protocol):
 
     A judge that also rates one text on a scale says so by an attribute `scales` = True. Its prompts then may have more
     than two labels, the highest first, and p is where the expected label lies between the last (0) and the first (1).
-    One that is several judges at once may say by an attribute `room` how many questions all of them take.
+    One that is several judges at once may say by an attribute `room` how many questions all of them take. One whose
+    answers never wait for a further question says so by `streams` = True: it is then handed questions for as long as
+    there may be any; others are told that there are none whenever none comes for a moment. One that can tell before
+    anything is asked that it cannot answer, for want of a key, has a method `ready` that raises a JudgeError.
     """
 
     @property

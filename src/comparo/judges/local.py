@@ -14,16 +14,21 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
-from urllib.request import Request, urlopen
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
 
 from comparo.judges import hf
+from comparo.judges.chat import common_prefix
 from comparo.judges.judgement import Judge, JudgeError, Judgement
-from comparo.judges.labels import label_probability
+from comparo.judges.labels import Path as TokenPath
+from comparo.judges.labels import sequence_probability
 from comparo.judges.models import find_model
+from comparo.judges.spellings import Spellings, find_spellings, likeliest_path
 from comparo.prompts import Prompt, Question
 
 Runtime = Literal["auto", "llama.cpp", "transformers"]
@@ -31,6 +36,12 @@ Runtime = Literal["auto", "llama.cpp", "transformers"]
 SMALL = 500_000_000  # bytes: transformers unpacks the weights to eight times their size
 WINDOW = 4096  # tokens
 TOP, ALL = 64, 10_000_000  # tokens to hear about: the likeliest, or the whole vocabulary
+MARGIN = 8  # tokens that a text may add where it meets the template
+DIRECT = build_opener(ProxyHandler({}))  # to this machine, whatever the environment says of proxies
+# What llama.cpp may do with one question: refuse it by an HTTP status, an exception, or a reply without what was asked.
+FAULTS = (OSError, RuntimeError, ValueError, LookupError, TypeError)
+
+Entries = list[dict[str, Any]]  # of tokens, as llama.cpp tells them: id, token, logprob
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +61,7 @@ class LlamaCpp:
     window: int
     server: Any = field(repr=False)
     key: str = field(repr=False)
+    _spellings: dict[Prompt, Spellings] = field(default_factory=dict, repr=False)
 
     ahead = 16
     scales = True
@@ -66,52 +78,111 @@ class LlamaCpp:
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """The answers, `ahead` questions at a time, ordered so that neighbours begin alike."""
         questions = iter(questions)
-        room = (
-            self.window - self._tokens(self._post("/apply-template", {"messages": _messages("", prompt)})["prompt"]) - 1
-        )
+        try:
+            labels = self._labels(prompt)
+            frame = len(self._tokens(self._written("", prompt)))
+        except OSError as problem:
+            raise JudgeError(f"{self.name}: llama.cpp does not answer ({problem})") from problem
         while chunk := list(islice(questions, self.ahead)):
             for question in sorted(chunk, key=lambda q: (str(q.context), q.context_text or "", q.first_text)):
-                yield self._answer(question, prompt, room)
+                start, cut = time.perf_counter(), 0
+                try:
+                    text, cut = self._fit(question, prompt, labels, frame)
+                    answer = self._answer(question, text, prompt, labels)
+                except FAULTS as problem:
+                    answer = Judgement(question, error=f"{self.name}: {problem}")
+                yield replace(answer, cut=cut, seconds=time.perf_counter() - start)
 
-    def _answer(self, question: Question, prompt: Prompt, room: int) -> Judgement:
-        start = time.perf_counter()
-        text, cut = prompt.fit(question, room, lambda text: len(text) if len(text) <= room else self._tokens(text))
+    def _fit(self, question: Question, prompt: Prompt, labels: Spellings, frame: int) -> tuple[str, int]:
+        """The question within the window, which also holds the longest beginning of a label and the next token."""
+        room = self.window - max(map(len, labels.nodes)) - 1
+
+        def measure(text: str) -> int:
+            most = frame + len(text.encode()) + MARGIN  # a token has a byte or more
+            return most if most <= room else len(self._tokens(self._written(text, prompt)))
+
+        return prompt.fit(question, room, measure)
+
+    def _answer(self, question: Question, text: str, prompt: Prompt, labels: Spellings) -> Judgement:
+        written = self._written(text, prompt)
         for top in (TOP, ALL):
-            reply = self._complete(text, prompt, top)
-            if "choices" not in reply:
-                error = f"llama.cpp: {reply.get('message', reply)}"
-                return Judgement(question, error=error, cut=cut, seconds=time.perf_counter() - start)
-            token = reply["choices"][0]["logprobs"]["content"][0]
-            likeliest = ((entry["token"], entry["logprob"]) for entry in token["top_logprobs"])
-            if found := label_probability(likeliest, prompt.labels):
+            read, tokens_in = self._read(written, labels, top)
+            told = {node: [(entry["id"], entry["logprob"]) for entry in entries] for node, entries in read.items()}
+            if found := sequence_probability(told, labels, len(prompt.labels)):
                 break
-        said = {"reply": token["token"], "cut": cut, "seconds": time.perf_counter() - start, "cost": 0.0}
-        usage = {"tokens_in": reply["usage"]["prompt_tokens"], "tokens_out": reply["usage"]["completion_tokens"]}
+        reply = likeliest_path({node: entries[0][0] for node, entries in told.items()})
+        said: dict[str, Any] = {
+            "reply": "".join(self._vocabulary[token] or "" for token in reply),
+            "tokens_in": tokens_in,
+            "tokens_out": len(reply),
+            "cost": 0.0,
+        }
         if found is None:
-            labels = " or ".join(map(repr, prompt.labels))
-            return Judgement(question, error=f"the model has no token for {labels}; use other labels", **said, **usage)
-        return Judgement(question, p=found[0], mass=found[1], **said, **usage)
+            words = " or ".join(map(repr, prompt.labels))
+            return Judgement(question, error=f"the model has no token for {words}; use other labels", **said)
+        return Judgement(question, p=found[0], mass=found[1], **said)
 
-    def _complete(self, text: str, prompt: Prompt, top: int) -> dict[str, Any]:
-        reply: dict[str, Any] = self.server.handle_chat_completions(
-            {
-                "messages": _messages(text, prompt),
-                "max_tokens": 1,
-                "temperature": 0,
-                "logprobs": True,
-                "top_logprobs": top,
-                "cache_prompt": True,
-            }
+    def _read(self, written: str, labels: Spellings, top: int) -> tuple[dict[TokenPath, Entries], int]:
+        """The `top` likeliest tokens after each node that has itself been among them, and the length of the prompt."""
+        read: dict[TokenPath, Entries] = {}
+        for node in labels.nodes:
+            if not node or any(entry["id"] == node[-1] for entry in read.get(node[:-1], ())):
+                reply = self._complete([written, *node], top)
+                read[node] = reply["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+                if not node:
+                    tokens_in = int(reply["usage"]["prompt_tokens"])
+        return read, tokens_in
+
+    def _complete(self, prompt: list[str | int], top: int) -> dict[str, Any]:
+        reply: dict[str, Any] = self.server.handle_completions(
+            {"prompt": prompt, "max_tokens": 1, "temperature": 0, "logprobs": top, "cache_prompt": True}
         )
+        if "choices" not in reply:
+            raise JudgeError(_complaint(reply))
         return reply
 
-    def _tokens(self, text: str) -> int:
-        return len(self._post("/tokenize", {"content": text})["tokens"])
+    @cached_property
+    def _vocabulary(self) -> list[str | None]:
+        """What each token reads, by its id."""
+        [told] = self._read("A", Spellings((), ((),), {}), ALL)[0].values()
+        vocabulary: list[str | None] = [None] * (1 + max(entry["id"] for entry in told))
+        for entry in told:
+            vocabulary[entry["id"]] = entry["token"]
+        return vocabulary
+
+    def _labels(self, prompt: Prompt) -> Spellings:
+        """How the model spells the labels after the answer that was begun."""
+        if prompt not in self._spellings:
+            begun = self._written("", prompt)
+            before, whole = self._tokens(begun), []
+            for label in prompt.labels:
+                word = label.strip()
+                space = " " if prompt.answer and not prompt.answer[-1].isspace() else ""
+                tokens = self._tokens(begun + space + word)
+                joined = common_prefix([before, tokens]) < len(before)  # the label and the end of what was begun
+                whole.append(tuple(self._tokens(word, special=False) if joined else tokens[len(before) :]))
+            self._spellings[prompt] = find_spellings(prompt.labels, tuple(whole), self._vocabulary)
+        return self._spellings[prompt]
+
+    def _written(self, text: str, prompt: Prompt) -> str:
+        """The prompt as the model's template has it, with the beginning of the answer."""
+        written: str = self._post("/apply-template", {"messages": _messages(text, prompt)})["prompt"]
+        return written
+
+    def _tokens(self, text: str, special: bool = True) -> list[int]:
+        asked = {"content": text, "add_special": special, "parse_special": special}
+        tokens: list[int] = self._post("/tokenize", asked)["tokens"]
+        return tokens
 
     def _post(self, route: str, body: dict[str, Any]) -> Any:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.key}"}
-        with urlopen(Request(self.server.listening_address + route, json.dumps(body).encode(), headers)) as answer:
-            return json.load(answer)
+        request = Request(self.server.listening_address + route, json.dumps(body).encode(), headers)
+        try:
+            with DIRECT.open(request) as answer:
+                return json.load(answer)
+        except HTTPError as refusal:
+            with refusal:
+                raise JudgeError(_complaint(json.load(refusal))) from refusal
 
 
 def load(
@@ -153,6 +224,12 @@ def _llama_cpp(name: str, path: Path, window: int, threads: int) -> LlamaCpp:
         raise JudgeError(f"llama.cpp cannot load {path}: is it a whole GGUF file?") from error
     server.handle_completions({"prompt": "A", "max_tokens": 1})  # a server that ends before its first answer may hang
     return LlamaCpp(name, path, window, server, key)
+
+
+def _complaint(reply: Any) -> str:
+    """What llama.cpp says in place of an answer, in one line."""
+    error = reply.get("error", reply) if isinstance(reply, dict) else reply
+    return " ".join(str(error.get("message", error) if isinstance(error, dict) else error).split())[:200]
 
 
 def _messages(text: str, prompt: Prompt) -> list[dict[str, str]]:

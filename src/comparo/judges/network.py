@@ -18,12 +18,14 @@ from comparo.judges import attention
 from comparo.judges.judgement import JudgeError
 from comparo.judges.norms import fuse
 from comparo.judges.passes import Batch
+from comparo.judges.spellings import Spellings
 from comparo.judges.tree import Tree, grow
 
 if TYPE_CHECKING:
     import torch
 
 KEPT_PREFIXES = 8
+ONE_TOKEN = Spellings((), ((),), {})  # reads a row at its end alone
 _logger = logging.getLogger(__name__)
 
 
@@ -103,41 +105,68 @@ class Network:
         rows = [[*range(3, 9), *row] for row in ([9, 10, 3], [9, 10, 4, 5, 6, 7], [11, 12, 13, 3], [11, 12, 13, 4, 5])]
         rows = sorted([*rows, [8, 7, 6]])
         with torch.inference_mode():
-            single = torch.cat([self._logits(0, [row], []) for row in rows])
-            together = self._tree_logits(grow(rows))
+            single = torch.cat([self._logits(0, [row], ONE_TOKEN) for row in rows])
+            tree = grow(rows)
+            together = self._tree_logits(tree, tree.ends)
             apart = ((single - together).norm() / (single - single.mean(dim=-1, keepdim=True)).norm()).item()
         allowed = 1e-3 if self._model.dtype == torch.float32 else 0.1
         return None if apart < allowed else f"the logits would differ by {apart:.2g} of their size"
 
-    def probabilities(self, batch: Batch, answer: list[int], labels: tuple[list[int], ...]) -> torch.Tensor | None:
-        """p, mass and the likeliest token for each row, (R, 3) on the device; None where its memory does not hold them.
+    def probabilities(self, batch: Batch, labels: Spellings) -> torch.Tensor | None:
+        """p, mass and the likeliest token after each node for each row, (R, 2 + N) on the device.
 
-        A GPU may still be computing them.
+        None where its memory does not hold them. A GPU may still be computing them.
         """
         import torch
 
         try:
             with torch.inference_mode():
-                spelled = [self._tensor(ids) for ids in labels]
                 if batch.tree:
-                    logits = self._tree_logits(batch.tree)
+                    count = len(labels.paths)
+                    ends = batch.tree.places(
+                        (batch.order[number * count + path], len(row.ids) - 1 + length)
+                        for number, row in enumerate(batch.rows)
+                        for path, length in labels.places
+                    )
+                    logits = self._tree_logits(batch.tree, ends)
                 else:
-                    logits = self._logits(batch.shared, [row.ids for row in batch.rows], answer)
-                logs = torch.log_softmax(logits, dim=-1)
-                each = torch.stack([torch.logsumexp(logs[:, ids].double(), dim=-1) for ids in spelled], dim=-1)
-                places = torch.linspace(1.0, 0.0, len(labels), dtype=each.dtype, device=each.device)
+                    logits = self._logits(batch.shared, [row.ids for row in batch.rows], labels)
+                logits = logits.reshape(len(batch.rows), len(labels.nodes), -1)
+                each = self._label_logs(torch.log_softmax(logits, dim=-1), labels)
+                places = torch.linspace(1.0, 0.0, each.shape[1], dtype=each.dtype, device=each.device)
                 p, mass = (torch.softmax(each, dim=-1) * places).sum(dim=-1), each.exp().sum(dim=-1)
-                found = [p.clamp(max=1.0), mass.clamp(max=1.0), logits.argmax(dim=-1).double()]
-                return torch.stack(found, dim=-1)
+                found = torch.stack([p.clamp(max=1.0), mass.clamp(max=1.0)], dim=-1)
+                return torch.cat([found, logits.argmax(dim=-1).double()], dim=-1)
         except torch.OutOfMemoryError:
             self._prefixes.clear()
             return None
 
-    def _tree_logits(self, tree: Tree) -> torch.Tensor:
+    def _label_logs(self, logs: torch.Tensor, labels: Spellings) -> torch.Tensor:
+        """log P of each label, (R, S), from the log-probabilities after each node, (R, N, vocabulary)."""
+        import torch
+
+        reached = [torch.zeros_like(logs[:, 0, 0], dtype=torch.float64)]
+        for before, token in labels.steps:
+            reached.append(reached[before] + logs[:, before, token].double())
+
+        def spelled(node: int, tokens: list[int]) -> torch.Tensor:
+            return reached[node][:, None] + logs[:, node, self._tensor(tokens)].double()
+
+        each = [
+            torch.logsumexp(torch.cat([spelled(*end) for end in ends.items()], dim=-1), dim=-1)
+            for ends in labels.tokens
+        ]
+        for number in {number for number, _, _ in labels.inside}:
+            others = [spelled(node, [token]) for outer, node, token in labels.inside if outer == number]
+            share = torch.logsumexp(torch.cat(others, dim=-1), dim=-1) - each[number]
+            each[number] = each[number] + torch.log1p(-share.exp().clamp(max=1 - 1e-12))
+        return torch.stack(each, dim=-1)
+
+    def _tree_logits(self, tree: Tree, ends: list[int]) -> torch.Tensor:
         inputs = {"input_ids": self._tensor([tree.tokens]), "position_ids": self._tensor([tree.positions])}
         readings = attention.place(tree.readings, self._model.device)
         with self._attention(attention.NAME):
-            return self._run([0] * len(tree.ends), tree.ends, use_cache=False, readings=readings, **inputs)
+            return self._run([0] * len(ends), ends, use_cache=False, readings=readings, **inputs)
 
     @contextmanager
     def _attention(self, name: str) -> Iterator[None]:
@@ -149,19 +178,24 @@ class Network:
         finally:
             self._model.set_attn_implementation(usual)
 
-    def _logits(self, shared: int, rows: list[list[int]], answer: list[int]) -> torch.Tensor:
-        lengths = [len(row) - shared for row in rows]
-        ends = [length - 1 for length in lengths]
+    def _logits(self, shared: int, rows: list[list[int]], labels: Spellings) -> torch.Tensor:
+        """The logits of the rows after each node, (R · N, vocabulary): row by row, each row read with every path."""
+        count = len(labels.paths)
+        places = [(number, *place) for number in range(len(rows)) for place in labels.places]
         options: dict[str, Any] = {"use_cache": False}
         if self.encodes:
-            ends = [len(answer)] * len(rows)
-            start = [self._model.generation_config.decoder_start_token_id, *answer]
-            options["decoder_input_ids"] = self._tensor([start] * len(rows))
-            options["attention_mask"] = self._tensor([[1] * n + [0] * (max(lengths) - n) for n in lengths])
-        elif shared:
-            options = {"use_cache": True, "past_key_values": self._prefix(rows[0][:shared])}
-        padded = [row[shared:] + [0] * (max(lengths) - n) for row, n in zip(rows, lengths, strict=True)]
-        return self._run([*range(len(rows))], ends, input_ids=self._tensor(padded), **options)
+            start = [self._model.generation_config.decoder_start_token_id, *labels.begun]
+            ends = [len(start) - 1 + length for _, _, length in places]
+            options["decoder_input_ids"] = self._padded([[*start, *path] for _ in rows for path in labels.paths])
+            read = [row for row in rows for _ in labels.paths]
+            options["attention_mask"] = self._padded([[1] * len(row) for row in read])
+        else:
+            ends = [len(rows[row]) - shared - 1 + length for row, _, length in places]
+            read = [[*row[shared:], *path] for row in rows for path in labels.paths]
+            if shared:
+                options = {"use_cache": True, "past_key_values": self._prefix(rows[0][:shared])}
+        numbers = [row * count + path for row, path, _ in places]
+        return self._run(numbers, ends, input_ids=self._padded(read), **options)
 
     def _prefix(self, ids: list[int]) -> Any:
         """What every layer remembers of the prefix; the last few prefixes are kept."""
@@ -175,6 +209,10 @@ class Network:
                 self._prefixes.popitem(last=False)
         self._prefixes.move_to_end(key)
         return self._prefixes[key]
+
+    def _padded(self, rows: list[list[int]]) -> torch.Tensor:
+        longest = max(map(len, rows))
+        return self._tensor([row + [0] * (longest - len(row)) for row in rows])
 
     def _tensor(self, numbers: list[int] | list[list[int]]) -> torch.Tensor:
         import torch

@@ -11,16 +11,17 @@ import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from comparo.judges.calling import LANE, OPENAI, TOP, Caller, work
+from comparo.judges.access import OPENAI, Access, read_access
+from comparo.judges.caller import TOP, Caller
+from comparo.judges.calling import LANE, work
 from comparo.judges.judgement import Judgement
 from comparo.judges.prices import Price, find_price, read_price
+from comparo.judges.verdicts import grading, is_scale
+from comparo.judges.wire import Waiting, need_client
 from comparo.prompts import Prompt, Question
-
-if TYPE_CHECKING:
-    pass
 
 BASE_URL = "OPENAI_BASE_URL"
 logger = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class Dialect:
     n: bool = True
     top_logprobs: int = TOP
     answers: bool = False
+    serves: bool = False
     gives_logprobs: bool = False
 
     def adopt(self, part: str, value: object) -> None:
@@ -69,8 +71,10 @@ class OpenAIJudge:
     temperature: float
     max_tokens: int
     dialect: Dialect = field(default_factory=Dialect, repr=False, compare=False)
+    waiting: Waiting = field(default_factory=Waiting, repr=False, compare=False)
 
     scales = True
+    streams = True
 
     @property
     def name(self) -> str:
@@ -87,6 +91,29 @@ class OpenAIJudge:
     def ahead(self) -> int:
         """Twice as many questions as calls at once, so that no call waits for a question."""
         return 2 * self.concurrency
+
+    def begins(self, prompt: Prompt) -> bool:
+        """Whether the reply is begun for the model, so that its next word is a label."""
+        return self.endpoint == "completion" or (self.prefill and bool(prompt.answer))
+
+    def adds(self, prompt: Prompt) -> str:
+        """What is said after a prompt to a model whose reply is not begun.
+
+        >>> load("llama").adds(Prompt("{first} or {second}?", answer="Text"))
+        '\\n\\nAnswer only with Text A or Text B.'
+        """
+        if self.begins(prompt):
+            return ""
+        return "\n\n" + (grading(prompt) if self.graded and not is_scale(prompt) else prompt.instruction)
+
+    def ready(self) -> None:
+        """Nothing, where the first question can be sent; a JudgeError where the key is missing or broken."""
+        need_client()
+        self.access()
+
+    def access(self) -> Access:
+        """What is sent with every call, and is secret."""
+        return read_access(self.name, self.base_url, self.login)
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """The answers as they come, from `concurrency` calls at once; the first question goes alone."""
@@ -114,8 +141,9 @@ def load(
 
     `votes` samples so many verdicts in place of reading log-probabilities; `graded` asks for verdicts from A>>B to
     B>>A. `prefill` begins the reply for the model, where the server can go on with it. `price` is USD per million
-    tokens read and written, `window` how many tokens a prompt may have. `timeout` is in seconds, for each of one call
-    and its `retries`. `temperature` is 0 for log-probabilities and 1 for votes, `max_tokens` as many as a reply needs.
+    tokens read and written, `window` how many tokens a prompt may have. `timeout` is in seconds, for the whole of one
+    try; up to `retries` more follow, and no pause before one is longer. `temperature` is 0 for log-probabilities and 1
+    for votes, `max_tokens` as many as a reply needs.
 
     >>> load("llama", base_url="http://user:secret@localhost:8000/v1").base_url
     'http://localhost:8000/v1'
@@ -164,7 +192,8 @@ def _address(url: str) -> tuple[str, str | None]:
         host, port = parts.hostname, parts.port
     except ValueError:
         host = port = None
-    if not host or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
+    odd = any(sign.isspace() or not sign.isprintable() for sign in host or "")
+    if not host or odd or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
         raise ValueError("base_url is not the address of an API; it looks like http://localhost:8000/v1")
     name = f"[{host}]" if ":" in host else host
     login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"

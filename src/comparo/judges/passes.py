@@ -12,7 +12,7 @@ the rest of them; or as a tree, in which all that they begin with alike is read 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from comparo.judges.chat import Chat, Encoded
@@ -39,16 +39,20 @@ def pulls(
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Questions that run at once, as a tree or as rows whose first `shared` tokens are read once for all."""
+    """Questions that run at once, as a tree or as rows whose first `shared` tokens are read once for all.
+
+    The rows of a tree are the questions' sequences, `order` the place of each among them.
+    """
 
     rows: list[Encoded]
     shared: int = 0
     tree: Tree | None = None
+    order: list[int] = field(default_factory=list)
 
     @property
     def tokens(self) -> int:
         """How many tokens run, those that fill up the shorter rows included."""
-        return self.tree.size if self.tree else len(self.rows) * max(len(row.ids) for row in self.rows)
+        return self.tree.size if self.tree else len(self.rows) * max(row.size for row in self.rows)
 
 
 @dataclass
@@ -67,9 +71,10 @@ class Batches:
     def trees(self, rows: Iterable[Encoded], *, always: bool = False) -> Iterator[Batch]:
         """The rows in trees, those that begin alike in the same one; without `always`, only where that is cheaper."""
         ordered, single = sorted(rows, key=lambda row: row.ids), []
-        for part in packs([row.ids for row in ordered], self.tokens, self.size):
+        branches = max((len(row.after) for row in ordered), default=1)
+        for part in packs([row.ids for row in ordered], self.tokens // branches, self.size):
             batch = _tree(ordered[part.start : part.stop])
-            if always or self._cheaper(batch, sum(len(row.ids) for row in batch.rows)):
+            if always or self._cheaper(batch, sum(row.size for row in batch.rows)):
                 yield batch
             else:
                 single += batch.rows
@@ -87,7 +92,7 @@ class Batches:
         """The rows in batches of similar length, the longest first."""
         batch: list[Encoded] = []
         for row in sorted(rows, key=lambda row: len(row.ids), reverse=True):
-            if batch and len(batch) >= (self.size or self.tokens // len(batch[0].ids)):
+            if batch and len(batch) >= (self.size or self.tokens // batch[0].size):
                 yield Batch(batch, shared)
                 batch = []
             batch.append(row)
@@ -101,14 +106,22 @@ class Batches:
 
     def halve(self, batch: Batch) -> tuple[Batch, Batch]:
         """A batch that the device's memory did not hold in two; from now on, batches have half of its size."""
-        middle = len(batch.rows) // 2
-        self.size, self.tokens = self.size and middle, batch.tokens // 2
-        first, second = batch.rows[:middle], batch.rows[middle:]
-        if batch.tree:
-            return _tree(first), _tree(second)
-        return Batch(first, batch.shared), Batch(second, batch.shared)
+        self.size, self.tokens = self.size and len(batch.rows) // 2, batch.tokens // 2
+        return split(batch)
+
+
+def split(batch: Batch) -> tuple[Batch, Batch]:
+    """The two halves of a batch, to run as it would have."""
+    middle = len(batch.rows) // 2
+    first, second = batch.rows[:middle], batch.rows[middle:]
+    if batch.tree:
+        return _tree(first), _tree(second)
+    return Batch(first, batch.shared), Batch(second, batch.shared)
 
 
 def _tree(rows: list[Encoded]) -> Batch:
     ordered = sorted(rows, key=lambda row: row.ids)
-    return Batch(ordered, tree=grow([row.ids for row in ordered]))
+    sequences = [sequence for row in ordered for sequence in row.sequences]
+    ranked = sorted(range(len(sequences)), key=sequences.__getitem__)
+    order = sorted(range(len(ranked)), key=ranked.__getitem__)
+    return Batch(ordered, tree=grow([sequences[number] for number in ranked]), order=order)

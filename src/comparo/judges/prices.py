@@ -52,10 +52,10 @@ def find_price(model: str) -> Price | None:
 
 
 def read_price(value: object) -> Price:
-    """A price as a user gives it: two numbers, or a text such as "0.15,0.60".
+    """A price as a user gives it: two numbers, or a text such as "0.15,0.60"; "0,0" for a server that is free.
 
-    >>> read_price("0.15,0.60")
-    (0.15, 0.6)
+    >>> read_price("0.15,0.60"), read_price("0,0")
+    ((0.15, 0.6), (0.0, 0.0))
     >>> read_price("cheap")
     Traceback (most recent call last):
     ValueError: price = 'cheap' is not two numbers, USD per million tokens read and written, such as 0.15,0.60
@@ -73,11 +73,13 @@ def read_price(value: object) -> Price:
 
 
 def cost(price: Price | None, tokens_in: int, tokens_out: int) -> float:
-    """What the tokens cost in USD; nan where the price is unknown, or nobody counted the tokens.
+    """What the tokens cost in USD; nan where the price is unknown, or nobody counted the tokens of a paid model.
 
-    >>> cost((0.15, 0.60), 1000, 2)
-    0.0001512
+    >>> cost((0.15, 0.60), 1000, 2), cost((0.15, 0.60), 0, 0), cost((0.0, 0.0), 0, 0)
+    (0.0001512, nan, 0.0)
     """
+    if price == (0, 0):
+        return 0.0
     if price is None or not (tokens_in or tokens_out):
         return math.nan
     return (tokens_in * price[0] + tokens_out * price[1]) / 1e6

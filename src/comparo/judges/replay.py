@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 from collections.abc import Iterable, Iterator
@@ -42,7 +44,7 @@ class Replay:
     @property
     def settings(self) -> dict[str, Any]:
         """What changes an answer."""
-        return {"recorded": len(self.recorded)}
+        return {"recorded": self._digest}
 
     def judge(self, questions: Iterable[Question], prompt: Prompt | None = None) -> Iterator[Judgement]:
         """The recorded answer to each question."""
@@ -52,6 +54,17 @@ class Replay:
                 yield Judgement(question, error="no judgement of this pair in this order was recorded", cost=0.0)
             else:
                 yield Judgement(question, p=p, mass=mass, weight=weight, seconds=0.0, cost=0.0)
+
+    @cached_property
+    def _digest(self) -> str:
+        """A hash of all that was recorded."""
+        digest = hashlib.sha256()
+        columns = self.recorded.to_columns()
+        for name in sorted(columns):
+            digest.update(json.dumps([name, np.asarray(columns[name]).tolist()], default=str).encode())
+        if self.mass is not None:
+            digest.update(self.mass.tobytes())
+        return digest.hexdigest()[:16]
 
     @cached_property
     def _answers(self) -> dict[tuple[str, str, str], tuple[float, float, float]]:

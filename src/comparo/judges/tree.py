@@ -12,7 +12,7 @@ reads one node is one stretch of each deeper level.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -73,8 +73,17 @@ class Tree:
     @property
     def ends(self) -> list[int]:
         """Where the last token of each row is in the sequence, (R,)."""
-        levels = self._bounds()
-        return [levels[level][node + 1] - 1 for level, node in self.last]
+        return self.places([(row, len(tokens) - 1) for row, tokens in enumerate(self.rows)])
+
+    def places(self, positions: Iterable[tuple[int, int]]) -> list[int]:
+        """Where in the sequence tokens are that are told by their row and their position there."""
+        bounds, found = self._bounds(), []
+        for row, position in positions:
+            level, node = self.last[row]
+            while position < self.levels[level][node].begin:
+                level, node = level - 1, self.levels[level][node].parent
+            found.append(bounds[level][node] + position - self.levels[level][node].begin)
+        return found
 
     @property
     def readings(self) -> list[Reading]:

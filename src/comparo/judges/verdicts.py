@@ -12,11 +12,14 @@ the mean under Jeffreys' prior Beta(½, ½), so that few votes never make a cert
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
-from comparo.judges.labels import AROUND, label_probability, spells
+from comparo.judges.labels import AROUND, Words, reply_probability, spells
+from comparo.judges.scrubbing import whole_characters
 from comparo.prompts import Prompt
 
 Positions = list[tuple[str, list[tuple[str, float]]]]
@@ -61,18 +64,21 @@ _MUCH = re.compile(r"\b(?:much|far|significantly|considerably|substantially|stro
 def reply_text(choice: dict[str, Any]) -> str:
     """The words of a choice that the server offers, of a chat or of a completion; empty where there are none.
 
+    Half a character becomes �, so that the reply can be written anywhere.
+
     >>> reply_text({"message": {"role": "assistant", "content": "A"}}), reply_text({"text": " B"}), reply_text({})
     ('A', ' B', '')
     """
     message = choice.get("message")
     said = message.get("content") if isinstance(message, dict) else choice.get("text")
-    return said if isinstance(said, str) else ""
+    return whole_characters(said) if isinstance(said, str) else ""
 
 
 def token_logprobs(choice: dict[str, Any]) -> Positions:
     """The tokens of a choice, each with the log-probabilities of the likeliest in its place and its own.
 
-    Empty where the server does not give them; a ValueError where they are not in the form of OpenAI's API.
+    Empty where the server does not give them; a ValueError where they are not in the form of OpenAI's API. Where one
+    of them is null it is nan: no server that writes JSON by the book can say −∞.
 
     >>> token_logprobs({"logprobs": {"tokens": [" A"], "token_logprobs": [-0.1], "top_logprobs": [{" B": -2.5}]}})
     [(' A', [(' B', -2.5), (' A', -0.1)])]
@@ -95,29 +101,37 @@ def token_logprobs(choice: dict[str, Any]) -> Positions:
         for token, logprob, top in told:
             own = [] if any(other == token for other, _ in top) else [(token, logprob)]
             if top:
-                positions.append((str(token), [(str(other), float(value)) for other, value in top + own]))
+                positions.append((_text(token), [(_text(other), _number(value)) for other, value in top + own]))
         return positions
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as problem:
-        raise ValueError(f"the log-probabilities are not in OpenAI's form ({problem!r})") from None
+    except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as problem:
+        raise ValueError(f"the log-probabilities are not in OpenAI's form ({type(problem).__name__})") from None
 
 
 def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) -> tuple[float, float] | None:
-    """p and mass at the first token that is a label or, of a reply that was begun, at its first; None without labels.
+    """p and mass where the reply first names a label or, if it was begun, where it goes on; None without labels.
 
     >>> positions = token_logprobs({"logprobs": {"content": [{"token": "A", "logprob": -0.5, "top_logprobs": [
     ...     {"token": "A", "logprob": -0.5}, {"token": "B", "logprob": -1.5}]}]}})
     >>> read_logprobs(positions, Prompt("{first}{second}"))  # doctest: +ELLIPSIS
     (0.731..., 0.829...)
     """
-    for number, (token, likeliest) in enumerate(positions):
-        if begun or any(_is_label(token, label, number) for label in prompt.labels):
-            said = "".join(token for token, _ in positions[: number + 1])
+    for number in range(len(positions)):
+        end = number + 1 if begun else _label_end(positions, number, prompt)
+        if end is not None:
+            said = "".join(token for token, _ in positions[:end])
             if is_scale(prompt) and not begun and read_score(said, prompt) is None:
                 return None
-            if not all(logprob < 0.01 for _, logprob in likeliest):
-                raise ValueError("there are numbers that are no log-probabilities")
-            return label_probability(likeliest, prompt.labels)
+            return reply_probability(positions[number:], prompt.labels)
     return None
+
+
+def label_tokens(prompt: Prompt) -> int:
+    """How many tokens a label may take in a reply that was begun: a letter is one with every tokenizer.
+
+    >>> label_tokens(Prompt("{first}{second}")), label_tokens(Prompt("{first}{second}", labels=("1", "2")))
+    (1, 8)
+    """
+    return 1 if all(re.fullmatch("[A-Za-z]", label.strip()) for label in prompt.labels) else 8
 
 
 def read_verdict(reply: str, prompt: Prompt) -> float | None:
@@ -223,6 +237,16 @@ def reply_format(prompt: Prompt, graded: bool = False) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "verdict", "strict": True, "schema": schema}}
 
 
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
 def _grades(prompt: Prompt) -> list[str]:
     first, second = prompt.labels
     return [f"{first}>>{second}", f"{first}>{second}", f"{first}={second}", f"{second}>{first}", f"{second}>>{first}"]
@@ -259,6 +283,27 @@ def _mention(label: str, kind: str) -> re.Pattern[str]:
         return re.compile(rf"(?i:(?:{prefix})?(?<!\w){re.escape(label)}(?!\w))")
     name = re.escape(label)
     return re.compile(rf"{prefix}{name}(?!\w)|(?<![\w'-]){name}(?![\w'-]|\s+(?!(?:{_AFTER})\b)[a-z])")
+
+
+def _label_end(positions: Positions, start: int, prompt: Prompt) -> int | None:
+    """Where a label ends that begins with the token at `start`; None where none does."""
+    before, *tokens = ["", *(token for token, _ in positions), ""][start:]
+    if not tokens[0].strip(AROUND) or _one_number(before, tokens[0]):
+        return None
+    words, text = Words(prompt.labels), ""
+    for number, (token, after) in enumerate(pairwise(tokens)):
+        text += token
+        if any(_is_label(text, label, start) for label in prompt.labels):
+            if not _one_number(text, after):
+                return start + number + 1
+        elif not any(words.begins((text,), number) for number in range(len(prompt.labels))):
+            return None
+    return None
+
+
+def _one_number(text: str, after: str) -> bool:
+    """Whether two tokens are digits of one number: 10 is neither 1 nor 0."""
+    return text[-1:].isdigit() and after[:1].isdigit()
 
 
 def _is_label(token: str, label: str, number: int) -> bool:

@@ -2,7 +2,7 @@
 
 The engine batches by itself and keeps what prompts begin with, so the questions are only put in an order in which
 neighbours begin alike. It tells the 20 likeliest next tokens; a label that is not among them gets the most that it can
-have.
+have. A question whose labels are several tokens is asked once after each beginning of a label.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 
 from comparo.judges.chat import Chat, Encoded
 from comparo.judges.judgement import JudgeError, Judgement
-from comparo.judges.labels import label_probability
+from comparo.judges.labels import sequence_probability
 from comparo.judges.passes import pulls
+from comparo.judges.spellings import Spellings, likeliest_path
 from comparo.prompts import Prompt, Question
 
 LIKELIEST = 20  # the most that the engine tells unless it is started with a larger max_logprobs
@@ -86,33 +87,46 @@ class VllmJudge:
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """An answer to every question, `ahead` of them at a time."""
-        labels = zip(prompt.labels, self._chat.label_ids(prompt), strict=True)
-        words = {token: label for label, tokens in labels for token in tokens}
+        labels = self._chat.spellings(prompt)
         for rows, failed in pulls(self._chat, questions, prompt, self.ahead):
             yield from failed
-            yield from self._answer(sorted(rows, key=lambda row: row.ids), words, prompt)
+            yield from self._answer(sorted(rows, key=lambda row: row.ids), labels, prompt)
 
-    def _answer(self, rows: list[Encoded], words: Mapping[int, str], prompt: Prompt) -> Iterator[Judgement]:
+    def _answer(self, rows: list[Encoded], labels: Spellings, prompt: Prompt) -> Iterator[Judgement]:
+        """The answers to the rows, each read after every node; one that the engine refuses fails alone."""
         started = time.perf_counter()
-        outputs = self._engine.generate([{"prompt_token_ids": row.ids} for row in rows], self._sampling, use_tqdm=False)
+        asked = [{"prompt_token_ids": [*row.ids, *node]} for row in rows for node in labels.nodes]
+        try:
+            outputs = self._engine.generate(asked, self._sampling, use_tqdm=False)
+        except (TypeError, ValueError) as problem:
+            if len(rows) > 1:
+                for row in rows:
+                    yield from self._answer([row], labels, prompt)
+                return
+            reason = str(problem).partition("\n")[0]
+            yield from (Judgement(row.question, error=f"vLLM refused it: {reason}", cut=row.cut) for row in rows)
+            return
         seconds = (time.perf_counter() - started) / max(len(rows), 1)
-        for row, output in zip(rows, outputs, strict=True):
-            completion = output.outputs[0]
-            likeliest = completion.logprobs[0]
-            # Only a label's own tokens bear its name here: what else reads like it was not counted as a spelling.
-            named = ((words.get(token, ""), entry.logprob) for token, entry in likeliest.items())
-            found = label_probability(named, prompt.labels)
+        for number, row in enumerate(rows):
+            told = outputs[number * len(labels.nodes) : (number + 1) * len(labels.nodes)]
+            completions = dict(zip(labels.nodes, (output.outputs[0] for output in told), strict=True))
+            read = {
+                node: [(token, entry.logprob) for token, entry in completion.logprobs[0].items()]
+                for node, completion in completions.items()
+            }
+            found = sequence_probability(read, labels, len(prompt.labels))
+            reply = likeliest_path({node: completion.token_ids[0] for node, completion in completions.items()})
             said: dict[str, Any] = {
-                "reply": self._chat.tokenizer.decode(list(completion.token_ids)),
+                "reply": self._chat.tokenizer.decode([*reply]),
                 "tokens_in": len(row.ids),
-                "tokens_out": 1,
+                "tokens_out": len(reply),
                 "seconds": seconds,
                 "cut": row.cut,
             }
             if found is None:
-                labels = " nor ".join(map(repr, prompt.labels))
+                words = " nor ".join(map(repr, prompt.labels))
                 yield Judgement(
-                    row.question, error=f"neither {labels} is among the {LIKELIEST} likeliest tokens", **said
+                    row.question, error=f"neither {words} is among the {LIKELIEST} likeliest tokens", **said
                 )
             else:
                 yield Judgement(row.question, p=found[0], mass=found[1], **said)

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from comparo.agreement import agreement
+from comparo.disk import StoreError, write_text
 from comparo.report.charts import Chart, line_chart, scatter_chart
 from comparo.report.data import Tables, View, page_data
 from comparo.report.embed import LONGEST, presentable
@@ -26,7 +27,6 @@ from comparo.report.record import Record, read_record
 from comparo.report.trust import signs
 from comparo.report.views import PEOPLE, Columns
 from comparo.report.wording import figure, label
-from comparo.store import StoreError, write_text
 
 HERE = Path(__file__).parent
 MOST = 5_000_000  # bytes of a page

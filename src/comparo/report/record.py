@@ -14,6 +14,7 @@ from scipy.special import expit
 
 from comparo.comparisons import Comparisons
 from comparo.confidence import expected_spearman
+from comparo.disk import StoreError
 from comparo.experts import Array, BradleyTerry
 from comparo.fitting import Fitting
 from comparo.items import Items
@@ -21,7 +22,7 @@ from comparo.judges import Judgement
 from comparo.ranking import Ranking
 from comparo.run import comparisons
 from comparo.standing import places
-from comparo.store import StoreError, read_configuration, read_judgements, stored_items
+from comparo.store import read_configuration, read_judgements, stored_items
 
 Index = NDArray[np.int64]
 

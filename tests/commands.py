@@ -1,0 +1,31 @@
+"""The command in this process, for tests that need no process of its own."""
+
+import logging
+import os
+import subprocess
+import sys
+
+import pytest
+
+from comparo.cli import main
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    """What runs the command in this process, which takes a tenth of the time."""
+    for name in [name for name in os.environ if name.startswith(("COMPARO_", "OPENAI_"))]:
+        monkeypatch.delenv(name)
+
+    def start(folder, arguments):
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "argv", ["comparo", *map(str, arguments)])
+        monkeypatch.setattr(logging.getLogger(), "handlers", [])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+        said = capfd.readouterr()
+        return subprocess.CompletedProcess(arguments, code, said.out, said.err)
+
+    return start

@@ -1,0 +1,303 @@
+"""Labels of several tokens: scored by their sequence, by every judge and in every way that a judge reads."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from comparo.judges import hf, load_judge
+from comparo.judges.chat import Chat
+from comparo.judges.labels import Words, sequence_probability
+from comparo.judges.spellings import find_spellings
+from comparo.judges.verdicts import read_logprobs
+from comparo.prompts import Prompt
+from servers import Api
+from servers import tokens as reply_tokens
+from test_hf_judge import CHAT, DECODERS, PROMPT, SMALL, WORDS, answers, some_questions, written
+
+SPECIAL = ["<pad>", "<s>", "</s>", "<|user|>", "<|assistant|>"]
+QWEN = Regex(r"\p{N}| ?[^\s\p{N}]+|\s+(?!\S)|\s+")  # a digit is a piece of its own, and no space goes with it
+
+
+def byte_level() -> PreTrainedTokenizerFast:
+    """As of Qwen, Llama 3 and SmolLM: " A" is "ĠA", and " 1" is "Ġ" and "1"."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(QWEN, "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    return trained(tokenizer, trainers.BpeTrainer(vocab_size=420, special_tokens=SPECIAL, initial_alphabet=alphabet))
+
+
+def sentence_piece() -> PreTrainedTokenizerFast:
+    """As of Llama 2 and Mistral: " A" is "▁A", and " 1" is "▁" and "1"."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<pad>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Metaspace(prepend_scheme="first"), pre_tokenizers.Digits(individual_digits=True)]
+    )
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="first")
+    alphabet = [chr(code) for code in range(32, 127)]
+    return trained(tokenizer, trainers.BpeTrainer(vocab_size=420, special_tokens=SPECIAL, initial_alphabet=alphabet))
+
+
+def trained(tokenizer: Tokenizer, trainer: trainers.BpeTrainer) -> PreTrainedTokenizerFast:
+    lines = [PROMPT.template, *(" ".join(WORDS[start:]) for start in range(len(WORDS)))]
+    trainer.show_progress = False
+    tokenizer.train_from_iterator(lines * 3, trainer)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="<pad>", model_max_length=512
+    )
+    fast.chat_template = CHAT
+    return fast
+
+
+TOKENIZERS = {"bytes": byte_level(), "pieces": sentence_piece()}
+
+
+def make_model(name: str):
+    torch.manual_seed(3)
+    if name == "t5":
+        config = transformers.T5Config(
+            vocab_size=420, d_model=64, d_kv=16, d_ff=96, num_layers=2, num_heads=4, decoder_start_token_id=0
+        )
+        return transformers.T5ForConditionalGeneration(config).eval()
+    config = DECODERS[name]()
+    config.initializer_range = 0.3 if name == "recurrent" else 0.1
+    return transformers.AutoModelForCausalLM.from_config(config).eval()
+
+
+def next_logs(model, tokenizer, question, after: list[str]) -> torch.Tensor:
+    """The log-probabilities of the next token, one prompt at a time, after tokens as the vocabulary writes them."""
+    tokens = tokenizer.convert_tokens_to_ids(after)
+    assert None not in tokens
+    if model.config.is_encoder_decoder:
+        start = [0, *tokenizer("Response", add_special_tokens=False)["input_ids"], *tokens]
+        inputs = {"input_ids": tokenizer(written(question))["input_ids"], "decoder_input_ids": start}
+    else:
+        chat = f"<s><|user|>\n{written(question)}</s>\n<|assistant|>\nResponse"
+        inputs = {"input_ids": [*tokenizer(chat, add_special_tokens=False)["input_ids"], *tokens]}
+    with torch.inference_mode():
+        logits = model(**{name: torch.tensor([ids]) for name, ids in inputs.items()}).logits[0, -1]
+    return torch.log_softmax(logits.double(), dim=0)
+
+
+def by_hand(model, tokenizer, question, spellings: list[list[str]]) -> float:
+    """The probability of a label with these spellings, each a list of tokens, multiplied one by one."""
+    total = 0.0
+    for spelling in spellings:
+        ids = tokenizer.convert_tokens_to_ids(spelling)
+        logs = [next_logs(model, tokenizer, question, spelling[:k])[ids[k]] for k in range(len(ids))]
+        total += math.exp(sum(logs))
+    return total
+
+
+SPACE = {"bytes": "Ġ", "pieces": "▁"}
+
+
+def expected(model, kind, questions, spelled) -> np.ndarray:
+    rows = []
+    for question in questions:
+        first, second = (by_hand(model, TOKENIZERS[kind], question, spellings) for spellings in spelled)
+        rows.append((first / (first + second), first + second))
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@pytest.mark.parametrize("name", ["tied", "window", "capped", "recurrent", "t5"])
+def test_digits_after_a_space_are_scored_by_both_tokens_in_every_way_of_reading(name, kind):
+    tokenizer, space = TOKENIZERS[kind], SPACE[kind]
+    model, questions = make_model(name), some_questions(7)
+    want = expected(model, kind, questions, [[["1"], [space, "1"]], [["2"], [space, "2"]]])
+    assert np.ptp(np.log(want[:, 0])) > 0.1
+    check_every_way(model, tokenizer, questions, replace(PROMPT, labels=("1", "2")), want)
+
+
+def check_every_way(model, tokenizer, questions, prompt, want):
+    ways = [{"reuse": False, "batch": 1}, {"reuse": False}, {"reuse": True, "batch": 3}, {"reuse": "tree"}]
+    for options in ways:
+        judge = hf.judge_with(model, tokenizer, "tiny", **options)
+        got = np.array([(answer.p, answer.mass) for answer in answers(judge, questions, prompt)])
+        np.testing.assert_allclose(got[:, 0], want[:, 0], atol=1e-4, err_msg=str(options))
+        np.testing.assert_allclose(got, want, rtol=1e-3, err_msg=str(options))
+
+
+@pytest.mark.parametrize(
+    ("labels", "spelled"),
+    [
+        (("house sea", "cat cat"), [[["Ġhouse", "Ġsea"]], [["Ġcat", "Ġcat"]]]),  # apart from the first token
+        (("the cat", "the sea"), [[["Ġthe", "Ġcat"]], [["Ġthe", "Ġsea"]]]),  # alike up to the second
+        (
+            ("sea 2", "Cat"),  # three tokens, and one or several
+            [[["Ġsea", "Ġ", "2"]], [["Ġcat"], ["cat"], ["Ġ", "Ġcat"], ["Ġ", "cat"], ["Ġ", "C", "at"]]],
+        ),
+    ],
+)
+@pytest.mark.parametrize("name", ["grouped", "t5"])
+def test_words_are_scored_by_all_their_tokens(name, labels, spelled):
+    tokenizer = TOKENIZERS["bytes"]
+    model, questions = make_model(name), some_questions(7)
+    want = expected(model, "bytes", questions, spelled)
+    assert np.ptp(np.log(want[:, 0])) > 0.1
+    check_every_way(model, tokenizer, questions, replace(PROMPT, labels=labels), want)
+
+
+def test_a_label_that_another_goes_on_from_does_not_count_it():
+    tokenizer = TOKENIZERS["bytes"]
+    model, questions = make_model("llama"), some_questions(5)
+    rows = []
+    for question in questions:
+        one = by_hand(model, tokenizer, question, [["1"], ["Ġ", "1"]])
+        ten = by_hand(model, tokenizer, question, [["Ġ", "1", "0"]])
+        rows.append(((one - ten) / one, one))
+    check_every_way(model, tokenizer, questions, replace(PROMPT, labels=("1", "10")), np.array(rows))
+
+
+def test_the_reply_is_what_the_model_would_say_as_far_as_it_was_read():
+    tokenizer = TOKENIZERS["bytes"]
+    model = make_model("llama")
+    space, one = tokenizer.convert_tokens_to_ids(["Ġ", "1"])
+    head = model.get_output_embeddings()
+    bias = torch.zeros(SMALL["vocab_size"])
+    bias[space], bias[one] = 90.0, 60.0
+    head.bias = torch.nn.Parameter(bias)
+    judge = hf.judge_with(model, tokenizer, "tiny")
+    [answer] = judge.judge(some_questions(1), replace(PROMPT, labels=("1", "2")))
+    assert (answer.reply, answer.tokens_out) == ("  ", 2)
+    assert answer.mass < 1e-6
+    bias[space] = 0.0
+    [answer] = judge.judge(some_questions(1), replace(PROMPT, labels=("1", "2")))
+    assert (answer.reply, answer.tokens_out) == ("1", 1)
+    assert answer.mass == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "labels", "whole"),
+    [
+        ("bytes", "Response", ("A", "B"), [["ĠA"], ["ĠB"]]),
+        ("bytes", "Response", ("1", "2"), [["Ġ", "1"], ["Ġ", "2"]]),
+        ("bytes", "Response ", ("1", "2"), [["1"], ["2"]]),
+        ("bytes", "Response ", ("A", "B"), [["A"], ["B"]]),
+        ("bytes", "", ("1", "2"), [["1"], ["2"]]),
+        ("bytes", "", ("ä", "ö"), [["Ã", "¤"], ["Ã", "¶"]]),
+        ("pieces", "Response", ("1", "2"), [["▁", "1"], ["▁", "2"]]),
+        ("pieces", "Response", ("10", "9"), [["▁", "1", "0"], ["▁", "9"]]),
+    ],
+)
+def test_a_label_is_the_tokens_that_it_adds_to_the_answer(kind, answer, labels, whole):
+    tokenizer = TOKENIZERS[kind]
+    spellings = Chat(tokenizer).spellings(replace(PROMPT, answer=answer, labels=labels))
+    assert [tokenizer.convert_ids_to_tokens(list(path)) for path in spellings.whole] == whole
+    assert {path: number for number, path in enumerate(spellings.whole)}.items() <= spellings.ends.items()
+
+
+def test_the_tokens_of_a_label_have_room_in_the_window():
+    tokenizer, prompt = TOKENIZERS["bytes"], replace(PROMPT, labels=("1", "2"))
+    [question] = some_questions(1, contexts=1)
+    question = replace(question, context_text="old house " * 300)
+    [short], [long] = (Chat(tokenizer, 100).encode([question], wording) for wording in (PROMPT, prompt))
+    assert len(short.ids) == 100
+    assert [len(sequence) for sequence in long.sequences] == [100]
+
+
+def test_labels_that_a_model_cannot_tell_apart_are_refused():
+    with pytest.raises(ValueError, match="tokens for the labels 'x' and 'y' are the same; use A and B"):
+        find_spellings(("x", "y"), ((0,), (0,)), ["?"])
+    with pytest.raises(ValueError, match="no token for the label 'y'"):
+        find_spellings(("x", "y"), ((0,), ()), ["x"])
+
+
+@pytest.mark.parametrize(
+    ("read", "labels", "p", "mass"),
+    [
+        ({(): [(" ", 0.8), ("1", 0.1)], (" ",): [("1", 0.5), ("2", 0.25)]}, ("1", "2"), 0.5 / 0.7, 0.7),
+        # the second label is nowhere: after the space it can have no more than the least that was told there
+        ({(): [(" ", 0.8), ("x", 0.1)], (" ",): [("1", 0.9), ("x", 0.01)]}, ("1", "2"), 0.9 / 0.91, 0.728),
+        # the path to the second label is not among the likeliest
+        ({(): [("Fir", 0.8), ("x", 0.1)], ("Fir",): [("st", 1.0)], ("Sec",): [("ond", 1.0)]}, ("First", "Second"),
+         0.8 / 0.9, 0.9),
+        ({(): [(" ", 1.0)], (" ",): [("1", 1.0)], (" ", "1"): [("0", 0.25), (".", 0.75)]}, ("10", "1"), 0.25, 1.0),
+        ({(): [("1", 1.0)], ("1",): [("0", 0.5)], ("1", "0"): [("0", 0.2)]}, ("100", "10", "1"), 0.3, 1.0),
+    ],
+)  # fmt: skip
+def test_sequences_are_multiplied_summed_and_bounded(read, labels, p, mass):
+    read = {path: [(token, math.log(share)) for token, share in tokens] for path, tokens in read.items()}
+    found = sequence_probability(read, Words(labels), len(labels))
+    assert found == pytest.approx((p, mass), abs=1e-9)
+
+
+def test_a_probability_of_nothing_is_one_that_was_not_told():
+    read = {(): [("A", math.log(0.9)), ("x", math.log(0.05)), ("B", -math.inf)]}
+    assert sequence_probability(read, Words("AB"), 2) == pytest.approx((0.9 / 0.95, 0.95))
+    assert sequence_probability({(): [("A", -math.inf)]}, Words("AB"), 2) is None
+
+
+def test_prompts_may_have_any_two_labels():
+    assert Prompt("{first}{second}", labels=("Summary 1", "Summary 2")).instruction.endswith("Summary 1 or Summary 2.")
+
+
+def positions(*alternatives: dict[str, float]) -> list[tuple[str, list[tuple[str, float]]]]:
+    """The tokens of a reply, each with what else might have stood there; the first of them was said."""
+    return [
+        (next(iter(tokens)), [(token, math.log(share)) for token, share in tokens.items()]) for tokens in alternatives
+    ]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize(
+    ("labels", "said", "p", "mass"),
+    [
+        (("1", "2"), [{"1": 0.7, "2": 0.2}], 0.7 / 0.9, 0.9),
+        (("Story 1", "Story 2"), [{"Story": 0.9}, {" ": 0.8, ":": 0.2}, {"1": 0.5, "2": 0.3}], 0.5 / 0.8, 0.576),
+        (("Story 1", "Story 2"), [{"Story": 0.9}, {" 1": 0.5, " 2": 0.3}], 0.5 / 0.8, 0.72),
+        (("First", "Second"), [{"Sec": 0.6, "Fir": 0.3, "The": 0.1}, {"ond": 0.9, "ret": 0.1}], 0.3 / 0.84, 0.84),
+        (("First", "Second"), [{"First": 0.6, "Sec": 0.3}], 0.6 / 0.9, 0.9),
+        (("10", "9"), [{"1": 0.8, "9": 0.2}, {"0": 0.75, "1": 0.25}], 0.6 / 0.8, 0.8),
+        (("10", "9"), [{"9": 0.8, "1": 0.2}], 0.2, 1.0),
+        (("1", "10"), [{"1": 1.0}, {"0": 0.25, ".": 0.75}], 0.75, 1.0),
+        (("1", "10"), [{"1": 1.0}, {".": 0.75, "0": 0.25}], 0.75, 1.0),
+    ],
+)
+def test_a_reply_is_read_along_the_tokens_of_its_label(labels, said, p, mass, begun):
+    prompt = replace(PROMPT, labels=labels)
+    assert read_logprobs(positions(*said), prompt, begun=begun) == pytest.approx((p, mass))
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ([{"Response": 1.0}, {" ": 0.9, " one": 0.1}, {"2": 0.75, "1": 0.25}], (0.25, 1.0)),
+        ([{"**": 1.0}, {"2": 0.75, "1": 0.25}, {"**": 1.0}], (0.25, 1.0)),
+        ([{"1": 1.0, "2": 1e-9}, {"2": 1.0}], None),  # twelve is neither
+        ([{"Both": 1.0, "1": 0.1}], None),
+    ],
+)
+def test_a_reply_of_its_own_is_read_where_the_label_is(said, found):
+    read = read_logprobs(positions(*said), replace(PROMPT, labels=("1", "2")))
+    assert read == (found and pytest.approx(found))
+
+
+def test_a_begun_reply_goes_on_with_a_space():
+    said = positions({" ": 0.9, "1": 0.02}, {"1": 0.6, "2": 0.3})
+    found = read_logprobs(said, replace(PROMPT, labels=("1", "2")), begun=True)
+    assert found == pytest.approx((0.56 / 0.83, 0.83))
+
+
+def test_numbers_that_are_no_log_probabilities_are_refused_wherever_they_stand():
+    said = [(" ", [(" ", -0.1)]), ("1", [("1", 3.0)])]
+    with pytest.raises(ValueError, match="no log-probabilities"):
+        read_logprobs(said, replace(PROMPT, labels=("1", "2")), begun=True)
+
+
+@pytest.mark.parametrize(("labels", "tokens"), [(("A", "B"), 1), (("1", "2"), 8)])
+def test_a_server_is_asked_for_as_many_tokens_as_a_label_may_take(labels, tokens):
+    with Api(reply_tokens({" ": 0.9, " A": 0.1}, {labels[0]: 0.6, labels[1]: 0.3})) as api:
+        judge = load_judge("openai/tiny", base_url=api.url, prefill=True)
+        [judgement] = judge.judge(some_questions(1), replace(PROMPT, labels=labels))
+    assert api.requests[0].body["max_tokens"] == tokens
+    assert judgement.mass > 0.8

@@ -1,0 +1,205 @@
+"""One question that fails takes no other with it, what is cut is counted, and nothing leaves this machine."""
+
+import math
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import torch
+import transformers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from comparo.judges import JudgeError, hf, load_judge
+from comparo.judges.local import LlamaCpp
+from comparo.prompts import Question, criterion_prompt
+from test_hf_judge import DECODERS, PROMPT, SMALL, answers, make_tokenizer, some_questions
+
+LOCAL = criterion_prompt("longer", kind="Text", context="Article")
+
+
+def tiny(**options):
+    torch.manual_seed(1)
+    model = transformers.AutoModelForCausalLM.from_config(DECODERS["llama"]())
+    return hf.judge_with(model, make_tokenizer(), "tiny", **options)
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return load_judge("local/smollm2", runtime="llama.cpp", window=256)
+
+
+@pytest.mark.parametrize("options", [{"reuse": False}, {"reuse": True, "batch": 4}, {"reuse": "tree"}])
+def test_what_a_model_cannot_read_fails_alone(options):
+    judge, questions = tiny(**options), some_questions(9)
+    expected = [answer.p for answer in answers(judge, questions)]
+    tokenizer = judge._chat.tokenizer
+    tokenizer.add_tokens([f"filler{number}" for number in range(len(tokenizer), SMALL["vocab_size"])])
+    tokenizer.add_tokens(["zyzzyva"])  # of a number that the model has no embedding for
+    questions[4] = replace(questions[4], first_text="the zyzzyva sat")
+    found = answers(judge, questions)
+    assert found[4].error == "the model failed: index out of range in self"
+    assert math.isnan(found[4].p)
+    assert [a.p for a in found[:4] + found[5:]] == pytest.approx(expected[:4] + expected[5:], abs=1e-4)
+
+
+def test_what_cannot_be_written_as_tokens_fails_alone():
+    judge, questions = tiny(), some_questions(6)
+    expected = [answer.p for answer in answers(judge, questions)]
+    tokenizer = judge._chat.tokenizer
+    tokenizer.chat_template = (
+        "{% if 'unspeakable' in messages[0].content %}{{ raise_exception('no such word') }}{% endif %}"
+        + tokenizer.chat_template
+    )
+    questions[2] = replace(questions[2], second_text="the unspeakable cat")
+    found = answers(judge, questions)
+    assert found[2].error == "the prompt cannot be written as tokens: TemplateError: no such word"
+    assert [a.p for a in found[:2] + found[3:]] == pytest.approx(expected[:2] + expected[3:], abs=1e-4)
+
+
+HOSTILE = ["\ud83d", "half \udc00 a pair", "", "\0", "\x1b[31m", "<|im_end|>", "‮abc", "a" * 20, "\n\n\n", "🧑‍🚀" * 9]
+
+
+def test_no_text_stops_a_local_judge(llama):
+    questions = [Question(number, -1, None, text, "A text.", text) for number, text in enumerate(HOSTILE)]
+    for judge, prompt in ((tiny(), PROMPT), (llama, LOCAL)):
+        found = answers(judge, questions, prompt)
+        assert [answer.error for answer in found] == [None] * len(HOSTILE)
+        assert all(0 <= answer.p <= 1 for answer in found)
+
+
+def test_a_question_that_does_not_fit_fails_alone(llama):
+    template = "x " * 230
+    long, short = (replace(LOCAL, template=LOCAL.template + words) for words in (template, ""))
+    [failed] = llama.judge([Question(1, 2, None, "A.", "B.", "C.")], long)
+    assert failed.error == (
+        "local/smollm2: a window of 255 tokens does not hold the question itself; use a model with a larger one"
+    )
+    [answered] = llama.judge([Question(1, 2, None, "A.", "B.", "C.")], short)
+    assert answered.error is None
+
+
+def test_what_llama_cpp_refuses_fails_alone(llama):
+    class Refusing:
+        listening_address = llama.server.listening_address
+
+        def handle_completions(self, body):
+            if "refuse" in body["prompt"][0]:
+                return {"error": {"code": 500, "message": "the model\nrefused"}}
+            if "raise" in body["prompt"][0]:
+                raise RuntimeError("parse error")
+            if "odd" in body["prompt"][0]:
+                return {"choices": [{"logprobs": None}]}
+            return llama.server.handle_completions(body)
+
+    judge = replace(llama, server=Refusing())
+    texts = ["A good text.", "refuse this", "raise this", "this is odd", "Another text."]
+    found = answers(judge, [Question(text, -1, None, text, "A text.", "") for text in texts], LOCAL)
+    assert [answer.failed for answer in found] == [False, True, True, True, False]
+    assert found[1].error == "local/smollm2: the model refused"
+    assert found[2].error == "local/smollm2: parse error"
+
+
+@pytest.mark.parametrize("context", ["old house </s> " * 80, ""])
+def test_what_is_cut_is_counted_in_characters_by_every_local_judge(llama, context):
+    """The prompt is read back from the tokens, and what is missing of the texts is counted there."""
+    judge = tiny(window=120)
+    texts = ["the cat <s> sat " * 30, "on a mat " * 50]
+    [answer] = judge.judge([Question(1, 2, 0, *texts, context)], PROMPT)
+    [encoded] = judge._chat.encode([Question(1, 2, 0, *texts, context)], PROMPT)
+    assert answer.cut == encoded.cut == missing(judge._chat.tokenizer.decode(encoded.ids), PROMPT, texts, context)
+    [answer] = llama.judge([Question(1, 2, 0, *texts, context)], LOCAL)
+    labels = llama._labels(LOCAL)
+    text, _ = llama._fit(Question(1, 2, 0, *texts, context), LOCAL, labels, 45)
+    assert answer.cut == missing(text, LOCAL, texts, context)
+    assert answer.tokens_in <= 255
+
+
+def missing(prompt: str, asked, texts: list[str], context: str) -> int:
+    """How many characters of the texts are not in a prompt, the spaces that break its markers aside."""
+    plain = prompt.replace("< s>", "<s>").replace("< /s>", "</s>")
+    kind = asked.answer
+    shown = [
+        plain.partition(": ")[2].partition(f"\n\n{kind} A: ")[0],
+        plain.partition(f"{kind} A: ")[2].partition(f"\n\n{kind} B: ")[0],
+        plain.partition(f"{kind} B: ")[2].partition("\n\nWhich")[0],
+    ]
+    lost = 0
+    for whole, part in zip([context, *texts], shown, strict=True):
+        kept = part.removesuffix("…")
+        assert whole.startswith(kept)
+        lost += len(whole) - len(kept)
+    assert lost
+    return lost
+
+
+@given(st.integers(5, 60), st.text("ab \n", max_size=80), st.text("ab \n", max_size=80), st.text("ab \n", max_size=80))
+def test_a_cut_counts_what_is_gone(room, first, second, context):
+    asked = criterion_prompt("x", context="C")
+    frame = len(asked.text(Question(1, 2, 3, "", "", "")))
+    text, cut = asked.fit(Question(1, 2, 3, first, second, context), frame + room, len)
+    whole = len(asked.text(Question(1, 2, 3, first, second, context)))
+    assert len(text) <= frame + room
+    assert cut == whole - len(text) + text.count("…")
+
+
+def test_very_long_texts_are_cut_to_the_window_and_not_to_nothing():
+    lengths = []
+
+    def measure(text):
+        lengths.append(len(text))
+        return len(text) // 4
+
+    long = "word " * 2_000_000
+    text, cut = LOCAL.fit(Question(1, 2, None, long, long, "c"), 4096, measure)
+    assert 4000 < len(text) // 4 <= 4096
+    assert cut + len(text) > 2 * len(long)
+    assert sorted(lengths)[-3] < 100_000  # the whole is measured with its context and without
+
+
+class Proxy(BaseHTTPRequestHandler):
+    """Takes down whatever it is sent."""
+
+    def do_POST(self):
+        self.server.got.append((self.path, dict(self.headers)))
+        self.send_response(502)
+        self.end_headers()
+
+    def do_GET(self):
+        self.do_POST()
+
+    def log_message(self, *arguments):
+        pass
+
+
+def test_a_local_judge_uses_no_proxy():
+    code = """
+from comparo.judges import load_judge
+from comparo.prompts import Question, criterion_prompt
+judge = load_judge("local/smollm2", runtime="llama.cpp", window=256)
+[answer] = judge.judge([Question(1, 2, None, "A.", "B.")], criterion_prompt("longer"))
+print(answer.error)
+"""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+        server.got = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        proxies = dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), address)
+        environment = {name: value for name, value in os.environ.items() if name.lower() != "no_proxy"} | proxies
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+        server.shutdown()
+    assert server.got == []
+    assert done.stdout == "None\n", done.stderr
+
+
+def test_a_server_that_is_gone_is_one_sentence(llama):
+    class Gone:
+        listening_address = "http://127.0.0.1:9"
+
+    judge = LlamaCpp("local/x", llama.path, 256, Gone(), "key")
+    with pytest.raises(JudgeError, match=r"local/x: llama\.cpp does not answer"):
+        next(judge.judge([Question(1, 2)], LOCAL))

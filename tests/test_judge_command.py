@@ -12,8 +12,6 @@ import pytest
 
 from servers import Api, tokens
 
-pytest_plugins = "commands"
-
 YES = tokens({"A": 0.7, "B": 0.3})
 FULL = (
     "import resource, signal, sys; from comparo.cli import main; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"

@@ -19,8 +19,6 @@ from comparo.store import read_configuration
 from comparo.words import visible
 from servers import Api, tokens
 
-pytest_plugins = "commands"
-
 EVIL = "a\x1b[31m\x9b2J\x07\u202eb\u2066\ud83d"
 SHOWN = "a\\u001b[31m\\u009b2J\\u0007\\u202eb\\u2066\\ud83d"
 OBEYED = [chr(number) for number in (*range(9), *range(11, 32), *range(127, 160), 0x061C, 0x200E, 0x200F)]

@@ -172,9 +172,10 @@ def rank_command(
 def _finish(ranking: Ranking, run: Run, store: Store, output: Format, top: int | None, console: Console) -> None:
     """Print the ranking, and write it and the report to the run folder."""
     from comparo.report import write_report
+    from comparo.report.record import run_record
 
     store.write("ranking.csv", ranking.to_csv())
-    page = None if store.folder is None else write_report(store.folder)
+    page = None if store.folder is None else write_report(store.folder, run_record(run, ranking))
     print_ranking(ranking, output, top)
     if not console.quiet:
         print_notes(ranking.notes)

@@ -39,17 +39,18 @@ SENTENCE, SETTING, SETTINGS = 1000, 300, 100  # characters of a question or a no
 DRAWN = 2000  # points of a scatter
 
 
-def write_report(folder: str | os.PathLike[str]) -> Path:
+def write_report(folder: str | os.PathLike[str], record: Record | None = None) -> Path:
     """Write report.html into a run folder, from what is in the folder alone, and return its path.
 
-    A StoreError says why where the folder holds no run, or no answers yet.
+    A StoreError says why where the folder holds no run, or no answers yet. Whoever has the `record` of the folder at
+    hand saves the time to read it.
 
     >>> write_report("nowhere")
     Traceback (most recent call last):
-    comparo.store.StoreError: nowhere is not a run folder: it has no run.json
+    comparo.disk.StoreError: nowhere is not a run folder: it has no judgements.db
     """
     folder = Path(folder)
-    page, path = render(read_record(folder)), folder / "report.html"
+    page, path = render(record or read_record(folder)), folder / "report.html"
     try:
         write_text(path, page)
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ from comparo.fitting import Fitting
 from comparo.items import Items
 from comparo.judges import Judgement
 from comparo.ranking import Ranking
-from comparo.run import comparisons
+from comparo.run import Run, comparisons
 from comparo.standing import places
 from comparo.store import read_configuration, read_judgements, stored_items
 
@@ -130,6 +131,12 @@ def read_record(folder: Path) -> Record:
     # A folder from before runs could be plain holds one that was.
     fitting = Fitting(items, given("method", "poe-bt"), given("bias", "joint"), given("plain", True))
     return Record(configuration, items, judgements, fitting.rank(comparisons(judgements)), fitting)
+
+
+def run_record(run: Run, ranking: Ranking) -> Record:
+    """The record of a run that is at hand, with its ranking: what `read_record` would read and fit again."""
+    configuration = json.loads(json.dumps(run.store.configuration, default=str))
+    return Record(configuration, run.task.items, run.judgements, ranking, run.task.fitting)
 
 
 def _checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:

@@ -7,6 +7,8 @@ import math
 import re
 import shlex
 import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -59,6 +61,15 @@ def folder_of(folder, items, judgements, **options):
     store.add(judgements)
     store.close()
     return folder
+
+
+def reconfigure(folder, change):
+    """Change what a run folder says of how it was made, in the file and in the database."""
+    path = folder / "run.json"
+    text = json.dumps(change(json.loads(path.read_text(encoding="utf-8"))))
+    path.write_text(text, encoding="utf-8")
+    with closing(sqlite3.connect(folder / "judgements.db")) as connection, connection:
+        connection.execute("UPDATE run SET configuration = ?", (text,))
 
 
 def data_of(page):
@@ -570,22 +581,16 @@ def test_many_judgements_leave_out_those_far_from_the_top(tmp_path, monkeypatch)
 
 def test_secrets_and_markup_in_the_settings_do_not_reach_the_page(tmp_path):
     folder = run_folder(tmp_path / "run", stories(4))
-    path = folder / "run.json"
-    configuration = json.loads(path.read_text(encoding="utf-8"))
     address = "http://ana:p%40ss:word@example.org:8000/v1?x=1"
-    configuration["identity"]["settings"] |= {
-        "base_url": address,
-        SCRIPT: [SCRIPT, {"deep": address}],
-        "half": "\ud83d",
-        "price": math.nan,
-    }
-    configuration["identity"]["judge"] = f"{SCRIPT}/{address}"
-    configuration |= {
-        "command": f"comparo rank {SCRIPT} --base-url '{address}'",
-        "budget": SCRIPT,
-        "versions": {SCRIPT: 1},
-    }
-    path.write_text(json.dumps(configuration), encoding="utf-8")
+    told = {"base_url": address, SCRIPT: [SCRIPT, {"deep": address}], "half": "\ud83d", "price": math.nan}
+    again = f"comparo rank {SCRIPT} --base-url '{address}'"
+
+    def change(configuration):
+        identity = configuration["identity"]
+        identity |= {"judge": f"{SCRIPT}/{address}", "settings": identity["settings"] | told}
+        return configuration | {"command": again, "budget": SCRIPT, "versions": {SCRIPT: 1}}
+
+    reconfigure(folder, change)
     page = written(folder)
     assert "word@" not in page
     assert "p%40ss" not in page
@@ -599,9 +604,7 @@ def test_secrets_and_markup_in_the_settings_do_not_reach_the_page(tmp_path):
 @pytest.mark.parametrize("broken", [{"prompt": None}, {"prompt": {"template": "x", "labels": ["A"]}}, {"judge": 7}])
 def test_a_configuration_without_a_question_is_said(tmp_path, broken):
     folder = run_folder(tmp_path / "run", stories(4))
-    path = folder / "run.json"
-    configuration = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({"identity": configuration["identity"] | broken}), encoding="utf-8")
+    reconfigure(folder, lambda configuration: {"identity": configuration["identity"] | broken})
     with pytest.raises(StoreError, match="does not say which judge was asked what"):
         write_report(folder)
 

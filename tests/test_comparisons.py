@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from comparo.comparisons import Comparisons
+from comparo.judges import Judgement
+from comparo.prompts import Question
+from comparo.store import Store
 from comparo.tables import ComparisonsError
 
 NAN = float("nan")
@@ -340,11 +347,11 @@ BAD_ROWS: dict[str, tuple[list[Any], str]] = {
     ),
     "winner": (
         [{"left": "a", "right": "b", "winner": "left"}, {"left": "a", "right": "b", "winner": "model_a"}],
-        "row 2, column 'winner': 'model_a' is not one of left, right, tie$",
+        "row 2, column 'winner': 'model_a' is not one of left, right, a, b, tie, draw, equal, or the name",
     ),
     "no winner": (
         [{"model_a": "a", "model_b": "b", "winner": None}],
-        r"row 1, column 'winner': None is not one of model_a, model_b, tie, tie \(bothbad\), both_bad, bothbad$",
+        "row 1, column 'winner': no row has a winner; there is nothing to fit$",
     ),
     "the layout's own name": ([{"left": "", "right": "b", "winner": "tie"}], "row 1, column 'left': '' is not a label"),
     "itself, by its own name": (
@@ -355,7 +362,7 @@ BAD_ROWS: dict[str, tuple[list[Any], str]] = {
     "missing column": (
         [{"first": 1, "second": 2, "prob": 1, "weight": 1}],
         "the data: there is no column 'p'; the columns are first, second, weight, prob. Rename them to one of the "
-        "layouts first, second, p; model_a, model_b, winner; left, right, winner$",
+        "layouts first, second, p; first, second, winner; model_a, model_b, winner; left, right, winner$",
     ),
     "missing columns": ([{"left": 1, 5: 2}], "there is no column 'right' or 'winner'; the columns are left, 5"),
     "nothing known": ([{"x": 1}], "there is no column 'first' or 'second' or 'p'; the columns are x"),
@@ -442,8 +449,8 @@ BAD_FILES = {
     ),
     "jsonl winner": (
         "pairs.jsonl",
-        '{"model_a": "a", "model_b": "b", "winner": "draw"}\n',
-        "pairs.jsonl, row 1, column 'winner': 'draw' is not one of model_a, model_b, tie",
+        '{"model_a": "a", "model_b": "b", "winner": "neither"}\n',
+        "pairs.jsonl, row 1, column 'winner': 'neither' is not one of model_a, model_b, a, b, tie, draw",
     ),
 }
 
@@ -568,3 +575,104 @@ def test_decisions() -> None:
     assert comparisons.decisions().first is comparisons.first
     full = Comparisons.from_columns(**FULL).decisions()
     assert plain(full) == FULL | {"p": [1.0, 0.0, 1.0, 0.0]}
+
+
+SHEET = "first,second,winner\nana,bo,{}\nbo,cy,{}\ncy,ana,{}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("first", "SECOND", "tie"),
+        ("A", " b ", "draw"),
+        ("left", "right", "Equal"),
+        ("ana", "cy", "tie"),
+        ("ana", "second", "tie"),
+    ],
+)
+def test_a_winner_is_called_by_its_place_its_letter_or_its_name(tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "sheet.csv").write_text(SHEET.format(*words))
+    assert Comparisons.read(tmp_path / "sheet.csv").p.tolist() == [1, 0, 0.5]
+
+
+def test_rows_without_a_winner_are_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "sheet.csv").write_text(SHEET.format("A", "", "  ") + ",,\n,,\n")
+    comparisons = Comparisons.read(tmp_path / "sheet.csv")
+    assert plain(comparisons) == {"first": ["ana"], "second": ["bo"], "p": [1.0]}
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path / 'sheet.csv'}: 2 of 3 comparisons have no winner and are left out"
+    ]
+    rows = [{"left": "x", "right": "y", "winner": winner} for winner in ("left", None, float("nan"), pandas.NA)]
+    assert len(Comparisons.from_rows(rows)) == 1
+    assert len(Comparisons.from_frame(pandas.DataFrame(rows))) == 1
+
+
+def test_the_row_at_fault_keeps_its_line_where_others_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "sheet.csv").write_text(SHEET.format("A", "", "neither"))
+    with pytest.raises(
+        ComparisonsError, match=r"row 2 \(line 4\), column 'winner': 'neither' is not one of first, sec"
+    ):
+        Comparisons.read(tmp_path / "sheet.csv")
+
+
+def test_a_name_that_is_also_a_letter_is_told_by_the_other_rows() -> None:
+    named = [("a", "b", "a"), ("b", "a", "a"), ("b", "c", "c")]  # "c" is no letter of a place
+    lettered = [("a", "b", "a"), ("b", "a", "a"), ("x", "y", "b")]  # "b" is no name there
+    unclear = [("a", "b", "a"), ("b", "a", "a")]
+    rows = [
+        [dict(zip(("first", "second", "winner"), row, strict=True)) for row in each]
+        for each in (named, lettered, unclear)
+    ]
+    assert Comparisons.from_rows(rows[0]).p.tolist() == [1, 0, 0]
+    assert Comparisons.from_rows(rows[1]).p.tolist() == [1, 1, 0]
+    with pytest.raises(ComparisonsError, match="row 2, column 'winner': 'a' is one item's name and also says the oth"):
+        Comparisons.from_rows(rows[2])
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+def test_labels_that_look_like_formulas_come_back(tmp_path: Path, ending: str) -> None:
+    labels = ["=x", "'=x", "''=x", "-5", "+1 more", "@b", "\tq", "\nq", "'tis", "＝x", "-"]
+    rows = [(label, "z", 0.7) for label in labels]
+    Comparisons.from_rows(rows).write(tmp_path / f"pairs.{ending}")
+    assert Comparisons.read(tmp_path / f"pairs.{ending}").to_columns()["first"].tolist() == labels
+    if ending in ("csv", "tsv"):
+        text = (tmp_path / f"pairs.{ending}").read_text()
+        cells = [
+            row[0] for row in csv.reader(io.StringIO(text, newline=""), delimiter="\t" if ending == "tsv" else ",")
+        ]
+        assert [cell for cell in cells if cell[0] in "=+-@\t\r\n＝"] == ["-5"]  # a number is no formula
+
+
+def test_a_run_folder_is_read_as_its_answers(tmp_path: Path) -> None:
+    store = Store(tmp_path / "run", {"judge": "x"})
+    store.add(
+        [
+            Judgement(Question(7, "7", "=c"), p=0.75, mass=1.0, weight=3.0),
+            Judgement(Question("7", 8, "=c"), error="lost"),
+            Judgement(Question("7", 8, "=c"), p=0.25, mass=1.0),
+        ]
+    )
+    store.close()
+    for path in (tmp_path / "run", tmp_path / "run" / "judgements.db"):
+        assert plain(Comparisons.of(path)) == {
+            "first": [7, "7"],
+            "second": ["7", 8],
+            "p": [0.75, 0.25],
+            "weight": [3.0, 1.0],
+            "context": ["=c", "=c"],
+        }
+
+
+def test_a_database_that_is_no_runs_is_answered_with_how_to_export(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "mine.db")) as connection:
+        connection.execute("CREATE TABLE pairs (a, b)")
+    with pytest.raises(ComparisonsError, match=r"mine\.db is a database that comparo did not write; export .* -csv"):
+        Comparisons.read(tmp_path / "mine.db")
+    (tmp_path / "text.db").write_text("not a database at all, but long enough to look like one" * 99)
+    with pytest.raises(ComparisonsError, match=r"text\.db cannot be read as a run's database"):
+        Comparisons.read(tmp_path / "text.db")
+    with pytest.raises(ComparisonsError, match=r"none\.db cannot be read as a run's database"):
+        Comparisons.read(tmp_path / "none.db")
+    Store(tmp_path / "run", {}).close()
+    with pytest.raises(ComparisonsError, match="run holds no answers yet"):
+        Comparisons.read(tmp_path / "run")

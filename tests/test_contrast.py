@@ -1,5 +1,7 @@
 """What texts tell before any call: their contrast and style, and the pairs that are chosen by contrast."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,12 +9,13 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from comparo.contrast import LEAST, MOST, contrasts, overlaps, sequences
+from comparo.contrast import LEAST, MOST, contrasts, overlaps
 from comparo.fitting import POWERS, SURE, USUAL
 from comparo.greedy import join
 from comparo.items import Items
 from comparo.noise import power
 from comparo.selection import Selector
+from comparo.sequences import count_sequences
 from comparo.style import styles
 
 TEXTS = st.lists(st.text(alphabet="abc d.É\n", max_size=20), min_size=2, max_size=7)
@@ -73,8 +76,20 @@ def test_contrast_serves_every_script_and_leaves_large_contexts_alone():
 
 
 def test_sequences_ignore_capitals_and_the_width_of_gaps():
-    assert sequences("A  Big\n dog") == sequences("a big dog")
-    assert sequences("aaaa")["aaa"] == 2
+    one, other = count_sequences(["A  Big\n dog", "a big dog"]).toarray()
+    np.testing.assert_array_equal(one, other)
+    assert count_sequences(["aaaa"]).toarray().tolist() == [[1, 1, 2]]  # " aa", "aa ", "aaa"
+
+
+@given(st.lists(st.text(max_size=30), max_size=6))
+def test_sequences_are_those_counted_by_hand(texts):
+    counted = []
+    for text in texts:
+        letters = " " + " ".join(text.lower().split()) + " "
+        counted.append(Counter(letters[begin : begin + 3] for begin in range(len(letters) - 2)))
+    every = sorted(set().union(*counted))
+    expected = np.array([[count[sequence] for sequence in every] for count in counted]).reshape(len(texts), len(every))
+    np.testing.assert_array_equal(count_sequences(texts).toarray(), expected)
 
 
 @pytest.mark.parametrize("true", [0.0, 0.7, 2.0])

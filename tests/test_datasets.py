@@ -3,8 +3,11 @@
 import copy
 import csv
 import gzip
+import hashlib
 import json
+import re
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -285,8 +288,8 @@ class Mirror(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def mirror(tmp_path):
-    """A server with the three published files: its address, and its handler."""
+def mirror(tmp_path, monkeypatch):
+    """A server with three files in the published layouts, pinned in place of the real ones: its address and handler."""
     paths = {name: urlsplit(published.url).path for name, published in download.PUBLISHED.items()}
     made = {
         "summeval": write_parquet(tmp_path / "s.parquet", ARTICLES),
@@ -299,6 +302,9 @@ def mirror(tmp_path):
 
     Files.files = {f"/mirror{paths[name]}": path.read_bytes() for name, path in made.items()}
     Files.asked = []
+    for name, path in made.items():
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        monkeypatch.setitem(download.PUBLISHED, name, replace(download.PUBLISHED[name], sha256=digest))
     with ThreadingHTTPServer(("127.0.0.1", 0), Files) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -343,6 +349,23 @@ def test_what_cannot_be_downloaded_is_said_once_and_leaves_nothing(mirror, tmp_p
     with pytest.raises(ComparisonsError, match="'ftp://x' is not a mirror"):
         load_dataset("hanna", cache=cache, mirror="ftp://x")
     assert list(cache.iterdir()) == []
+
+
+def test_another_file_than_the_pinned_one_is_refused(mirror, tmp_path):
+    url, files = mirror
+    (place,) = (path for path in files.files if path.endswith(".csv"))
+    files.files[place] = files.files[place].replace(b"Ann", b"Eve")
+    with pytest.raises(
+        ComparisonsError, match=r"hanna\.csv \(its SHA-256 is [0-9a-f]{64}, not [0-9a-f]{64}: it is ano"
+    ):
+        load_dataset("hanna", cache=tmp_path / "cache", mirror=url)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_every_download_is_one_revision_and_one_content():
+    for published in download.PUBLISHED.values():
+        assert re.search(r"/[0-9a-f]{40}/", published.url)
+        assert re.fullmatch(r"[0-9a-f]{64}", published.sha256)
 
 
 def test_without_a_network_the_address_is_named(tmp_path):

@@ -22,7 +22,9 @@ from hypothesis import strategies as st
 from comparo import ComparisonsError
 from comparo.items import Items, read_items
 from comparo.prompts import Question, paper_prompt
+from comparo.store import Store
 from comparo.tables import write_columns
+from workbooks import write_workbook
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -631,3 +633,55 @@ def test_ids_by_context_without_texts(tmp_path, name, text, expected):
 def test_ids_that_cannot_be_ranked(tmp_path, text, message):
     with pytest.raises(ComparisonsError, match=message):
         read_items(written(tmp_path, "items.csv", text))
+
+
+def test_a_json_list_a_sheet_and_tabs_are_read(tmp_path):
+    rows = [{"id": 1, "text": "A", "score_wit": 2}, {"id": 2, "text": "B", "score_wit": 3}]
+    header = list(rows[0])
+    listed = Items.of(written(tmp_path, "a.json", json.dumps(rows)))
+    tabbed = Items.of(written(tmp_path, "a.tsv", "\t".join(header) + "\n1\tA\t2\n2\tB\t3\n"))
+    sheet = Items.of(
+        write_workbook(tmp_path / "a.xlsx", One=[header, *([row[name] for name in header] for row in rows)])
+    )
+    assert listed.ids.tolist() == [1, 2]
+    assert plain(tabbed) == plain(sheet)
+    assert tabbed.ids.tolist() == ["1", "2"]
+    for items in (listed, tabbed, sheet):
+        assert (items.texts, items.scores["wit"].tolist()) == (("A", "B"), [2, 3])
+
+
+def test_one_column_of_tabbed_text_may_hold_commas(tmp_path):
+    assert Items.of(written(tmp_path, "a.tsv", "text, or so\nA, B\nC, D\n"), text="text, or so").texts == (
+        "A, B",
+        "C, D",
+    )
+
+
+@pytest.mark.parametrize("contexts", [True, False])
+def test_the_items_of_a_run_are_those_it_was_given(tmp_path, contexts):
+    rows = [{**row, "group": row["id"]} for row in ROWS]
+    items = Items.of(rows if contexts else [{"id": 7, "text": "A"}, {"id": "7", "text": "B"}])
+    store = Store(tmp_path / "run", {})
+    store.add_items(items)
+    store.close()
+    for path in (tmp_path / "run", tmp_path / "run" / "judgements.db"):
+        again = Items.of(path)
+        assert plain(again) == plain(items)
+        assert again.digest() == items.digest()
+    assert (again.group is None) == (not contexts)
+
+
+def test_an_id_that_stands_in_two_contexts_is_told_of_context(tmp_path):
+    rows = [{"id": name, "text": "T", "article": article} for article in "xy" for name in "ab"]
+    with pytest.raises(
+        ComparisonsError, match=r"'a' stands there before; .* name the column of its context with --cont"
+    ):
+        Items.of(rows)
+    assert Items.of(rows, context="article").names == {"x": ["a", "b"], "y": ["a", "b"]}
+    with pytest.raises(ComparisonsError, match=r"'a' stands there before; give each item its own name$"):
+        Items.of([*rows, rows[0]], context="article")
+    path = written(tmp_path, "items.jsonl", json_lines(rows))
+    assert read_items(path, id="id", context="article") == {"x": ["a", "b"], "y": ["a", "b"]}
+    assert read_items(path, id="id", context_id="article") == {"x": ["a", "b"], "y": ["a", "b"]}
+    with pytest.raises(ComparisonsError, match="there is no column 'name'"):
+        read_items(path, id="name")

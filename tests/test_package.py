@@ -46,10 +46,12 @@ def test_every_exported_name_is_documented():
 
 
 def test_rooms_import_only_rooms_above():
-    order = """experts frames tables columns comparisons markers prompts sources items contrast style graph laplacian
-        determinant newton effects biases product covariance standing ranking zermelo noise pooling methods fitting
-        calibration designs greedy resistance selection agreement confidence curves plots planning judges budget rounds
-        store task asking run runs job report studies cli""".split()
+    order = """money words experts frames objects sheets tables rundata columns comparisons markers prompts sources
+        items sequences contrast style graph laplacian determinant newton effects biases product covariance standing
+        notebook ranking zermelo noise pooling methods fitting calibration designs greedy resistance selection agreement
+        confidence curves plots planning judges budget rounds disk identity database store task spending asking run runs
+        repair job report
+        studies cli""".split()
     for number, room in enumerate(order):
         files = [ROOT / "src" / "comparo" / f"{room}.py", *(ROOT / "src" / "comparo" / room).glob("*.py")]
         text = "\n".join(file.read_text(encoding="utf-8") for file in files if file.exists())

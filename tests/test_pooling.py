@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit
@@ -17,6 +17,7 @@ from comparo.covariance import ProductCovariance
 from comparo.effects import random_effects
 from comparo.experts import BradleyTerry, Gaussian
 from comparo.graph import Graph
+from comparo.noise import even
 from comparo.pooling import pool
 from oracle import comparisons_of, incidence, simulate, weights
 
@@ -222,8 +223,13 @@ def _by_item(ranking):
     return dict(zip(ranking.items.tolist(), ranking.scores.tolist(), strict=True))
 
 
+# A star in which an answer comes again: with both orders it came twice as often, and was once taken for a vote.
+STAR = Comparisons.from_columns(np.arange(1, 5), np.zeros(4, dtype=np.int64), np.array([0.5, 0.5, 0.5, 0.25]))
+
+
 @settings(max_examples=25, deadline=None)
 @given(comparisons_of(weighted=False))
+@example(STAR)
 def test_both_orders_that_agree_tell_what_one_of_double_weight_tells(data):
     data = data.merge_orders()
     one = Comparisons.from_columns(data.first, data.second, data.p, np.full(len(data), 2.0))
@@ -238,6 +244,24 @@ def test_both_orders_that_agree_tell_what_one_of_double_weight_tells(data):
         expected = _by_item(fit(one, prior="estimated"))
         for bias in ("none", "joint"):
             assert _by_item(fit(twice, bias=bias, prior="estimated")) == pytest.approx(expected, abs=1e-4)
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.2, 0.5, 0.8, 0.31]), st.booleans()), min_size=2, max_size=30))
+@example([(0.5, True)] * 3 + [(0.25, False)])
+def test_what_an_answer_counts_does_not_depend_on_the_order_shown(drawn):
+    p, turned = (np.array(column) for column in zip(*drawn, strict=True))
+    one, other = np.arange(len(p)), np.arange(len(p)) + 1
+    straight = Comparisons.from_columns(one, other, p)
+    mixed = Comparisons.from_columns(np.where(turned, other, one), np.where(turned, one, other), abs(turned - p))
+    both = Comparisons.from_columns(np.append(one, other), np.append(other, one), np.append(p, 1 - p))
+    expected = even(straight, BradleyTerry()).weights
+    np.testing.assert_allclose(even(mixed, BradleyTerry()).weights, expected)
+    np.testing.assert_allclose(even(both, BradleyTerry()).weights, np.tile(expected, 2))
+
+
+def test_votes_on_few_pairs_are_coin_flips():
+    votes = Comparisons.from_columns([0, 1, 0, 1] * 50, [1, 2, 1, 2] * 50, [1.0, 0.5, 0.0, 1.0] * 50)
+    assert even(votes, BradleyTerry()) is votes
 
 
 def test_the_order_of_contexts_does_not_matter():

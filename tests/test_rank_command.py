@@ -131,7 +131,7 @@ def test_runs_and_reports_are_found_again(folder):
     made = comparo("report", row["folder"], folder=folder)
     assert Path(folder, made.stdout.strip()).stat().st_size > 10_000
     wrong = comparo("report", "nowhere", folder=folder)
-    assert wrong.returncode == 1
+    assert wrong.returncode == 2
     assert "is not a run folder" in wrong.stderr
 
 

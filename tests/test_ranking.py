@@ -8,6 +8,7 @@ from matplotlib import pyplot
 from scipy.stats import norm, rankdata
 
 from comparo import Comparisons, fit
+from comparo.confidence import top_probability
 from comparo.covariance import ProductCovariance
 from comparo.methods import METHODS
 from oracle import simulate
@@ -24,6 +25,10 @@ def ranking():
 def blocks(ranking):
     (batch,) = ranking.covariance.pattern.batches
     return ranking.covariance.block(batch)[0]
+
+
+def by_item(table, name):
+    return table[name][np.argsort(table["item"])]
 
 
 def test_the_frame_is_sorted_and_complete(ranking):
@@ -76,14 +81,40 @@ def test_ranks_tiers_and_top_agree_with_draws(ranking):
     root = np.linalg.cholesky(blocks(ranking) + 1e-10 * np.eye(8))
     drawn = ranking.scores[:, None] + root @ rng.standard_normal((8, 20_000))
     ranks = rankdata(-drawn, axis=0)
-    best, worst = ranking.rank_intervals()
-    assert np.all(np.abs(best - np.quantile(ranks, 0.025, axis=1)) <= 1)
-    assert np.all(np.abs(worst - np.quantile(ranks, 0.975, axis=1)) <= 1)
-    assert np.all(best <= ranking.rank)
-    assert np.all(ranking.rank <= worst)
+    order = np.argsort(-ranking.scores)
+    places = ranking.rank_intervals()
+    assert places["item"].tolist() == ranking.items[order].tolist()
+    assert np.all(np.abs(places["best_rank"] - np.quantile(ranks[order], 0.025, axis=1)) <= 1)
+    assert np.all(np.abs(places["worst_rank"] - np.quantile(ranks[order], 0.975, axis=1)) <= 1)
+    assert np.all(places["best_rank"] <= places["rank"])
+    assert np.all(places["rank"] <= places["worst_rank"])
     for k in (1, 3):
-        assert np.allclose(ranking.top(k), np.mean(ranks <= k, axis=1), atol=0.05)
-        assert ranking.top(k).sum() == pytest.approx(k)
+        top = ranking.top(k)
+        assert top["item"].tolist() == ranking.items[order].tolist()
+        assert np.allclose(top["probability"], np.mean(ranks[order] <= k, axis=1), atol=0.05)
+        assert top["probability"].sum() == pytest.approx(k)
+
+
+def test_tables_of_a_ranking_join_by_label_and_by_row():
+    """Contexts of different sizes, and the best item named last: the order of `items` is not that of the tables."""
+    rows = [("big", f"i{k}", f"i{k + 1}", 0.1) for k in range(4)] + [("small", "i1", "i2", 0.05)]
+    rows += [("split", first, second, 0.2) for first, second in (("a", "b"), ("c", "d"))]
+    data = Comparisons.from_columns(*zip(*(row[1:] for row in rows), strict=True), context=[row[0] for row in rows])
+    with pytest.warns(UserWarning, match="not connected"):
+        ranking = fit(data)
+    assert ranking.context.tolist() != ranking.to_columns()["context"].tolist()
+    frame, names = ranking.to_frame("pandas"), ["context", "component", "item"]
+    for table in (ranking.top(1), ranking.rank_intervals()):
+        joined = frame.merge(pd.DataFrame(table), on=[*names, "rank"])
+        assert len(joined) == len(frame)
+        for name, column in table.items():
+            assert joined[name].tolist() == column.tolist()
+    assert frame["rank"].where(frame.assign(top=ranking.top(1)["probability"])["top"] > 0.5).dropna().unique() == [1]
+    best = ranking.rank_intervals()
+    assert np.all((best["best_rank"] <= frame["rank"]) & (frame["rank"] <= best["worst_rank"]))
+    assert ranking.contexts.tolist() == frame["context"].unique().tolist() == ["big", "small", "split"]
+    surely = dict(zip(ranking.contexts.tolist(), top_probability(ranking, 1), strict=True))
+    assert surely["split"] < surely["small"]
 
 
 def test_a_tier_ends_where_its_best_item_surely_wins(ranking):
@@ -106,10 +137,10 @@ def test_groups_that_are_not_connected_are_ranked_apart():
     assert frame.groupby("component")["score"].sum().abs().max() < 1e-9
     assert np.isnan(ranking.probability("a", "x"))
     assert ranking.probability("a", "c") > 0.5
-    best, worst = ranking.rank_intervals()
-    assert best.min() == 1
-    assert worst.max() == 3
-    assert ranking.top(1).sum() == pytest.approx(2)
+    places = ranking.rank_intervals()
+    assert places["best_rank"].min() == 1
+    assert places["worst_rank"].max() == 3
+    assert ranking.top(1)["probability"].sum() == pytest.approx(2)
     alone = fit(rows[:2])
     assert np.allclose(ranking.scores[:3], alone.scores)
     assert "do not compare" in ranking._repr_html_()
@@ -144,9 +175,10 @@ def test_large_contexts_use_marginal_errors(monkeypatch):
         monkeypatch.setattr(f"comparo.{module}.EXACT", 100)
     large = fit(comparisons)
     assert np.abs(large.std / small.std - 1).max() < 0.05
-    for mine, theirs in zip(large.rank_intervals(), small.rank_intervals(), strict=True):
-        assert np.abs(mine - theirs).mean() < 3
-    assert np.abs(large.top(10) - small.top(10)).max() < 0.15
+    for name in ("best_rank", "worst_rank"):
+        assert np.abs(by_item(large.rank_intervals(), name) - by_item(small.rank_intervals(), name)).mean() < 3
+    top = [by_item(found.top(10), "probability") for found in (large, small)]
+    assert np.abs(top[0] - top[1]).max() < 0.15
     assert np.abs(large.tier - small.tier).max() <= 2
     assert large.probability(3, 4) == pytest.approx(small.probability(3, 4), abs=1e-6)
 

@@ -7,17 +7,19 @@ import math
 import re
 import shlex
 import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import pearsonr, spearmanr
 
 from comparo import Comparisons, fit
-from comparo.agreement import agreement
+from comparo.agreement import agreement, spearman, spearman_within
 from comparo.budget import Budget
 from comparo.disk import StoreError
 from comparo.items import Items
@@ -32,6 +34,7 @@ from comparo.report.measures import cycles, flips, length_correlation, position_
 from comparo.report.people import agreements
 from comparo.report.record import read_record
 from comparo.report.views import means
+from comparo.report.wording import percentages
 from comparo.run import Run
 from comparo.store import Store
 from comparo.task import Task
@@ -58,6 +61,15 @@ def folder_of(folder, items, judgements, **options):
     store.add(judgements)
     store.close()
     return folder
+
+
+def reconfigure(folder, change):
+    """Change what a run folder says of how it was made, in the file and in the database."""
+    path = folder / "run.json"
+    text = json.dumps(change(json.loads(path.read_text(encoding="utf-8"))))
+    path.write_text(text, encoding="utf-8")
+    with closing(sqlite3.connect(folder / "judgements.db")) as connection, connection:
+        connection.execute("UPDATE run SET configuration = ?", (text,))
 
 
 def data_of(page):
@@ -186,7 +198,7 @@ def test_untrusted_text_stays_text(tmp_path):
     assert found["שלום \u202eabc"] == texts["שלום \u202eabc"]
     assert found["long"] == "x" * 20_000
     assert "{{ 7 * 7 }}" in found
-    assert "those that are longer (1) are whole in the run folder" in " ".join(page.split())
+    assert "holds the first 20,000 characters of each text (1 are longer)" in " ".join(page.split())
 
 
 def test_no_answers_yet(tmp_path):
@@ -230,12 +242,38 @@ def test_groups_that_nothing_joins(tmp_path):
     assert "2 separate groups" in page
     assert "group 2" in page
     assert "fall into groups" in page
-    assert "in the first of 2 groups" in page
+    told = " ".join(page.split())
+    assert "not known</strong>: no comparison connects the 2 groups that the 4 candidates are in" in told
+    assert "is best of" not in told
+    assert "leads" not in told
+    assert "more calls would change little" not in told
 
 
 def test_items_that_were_not_compared(tmp_path):
     folder = folder_of(tmp_path / "run", dict.fromkeys("abc", "text"), [Judgement(Question("a", "b"), p=0.9)])
-    assert "1 not compared" in written(folder)
+    page = shown_in(written(folder))
+    assert "1 not compared" in page
+    assert "Who is best is not known : no comparison connects the 2 groups that the 3 candidates are in" in page
+    assert "is best of" not in page
+
+
+def test_no_winner_is_named_in_a_context_that_is_not_connected(tmp_path):
+    """Nor does such a context count in the mean."""
+    items = [{"id": k, "text": f"{k} of {c}", "context_id": c} for c in ("x", "y", "z") for k in "abcd"]
+    better = {pair: 0.9 if pair[0] < pair[1] else 0.1 for pair in itertools.permutations("abcd", 2)}
+    answers = [Judgement(Question(*pair, c), p=p) for c in "xy" for pair, p in better.items()]
+    apart = [("d", "c"), ("c", "d"), ("b", "a"), ("a", "b")]
+    answers += [Judgement(Question(*pair, "z"), p=0.999 if pair[0] > pair[1] else 0.001) for pair in apart]
+    folder = folder_of(tmp_path / "run", items, answers)
+    page = written(folder)
+    rows = re.findall(r'data-view="\d".*?</tr>', page, re.DOTALL)
+    assert ["2 groups, not connected" in row for row in rows] == [False, False, True]
+    assert ["<td><bdi>a</bdi></td>" in row for row in rows] == [True, True, False]
+    text = shown_in(page)
+    assert "on average over 2 contexts" in text
+    assert "Left out are 1 contexts whose items are not all connected." in text
+    assert data_of(page)["mean"]["item"] == list("abcd")
+    assert data_of(page)["mean"]["contexts"] == [2] * 4
 
 
 def test_contexts_without_shared_items(tmp_path):
@@ -302,6 +340,36 @@ def test_flips_and_cycles_are_those_counted_by_hand(rows):
     ]
     expected = (len(triples), sum(len(set(triple)) == 1 for triple in triples))
     assert (cycles(comparisons).triples, cycles(comparisons).cyclic) == expected
+
+
+values = st.sampled_from([0.0, 0.5, 1.0, 2.5, math.nan])
+
+
+@given(st.lists(st.tuples(values, values, st.integers(0, 3)), max_size=30))
+def test_correlations_of_segments_are_those_of_each_alone(rows):
+    one, other, segment = (np.array([row[place] for row in rows], dtype=kind) for place, kind in enumerate("ddl"))
+    found = spearman_within(one, other, segment, 4)
+    for number in range(4):
+        known = (segment == number) & ~np.isnan(one) & ~np.isnan(other)
+        if len(set(one[known])) > 1 and len(set(other[known])) > 1:
+            assert found[number] == pytest.approx(spearmanr(one[known], other[known])[0])
+            assert found[number] == pytest.approx(spearman(one[known], other[known]))
+        else:
+            assert math.isnan(found[number])
+
+
+def test_a_sample_of_triples_has_about_the_same_share_of_cycles(monkeypatch):
+    rng = np.random.default_rng(0)
+    first, second = np.array(list(itertools.combinations(range(60), 2))).T
+    data = Comparisons.from_columns(first, second, rng.uniform(0.35, 1.0, len(first)))
+    whole = cycles(data)
+    assert not whole.sampled
+    assert whole.triples == math.comb(60, 3)
+    monkeypatch.setattr("comparo.report.measures.STEPS", 100_000)
+    some = cycles(data)
+    assert some.sampled
+    assert some.triples == (60 * 100_000 // (60 * 59**2)) * math.comb(59, 2)
+    assert some.cyclic / some.triples == pytest.approx(whole.cyclic / whole.triples, abs=0.02)
 
 
 @pytest.mark.parametrize("contexts", [1, 20])
@@ -433,6 +501,75 @@ def test_json_in_a_script_is_read_back(data):
     assert not set(text) & set("<>&\u2028\u2029")
 
 
+def shown_in(page):
+    return " ".join(" ".join(Page(page).text).split())
+
+
+@pytest.mark.parametrize("shape", ["contexts", "one context", "shared items", "long names", "many scores"])
+def test_a_page_keeps_its_limit_and_says_what_is_left_out(tmp_path, monkeypatch, shape):
+    """The limit is lowered, so that a small run does not fit: every text is begun, and what is missing is told."""
+    name = '"🦊&' * 60 if shape == "long names" else "story "
+    number, contexts = (400, 1) if shape in ("one context", "long names") else (5, 80)
+    extra = {f"score_{k}{name}": float(k) for k in range(40 if shape == "many scores" else 0)}
+    items = [
+        {"id": f"{k}{name}" if shape == "shared items" else f"{c} {k}{name}", "text": f"{c} {k} <é> " * 400}
+        | ({"context_id": f"{c}{name}", "context": f"Article {c} " * 500} if contexts > 1 else {})
+        | {key: value * k for key, value in extra.items()}
+        for c in range(contexts)
+        for k in range(number)
+    ]
+    prompt = criterion_prompt("better " * 9000, context="Article" if contexts > 1 else None)
+    monkeypatch.setattr("comparo.report.page.MOST", 700_000)
+    monkeypatch.setattr("comparo.report.page.RESERVE", 200_000)
+    folder = run_folder(tmp_path / "run", items, prompt=prompt, budget="12n" if contexts == 1 else "3n", plain=True)
+    path = write_report(folder)
+    assert 500_000 < path.stat().st_size <= 700_000
+    page = path.read_text(encoding="utf-8")
+    data, text = data_of(page), shown_in(page)
+    kept, whole = data["candidates"]["text"], data["candidates"]["characters"]
+    assert len(kept) == data["contexts"][-1]["to"] > 5
+    assert min(map(len, kept)) >= min(80, min(whole))
+    assert "So that it stays small, this page holds" in text
+    assert f"the first {max(map(len, kept)):,} characters of each text" in text
+    if shape == "contexts":
+        assert f"the first {len(data['contexts'])} of 80 contexts" in text or len(data["contexts"]) == 80
+        assert data["contexts"][0]["text"].startswith("Article 0")
+    places = {*data["judgements"]["first"], *data["judgements"]["second"]}
+    assert not places or max(places) < len(kept)
+    if not data["judgements"]["complete"]:
+        assert f"{len(data['judgements']['p']):,} of {len(read_record(folder).p):,} judgements" in text
+
+
+def test_what_the_page_holds_of_the_judgements_is_all_of_some_contexts(tmp_path, monkeypatch):
+    folder = run_folder(tmp_path / "run", [row | {"id": f"{row['context_id']} {row['id']}"} for row in systems(8)])
+    record = read_record(folder)
+    monkeypatch.setattr("comparo.report.data.JUDGEMENTS", len(record.p) // 2)
+    data = data_of(written(folder))
+    held = data["judgements"]
+    ends = [context["to"] for context in data["contexts"]]
+    assert held["whole"] in ends
+    assert 0 < len(held["p"]) <= len(record.p) // 2
+    names = data["candidates"]["item"]
+    asked = [(one.question.first, one.question.second) for one in record.answered]
+    kept = [(names[i], names[j]) for i, j in zip(held["first"], held["second"], strict=True)]
+    assert kept == [pair for pair in asked if names.index(pair[0]) < held["whole"]]
+
+
+def test_the_mean_over_contexts_has_its_own_table_of_wins(tmp_path):
+    folder = run_folder(tmp_path / "run", systems())
+    record, data = read_record(folder), data_of(written(folder))
+    place = {item: row for row, item in enumerate(data["mean"]["item"])}
+    total, calls = np.zeros((2, 5, 5))
+    for one in record.answered:
+        i, j = place[one.question.first], place[one.question.second]
+        total[i, j] += one.p
+        total[j, i] += 1 - one.p
+        calls[i, j] += 1
+        calls[j, i] += 1
+    np.testing.assert_allclose(data["mean_wins"]["sum"], total, atol=1e-3)
+    np.testing.assert_array_equal(data["mean_wins"]["calls"], calls)
+
+
 def test_many_judgements_leave_out_those_far_from_the_top(tmp_path, monkeypatch):
     folder = run_folder(tmp_path / "run", stories(20), budget="10n")
     monkeypatch.setattr("comparo.report.data.JUDGEMENTS", 50)
@@ -442,11 +579,70 @@ def test_many_judgements_leave_out_those_far_from_the_top(tmp_path, monkeypatch)
     assert 0 < len(data["judgements"]["p"]) < 200
 
 
+def test_secrets_and_markup_in_the_settings_do_not_reach_the_page(tmp_path):
+    folder = run_folder(tmp_path / "run", stories(4))
+    address = "http://ana:p%40ss:word@example.org:8000/v1?x=1"
+    told = {"base_url": address, SCRIPT: [SCRIPT, {"deep": address}], "half": "\ud83d", "price": math.nan}
+    again = f"comparo rank {SCRIPT} --base-url '{address}'"
+
+    def change(configuration):
+        identity = configuration["identity"]
+        identity |= {"judge": f"{SCRIPT}/{address}", "settings": identity["settings"] | told}
+        return configuration | {"command": again, "budget": SCRIPT, "versions": {SCRIPT: 1}}
+
+    reconfigure(folder, change)
+    page = written(folder)
+    assert "word@" not in page
+    assert "p%40ss" not in page
+    assert SCRIPT not in page
+    assert "http://example.org:8000/v1?x=1" in page
+    assert f"comparo rank {SCRIPT} --base-url 'http://example.org" in shown_in(page)
+    assert [tag for tag, _ in Page(page).tags].count("script") == 2
+    assert data_of(page)["run"]["identity"]["settings"]["base_url"] == "http://example.org:8000/v1?x=1"
+
+
+@pytest.mark.parametrize("broken", [{"prompt": None}, {"prompt": {"template": "x", "labels": ["A"]}}, {"judge": 7}])
+def test_a_configuration_without_a_question_is_said(tmp_path, broken):
+    folder = run_folder(tmp_path / "run", stories(4))
+    reconfigure(folder, lambda configuration: {"identity": configuration["identity"] | broken})
+    with pytest.raises(StoreError, match="does not say which judge was asked what"):
+        write_report(folder)
+
+
+def test_the_folder_may_be_given_as_text(tmp_path):
+    folder = run_folder(tmp_path / "run", stories(4))
+    assert write_report(str(folder)) == folder / "report.html"
+
+
+@pytest.mark.parametrize(
+    ("orders", "bias", "said"),
+    [
+        ("both", "joint", "One order alone would have misled; the scores go by both."),
+        ("both", "none", "both orders of each pair were asked, in which it cancels"),
+        ("one", "none", "use --bias joint, or --orders both"),
+    ],
+)
+def test_no_card_advises_what_was_done(tmp_path, orders, bias, said):
+    judge = load_judge("simulated/soft", bias=2.0, seed=1)
+    folder = run_folder(tmp_path / "run", stories(), judge, budget="4n", orders=orders, bias=bias, plain=True)
+    text = shown_in(written(folder))
+    assert said in text
+    assert ("--orders both" in text.partition("The same run again")[0]) == (orders == "one")
+
+
+@given(st.lists(st.floats(0.0, 1e6), min_size=1, max_size=6).filter(lambda parts: sum(parts) > 1e-6))
+@example([0.445, 0.445, 0.11])
+def test_shares_add_to_a_hundred(parts):
+    shares = percentages(parts)
+    assert sum(shares) == 100
+    assert all(abs(share - 100 * part / sum(parts)) < 1 for share, part in zip(shares, parts, strict=True))
+
+
 def test_weights_and_cuts_are_told(tmp_path):
     pairs = list(itertools.permutations("abcd", 2))
     answers = [Judgement(Question(*pair), p=0.8 if pair[0] < pair[1] else 0.3, weight=3.0) for pair in pairs]
     answers[0] = replace(answers[0], cut=120, mass=0.2, cost=0.5, tokens_in=10, seconds=0.5)
     page = written(folder_of(tmp_path / "run", dict.fromkeys("abcd", "text"), answers))
     assert "window: 1 times" in html.unescape(page)
-    assert "$0.5000" in page
+    assert "$0.50" in page
     assert "below ½ in 100.0%" in page

@@ -15,7 +15,7 @@ from comparo.prompts import Question, criterion_prompt
 from comparo.report import write_report
 from comparo.store import Store
 from comparo.task import Task
-from test_report import SCRIPT, run_folder
+from test_report import SCRIPT, folder_of, run_folder
 
 WIDTHS = (1280, 400)
 
@@ -255,6 +255,51 @@ def test_wins(browser, stories):
     assert browser.complaints() == []
 
 
+def test_groups_that_nothing_connects_have_no_expected_wins(browser, tmp_path):
+    pairs = [("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")]
+    answers = [Judgement(Question(*pair), p=0.9 if pair[0] in "ac" else 0.2) for pair in pairs]
+    browser.open(write_report(folder_of(tmp_path / "run", dict.fromkeys("abcd", "text"), answers)))
+    assert "not known" in browser.texts(".result")[0]
+    rows = browser.run(
+        "return [...document.querySelectorAll('#matrix tr')].map(r => [...r.cells].map(c => c.innerText))"
+    )
+    known = [[bool(cell) for cell in row[1:]] for row in rows[1:]]
+    assert known == [[column == row ^ 1 for column in range(4)] for row in range(4)]  # a with b, and c with d
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_what_did_not_fit_is_said(browser, tmp_path, monkeypatch, width):
+    items = [
+        {"id": f"{c} {k}", "text": f"Text {k} of {c}. " * 99, "context_id": f"c{c}"}
+        for c in range(60)
+        for k in range(6)
+    ]
+    folder = run_folder(tmp_path / "run", items, budget="4n", plain=True)
+    monkeypatch.setattr("comparo.report.page.MOST", 150_000)
+    monkeypatch.setattr("comparo.report.page.RESERVE", 100_000)
+    monkeypatch.setattr("comparo.report.data.JUDGEMENTS", 50)
+    path = write_report(folder)
+    assert path.stat().st_size <= 150_000
+    browser.open(path, width)
+    assert "So that it stays small, this page holds" in browser.run("return document.body.innerText")
+    assert not browser.run("return document.getElementById('matrix').hidden")
+    last = browser.run("return document.querySelectorAll('#view option').length - 1")
+    assert last < 59
+    browser.run(
+        "const v = document.getElementById('view'); v.value = arguments[0]; v.dispatchEvent(new Event('change'))", last
+    )
+    assert browser.names()[0].startswith(f"{last} ")
+    browser.click("#lines .line button")
+    assert browser.texts("#lines .opened")[0].startswith("Text ")
+    assert "more characters are not in this page" in browser.texts("#lines .opened")[0]
+    assert browser.texts("#no-wins") == [
+        "The judgements of this context did not fit the page; they are in the run folder."
+    ]
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+    assert browser.complaints() == []
+
+
 def test_contexts(browser, contexts):
     browser.open(contexts)
     assert browser.names()[0] == "system 5"
@@ -314,11 +359,11 @@ def test_the_large_page_is_small(large):
 
 
 def test_the_large_page_is_soon_usable(browser, large):
-    times = []
-    for _ in range(3):
+    for _ in range(10):  # a machine may be busy, but not each time
         browser.open(large)
-        times.append(browser.run("return performance.getEntriesByType('navigation')[0].loadEventEnd"))
-    assert min(times) < 2000
+        if (loaded := browser.run("return performance.getEntriesByType('navigation')[0].loadEventEnd")) < 2000:
+            break
+    assert loaded < 2000
     assert len(browser.names()) == 100
     browser.search("story 1999")
     browser.click("[data-sort=std]")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import importlib.util
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,19 @@ import pandas
 import polars
 import pyarrow
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from comparo import tables
 from comparo.frames import frame_from_columns
+from comparo.sheets import guarded, unguarded
 from comparo.tables import ComparisonsError, Table, read_columns, write_columns
+from workbooks import write_workbook
 
 ENDINGS = [
-    f".{kind}{gz}" for kind in ("csv", "jsonl", "ndjson", "parquet", "CSV", "Parquet") for gz in ("", ".gz", ".GZ")
+    f".{kind}{gz}"
+    for kind in ("csv", "tsv", "jsonl", "ndjson", "parquet", "CSV", "Parquet")
+    for gz in ("", ".gz", ".GZ")
 ]
 COLUMNS: dict[str, Any] = {
     "first": ["ana", "bo, the 2nd", 'c"y\r\nd\re'],
@@ -42,7 +50,7 @@ def without_libraries(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
 def test_what_is_written_is_read(tmp_path: Path, ending: str) -> None:
     write_columns(tmp_path / f"pairs{ending}", COLUMNS)
     expected = {name: list(column) for name, column in COLUMNS.items()}
-    if "csv" in ending.lower():
+    if "csv" in ending.lower() or "tsv" in ending:
         expected = {name: [str(value) for value in column] for name, column in expected.items()}
     assert plain(read_columns(tmp_path / f"pairs{ending}")) == expected
     assert (tmp_path / f"pairs{ending}").read_bytes()[:2] == b"\x1f\x8b" or not ending.lower().endswith(".gz")
@@ -131,7 +139,18 @@ BROKEN = {
     "empty parquet": ("a.parquet", b"", "a.parquet is empty"),
     "empty gz": ("a.csv.gz", b"", "a.csv.gz is empty"),
     "nothing in the gz": ("a.csv.gz", gzip.compress(b""), "a.csv.gz is empty"),
-    "ending": ("a.xlsx", b"x", r"a.xlsx: the ending .* \.csv, \.jsonl, \.ndjson, \.parquet, each also with \.gz"),
+    "ending": (
+        "a.doc",
+        b"x",
+        r"a.doc: the ending .* \.csv, \.tsv, \.jsonl, \.ndjson, \.parquet, \.json, \.xlsx, each also with \.gz",
+    ),
+    "old spreadsheet": ("a.xls", b"x", r"a\.xls: this kind of spreadsheet is not read; save it as \.xlsx or \.csv"),
+    "not xlsx": ("a.xlsx", b"x", r"a\.xlsx is not a whole \.xlsx file .* save it again, or as \.csv"),
+    "cut json": ("a.json", b'[{"p": 1},', r"a\.json is not JSON .*; write it again"),
+    "json of numbers": ("a.json", b'[{"p": 1}, 7]', r"a\.json, row 2: 7 is not an object; each row must be one"),
+    "nothing in the list": ("a.json", b"[]", r"a\.json is empty"),
+    "json not utf-8 in a list": ("a.json", b'[{"p": "\xe9"}]', r"a\.json is not UTF-8 text"),
+    "one json object over lines": ("a.json", b'{\n"p": 1}\n', r"a\.json, line 1: this is not JSON"),
     "ending behind gz": ("a.txt.gz", b"x", "a.txt.gz: the ending"),
     "no ending": ("a", b"x", "the ending"),
     "not gzip": ("a.csv.gz", b"first,second,p\n", r"a.csv.gz is not a whole gzip file \(Not a gzipped"),
@@ -252,3 +271,58 @@ def test_frames_prefer_pandas_and_name_what_they_lack(monkeypatch: pytest.Monkey
     without_libraries(monkeypatch, "pandas", "polars", "pyarrow")
     with pytest.raises(ImportError, match=r'needs pandas or polars or pyarrow: pip install "comparo\[data\]"'):
         frame_from_columns(COLUMNS)
+
+
+def test_a_json_list_and_json_lines_under_one_ending(tmp_path: Path) -> None:
+    (tmp_path / "list.json").write_text('\ufeff [\n{"a": 1, "b": "x"},\n{"a": 2}]', encoding="utf-8")
+    (tmp_path / "lines.json").write_text('{"a": 1, "b": "x"}\n{"a": 2}\n')
+    for name in ("list.json", "lines.json"):
+        assert plain(read_columns(tmp_path / name)) == {"a": [1, 2], "b": ["x", None]}
+    assert tables.columns_from_text('[{"a": 1}]', "standard input").columns == {"a": [1]}
+    with pytest.raises(ComparisonsError, match=r"new\.json: the ending is not a known one; rename it to \.csv"):
+        write_columns(tmp_path / "new.json", COLUMNS)
+
+
+def test_a_sheet_reads_as_the_csv_that_it_would_be_saved_as(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [[None], ["first", " p ", None, "note"], ["ana & co", 0.7, "unnamed", None], [None, "  "], [7, 1, None, "x"]]
+    path = write_workbook(tmp_path / "pairs.xlsx", Pairs=rows)
+    table = read_columns(path, wanted=["first", "p"])
+    assert table.columns == {"first": ["ana & co", "7"], "p": ["0.7", "1"]}
+    assert table.others == ("note",)
+    assert table.place(1, "p").endswith("pairs.xlsx, row 2 (line 5), column 'p'")
+    assert not caplog.records
+    write_workbook(path, Empty=[[None]], Pairs=rows, Others=rows)
+    assert read_columns(path).columns["first"] == ["ana & co", "7"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: only the first sheet, 'Pairs', is read, not 'Others'"
+    ]
+    with pytest.raises(ComparisonsError, match=r"pairs\.xlsx is empty"):
+        read_columns(write_workbook(path, Empty=[[None]]))
+
+
+def test_a_sheet_without_its_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_workbook(tmp_path / "pairs.xlsx", Pairs=[["first"], ["ana"]])
+    without_libraries(monkeypatch, "python_calamine")
+    with pytest.raises(
+        ComparisonsError, match=r'needs python-calamine: pip install "comparo\[data\]"; or save .* \.csv'
+    ):
+        read_columns(path)
+
+
+def test_no_cell_of_csv_is_a_formula_and_numbers_stay_numbers(tmp_path: Path) -> None:
+    labels = ["=1+1", "+x", "-x", "@x", "\tx", "\rx", "\nx", "'=x", "＠x", "-5", "+1.5e3", "-.5", "x=1", "'x", "-", ""]
+    text = tables.csv_text({"item": labels, "score": np.full(len(labels), -1.5)})
+    rows = list(csv.reader(io.StringIO(text, newline="")))[1:]
+    assert {row[1] for row in rows} == {"-1.5"}
+    cells = [row[0] for row in rows]
+    assert [cell for cell, label in zip(cells, labels, strict=True) if cell == label] == [*labels[9:14], ""]
+    assert [cell[:1] for cell in cells[:9]] == ["'"] * 9
+    assert cells[14] == "'-"
+    (tmp_path / "a.csv").write_text(text, newline="")
+    assert read_columns(tmp_path / "a.csv", labels=["item"]).columns["item"] == labels
+    assert read_columns(tmp_path / "a.csv").columns["item"] == cells  # a file of the user's own is read as it is
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")))
+def test_what_is_guarded_comes_back(label: str) -> None:
+    assert unguarded(guarded(label)) == label

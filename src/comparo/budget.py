@@ -65,7 +65,7 @@ class Budget:
                 "": self.number * size / total,
                 "n": self.number * size,
                 "%": self.number / 100 * size * (size - 1),
-                "$": self.number / cost * size / total,
+                "$": self.number / cost * size / total if cost > 0 else 0.0,
             }[self.unit]
             for context, size in sizes.items()
         }

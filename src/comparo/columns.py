@@ -36,9 +36,9 @@ def factorise(table: Table, *names: str) -> tuple[NDArray[Any], tuple[NDArray[np
         flat = np.fromiter(map(seen.__getitem__, values), np.int32, len(columns) * len(columns[0]))
     except TypeError:  # not hashable
         flat = np.empty(0, dtype=np.int32)
-    if not flat.size or any(map(_is_missing, seen)):
+    if not flat.size or any(map(is_missing, seen)):
         for name, column in zip(names, columns, strict=True):
-            if bad := [row for row, label in enumerate(column) if _is_missing(label)]:
+            if bad := [row for row, label in enumerate(column) if is_missing(label)]:
                 label = shown(column[bad[0]])
                 raise table.error(bad, name, f"{label} is not a label; name it by text or an integer, or drop the row")
     labels = _label_array(list(seen))
@@ -94,20 +94,45 @@ def numbers(table: Table, name: str, most: float, meaning: str) -> NDArray[np.fl
     return values
 
 
-def winners(table: Table, words: Mapping[str, float]) -> NDArray[np.float64]:
-    """The column `winner` as the number that each of its words means, stripped and in lower case.
+def winners(table: Table, words: Mapping[str, float], first: str, second: str) -> NDArray[np.float64]:
+    """The column `winner` as numbers: 1 for the item in the column `first`, 0 for that in `second`.
 
-    >>> winners(Table({"winner": ["Left", "tie"]}), {"left": 1.0, "tie": 0.5})
-    array([1. , 0.5])
+    A winner is called by its own name or by one of `words`, stripped and in lower case, which mean the number beside
+    them. Where the two contradict each other ("A" won, and the second is called so), the other rows tell which is
+    meant; where they do not, nothing is guessed.
+
+    >>> columns = {"left": ["ana", "ana"], "right": ["bo", "bo"], "winner": ["Left", "bo"]}
+    >>> winners(Table(columns), {"left": 1.0, "right": 0.0}, "left", "right")
+    array([1., 0.])
     """
     column = table.columns["winner"]
-    said = [str(word).strip().lower() for word in column]
-    if bad := [row for row, word in enumerate(said) if word not in words]:
-        raise table.error(bad, "winner", f"{shown(column[bad[0]])} is not one of {', '.join(words)}")
-    return np.fromiter(map(words.__getitem__, said), np.float64, len(said))
+    said = [str(winner).strip() for winner in column]
+    meaning = {word: words.get(word.lower(), np.nan) for word in set(said)}
+    by_word = np.fromiter(map(meaning.__getitem__, said), np.float64, len(said))
+    won, lost = (
+        np.fromiter((word == str(name).strip() for word, name in zip(said, table.columns[side], strict=True)), bool)
+        for side in (first, second)
+    )
+    by_name = np.where(won, 1.0, np.where(lost, 0.0, np.nan))
+    worded, named = ~np.isnan(by_word), won | lost
+    bad = np.flatnonzero(~(worded | named))
+    if bad.size:
+        known = f"{', '.join(words)}, or the name of one of the two"
+        raise table.error(bad, "winner", f"{shown(column[bad[0]])} is not one of {known}")
+    unclear = np.flatnonzero(worded & named & (by_word != by_name))
+    all_worded, all_named = worded.all(), (named | (by_word == 0.5)).all()
+    if unclear.size and all_worded == all_named:
+        problem = f"{shown(column[unclear[0]])} is one item's name and also says the other; write {first} or {second}"
+        raise table.error(unclear, "winner", problem)
+    return np.where(worded & (all_worded | ~named), by_word, by_name)
 
 
-def _is_missing(label: Any) -> bool:
+def is_missing(label: Any) -> bool:
+    """Whether a label is none: nothing, not a number, blank, or of a kind that cannot be a label.
+
+    >>> is_missing(" "), is_missing(0)
+    (True, False)
+    """
     try:
         hash(label)
         return label is None or bool(label != label) or (isinstance(label, str) and not label.strip())

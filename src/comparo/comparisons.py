@@ -4,16 +4,18 @@ Everything downstream works on integer codes, so labels are turned into codes on
 the data is said here, before anything is computed. K comparisons of N items are columns of shape (K,): `first` and
 `second` are codes into `items`, `p` is P(first is better) as the judge saw it with `first` shown first.
 
-Three layouts are understood in frames, mappings and files: `first, second, p`; `model_a, model_b, winner` with
-winner model_a, model_b or tie; `left, right, winner` with winner left, right or tie. Each may have `weight`,
-`context` (or `context_id`) and `judge`; other columns are ignored, except that rows with an `error` are left out: they
-are judgements that failed.
+Four layouts are understood in frames, mappings and files: `first, second, p`, and `first, second, winner`,
+`model_a, model_b, winner` and `left, right, winner`. A winner is called by the name of its column, by A or B, or by its
+own name; tie, draw or equal is neither, and a row without a winner was not judged and is left out. Each layout may have
+`weight`, `context` (or `context_id`) and `judge`; other columns are ignored, except that rows with an `error` are left
+out: they are judgements that failed.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -22,19 +24,32 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from comparo.columns import factorise, numbers, shown, winners
+from comparo.columns import factorise, is_missing, numbers, shown, winners
 from comparo.frames import Column, ComparisonsError, column_from_series, columns_from_frame, frame_from_columns
-from comparo.tables import Table, columns_from_objects, read_columns, write_columns
+from comparo.objects import columns_from_objects
+from comparo.rundata import database_of, judged
+from comparo.tables import Table, read_columns, write_columns
 
 __all__ = ["Comparisons", "ComparisonsError"]
 
-LAYOUTS = (("first", "second", "p"), ("model_a", "model_b", "winner"), ("left", "right", "winner"))
+LAYOUTS = (
+    ("first", "second", "p"),
+    ("first", "second", "winner"),
+    ("model_a", "model_b", "winner"),
+    ("left", "right", "winner"),
+)
 OPTIONAL = {"weight": ("weight",), "context": ("context", "context_id"), "judge": ("judge",)}
 WANTED = frozenset(chain(*LAYOUTS, *OPTIONAL.values(), ["error"]))
-WINNERS = {
-    "model_a": {"model_a": 1.0, "model_b": 0.0, "tie": 0.5, "tie (bothbad)": 0.5, "both_bad": 0.5, "bothbad": 0.5},
-    "left": {"left": 1.0, "right": 0.0, "tie": 0.5},
+LABELS = WANTED - {"p", "weight", "error"}
+TIES = {"tie": 0.5, "draw": 0.5, "equal": 0.5}
+WINNERS = {  # by the second column of a layout
+    "second": {"first": 1.0, "second": 0.0, "left": 1.0, "right": 0.0, "a": 1.0, "b": 0.0, **TIES},
+    "model_b": {"model_a": 1.0, "model_b": 0.0, "a": 1.0, "b": 0.0, **TIES}
+    | dict.fromkeys(("tie (bothbad)", "both_bad", "bothbad"), 0.5),
+    "right": {"left": 1.0, "right": 0.0, "a": 1.0, "b": 0.0, **TIES},
 }
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,9 +192,10 @@ class Comparisons:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Comparisons:
-        """Comparisons from a .csv, .jsonl, .ndjson or .parquet file, each also with .gz behind it.
+        """Comparisons from a file, or the answers of a run folder.
 
-        The labels of a CSV file are strings.
+        A file is .csv, .tsv, .jsonl, .ndjson, .json (a list of objects), .parquet or .xlsx, each also with .gz behind
+        it. The labels of CSV and of spreadsheets are strings.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -187,7 +203,8 @@ class Comparisons:
         ...     Comparisons.read(f"{folder}/pairs.csv.gz").items
         array(['ana', 'bo'], dtype=object)
         """
-        return _comparisons(read_columns(path, WANTED))
+        database = database_of(path)
+        return _comparisons(read_columns(path, WANTED, LABELS) if database is None else judged(database))
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the columns to a file, by its ending; `read` gives the same comparisons back, CSV labels as strings.
@@ -311,7 +328,7 @@ class Comparisons:
 def _comparisons(table: Table) -> Comparisons:
     """Check every column of a table and turn its labels into codes."""
     table = _answered(table)
-    layout, column = _layout(table)
+    column = _layout(table)
     lengths = {name: len(table.columns[name]) for name in column.values()}
     if len(set(lengths.values())) > 1:
         counted = ", ".join(f"{name} has {length}" for name, length in lengths.items())
@@ -319,13 +336,16 @@ def _comparisons(table: Table) -> Comparisons:
     if not all(lengths.values()):
         place = table.source or "the data"
         raise ComparisonsError(f"there are no comparisons in {place}; at least two items are needed, compared once")
+    words = WINNERS[column["second"]] if column["p"] == "winner" else None
+    if words is not None:
+        table = _decided(table, column)
     items, (first, second) = factorise(table, column["first"], column["second"])
     same = np.flatnonzero(first == second)
     if same.size:
         label = shown(table.columns[column["second"]][same[0]])
         raise table.error(same, column["second"], f"{label} is compared with itself; drop the row")
-    if layout in WINNERS:
-        p = winners(table, WINNERS[layout])
+    if words is not None:
+        p = winners(table, words, column["first"], column["second"])
     else:
         p = numbers(table, "p", 1.0, "a probability between 0 and 1")
     largest = float(np.finfo(np.float64).max)
@@ -344,12 +364,32 @@ def _answered(table: Table) -> Table:
     if not kept:
         raise table.error(range(len(errors)), "error", "every judgement failed; there is nothing to fit")
     columns = {name: column for name, column in table.columns.items() if name != "error"}
-    if len(kept) == len(errors):
-        return replace(table, columns=columns)
+    return _rows(replace(table, columns=columns), kept)
+
+
+def _decided(table: Table, column: Mapping[str, str]) -> Table:
+    """The table without the rows that have no winner: they were not judged."""
+    said = table.columns[column["p"]]
+    kept = [row for row, word in enumerate(said) if not is_missing(word)]
+    if not kept:
+        raise table.error(range(len(said)), "winner", "no row has a winner; there is nothing to fit")
+    left = sum(map(is_missing, said)) - sum(
+        is_missing(word) and is_missing(first) for word, first in zip(said, table.columns[column["first"]], strict=True)
+    )
+    if left:
+        place = table.source or "the data"
+        logger.warning("%s: %d of %d comparisons have no winner and are left out", place, left, left + len(kept))
+    return _rows(table, kept)
+
+
+def _rows(table: Table, kept: Sequence[int]) -> Table:
+    """Some rows of a table, under the numbers that they had."""
+    if len(kept) == len(next(iter(table.columns.values()))):
+        return table
     return Table(
         {
             name: column[kept] if isinstance(column, np.ndarray) else [column[row] for row in kept]
-            for name, column in columns.items()
+            for name, column in table.columns.items()
         },
         table.source,
         [row + 1 if table.lines is None else table.lines[row] for row in kept],
@@ -357,8 +397,8 @@ def _answered(table: Table) -> Table:
     )
 
 
-def _layout(table: Table) -> tuple[str, dict[str, str]]:
-    """The layout, by the name of its first column, and which column plays which role."""
+def _layout(table: Table) -> dict[str, str]:
+    """Which column plays which role."""
     layout = min(LAYOUTS, key=lambda names: len(set(names) - set(table.columns)))
     if missing := [repr(name) for name in layout if name not in table.columns]:
         raise ComparisonsError(
@@ -370,7 +410,7 @@ def _layout(table: Table) -> tuple[str, dict[str, str]]:
     for role, names in OPTIONAL.items():
         if there := [name for name in names if name in table.columns]:
             column[role] = there[0]
-    return layout[0], column
+    return column
 
 
 def _labels_of_matrix(items: Iterable[Any], size: int) -> NDArray[Any]:

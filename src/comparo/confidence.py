@@ -49,7 +49,7 @@ DRAWN_ENTRIES = 500_000  # of one array of draws
 def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
     """The expected Spearman correlation of each context's ranking with its true one, shape (C,).
 
-    Contexts are in the comparisons' order. With `more`, what it would be after that many times as many further
+    Contexts are in the order of `ranking.contexts`. With `more`, what it would be after that many times as many further
     comparisons. The true ranking is the one that the judge would give if it were asked without end; whether the judge
     is right is another matter. From 256 draws, or fewer in contexts of thousands of items, whose correlation varies
     little: with a standard error of about 0.01 at most.
@@ -75,9 +75,10 @@ def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
 
 
 def top_probability(ranking: Ranking, k: int) -> Array:
-    """P(the best k of each context's ranking are exactly the true best k), shape (C,), contexts as the comparisons'.
+    """P(the best k of each context's ranking are exactly the true best k), shape (C,).
 
-    From the draws of `expected_spearman`; 1 where a context has no more than k items.
+    Contexts are in the order of `ranking.contexts`. From the draws of `expected_spearman`; 1 where a context has no
+    more than k items.
 
     >>> from comparo import fit
     >>> bool(top_probability(fit([("a", "b", 0.99), ("b", "a", 0.01), ("a", "b", 0.98)]), 1)[0] > 0.9)

@@ -5,56 +5,38 @@ difference of the scores several times as far as those about texts that have lit
 
     c_ij = 1 − o_ij,   o_ij = 2 Σ_{t in both} r_t / (Σ_{t in i} r_t + Σ_{t in j} r_t),   r_t = log (T + 1)/(T_t + ½),
 
-has o, the overlap of their three-letter sequences t, rare ones counting more: T_t of all T texts have t. Such sequences
-need no notion of words and so serve every language, and code. Pairs are chosen for it (`Selector`), and a comparison
-counts c^a, where the answers tell a (`noise.power`).
+has o, the overlap of their three-letter sequences t (`sequences`), rare ones counting more: T_t of all T texts have t.
+Pairs are chosen for it (`Selector`), and a comparison counts c^a, where the answers tell a (`noise.power`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from comparo.experts import Array
 from comparo.items import Items
+from comparo.sequences import count_sequences, rarities
 
 LEAST = 0.05  # twins may be compared if nothing else is left
 MOST = 512  # items of a context, above which near twins are few among all pairs and the matrix is not made
+AT_ONCE = 4_000_000  # pairs of texts of all contexts that are looked at together
 
 
-def overlaps(texts: Sequence[str], rarity: dict[str, float] | None = None) -> Array:
-    """o of every two texts, shape (n, n); `rarity` is r of each three-letter sequence, by these texts alone if None.
+def overlaps(texts: Sequence[str]) -> Array:
+    """o of every two texts, shape (n, n), r being that among these texts.
 
     >>> overlaps(["the cat sat", "the cat sat", "A dog ran!"]).round(2)
     array([[1., 1., 0.],
            [1., 1., 0.],
            [0., 0., 1.]])
     """
-    found = [sorted(sequences(text)) for text in texts]
-    rarity = rarities(found) if rarity is None else rarity
-    code = {sequence: number for number, sequence in enumerate(sorted(set().union(*found)))}
-    columns = np.array([code[sequence] for row in found for sequence in row], dtype=np.int64)
-    starts = np.cumsum([0, *map(len, found)])
-    has = sparse.csr_array((np.ones(len(columns)), columns, starts), shape=(len(texts), len(code)))
-    shared = (has @ sparse.diags_array(np.array([rarity[sequence] for sequence in code])) @ has.T).toarray()
-    own = shared.diagonal()
-    total = own[:, None] + own
-    return np.asarray(np.divide(2.0 * shared, total, out=np.zeros_like(total), where=total > 0))
-
-
-def rarities(found: Sequence[Collection[str]]) -> dict[str, float]:
-    """r of each sequence among T texts, given as the different sequences of each.
-
-    >>> rarity = rarities([{"abc"}, {"abc", "bcd"}])
-    >>> rarity["bcd"] > rarity["abc"]
-    True
-    """
-    counts = Counter(sequence for row in found for sequence in row)
-    return {sequence: float(np.log((len(found) + 1) / (count + 0.5))) for sequence, count in counts.items()}
+    counts = count_sequences(texts)
+    return _overlaps(counts, rarities(counts), np.array([len(texts)]))[0]
 
 
 def contrasts(items: Items) -> dict[Any, Array | None]:
@@ -65,19 +47,61 @@ def contrasts(items: Items) -> dict[Any, Array | None]:
     [0.05, 0.29, 1.0]
     """
     small = {context: rows for context, rows in items.groups.items() if len(rows) <= MOST}
-    rarity = rarities([sequences(items.texts[row]) for rows in small.values() for row in rows.tolist()])
+    counts = count_sequences([items.texts[row] for rows in small.values() for row in rows.tolist()])
+    rarity = rarities(counts)
     found: dict[Any, Array | None] = dict.fromkeys(items.groups)
-    for context, rows in small.items():
-        overlap = overlaps([items.texts[row] for row in rows.tolist()], rarity)
-        found[context] = np.maximum(1.0 - overlap, LEAST)
+    begin = 0
+    for some in _parts(small):
+        sizes = np.array([len(small[context]) for context in some])
+        end = begin + int(np.sum(sizes))
+        for context, overlap in zip(some, _overlaps(counts[begin:end], rarity, sizes), strict=True):
+            found[context] = np.maximum(1.0 - overlap, LEAST)
+        begin = end
     return found
 
 
-def sequences(text: str) -> Counter[str]:
-    """The three-letter sequences of a text and how often each is there; capitals and the width of gaps do not count.
+def _parts(contexts: Mapping[Any, Sized]) -> Iterator[list[Any]]:
+    """The contexts in turn, as many at a time as have at most `AT_ONCE` pairs of items."""
+    some: list[Any] = []
+    pairs = 0
+    for context, rows in contexts.items():
+        if some and pairs + len(rows) ** 2 > AT_ONCE:
+            yield some
+            some, pairs = [], 0
+        some.append(context)
+        pairs += len(rows) ** 2
+    if some:
+        yield some
 
-    >>> sequences("Oh, oh")
-    Counter({' oh': 2, 'oh,': 1, 'h, ': 1, ', o': 1, 'oh ': 1})
+
+def _overlaps(counts: sparse.csr_array, rarity: Array, sizes: NDArray[np.int64]) -> list[Array]:
+    """o of every two texts of each context, each (n, n), for the r (S,) of each sequence.
+
+    `counts` (N, S) are those of some contexts of so many texts, one after the other. A sequence of one context is
+    another column than the same sequence of the next, so that one product of matrices serves all of them.
     """
-    letters = f" {' '.join(text.lower().split())} "
-    return Counter(letters[begin : begin + 3] for begin in range(len(letters) - 2))
+    rows, columns = counts.shape
+    starts = np.cumsum(sizes) - sizes
+    context = np.repeat(np.arange(len(sizes)), sizes)
+    key = np.repeat(context, np.diff(counts.indptr)) * columns + counts.indices
+    used, column = np.unique(key, return_inverse=True)
+    has = sparse.csr_array((np.ones(len(column)), column, counts.indptr), shape=(rows, len(used)))
+    shared = (
+        (has @ sparse.diags_array(rarity[used % columns]) @ has.T).tocoo()
+        if columns
+        else sparse.coo_array((rows, rows))
+    )
+    row, other = shared.coords
+    place = (np.cumsum(sizes**2) - sizes**2)[context[row]]
+    flat = np.zeros(int(np.sum(sizes**2)))
+    flat[place + (row - starts[context[row]]) * sizes[context[row]] + other - starts[context[row]]] = shared.data
+    return [
+        _share(block.reshape(n, n)) for block, n in zip(np.split(flat, np.cumsum(sizes**2)[:-1]), sizes, strict=True)
+    ]
+
+
+def _share(shared: Array) -> Array:
+    """o from the sums of r over what two texts share, (n, n)."""
+    own = shared.diagonal()
+    total = own[:, None] + own
+    return np.asarray(np.divide(2.0 * shared, total, out=np.zeros_like(total), where=total > 0))

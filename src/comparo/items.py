@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from comparo.columns import factorise, shown
 from comparo.frames import Column, ComparisonsError
+from comparo.objects import columns_from_objects
 from comparo.prompts import Question
 from comparo.sources import table_of
-from comparo.tables import Table, columns_from_objects
+from comparo.tables import Table
 
 LONGEST_LABEL = 60  # characters; a context that is longer gets a label made from it
 
@@ -67,9 +68,10 @@ class Items:
     ) -> Items:
         """Items from whatever holds them, every row checked.
 
-        - A .csv, .jsonl, .ndjson or .parquet file, also gzipped; a .txt file with one text a line, which is its own id;
-          a folder of .txt files, each an item named after its file.
-        - "-", standard input: JSON Lines if it begins with {, CSV if its first line names a column `id` or `text` (or
+        - A .csv, .tsv, .jsonl, .ndjson, .json (a list of objects), .parquet or .xlsx file, also gzipped; a .txt file
+          with one text a line, which is its own id; a folder of .txt files, each an item named after its file; a run
+          folder, for the items of that run.
+        - "-", standard input: JSON if it begins with { or [{, CSV if its first line names a column `id` or `text` (or
           the call names a column) or if all lines have the same fields, at least two; otherwise one text a line.
         - A list of texts, numbered from 0; a mapping from id to text; a list of mappings; a pandas, polars or pyarrow
           frame; a Hugging Face data set; or items.
@@ -160,10 +162,16 @@ class Items:
         return digest.hexdigest()
 
 
-def read_items(path: str | os.PathLike[str]) -> dict[Any, list[Any]]:
+def read_items(
+    path: str | os.PathLike[str],
+    *,
+    id: str | None = None,  # noqa: A002
+    context: str | None = None,
+    context_id: str | None = None,
+) -> dict[Any, list[Any]]:
     """The ids of the items of a file or folder by context, all under None without one; texts are not needed.
 
-    They stand in a column `id` or, without one, in the first column that is not a context.
+    The arguments name columns, as in `Items.of`. Without a column `id` the first that is not a context holds them.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -174,9 +182,9 @@ def read_items(path: str | os.PathLike[str]) -> dict[Any, list[Any]]:
     {None: ['ana', 'bo']}
     """
     table = table_of(path, header=True)
-    contexts = {role: _column(table, role, None) for role in ("context", "context_id")}
+    contexts = {role: _column(table, role, name) for role, name in (("context", context), ("context_id", context_id))}
     others = (name for name in table.columns if name not in contexts.values())
-    return _named(table, {"id": _column(table, "id", None) or next(others, None), **contexts}).names
+    return _named(table, {"id": _column(table, "id", id) or next(others, None), **contexts}).names
 
 
 def _column(table: Table, role: str, name: str | None) -> str | None:
@@ -208,7 +216,9 @@ def _named(table: Table, column: Mapping[str, str | None]) -> Items:
     twice = np.sort(order[1:][np.diff(key[order]) == 0])
     if twice.size:
         label = shown(labels[codes[twice[0]]])
-        raise table.error(twice, name, f"{label} stands there before; give each item its own name")
+        contexts_known = column["context"] or column["context_id"]
+        remedy = "" if contexts_known else ", or name the column of its context with --context or --context-id"
+        raise table.error(twice, name, f"{label} stands there before; give each item its own name{remedy}")
     alone = np.flatnonzero(np.bincount(context)[context] == 1)
     if alone.size:
         label, group = shown(labels[codes[alone[0]]]), contexts[context[alone[0]]]

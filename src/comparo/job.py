@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from comparo.budget import Budget
 from comparo.items import Items
 from comparo.judges import Judge, load_judge
+from comparo.judges.function import as_judge
 from comparo.methods import Method
 from comparo.product import Bias
 from comparo.prompts import Prompt, choose_prompt
@@ -23,7 +24,7 @@ def rank(
     data: Any,
     criterion: str | None = None,
     *,
-    judge: str | Judge = "local/smollm2",
+    judge: str | Judge | Callable[..., float] = "local/smollm2",
     budget: str | int = "10n",
     until: float | None = None,
     goal: str = "ranking",
@@ -40,12 +41,19 @@ def rank(
     out: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
     watch: Callable[[Progress], None] | None = None,
+    id: str | None = None,  # noqa: A002
+    text: str | None = None,
+    context: str | None = None,
+    context_id: str | None = None,
+    group: str | None = None,
+    scores: str | Sequence[str] | None = None,
 ) -> Ranking:
     """A ranking of texts by a judge, from few comparisons.
 
-    `data` is anything that `Items.of` reads: a list of texts, a mapping from id to text, a data frame, a file. The
-    judge is asked which of two is `criterion` ("more coherent"), or the question of your own `prompt`; it is
-    provider/model with `options`, or any object with the protocol of a judge.
+    `data` is anything that `Items.of` reads: a list of texts, a mapping from id to text, a data frame, a file, with the
+    columns that `id`, `text`, `context`, `context_id`, `group` and `scores` name. The judge is asked which of two is
+    `criterion` ("more coherent"), or the question of your own `prompt`; it is provider/model with `options`, any object
+    with the protocol of a judge, or a function of two texts that returns P(the first is better).
 
     `budget` is a number of calls, "10n" calls an item, "5%" of all ordered pairs, or "$2.50"; `until` stops earlier,
     once the expected Spearman correlation with the true ranking (for the goal "top-5": the probability that the best
@@ -60,10 +68,11 @@ def rank(
     >>> rank(texts, "more surprising", judge=load_judge("simulated/soft", scores=quality)).to_columns()["item"].tolist()
     ['ana', 'bo', 'cy']
     """
-    items = data if isinstance(data, Items) else Items.of(data)
+    columns = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
+    items = Items.of(data, **columns, scores=scores)
     shown = any(text is not None for text in items.context_texts)
     question = choose_prompt(criterion, prompt, kind=kind, heading=heading if shown else None)
-    whoever = load_judge(judge, **(options or {})) if isinstance(judge, str) else judge
+    whoever = load_judge(judge, **(options or {})) if isinstance(judge, str) else as_judge(judge)
     task = Task(
         items,
         question,

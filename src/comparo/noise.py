@@ -11,13 +11,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from comparo.biases import pairs
 from comparo.comparisons import Comparisons
 from comparo.experts import Array, BradleyTerry, Expert, derivatives
+from comparo.graph import Graph
 from comparo.product import multiply
 
 WIDE = 100.0  # of the prior in the fit whose residuals are looked at
 CERTAIN = 0.02  # of 4p(1 − p): nearer to 0 and 1 a model's digits run out
-COARSE = 21  # different answers at most where they are votes or grades, which are coin flips
+COARSE = 11  # different distances from ½ at most where answers are votes or grades (of 20, say): coin flips
+SAME = 9  # digits in which two answers are the same, so that 1 − 0.8 is 0.2
 
 
 def power(squares: Array, size: Array, freedom: float, powers: Array, usual: float, sure: float) -> float:
@@ -60,8 +63,22 @@ def even(comparisons: Comparisons, expert: Expert) -> Comparisons:
     >>> even(Comparisons.from_rows([("a", "b", 0.5), ("b", "c", 0.9)]), BradleyTerry()).weight.round(2)
     array([0.53, 1.47])
     """
-    different = len(np.unique(comparisons.p))
-    if not isinstance(expert, BradleyTerry) or (different <= COARSE and 2 * different < len(comparisons)):
+    if not isinstance(expert, BradleyTerry) or _is_coarse(comparisons):
         return comparisons
     weight = comparisons.weights / np.maximum(4.0 * comparisons.p * (1.0 - comparisons.p), CERTAIN)
     return replace(comparisons, weight=weight * (np.sum(comparisons.weights) / np.sum(weight)))
+
+
+def _is_coarse(comparisons: Comparisons) -> bool:
+    """Whether answers come again and again, as votes and grades do.
+
+    p and 1 − p are the same answer, and the two orders of a pair count once: what the answers are does not depend on
+    which text was shown first, nor on whether a pair was asked once or in both orders.
+    """
+    different = len(np.unique(np.round(np.abs(comparisons.p - 0.5), SAME)))
+    if different > COARSE:
+        return False
+    graph = Graph.build(comparisons)
+    order = 2 * pairs(comparisons, graph)[0] + (graph.first > graph.second)
+    asked = np.bincount(order, minlength=int(order.max()) + 2 - int(order.max()) % 2).reshape(-1, 2)
+    return 2 * different < int(np.sum(np.max(asked, axis=1)))

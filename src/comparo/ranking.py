@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from comparo.effects import Effects
 from comparo.experts import Array, BradleyTerry
 from comparo.frames import frame_from_columns
 from comparo.graph import Graph
+from comparo.notebook import table_html
 from comparo.product import Product
 from comparo.standing import among_best, beats, rank_intervals, ranks, tiers
 from comparo.tables import csv_text
@@ -26,16 +26,18 @@ from comparo.tables import csv_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHOWN = 100  # rows of the notebook's table
-
 
 @dataclass(frozen=True)
 class Ranking:
     """Scores of candidates (items of contexts) with their uncertainty.
 
-    Arrays have one entry a candidate, shape (n,), in the order of `items` and `context`. `scores` are centred in each
-    connected component, since comparisons say nothing about the rest; so are ranks and tiers. `product` holds what the
-    solver knows (bias, dispersion, log-probability) where the method is a product of experts.
+    Attributes that are arrays have one entry a candidate, shape (n,), in the order of `items` and `context`, which is
+    not the table's: tables (`to_columns`, `to_frame`, `top`, `rank_intervals`) name the item of each row, and all have
+    the same rows, best first. What there is for each context is in the order of `contexts`.
+
+    `scores` are centred in each connected component, since comparisons say nothing about the rest; so are ranks and
+    tiers. `product` holds what the solver knows (bias, dispersion, log-probability) where the method is a product of
+    experts.
 
     >>> from comparo import fit
     >>> ranking = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1)])
@@ -62,6 +64,17 @@ class Ranking:
         """The context's label of each candidate; None where the comparisons have no contexts."""
         contexts = self.comparisons.contexts
         return None if contexts is None else np.asarray(contexts[self.graph.context])
+
+    @property
+    def contexts(self) -> NDArray[Any] | None:
+        """The label of each context, shape (C,), as `bias`, `expected_spearman` and `top_probability` have them.
+
+        >>> from comparo import fit
+        >>> rows = [{"context": place, "first": "a", "second": "b", "p": 0.8} for place in ("Rome", "Oslo")]
+        >>> fit(rows).contexts.tolist()
+        ['Rome', 'Oslo']
+        """
+        return self.comparisons.contexts
 
     @property
     def std(self) -> Array:
@@ -124,30 +137,38 @@ class Ranking:
         variance = np.array(self.covariance.difference(a, b) if a != b else 0.0)
         return float(beats(np.array(self.scores[a] - self.scores[b]), variance))
 
-    def rank_intervals(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The best and the worst rank of each candidate at `level`, from 1000 draws of all scores of a component.
+    def rank_intervals(self) -> dict[str, NDArray[Any]]:
+        """The best and the worst rank of each candidate at `level`: the rows of `to_columns`, with two columns more.
 
-        In contexts of more than 4096 items, the ranks that the ends of the score's interval would have.
+        From 1000 draws of all scores of a component; in contexts of more than 4096 items, the ranks that the ends of
+        the score's interval would have.
+
+        >>> from comparo import fit
+        >>> fit([("a", "b", 0.2), ("b", "c", 0.9), ("c", "a", 0.2)]).rank_intervals()["item"].tolist()
+        ['b', 'a', 'c']
         """
-        return rank_intervals(self.scores, self.covariance, self.level)
+        best, worst = rank_intervals(self.scores, self.covariance, self.level)
+        return self._table({"item": self.items, "rank": self.rank, "best_rank": best, "worst_rank": worst})
 
-    def top(self, k: int) -> Array:
-        """P(each candidate is among the best k of its component), shape (n,).
+    def top(self, k: int) -> dict[str, NDArray[Any]]:
+        """P(each candidate is among the best k of its component): the rows of `to_columns`, with a column probability.
 
         From 1000 draws; in contexts of more than 4096 items, that its score is above the middle of the k-th and the
         next.
 
         >>> from comparo import fit
-        >>> fit([("a", "b", 0.99), ("b", "a", 0.01), ("a", "b", 0.98)]).top(1).round(2)
-        array([0.98, 0.02])
+        >>> top = fit([("a", "b", 0.01), ("b", "a", 0.99), ("a", "b", 0.02)]).top(1)
+        >>> top["item"].tolist(), top["probability"].round(2).tolist()
+        (['b', 'a'], [0.99, 0.01])
         """
         if not isinstance(k, int) or k < 1:
             raise ValueError(f"k is a whole number from 1 on, not {k!r}")
-        return among_best(self.scores, self.covariance, k)
+        probability = among_best(self.scores, self.covariance, k)
+        return self._table({"item": self.items, "rank": self.rank, "probability": probability})
 
     @property
     def bias(self) -> Array | None:
-        """γ for each context and judge, shape (C, J), contexts in the comparisons' order; None without a bias term."""
+        """γ for each context and judge, shape (C, J), in the order of `contexts`; None without a bias term."""
         if self.product is None or self.product.bias.size == 0:
             return None
         return self.product.bias[np.argsort(self.graph.context[self.graph.starts[:-1]])]
@@ -195,22 +216,26 @@ class Ranking:
 
         With contexts, a column context comes first; where a graph is not connected, so does a column component.
         """
-        order = self._order
-        columns = {
-            "item": self.items,
-            "score": self.scores,
-            "std": self.std,
-            "low": self.low,
-            "high": self.high,
-            "rank": self.rank,
-            "tier": self.tier,
-            "comparisons": self.counts,
-        }
+        return self._table(
+            {
+                "item": self.items,
+                "score": self.scores,
+                "std": self.std,
+                "low": self.low,
+                "high": self.high,
+                "rank": self.rank,
+                "tier": self.tier,
+                "comparisons": self.counts,
+            }
+        )
+
+    def _table(self, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Columns (n,) in the order of `items` as a table: best first, with what else names a row."""
         if self.graph.components > self.graph.contexts:
             columns = {"component": self.component} | columns
         if self.context is not None:
             columns = {"context": self.context} | columns
-        return {name: column[order] for name, column in columns.items()}
+        return {name: column[self._order] for name, column in columns.items()}
 
     def to_frame(self, backend: str | None = None) -> Any:
         """The table of `to_columns` as a pandas, polars or pyarrow frame: the first that is installed, or `backend`."""
@@ -269,17 +294,7 @@ class Ranking:
         return f"<Ranking of {self.graph.nodes} candidates{contexts} by {self.method}: {', '.join(best)}>"
 
     def _repr_html_(self) -> str:
-        columns = {name: column[:SHOWN].tolist() for name, column in self.to_columns().items()}
-        bars = _bars(columns["low"], columns["high"])
-        head = "".join(f"<th>{name}</th>" for name in columns) + f"<th>{100 * self.level:g}% interval</th>"
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(_shown(value))}</td>" for value in row) + f"<td>{bar}</td></tr>"
-            for *row, bar in zip(*columns.values(), bars, strict=True)
-        )
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        hidden = self.graph.nodes - SHOWN
-        more = f"<p>{hidden} more</p>" if hidden > 0 else ""
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}{notes}"
+        return table_html(self.to_columns(), self.level, self.notes)
 
     def nodes_of(self, context: Hashable = None) -> slice:
         """Where the candidates of `context` are; it may be left out where there is but one.
@@ -312,21 +327,3 @@ class Ranking:
 def _plain(value: Any) -> Any:
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
-
-
-def _bars(low: list[float], high: list[float]) -> list[str]:
-    """Each interval as a bar in the colour of the text, all on one scale; nothing where the interval is not known."""
-    known = [(begin, end) for begin, end in zip(low, high, strict=True) if np.isfinite(end - begin)]
-    least = min((begin for begin, _ in known), default=0.0)
-    span = max((end for _, end in known), default=0.0) - least or 1.0
-    style = "height:.5em;min-width:2px;border-radius:.25em;background:currentColor;opacity:.6"
-    bars = []
-    for begin, end in zip(low, high, strict=True):
-        place = f"margin-left:{100 * (begin - least) / span:.1f}%;width:{100 * (end - begin) / span:.1f}%"
-        bar = f'<div style="{place};{style}"></div>' if np.isfinite(end - begin) else ""
-        bars.append(f'<div style="width:10em" aria-hidden="true">{bar}</div>')
-    return bars

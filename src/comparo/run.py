@@ -129,10 +129,14 @@ class Run:
 
     def ranking(self) -> Ranking:
         """The ranking from all answers so far."""
-        answers = [answer for answers in self.known.values() for answer in answers if not answer.failed]
-        if not answers:
+        if not self.progress.answered:
             raise RunError("there are no answers to rank by yet")
-        return self.task.fitting.rank(comparisons(answers))
+        return self.task.fitting.rank(comparisons(self.judgements))
+
+    @property
+    def judgements(self) -> list[Judgement]:
+        """All judgements so far, question by question."""
+        return [judgement for judgements in self.known.values() for judgement in judgements]
 
     @property
     def possible(self) -> int:
@@ -153,8 +157,8 @@ class Run:
         """Wait some seconds for the calls in flight, whose answers the judge's thread stores."""
         if asking.out:
             self.say(
-                f"Waiting up to {GRACE:g} s for the answers of {asking.out} calls in flight; interrupt again to leave "
-                "at once."
+                f"Waiting up to {GRACE:g} s for the calls in flight ({asking.out}), to keep their answers; interrupt "
+                "again to leave at once."
             )
         try:
             late = asking.finish(GRACE)

@@ -62,7 +62,7 @@ def set_aside(folder: Path) -> None:
 
 
 def free(folder: Path) -> Path:
-    """The folder's name, with a number behind it if it is taken.
+    """The path, with a number behind its name if it is taken.
 
     >>> free(Path("nowhere")).name
     'nowhere'

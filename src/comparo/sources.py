@@ -12,7 +12,9 @@ from typing import Any
 
 from comparo.columns import shown
 from comparo.frames import ComparisonsError, columns_from_frame
-from comparo.tables import Table, columns_from_objects, columns_from_text, read_columns
+from comparo.objects import columns_from_objects
+from comparo.rundata import database_of, items_of_run
+from comparo.tables import Table, columns_from_text, read_columns
 
 STANDARD_INPUT = "standard input"
 
@@ -27,6 +29,8 @@ def table_of(data: Any, header: bool) -> Table:
         path = Path(data)
         if str(path) == "-":
             return _standard_input(header)
+        if (database := database_of(path)) is not None:
+            return items_of_run(database)
         if os.path.isdir(path):
             return _folder(path)
         return _lines(_content(path), str(path)) if path.suffix.lower() == ".txt" else read_columns(path)
@@ -57,7 +61,7 @@ def table_of(data: Any, header: bool) -> Table:
 def _standard_input(header: bool) -> Table:
     text = _decoded(sys.stdin.buffer.read(), STANDARD_INPUT)
     names = {name.strip(' "') for name in re.split("[,;\t]", text.split("\n", 1)[0])}
-    if header or text.lstrip().startswith("{") or names & {"id", "text"}:
+    if header or text.lstrip().startswith(("{", "[{")) or names & {"id", "text"}:
         return columns_from_text(text, STANDARD_INPUT)
     with suppress(ComparisonsError):
         table = columns_from_text(text, STANDARD_INPUT)

@@ -21,6 +21,7 @@ from comparo.laplacian import EXACT
 Places = NDArray[np.int64]
 
 DRAWS = 1000
+COMPARED = 32  # items up to which all are compared with all to rank them
 DRAWN_ENTRIES = 4_000_000  # of one array of drawn scores, 32 MB
 
 
@@ -80,17 +81,7 @@ def rank_intervals(scores: Array, covariance: Covariance, level: float) -> tuple
 
     In large contexts, the ranks that the ends of the score's own interval would have among the scores.
     """
-    best, worst = np.empty((2, len(scores)), dtype=np.int64)
-    outside = (1 - level) / 2
-    for nodes, drawn in _drawn_ranks(scores, covariance):
-        ends = np.quantile(drawn, [outside, 1 - outside], axis=-1, method="inverted_cdf")
-        best[nodes], worst[nodes] = ends.reshape(2, -1)
-    for members in _large(covariance):
-        ordered = np.sort(scores[members])
-        for target, sign in ((best, -1.0), (worst, 1.0)):
-            end = scores[members] + sign * ndtri(outside) * covariance.std[members]
-            above = len(members) - np.searchsorted(ordered, end, side="right")
-            target[members] = np.clip(above + 1, 1, len(members))
+    best, worst, _ = places(scores, covariance, level, 1)
     return best, worst
 
 
@@ -99,14 +90,26 @@ def among_best(scores: Array, covariance: Covariance, k: int) -> Array:
 
     In large contexts, that its score is above the middle of the k-th and the next.
     """
-    probability = np.empty(len(scores))
+    return places(scores, covariance, 0.5, k)[2]
+
+
+def places(scores: Array, covariance: Covariance, level: float, k: int) -> tuple[Places, Places, Array]:
+    """`rank_intervals` and `among_best` from the same draws."""
+    best, worst = np.empty((2, len(scores)), dtype=np.int64)
+    probability, outside = np.empty(len(scores)), (1 - level) / 2
     for nodes, drawn in _drawn_ranks(scores, covariance):
+        ends = np.quantile(drawn, [outside, 1 - outside], axis=-1, method="inverted_cdf")
+        best[nodes], worst[nodes] = ends.reshape(2, -1)
         probability[nodes] = np.mean(drawn <= k, axis=-1).ravel()
     for members in _large(covariance):
-        ordered = np.sort(scores[members])[::-1]
-        border = np.mean(ordered[k - 1 : k + 1]) if k < len(members) else -np.inf
-        probability[members] = beats(scores[members] - border, covariance.std[members] ** 2)
-    return probability
+        ordered, std = np.sort(scores[members]), covariance.std[members]
+        for target, sign in ((best, -1.0), (worst, 1.0)):
+            end = scores[members] + sign * ndtri(outside) * std
+            above = len(members) - np.searchsorted(ordered, end, side="right")
+            target[members] = np.clip(above + 1, 1, len(members))
+        border = np.mean(ordered[::-1][k - 1 : k + 1]) if k < len(members) else -np.inf
+        probability[members] = beats(scores[members] - border, std**2)
+    return best, worst, probability
 
 
 def _components(covariance: Covariance) -> Iterator[tuple[NDArray[np.intp], Array | None]]:
@@ -133,7 +136,7 @@ def _large(covariance: Covariance) -> Iterator[NDArray[np.intp]]:
                 yield batch.nodes.start + np.flatnonzero(component == label)
 
 
-def _drawn_ranks(scores: Array, covariance: Covariance) -> Iterator[tuple[slice, Places]]:
+def _drawn_ranks(scores: Array, covariance: Covariance) -> Iterator[tuple[slice, NDArray[np.integer]]]:
     """Nodes of some contexts of equal size, and their ranks in each draw, shape (B, size, DRAWS)."""
     graph, rng = covariance.pattern.graph, np.random.default_rng(0)
     for batch in covariance.pattern.batches:
@@ -151,6 +154,17 @@ def _drawn_ranks(scores: Array, covariance: Covariance) -> Iterator[tuple[slice,
             component = graph.component[nodes].reshape(-1, size, 1)
             component = component - component[:, :1]
             apart = 2.0 * (np.max(np.abs(drawn)) + 1.0)
-            place = np.argsort(np.argsort(component * apart - drawn, axis=1), axis=1) + 1
+            place = _ranks(component * apart - drawn)
             earlier = np.sum(component.transpose(0, 2, 1) < component, axis=2, keepdims=True)
             yield nodes, place - earlier
+
+
+def _ranks(values: Array) -> NDArray[np.integer]:
+    """The rank along axis 1 of values (B, size, D), 1 for the lowest; few are sooner compared than sorted."""
+    size = values.shape[1]
+    if size > COMPARED:
+        return np.argsort(np.argsort(values, axis=1), axis=1) + 1
+    place = np.ones(values.shape, dtype=np.int16)
+    for other in range(size):
+        place += values[:, other : other + 1] < values
+    return place

@@ -8,14 +8,12 @@ which little was asked can lean on the others that are written alike (`pooling`)
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 from scipy import sparse
 
-from comparo.contrast import rarities, sequences
 from comparo.experts import Array
 from comparo.items import Items
+from comparo.sequences import count_sequences, rarities
 
 STYLES = 8
 TEXTS = 20  # for each component, at least
@@ -54,15 +52,13 @@ def styles(items: Items) -> Array:
 
 def _vectors(items: Items) -> sparse.csr_array:
     """The texts' vectors as rows; sequences that only one text uses say nothing about others."""
-    counts = [sequences(text) for text in items.texts]
-    rarity = rarities(counts)
-    texts = Counter(sequence for count in counts for sequence in count)
-    code = {sequence: number for number, sequence in enumerate(sorted(s for s, many in texts.items() if many > 1))}
-    rows = [sorted(sequence for sequence in count if sequence in code) for count in counts]
-    counted = zip(counts, rows, strict=True)
-    values = [np.log1p(count[sequence]) * rarity[sequence] for count, row in counted for sequence in row]
-    columns = np.array([code[sequence] for row in rows for sequence in row], dtype=np.int32)
-    starts = np.cumsum([0, *map(len, rows)])
-    matrix = sparse.csr_array((np.array(values), columns, starts), shape=(len(rows), max(len(code), 1)))
+    counts = count_sequences(items.texts)
+    values = np.log1p(counts.data) * rarities(counts)[counts.indices]
+    several = np.bincount(counts.indices, minlength=counts.shape[1]) > 1
+    kept = several[counts.indices]
+    column = np.cumsum(several) - 1
+    row = np.repeat(np.arange(len(items)), np.diff(counts.indptr))
+    shape = (len(items), max(int(np.count_nonzero(several)), 1))
+    matrix = sparse.csr_array((values[kept], (row[kept], column[counts.indices[kept]])), shape=shape)
     length = np.sqrt(np.asarray((matrix * matrix).sum(axis=1)).ravel())
     return sparse.csr_array(sparse.diags_array(1.0 / np.where(length > 0, length, 1.0)) @ matrix)

@@ -1,8 +1,8 @@
-"""Columns in and columns out of files: CSV, JSON Lines and Parquet.
+"""Columns in and columns out of files: CSV, JSON, Parquet and spreadsheets.
 
 Nothing here knows what a comparison is. A file becomes a `Table`: its columns, and what is needed to say where in the
-file a row stands. CSV and JSON Lines need no library; Parquet needs one that is installed. A file is text from
-somewhere else: it is parsed, never evaluated.
+file a row stands. CSV and JSON need no library; Parquet and .xlsx need one that is installed. A file is text from
+somewhere else: it is parsed, never evaluated, and no cell of CSV that is written here is a formula to a spreadsheet.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import gzip
 import io
 import json
 import os
+import re
 import zlib
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.frames import INSTALL, Column, ComparisonsError, Library, columns_from_frame, installed
+from comparo.objects import CHUNK, Binary, columns_from_objects, objects_of_lines, objects_of_list, stored_once
+from comparo.sheets import csv_line, guarded, rows_of_workbook, unguarded
 
-Binary = gzip.GzipFile | io.BufferedReader | io.BytesIO
-
-ENDINGS = (".csv", ".jsonl", ".ndjson", ".parquet")
-CHUNK = 512  # rows at a time: few enough to be gone before the garbage collector looks at them
+WRITTEN = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+READ = (*WRITTEN, ".json", ".xlsx")
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,13 @@ class Table:
         return ComparisonsError(f"{self.place(int(rows[0]), column)}: {problem}{also}")
 
 
-def read_columns(path: str | os.PathLike[str], wanted: Collection[str] | None = None) -> Table:
+def read_columns(
+    path: str | os.PathLike[str], wanted: Collection[str] | None = None, labels: Collection[str] = ()
+) -> Table:
     """The columns of a file, by its ending; only the `wanted` ones where given.
 
-    Values of a CSV file are strings. A key that some JSON lines lack is None there.
+    Values of a CSV file or a spreadsheet are strings. A key that some JSON objects lack is None there. In CSV, columns
+    of `labels` lose the quote that `write_columns` puts before what a spreadsheet would take for a formula.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -88,30 +92,36 @@ def read_columns(path: str | os.PathLike[str], wanted: Collection[str] | None = 
         raise ComparisonsError(f"{path} is a folder; name a file in it")
     if not os.path.exists(path):
         raise ComparisonsError(f"{path} does not exist; check the name (the working folder is {Path.cwd()})")
-    ending, compressed = _ending(path)
-    read = {".csv": _read_csv, ".parquet": _read_parquet}.get(ending, _read_json_lines)
+    ending, compressed = _ending(path, READ)
+    read = _READERS[ending]
     try:
         with gzip.open(path, "rb") if compressed else path.open("rb") as file:
             if not file.peek(1):
                 raise ComparisonsError(f"{path} is empty; write its rows first")
-            return read(file, str(path), wanted)
+            table = read(file, str(path), wanted)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ComparisonsError(f"{path} is not a whole gzip file ({error}); copy it again or drop the .gz") from error
     except UnicodeDecodeError as error:
         raise ComparisonsError(f"{path} is not UTF-8 text ({error.reason}); save it again as UTF-8") from error
     except OSError as error:
         raise ComparisonsError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
+    if ending not in (".csv", ".tsv") or not labels:
+        return table
+    restored = {name: [unguarded(cell) for cell in column] for name, column in table.columns.items() if name in labels}
+    return replace(table, columns={**table.columns, **restored})
 
 
 def columns_from_text(text: str, source: str) -> Table:
-    """The columns of JSON Lines, if the text begins with a brace, or of CSV; `source` names it in errors.
+    """The columns of JSON, if the text begins with a brace or with a list of objects, or of CSV.
+
+    `source` names it in errors.
 
     >>> columns_from_text('{"id": "ana"}\\n{"id": "bo"}\\n', "standard input").columns
     {'id': ['ana', 'bo']}
     """
     if not text.strip():
         raise ComparisonsError(f"{source} is empty; write its rows first")
-    read = _read_json_lines if text.lstrip().startswith("{") else _read_csv
+    read = _read_json if _JSON.match(text) else _read_csv
     return read(io.BytesIO(text.encode()), source, None)
 
 
@@ -132,8 +142,8 @@ def write_columns(path: str | os.PathLike[str], columns: Mapping[str, Column]) -
         raise ComparisonsError(f"{path} is a folder; name a file in it")
     if not path.parent.is_dir():
         raise ComparisonsError(f"the folder {path.parent} does not exist; create it first")
-    ending, compressed = _ending(path)
-    write = {".csv": _write_csv, ".parquet": _write_parquet}.get(ending, _write_json_lines)
+    ending, compressed = _ending(path, WRITTEN)
+    write = {".csv": _write_csv, ".tsv": _write_tsv, ".parquet": _write_parquet}.get(ending, _write_json_lines)
     temporary = path.parent / f".{uuid4().hex}.tmp"
     try:
         with (
@@ -151,86 +161,69 @@ def write_columns(path: str | os.PathLike[str], columns: Mapping[str, Column]) -
 
 
 def csv_text(columns: Mapping[str, Column]) -> str:
-    """Columns as CSV, missing numbers as empty fields.
+    """Columns as CSV, missing numbers as empty fields, and a quote before what a spreadsheet would take for a formula.
 
-    >>> csv_text({"item": ["ana", "bo"], "std": np.array([0.5, np.nan])})
-    'item,std\\nana,0.5\\nbo,\\n'
+    >>> csv_text({"item": ["ana", "=bo()"], "std": np.array([0.5, np.nan])})
+    "item,std\\nana,0.5\\n'=bo(),\\n"
     """
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(columns)
-    for rows in _chunks_of_rows(columns):
-        writer.writerows(["" if value != value else value for value in row] for row in rows)
-    return buffer.getvalue()
+    return "".join(map(csv_line, chain([columns], chain.from_iterable(_chunks_of_rows(columns)))))
 
 
-def columns_from_objects(
-    objects: Iterable[Mapping[str, Any]], wanted: Collection[str] | None = None
-) -> tuple[dict[str, Column], tuple[str, ...]]:
-    """The wanted columns of an iterable of mappings, None where a key is missing, and the names of the others.
-
-    >>> columns_from_objects([{"first": "ana", "p": 0.7}, {"first": "bo", "note": "!"}], wanted=["first", "p"])
-    ({'first': ['ana', 'bo'], 'p': [0.7, None]}, ('note',))
-    """
-    columns: dict[str, list[Any]] = {}
-    others: dict[str, None] = {}
-    seen: dict[str, str] = {}
-    objects, rows = iter(objects), 0
-    while chunk := list(islice(objects, CHUNK)):
-        for name in dict.fromkeys(chain.from_iterable(chunk)):
-            if wanted is not None and name not in wanted:
-                others[name] = None
-            elif name not in columns:
-                columns[name] = [None] * rows
-        for name, column in columns.items():
-            column.extend(_shared((row.get(name) for row in chunk), seen))
-        rows += len(chunk)
-    return dict(columns), tuple(others)
-
-
-def _ending(path: Path) -> tuple[str, bool]:
+def _ending(path: Path, known: Sequence[str]) -> tuple[str, bool]:
     name = path.name.lower()
     compressed = name.endswith(".gz")
     ending = Path(name.removesuffix(".gz")).suffix
-    if ending not in ENDINGS:
-        known = ", ".join(ENDINGS)
-        raise ComparisonsError(
-            f"{path}: the ending is not a known one; rename it to {known}, each also with .gz behind"
-        )
-    return ending, compressed
+    if ending in known:
+        return ending, compressed
+    if ending in (".xls", ".ods", ".numbers"):
+        raise ComparisonsError(f"{path}: this kind of spreadsheet is not read; save it as .xlsx or .csv")
+    raise ComparisonsError(
+        f"{path}: the ending is not a known one; rename it to {', '.join(known)}, each also with .gz behind"
+    )
 
 
-def _shared(values: Iterable[Any], seen: dict[str, str]) -> list[Any]:
-    """The values with equal strings stored once: labels repeat, and a string a row is most of a table's memory."""
-    if len(seen) > 100_000:
-        seen.clear()
-    return [seen.setdefault(value, value) if type(value) is str else value for value in values]
-
-
-def _read_csv(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
+def _read_csv(file: Binary, source: str, wanted: Collection[str] | None, delimiters: str = ",\t;") -> Table:
     text = _lines_of_text(file, source)
     top = next(text)
-    delimiter = max(",\t;", key=top.count)
+    delimiter = max(delimiters, key=top.count)
     reader = csv.reader(chain([top], text), delimiter=delimiter, skipinitialspace=f"{delimiter} " in top, strict=True)
     lines = array("q")
     try:
         header = [name.strip() for name in next(reader)]
         if not header:
             raise ComparisonsError(f"{source}, line 1: the line is blank; it must name the columns")
-        columns: dict[str, list[Any]] = {name: [] for name in header if wanted is None or name in wanted}
-        for name in columns:
-            if header.count(name) > 1:
-                raise ComparisonsError(f"{source}, line 1: there are two columns {name!r}; rename one")
+        columns = _empty_columns(header, source, wanted)
         seen: dict[str, str] = {}
         rows = _rows_of_csv(reader, len(header), source, lines)
         while chunk := list(islice(rows, CHUNK)):
             for name, cells in zip(header, zip(*chunk, strict=True), strict=True):
                 if name in columns:
-                    columns[name].extend(_shared(cells, seen))
+                    columns[name].extend(stored_once(cells, seen))
     except csv.Error as error:
         raise ComparisonsError(
             f"{source}, line {reader.line_num}: this is not CSV ({error}); mend or drop the line"
         ) from error
+    return Table(dict(columns), source, lines, tuple(name for name in header if name not in columns))
+
+
+def _empty_columns(header: list[str], source: str, wanted: Collection[str] | None) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {name: [] for name in header if wanted is None or name in wanted}
+    for name in columns:
+        if header.count(name) > 1:
+            raise ComparisonsError(f"{source}, line 1: there are two columns {name!r}; rename one")
+    return columns
+
+
+def _read_tsv(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
+    return _read_csv(file, source, wanted, "\t")
+
+
+def _read_workbook(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
+    header, rows, lines = rows_of_workbook(file.read(), source)
+    columns = _empty_columns(header, source, wanted)
+    for place, name in enumerate(header):
+        if name in columns:
+            columns[name] = [row[place] for row in rows]
     return Table(dict(columns), source, lines, tuple(name for name in header if name not in columns))
 
 
@@ -256,27 +249,22 @@ def _rows_of_csv(reader: Any, width: int, source: str, lines: array[int]) -> Ite
 
 def _read_json_lines(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
     lines = array("q")
-    columns, others = columns_from_objects(_objects_of_json_lines(file, source, lines), wanted)
+    columns, others = columns_from_objects(objects_of_lines(file, source, lines), wanted)
     if not lines:
         raise ComparisonsError(f"{source} is empty; write its rows first")
     return Table(columns, source, lines, others)
 
 
-def _objects_of_json_lines(file: Binary, source: str, lines: array[int]) -> Iterator[Mapping[str, Any]]:
-    with io.TextIOWrapper(file, encoding="utf-8-sig") as text:
-        for number, line in enumerate(text, 1):
-            if line.isspace():
-                continue
-            try:
-                value = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise ComparisonsError(f"{source}, line {number}: this is not JSON ({error}); mend the line") from error
-            if not isinstance(value, dict):
-                raise ComparisonsError(
-                    f"{source}, line {number}: a {type(value).__name__} is not a JSON object; each line must be one"
-                )
-            lines.append(number)
-            yield value
+def _read_json(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
+    """A list of objects, or an object a line."""
+    content = file.read()
+    text = content.decode("utf-8-sig")
+    if not text.lstrip().startswith("["):
+        return _read_json_lines(io.BytesIO(content), source, wanted)
+    columns, others = columns_from_objects(objects_of_list(text, source), wanted)
+    if not columns and not others:
+        raise ComparisonsError(f"{source} is empty; write its rows first")
+    return Table(columns, source, others=others)
 
 
 def _read_parquet(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
@@ -309,10 +297,26 @@ def _chunks_of_rows(columns: Mapping[str, Column]) -> Iterator[list[tuple[Any, .
         yield list(zip(*(part.tolist() if isinstance(part, np.ndarray) else part for part in slices), strict=True))
 
 
-def _write_csv(file: io.BufferedIOBase, columns: Mapping[str, Column], source: str) -> None:
+_JSON = re.compile(r"\s*(?:\{|\[\s*\{)")
+_READERS = {
+    ".csv": _read_csv,
+    ".tsv": _read_tsv,
+    ".jsonl": _read_json_lines,
+    ".ndjson": _read_json_lines,
+    ".json": _read_json,
+    ".parquet": _read_parquet,
+    ".xlsx": _read_workbook,
+}
+
+
+def _write_tsv(file: io.BufferedIOBase, columns: Mapping[str, Column], source: str) -> None:
+    _write_csv(file, columns, source, "\t")
+
+
+def _write_csv(file: io.BufferedIOBase, columns: Mapping[str, Column], source: str, delimiter: str = ",") -> None:
     for rows in chain([[tuple(columns)]], _chunks_of_rows(columns)):
         text = io.StringIO(newline="")
-        csv.writer(text).writerows(rows)
+        csv.writer(text, delimiter=delimiter).writerows(map(guarded, row) for row in rows)
         if "\0" in text.getvalue():
             raise ComparisonsError(f"{source}: a label holds a NUL character, which CSV cannot; write .jsonl instead")
         file.write(text.getvalue().encode())

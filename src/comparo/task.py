@@ -135,7 +135,7 @@ class Task:
             context = contexts[int(rng.integers(len(contexts)))]
             first, second = rng.choice(sizes[context], 2, replace=False).tolist()
             question = self.items.question(context, names[context][first], names[context][second])
-            lengths.append(len(self.prompt.text(question)))
+            lengths.append(self._characters(question))
         tokens = sum(lengths) / len(lengths) / CHARACTERS
         cost = self._cost(tokens)
         calls = self.budget.calls(sizes, self.orders, cost)
@@ -144,7 +144,13 @@ class Task:
 
     def price_of(self, question: Question) -> float:
         """About what a question will cost in dollars, by the length of its prompt; nan where the price is not known."""
-        return self._cost(len(self.prompt.text(question)) / CHARACTERS)
+        return self._cost(self._characters(question) / CHARACTERS)
+
+    def _characters(self, question: Question) -> int:
+        """About how many characters its prompt has; a prompt of long texts takes long to write."""
+        return sum(
+            map(len, (self.prompt.template, question.first_text, question.second_text, question.context_text or ""))
+        )
 
     def _cost(self, tokens: float) -> float:
         price = getattr(self.judge, "price", None)

@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from typer.core import TyperGroup
 
 from comparo.cli import fit, judge, plan, rank, runs, select, study
+from comparo.cli.consent import UNNAMED, Command
+from comparo.cli.printing import say
 from comparo.cli.settings import name_variables, read_settings, settings_file
 from comparo.comparisons import ComparisonsError
 from comparo.disk import StoreError
 from comparo.judges import JudgeError
 from comparo.run import RunError
+from comparo.words import visible
 
 app = typer.Typer(
     help="Rank texts from few pairwise comparisons by a language model.",
@@ -26,14 +28,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-app.command("rank", epilog=rank.EPILOG)(rank.rank_command)
-app.command("fit", epilog=fit.EPILOG)(fit.fit_command)
-app.command("select", epilog=select.EPILOG)(select.select_command)
-app.command("judge", epilog=judge.EPILOG)(judge.judge_command)
-app.command("plan", epilog=plan.EPILOG)(plan.plan_command)
-app.command("study", epilog=study.EPILOG)(study.study_command)
-app.command("report", epilog=runs.REPORT_EPILOG)(runs.report_command)
-app.command("runs", epilog=runs.EPILOG)(runs.runs_command)
+app.command("rank", cls=Command, epilog=rank.EPILOG)(rank.rank_command)
+app.command("fit", cls=Command, epilog=fit.EPILOG)(fit.fit_command)
+app.command("select", cls=Command, epilog=select.EPILOG)(select.select_command)
+app.command("judge", cls=Command, epilog=judge.EPILOG)(judge.judge_command)
+app.command("plan", cls=Command, epilog=plan.EPILOG)(plan.plan_command)
+app.command("study", cls=Command, epilog=study.EPILOG)(study.study_command)
+app.command("report", cls=Command, epilog=runs.REPORT_EPILOG)(runs.report_command)
+app.command("runs", cls=Command, epilog=runs.EPILOG)(runs.runs_command)
 
 
 def _version(asked: bool) -> None:
@@ -49,7 +51,8 @@ def _comparo(
         Path | None,
         typer.Option(
             help='A TOML file with flags, such as judge = "openai/gpt-4o-mini". Default: comparo.toml, if there is '
-            "one. Flags can also come from the environment: COMPARO_JUDGE.",
+            "one; what it says of where keys and texts go must then be agreed to. Flags can also come from the "
+            "environment: COMPARO_JUDGE.",
             show_default=False,
         ),
     ] = None,
@@ -57,14 +60,28 @@ def _comparo(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    group, path = context.command, settings_file(config)
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Visible("%(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    group, (path, named) = context.command, settings_file(config)
     if path is not None and isinstance(group, TyperGroup):
         context.default_map = read_settings(group, path)
+        context.meta[UNNAMED] = None if named else path
+
+
+class _Visible(logging.Formatter):
+    """Messages that a terminal shows and does not obey."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
 
 
 def main() -> None:
-    """Run the command; a mistake in it is one line on stderr and exit code 2, a judge that cannot go on exit code 1."""
+    """Run the command; what goes wrong is one line on stderr.
+
+    Exit code 2: the command is wrong, so that it must be changed (a flag, a file, a folder, a library that is missing).
+    Exit code 1: it may be right and could not be done (the judge, the disk, a folder in use).
+    """
     command = typer.main.get_command(app)
     if isinstance(command, TyperGroup):
         name_variables(command)
@@ -79,5 +96,5 @@ def main() -> None:
 
 
 def _fail(error: object, code: int) -> None:
-    Console(stderr=True).print(f"comparo: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+    say(f"comparo: {error}", "red")
     sys.exit(code)

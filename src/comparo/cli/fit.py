@@ -20,9 +20,10 @@ def fit_command(
     file: Annotated[
         Path,
         typer.Argument(
-            help="Comparisons: CSV, JSONL or Parquet, also gzipped. Columns first, second, p (the probability that the "
-            "first is better) and, if you have them, weight, context, judge; or model_a, model_b, winner; or left, "
-            "right, winner.",
+            help="Comparisons: CSV, TSV, JSONL, JSON, Parquet or .xlsx, also gzipped, or a run folder. Columns first, "
+            "second, p (the probability that the first is better) and, if you have them, weight, context, judge; or a "
+            "column winner in place of p: first, second, A, B, an item's name, or tie; also model_a, model_b, winner; "
+            "or left, right, winner.",
             show_default=False,
         ),
     ],

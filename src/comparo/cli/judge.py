@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import sys
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from comparo.cli import options
-from comparo.cli.printing import watch
+from comparo.cli.answers import LABELS, Names, line, open_answers
+from comparo.cli.printing import print_text, say, watch
 from comparo.frames import ComparisonsError
 from comparo.items import Items
 from comparo.judges import JudgeError, Judgement
+from comparo.money import dollars
 from comparo.prompts import Question
+from comparo.sheets import csv_line
 from comparo.tables import Table, read_columns
 
 EPILOG = (
@@ -32,14 +30,17 @@ def judge_command(
     pairs: Annotated[
         Path,
         typer.Argument(
-            help="The pairs: CSV, JSONL or Parquet with columns first, second (and context), as `comparo select` "
-            "prints.",
+            help="The pairs: CSV, TSV, JSONL, JSON, Parquet or .xlsx with columns first, second (and context), as "
+            "`comparo select` prints.",
             show_default=False,
         ),
     ],
     items: Annotated[
         str,
-        typer.Option(help="The texts: JSONL, CSV, Parquet or a folder of .txt files; columns id, text (and context)."),
+        typer.Option(
+            help="The texts: JSONL, JSON, CSV, TSV, Parquet, .xlsx, a folder of .txt files or a run folder; columns "
+            "id, text (and context)."
+        ),
     ],
     judge: options.JudgeName = "local/smollm2",
     criterion: options.Criterion = None,
@@ -80,70 +81,43 @@ def judge_command(
     ray = options.ray_options(engine, ray_address, judge_replicas, judge_gpus, judge_cpus)
     texts = Items.of(items, id=id_column, text=text_column, context=context_column, context_id=context_id)
     question = options.make_prompt(texts, criterion, prompt, kind, heading, context_column, labels, answer, judge)
-    asked = _questions(read_columns(pairs), texts)
-    if out is not None:
-        output = "csv" if out.suffix == ".csv" else "jsonl"
-        known = _answered(out)
-        asked = [pair for pair in asked if (pair.context, pair.first, pair.second) not in known]
+    names = Names(texts)
+    asked = _questions(read_columns(pairs, labels=(*LABELS, "context_id")), texts, names)
+    columns = list(Judgement(Question("", ""), error="").row())[0 if names.has_contexts else 1 :]
     named = {"base_url": base_url, "votes": votes, "concurrency": concurrency, "price": price}
-    whoever = options.make_judge(judge, texts, option, context, ray, **named)
-    columns = list(Judgement(asked[0], error="").row())[list(texts.contexts) == [None] :] if asked else []
-    done: list[Judgement] = []
-    with out.open("a", encoding="utf-8", newline="") if out else nullcontext(sys.stdout) as file:
-        write = _writer(file, output, columns, header=not (out and file.tell()))
+    with nullcontext() if out is None else open_answers(out, columns, names) as file:
+        if file is not None:
+            asked = [pair for pair in asked if (pair.context, pair.first, pair.second) not in file.known]
+        whoever = options.make_judge(judge, texts, option, context, ray, **named)
+        if file is None and output == "csv":
+            print_text(csv_line(columns))
+        done: list[Judgement] = []
         for judgement in watch(whoever.judge(iter(asked), question), len(asked)):
-            write(judgement)
+            if file is None:
+                print_text(line(judgement.row(), columns, output == "csv"))
+            else:
+                file.write(judgement.row())
             done.append(judgement)
     _summarise(done)
 
 
-def _questions(table: Table, items: Items) -> list[Question]:
+def _questions(table: Table, items: Items, names: Names) -> list[Question]:
     """The pairs of a table as questions about the items."""
     for name in ("first", "second"):
         if name not in table.columns:
             there = ", ".join(table.columns)
             raise ComparisonsError(f"{table.source}: there is no column {name!r} among {there}; name the pair's items")
-    known = {str(label): label for label in items.contexts.tolist()}
-    ids = {str(label): label for label in items.ids.tolist()}
     contexts = table.columns.get("context", table.columns.get("context_id"))
-    if contexts is None and list(known.values()) != [None]:
+    if contexts is None and names.has_contexts:
         raise ComparisonsError(f"{table.source}: the items have contexts and the pairs have none; add a column context")
+    first, second = table.columns["first"], table.columns["second"]
     questions = []
-    for row, (first, second) in enumerate(zip(table.columns["first"], table.columns["second"], strict=True)):
-        context = None if contexts is None or known.keys() == {"None"} else known.get(str(contexts[row]), contexts[row])
+    for row, pair in enumerate(zip([None] * len(first) if contexts is None else contexts, first, second, strict=True)):
         try:
-            questions.append(items.question(context, ids.get(str(first), first), ids.get(str(second), second)))
+            questions.append(items.question(*names.key(*pair)))
         except ComparisonsError as error:
             raise table.error([row], None, str(error)) from error
     return questions
-
-
-def _answered(path: Path) -> set[tuple[Any, Any, Any]]:
-    """The pairs that a file written before has answers to."""
-    if not path.exists() or not path.stat().st_size:
-        return set()
-    columns = read_columns(path).columns
-    size = len(columns["first"])
-    contexts, errors = (columns.get(name, [None] * size) for name in ("context", "error"))
-    rows = zip(contexts, columns["first"], columns["second"], errors, strict=True)
-    return {(context, first, second) for context, first, second, error in rows if not error}
-
-
-def _writer(file: TextIO, output: str, columns: list[str], header: bool) -> Callable[[Judgement], None]:
-    """What writes a judgement as one line, at once."""
-    table = csv.writer(file, lineterminator="\n")
-    if output == "csv" and header:
-        table.writerow(columns)
-
-    def write(judgement: Judgement) -> None:
-        row = {name: None if value != value else value for name, value in judgement.row().items() if name in columns}
-        if output == "csv":
-            table.writerow("" if value is None else value for value in row.values())
-        else:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        file.flush()
-
-    return write
 
 
 def _summarise(done: list[Judgement]) -> None:
@@ -157,9 +131,9 @@ def _summarise(done: list[Judgement]) -> None:
         parts.append(f"mean p {fmean(judgement.p for judgement in answered):.2f}")
         parts.append(f"mean mass {fmean(judgement.mass for judgement in answered):.2f}")
     if cost := sum(judgement.cost for judgement in done if judgement.cost > 0):
-        parts.append(f"${cost:.4f}")
+        parts.append(dollars(cost))
     if cut := sum(judgement.cut > 0 for judgement in done):
         parts.append(f"{cut} with texts cut to the model's window")
     if failed:
         parts.append(f"{len(failed)} failed, the first with: {failed[0].error}")
-    Console(stderr=True).print("; ".join(parts), highlight=False, markup=False)
+    say("; ".join(parts))

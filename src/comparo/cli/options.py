@@ -11,6 +11,7 @@ import typer
 from comparo.items import Items
 from comparo.judges import Judge, load_judge, ray_judge
 from comparo.prompts import PAPER, Prompt, choose_prompt
+from comparo.rundata import DATABASE, database_of
 
 JudgeName = Annotated[
     str,
@@ -123,6 +124,19 @@ Scores = Annotated[
     list[str] | None,
     typer.Option("--scores", help="A column with people's scores, to compare the ranking with; may be repeated."),
 ]
+
+
+def run_folder(path: Path) -> Path:
+    """A run folder, named by itself or by the database in it; a ValueError where it is none.
+
+    >>> run_folder(Path("nowhere"))
+    Traceback (most recent call last):
+    ValueError: nowhere is not a run folder: it has no judgements.db; comparo runs lists those that there are
+    """
+    database = database_of(path)
+    if database is None or not database.is_file():
+        raise ValueError(f"{path} is not a run folder: it has no {DATABASE}; comparo runs lists those that there are")
+    return database.parent
 
 
 def make_prompt(

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from comparo.cli.printing import Format, print_table
+from comparo.cli.printing import Format, print_table, print_text
 from comparo.planning import Answers, Plan, plan
 from comparo.selection import Orders, Strategy
 from comparo.tables import csv_text
@@ -63,7 +63,7 @@ def plan_command(
         ]
         print(json.dumps({"items": items, "accuracy": accuracy, "target": target, "calls": found.calls, "plan": table}))
     elif output == "csv":
-        print(csv_text(columns), end="")
+        print_text(csv_text(columns))
     else:
         print_table(columns, [(int(each) if each.is_integer() else each, *rest) for each, *rest in rows])
         print(f"\n{_summary(found)}")

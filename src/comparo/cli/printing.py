@@ -1,22 +1,46 @@
-"""What the commands print: results on stdout, everything else on stderr."""
+"""What the commands print: results on stdout, everything else on stderr.
+
+Names, contexts, notes and errors hold text from elsewhere. On a terminal, characters that it would obey are written
+out; files and pipes get the text as it is.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
-from rich.console import Console
+from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from comparo.ranking import Ranking
 from comparo.tables import csv_text
+from comparo.words import visible
 
 Format = Literal["table", "csv", "json"]
 Something = TypeVar("Something")
+
+
+class Console(RichConsole):
+    """A console on which no text can move the cursor, change colours or turn the direction of reading."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print objects, strings among them with all that a terminal would obey written out."""
+        super().print(*(visible(each) if isinstance(each, str) else each for each in objects), **options)
+
+
+def say(message: str, style: str | None = None) -> None:
+    """One message on stderr, as it stands."""
+    Console(stderr=True).print(message, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_text(text: str) -> None:
+    """A result on stdout, as it is for files and pipes."""
+    print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
 
 
 def print_ranking(ranking: Ranking, output: Format, top: int | None) -> None:
@@ -24,13 +48,13 @@ def print_ranking(ranking: Ranking, output: Format, top: int | None) -> None:
     if output == "json":
         document = json.loads(ranking.to_json())
         document["ranking"] = [row for row in document["ranking"] if top is None or row["rank"] <= top]
-        print(json.dumps(document, ensure_ascii=False))
+        print_text(json.dumps(document, ensure_ascii=False) + "\n")
         return
     columns = ranking.to_columns()
     shown = slice(None) if top is None else columns["rank"] <= top
     columns = {name: column[shown] for name, column in columns.items()}
     if output == "csv":
-        print(csv_text(columns), end="")
+        print_text(csv_text(columns))
         return
     print_table(columns, zip(*(column.tolist() for column in columns.values()), strict=True))
 
@@ -42,7 +66,9 @@ def print_table(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
     for name, *values in columns:
         number = name != "item" and all(isinstance(value, int | float) for value in values)
         width = max(len(name), *(len(_cell(value)) for value in values)) if number else 4
-        table.add_column(name, justify="right" if number else "left", no_wrap=number, min_width=width)
+        table.add_column(
+            Text(visible(name, lines=False)), justify="right" if number else "left", no_wrap=number, min_width=width
+        )
     for row in zip(*(values for _, *values in columns), strict=True):
         table.add_row(*(Text(_cell(value)) for value in row))
     console = Console()
@@ -54,13 +80,13 @@ def print_table(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:.3f}"
-    return str(value)
+    return visible(value, lines=False)
 
 
 def print_notes(notes: Iterable[str]) -> None:
     """What a reader must know, on stderr."""
     for note in notes:
-        Console(stderr=True).print(f"Note: {note}", style="yellow", highlight=False, markup=False)
+        say(f"Note: {note}", "yellow")
 
 
 def watch(things: Iterable[Something], total: int) -> Iterator[Something]:

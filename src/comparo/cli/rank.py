@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import math
-import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from comparo.agreement import agreement
 from comparo.budget import Budget
 from comparo.cli import options
-from comparo.cli.printing import Format, print_notes, print_ranking
+from comparo.cli.previewing import first_question
+from comparo.cli.printing import Console, Format, print_notes, print_ranking
+from comparo.cli.repeating import command_line
 from comparo.cli.stopping import stoppable
 from comparo.items import Items
 from comparo.methods import Method
+from comparo.money import dollars
 from comparo.product import Bias
 from comparo.ranking import Ranking
 from comparo.run import Progress, Run
@@ -30,6 +31,7 @@ from comparo.runs import choose_folder, set_aside
 from comparo.selection import Orders, Strategy
 from comparo.store import Store
 from comparo.task import Estimate, Task
+from comparo.words import visible
 
 EPILOG = (
     "Example: `comparo rank stories.jsonl --criterion 'more surprising' --kind Story`, or with a server: `comparo rank "
@@ -42,8 +44,8 @@ def rank_command(
     data: Annotated[
         str,
         typer.Argument(
-            help="The texts: JSONL, CSV or Parquet with columns id, text (and context), a folder of .txt files, a .txt "
-            "file with a text a line, or - for standard input.",
+            help="The texts: JSONL, JSON, CSV, TSV, Parquet or .xlsx with columns id, text (and context), a folder of "
+            ".txt files, a .txt file with a text a line, a run folder, or - for standard input.",
             show_default=False,
         ),
     ],
@@ -147,18 +149,17 @@ def rank_command(
     if out is not None and fresh:
         set_aside(out)
     folder = out or choose_folder("stdin" if data == "-" else data, task.identity, fresh)
-    command = shlex.join(["comparo", *sys.argv[1:]])
-    store = Store(folder, task.identity, {**task.configuration, "command": command})
+    store = Store(folder, task.identity, {**task.configuration, "command": command_line(context)})
     try:
         store.add_items(items)
-        run = Run(task, store, say=lambda sentence: console.print(sentence, style="yellow", markup=False))
+        run = Run(task, store, say=partial(console.print, style="yellow", markup=False, soft_wrap=True))
         console.print(f"[dim]{estimate.calls:,} calls at most; run folder {folder}[/dim]")
         try:
             with stoppable(), _shown(run, console):
                 ranking = run.go()
         except KeyboardInterrupt as stop:
-            kept = f"{run.progress.answered:,} judgements are kept, and the same command goes on from here."
-            console.print(f"{stop or 'Interrupted'}: {kept}", style="yellow")
+            kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
+            console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)
             if run.progress.answered:
                 console.print("The ranking so far:", style="yellow")
                 _finish(run.ranking(), run, store, output, top, console)
@@ -171,9 +172,10 @@ def rank_command(
 def _finish(ranking: Ranking, run: Run, store: Store, output: Format, top: int | None, console: Console) -> None:
     """Print the ranking, and write it and the report to the run folder."""
     from comparo.report import write_report
+    from comparo.report.record import run_record
 
     store.write("ranking.csv", ranking.to_csv())
-    page = None if store.folder is None else write_report(store.folder)
+    page = None if store.folder is None else write_report(store.folder, run_record(run, ranking))
     print_ranking(ranking, output, top)
     if not console.quiet:
         print_notes(ranking.notes)
@@ -184,7 +186,7 @@ def _finish(ranking: Ranking, run: Run, store: Store, output: Format, top: int |
     if progress.cut:
         parts.append(f"{progress.cut:,} prompts cut to the model's window")
     if progress.cost:
-        parts.append(f"${progress.cost:.2f}")
+        parts.append(dollars(progress.cost))
     console.print("; ".join(parts))
     for name, found in agreement(ranking, run.task.items).items():
         contexts = f", mean of {np.count_nonzero(~np.isnan(found))} contexts" if len(found) > 1 else ""
@@ -195,10 +197,10 @@ def _finish(ranking: Ranking, run: Run, store: Store, output: Format, top: int |
 
 def _say_estimate(console: Console, task: Task, estimate: Estimate) -> None:
     contexts = f" in {len(task.items.contexts)} contexts" if len(task.items.contexts) > 1 else ""
-    price = "price not known (set it by --price)" if math.isnan(estimate.cost) else f"about ${estimate.cost:.2f}"
+    price = "price not known (set it by --price)" if math.isnan(estimate.cost) else f"about {dollars(estimate.cost)}"
     console.print(f"{len(task.items):,} items{contexts}, judge {task.judge.name}", markup=False)
     console.print(f"{estimate.calls:,} calls at most, about {estimate.tokens:,} tokens, {price}", markup=False)
-    console.print(f"The question:\n\n{task.prompt.template}", markup=False)
+    console.print(f"The first question, as it is sent:\n\n{first_question(task)}", markup=False, soft_wrap=True)
 
 
 @contextmanager
@@ -220,10 +222,10 @@ def progress_line(progress: Progress) -> Text:
         left = (progress.total - done) / progress.rate
         parts.append(f"{left // 60:.0f} min {left % 60:.0f} s left" if left >= 60 else f"{left:.0f} s left")
     if progress.cost:
-        parts.append(f"${progress.cost:.2f}")
+        parts.append(dollars(progress.cost))
     if progress.failed:
         parts.append(f"{progress.failed} failed")
     if progress.ranking is not None:
         best = progress.ranking.to_columns()["item"][:3].tolist()
-        parts.append("leading: " + ", ".join(f"{item!s:.20}" for item in best))
+        parts.append("leading: " + ", ".join(visible(f"{item!s:.20}", lines=False) for item in best))
     return Text("  ".join(parts), style="cyan", overflow="ellipsis", no_wrap=True)

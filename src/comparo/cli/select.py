@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 import numpy as np
 import typer
 
+from comparo.cli import options
+from comparo.cli.printing import print_text
 from comparo.comparisons import Comparisons
 from comparo.items import read_items
 from comparo.selection import Orders, Strategy, next_pairs
@@ -21,15 +23,18 @@ def select_command(
     items: Annotated[
         Path,
         typer.Argument(
-            help="The items: CSV, JSONL or Parquet with a column id (or the first column), or a .txt file with one "
-            "item a line. With a column context, pairs are chosen in every context.",
+            help="The items: CSV, TSV, JSONL, JSON, Parquet or .xlsx with a column id (or the first column), a .txt "
+            "file with one item a line, or a run folder. With a column context, pairs are chosen in every context.",
             show_default=False,
         ),
     ],
     calls: Annotated[int, typer.Option("--next", min=1, help="How many calls to choose (in every context).")],
     asked: Annotated[
         Path | None,
-        typer.Option(help="Comparisons answered so far, in any form that `comparo fit` reads.", show_default=False),
+        typer.Option(
+            help="Comparisons answered so far, in any form that `comparo fit` reads, a run folder too.",
+            show_default=False,
+        ),
     ] = None,
     strategy: Annotated[
         Strategy,
@@ -45,6 +50,9 @@ def select_command(
     goal: Annotated[
         str, typer.Option(help="ranking, or top-K (such as top-5) to decide only who is among the best K.")
     ] = "ranking",
+    id_column: options.IdColumn = None,
+    context_column: options.ContextColumn = None,
+    context_id: options.ContextIdColumn = None,
     repeats: Annotated[bool, typer.Option("--repeats", help="Allow calls that were asked before.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="The same seed and answers give the same pairs.")] = 0,
     output: Annotated[Literal["csv", "jsonl"], typer.Option("--format", help="How to print the pairs.")] = "csv",
@@ -55,7 +63,7 @@ def select_command(
     the file given by --asked.
     """
     columns = next_pairs(
-        read_items(items),
+        read_items(items, id=id_column, context=context_column, context_id=context_id),
         calls,
         None if asked is None else Comparisons.read(asked),
         rng=np.random.default_rng(seed),
@@ -66,6 +74,6 @@ def select_command(
     )
     if output == "jsonl":
         for row in zip(*columns.values(), strict=True):
-            print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False))
+            print_text(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n")
     else:
-        print(csv_text(columns), end="")
+        print_text(csv_text(columns))

@@ -1,6 +1,7 @@
 """Flags from elsewhere: every one can come from the environment (COMPARO_JUDGE) or from a TOML file.
 
-The command line wins over the environment, the environment over the file. In the file, keys at the top are for all
+The command line wins over the environment, the environment over the file. A file that was not named must be agreed to
+where it decides where keys and texts go (`consent`). In the file, keys at the top are for all
 commands that have such a flag, those in a table named after a command for that one:
 
     judge = "openai/gpt-4o-mini"
@@ -28,7 +29,7 @@ def name_of(option: TyperOption) -> str:
 def name_variables(group: TyperGroup) -> None:
     """Let every flag of every command come from a variable: --base-url from COMPARO_BASE_URL."""
     for command in group.commands.values():
-        for option in _options(command):
+        for option in options_of(command):
             option.envvar = f"COMPARO_{name_of(option).replace('-', '_').upper()}"
             option.show_envvar = False
 
@@ -49,7 +50,7 @@ def read_settings(group: TyperGroup, path: Path) -> dict[str, dict[str, Any]]:
             raise ValueError(f"{path}: there is no command [{table}]; there are {', '.join(group.commands)}")
     unknown = set(everywhere)
     for name, command in group.commands.items():
-        flags = {name_of(option): str(option.name) for option in _options(command)}
+        flags = {name_of(option): str(option.name) for option in options_of(command)}
         for key, value in {**everywhere, **tables.get(name, {})}.items():
             flag = key.replace("_", "-")
             if flag in flags:
@@ -62,14 +63,18 @@ def read_settings(group: TyperGroup, path: Path) -> dict[str, dict[str, Any]]:
     return defaults
 
 
-def settings_file(given: Path | None) -> Path | None:
-    """The file given, else that named by COMPARO_CONFIG, else comparo.toml in the working folder if there is one."""
+def settings_file(given: Path | None) -> tuple[Path | None, bool]:
+    """The file given, else that named by COMPARO_CONFIG, else comparo.toml in the working folder if there is one.
+
+    The second value says whether it was named.
+    """
     if given is None and os.environ.get("COMPARO_CONFIG"):
-        return Path(os.environ["COMPARO_CONFIG"])
-    return given or (FILE if FILE.is_file() else None)
+        given = Path(os.environ["COMPARO_CONFIG"])
+    return given or (FILE if FILE.is_file() else None), given is not None
 
 
-def _options(command: Any) -> list[TyperOption]:
+def options_of(command: Any) -> list[TyperOption]:
+    """The flags of a command, but for --help."""
     return [
         parameter
         for parameter in command.params

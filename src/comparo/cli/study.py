@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import typer
-from rich.console import Console
 
 from comparo.cli import options
-from comparo.cli.printing import print_notes, print_table
+from comparo.cli.printing import print_notes, print_table, print_text, say
 from comparo.items import Items
 from comparo.methods import METHODS
 from comparo.product import Bias
@@ -34,9 +33,9 @@ def study_command(
     data: Annotated[
         str | None,
         typer.Argument(
-            help="summeval, topicalchat, hanna or cmcqrd; or a file of items with people's scores (JSONL, CSV or "
-            "Parquet, a column id and columns score or score_…); or all, to write the whole study of the paper's sets "
-            "into the folder given by --out.",
+            help="summeval, topicalchat, hanna or cmcqrd; or a file of items with people's scores (JSONL, JSON, "
+            "CSV, TSV, Parquet or .xlsx, a column id and columns score or score_…); or all, to write the whole study "
+            "of the paper's sets into the folder given by --out.",
             show_default=False,
         ),
     ] = None,
@@ -156,7 +155,7 @@ def study_command(
     print_notes(results.notes)
     if out is not None:
         _write(results, out)
-        Console(stderr=True, highlight=False).print(f"Tables and figures: {out}", markup=False)
+        say(f"Tables and figures: {out}")
 
 
 def _ways(
@@ -188,14 +187,14 @@ def _table(results: Results, kind: Kind) -> Table:
 
 def _print(table: Table, output: Shown) -> None:
     if output == "csv":
-        print(table.csv(), end="")
+        print_text(table.csv())
     elif output == "latex":
-        print(table.latex())
+        print_text(table.latex() + "\n")
     elif output == "markdown":
-        print(table.markdown())
+        print_text(table.markdown() + "\n")
     else:
         print_table(table.columns, table.texts())
-        print(f"\n{table.title}")
+        print_text(f"\n{table.title}\n")
 
 
 def _write(results: Results, folder: Path) -> None:
@@ -220,7 +219,7 @@ def _write_all(
     if folder is None or out is None:
         raise ValueError("comparo study all needs --data, the folder of the data sets, and --out, where to write")
     path = write_study(folder, out, judgements, draws=draws, seed=seed, processes=processes)
-    Console(stderr=True, highlight=False).print(f"Study: {path}", markup=False)
+    say(f"Study: {path}")
 
 
 def _yardstick(

@@ -12,12 +12,13 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
+from comparo.judges.function import FunctionJudge, as_judge
 from comparo.judges.judgement import Judge, JudgeError, Judgement
 from comparo.judges.ray import ray_judge
 
 PROVIDERS = ("local", "hf", "openai", "vllm", "simulated", "replay")
 
-__all__ = ["PROVIDERS", "Judge", "JudgeError", "Judgement", "load_judge", "ray_judge"]
+__all__ = ["PROVIDERS", "FunctionJudge", "Judge", "JudgeError", "Judgement", "as_judge", "load_judge", "ray_judge"]
 
 
 def load_judge(name: str, **options: Any) -> Judge:

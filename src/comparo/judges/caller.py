@@ -16,7 +16,6 @@ from comparo.judges.prices import cost
 from comparo.judges.scrubbing import whole_characters
 from comparo.judges.verdicts import (
     LONGEST,
-    grading,
     is_scale,
     label_tokens,
     read_grade,
@@ -70,12 +69,12 @@ class Caller:
     def __init__(self, judge: OpenAIJudge, prompt: Prompt) -> None:
         access = judge.access()
         self.judge, self.prompt, self.dialect, self.secrets = judge, prompt, judge.dialect, access.secrets
-        self.begun = judge.endpoint == "completion" or (judge.prefill and bool(prompt.answer))
+        self.begun = judge.begins(prompt)
         self.max_tokens = max(judge.max_tokens, label_tokens(prompt)) if self.begun else judge.max_tokens
         limit = ANSWER + TOKEN * self.max_tokens
         self.client = Wire(judge.base_url, access.headers, judge.timeout, judge.retries, limit, judge.waiting)
         self.graded = judge.graded and not is_scale(prompt)
-        self.added = "" if self.begun else "\n\n" + (grading(prompt) if self.graded else prompt.instruction)
+        self.added = judge.adds(prompt)
 
     async def answer(self, question: Question) -> Judgement | JudgeError:
         """The answer to a question, whatever becomes of it; a JudgeError where no question can be answered."""

@@ -19,6 +19,7 @@ from comparo.judges.caller import TOP, Caller
 from comparo.judges.calling import LANE, work
 from comparo.judges.judgement import Judgement
 from comparo.judges.prices import Price, find_price, read_price
+from comparo.judges.verdicts import grading, is_scale
 from comparo.judges.wire import Waiting, need_client
 from comparo.prompts import Prompt, Question
 
@@ -90,6 +91,20 @@ class OpenAIJudge:
     def ahead(self) -> int:
         """Twice as many questions as calls at once, so that no call waits for a question."""
         return 2 * self.concurrency
+
+    def begins(self, prompt: Prompt) -> bool:
+        """Whether the reply is begun for the model, so that its next word is a label."""
+        return self.endpoint == "completion" or (self.prefill and bool(prompt.answer))
+
+    def adds(self, prompt: Prompt) -> str:
+        """What is said after a prompt to a model whose reply is not begun.
+
+        >>> load("llama").adds(Prompt("{first} or {second}?", answer="Text"))
+        '\\n\\nAnswer only with Text A or Text B.'
+        """
+        if self.begins(prompt):
+            return ""
+        return "\n\n" + (grading(prompt) if self.graded and not is_scale(prompt) else prompt.instruction)
 
     def ready(self) -> None:
         """Nothing, where the first question can be sent; a JudgeError where the key is missing or broken."""

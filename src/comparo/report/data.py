@@ -1,20 +1,31 @@
-"""What the page's script works on: the rankings, texts and judgements as one JSON object."""
+"""What the page's script works on: the rankings, texts and judgements as one JSON object of a bounded size.
+
+Where not all fits, the first contexts are kept and of a context that is too large the best; then as many judgements as
+take their share; and of each text the beginning, at least so much of it that it is known again. `Data.left_out` says
+what is not there.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from comparo.report.charts import Scale
-from comparo.report.embed import MOST, RESERVE, cut_texts, script_json, size
-from comparo.report.record import Record, in_logits
-from comparo.report.views import Columns, candidates, display_order, label, means
+from comparo.report.embed import cut_texts, presentable, script_json, size
+from comparo.report.record import Index, Record, in_logits
+from comparo.report.views import Columns, candidates, display_order, means
+from comparo.report.wording import label
 
 TOP = 10  # items of the table of wins
-JUDGEMENTS = 100_000  # above, only those between the best are in the page
+JUDGEMENTS = 100_000  # at most
+CANDIDATES = 40_000  # at most; more take too long to read
+ANSWER = 26  # bytes of a judgement at most
+BEGINNING = 80  # characters of a text by which it is known
+MEAN, RANKED, JUDGED = 0.15, 0.6, 0.5  # of the room that is left, for each in turn; texts have the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +51,34 @@ class View:
 
     def as_json(self) -> dict[str, Any]:
         names = {"label": self.label, "from": self.begin, "to": self.end, "groups": self.groups}
-        return names | {"low": self.low, "high": self.high, "ticks": self.ticks, "digits": self.digits}
+        scale = {"low": float(f"{self.low:.6g}"), "high": float(f"{self.high:.6g}")}
+        return names | scale | {"ticks": self.ticks, "digits": self.digits}
 
 
 @dataclass(frozen=True, eq=False)
-class Data:
-    """Columns of all candidates and of the mean over contexts, the views of them, and how much of each text is kept."""
+class Tables:
+    """All that could be shown: columns of the candidates (the first of them), of the mean over contexts, and views."""
 
+    record: Record
+    order: Index
     candidates: Columns
     mean: Columns | None
     contexts: list[View]
     mean_view: View | None
-    kept: int
-    json: str
+
+    @classmethod
+    def of(cls, record: Record) -> Tables:
+        order, mean = display_order(record), means(record)
+        columns = candidates(record, order[:CANDIDATES])
+        ends = np.cumsum([nodes.stop - nodes.start for nodes in record.contexts]).tolist()
+        codes = record.items.context[record.row[[nodes.start for nodes in record.contexts]]]
+        contexts = [
+            view(label(name), columns, begin, min(end, CANDIDATES))
+            for name, begin, end in zip(record.items.contexts[codes].tolist(), [0, *ends], ends, strict=False)
+            if end <= CANDIDATES or begin == 0
+        ]
+        mean_view = None if mean is None else view("mean", mean, 0, len(mean["item"]))
+        return cls(record, order, columns, mean, contexts, mean_view)
 
     @property
     def shown(self) -> tuple[View, Columns]:
@@ -62,34 +88,56 @@ class Data:
         return self.contexts[0], self.candidates
 
 
-def page_data(record: Record) -> Data:
-    """All that the page's script needs, its texts cut so that the page stays within `MOST` bytes."""
-    order = display_order(record)
-    columns, mean = candidates(record, order), means(record)
-    ends = np.cumsum([nodes.stop - nodes.start for nodes in record.contexts]).tolist()
-    contexts = [
-        view(label(record.items.contexts[record.items.context[record.row[nodes.start]]]), columns, begin, end)
-        for nodes, begin, end in zip(record.contexts, [0, *ends], ends, strict=False)
-    ]
-    mean_view = None if mean is None else view("mean", mean, 0, len(mean["item"]))
-    shared = [
-        record.items.context_texts[record.items.context[record.row[nodes.start]]] or "" for nodes in record.contexts
-    ]
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The JSON, how many contexts it holds, and sentences about what it does not."""
+
+    json: str
+    contexts: int
+    left_out: list[str]
+
+
+def page_data(tables: Tables, room: int) -> Data:
+    """As much as takes at most `room` bytes."""
+    record = tables.record
     whole: dict[str, Any] = {
-        "run": record.configuration,
-        "candidates": columns,
-        "mean": mean,
-        "mean_view": None if mean_view is None else mean_view.as_json(),
-        "contexts": [context.as_json() for context in contexts],
+        "run": presentable(record.configuration),
+        "mean": None,
+        "mean_view": None,
+        "mean_wins": None if tables.mean is None else _mean_wins(record, tables.mean),
         "logits": in_logits(record.ranking),
-        "judgements": _judgements(record, order, columns, mean),
     }
-    texts = [record.items.texts[row] for row in record.row[order].tolist()]
-    kept_texts, kept = cut_texts([*texts, *shared], MOST - RESERVE - size(whole))
-    columns["text"] = kept_texts[: len(texts)]
-    for context, text in zip(whole["contexts"], kept_texts[len(texts) :], strict=True):
+    left = room - size(whole)
+    if tables.mean is not None and tables.mean_view is not None:
+        mean = {name: column for name, column in tables.mean.items() if name != "code"}
+        rows = _most(len(mean["item"]), lambda rows: size(_first(mean, rows)), MEAN * left)
+        whole["mean"] = _first(mean, rows)
+        whole["mean_view"] = tables.mean_view.as_json() | {"to": rows}
+        left -= size([whole["mean"], whole["mean_view"]])
+    texts = [record.items.texts[row] for row in record.row[tables.order[:CANDIDATES]].tolist()]
+    begun = [text[:BEGINNING] for text in texts]
+
+    def ranked(rows: int) -> int:
+        views = [context.as_json() for context in _views(tables.contexts, rows)]
+        return size([_first(tables.candidates, rows), views, begun[:rows]])
+
+    rows = _most(len(texts), ranked, RANKED * left)
+    shown = _views(tables.contexts, rows)
+    rows = shown[-1].end
+    contexts = [context.as_json() for context in shown]
+    columns = _first(tables.candidates, rows)
+    left -= ranked(rows)
+    judgements = _judgements(tables, shown, JUDGED * left)
+    left -= size(judgements)
+    here = [nodes.start for nodes in record.contexts[: len(shown)]]
+    shared = [record.items.context_texts[code] or "" for code in record.items.context[record.row[here]].tolist()]
+    kept, longest = cut_texts([*texts[:rows], *shared], left + size(begun[:rows]) - 20 * len(shown) - 100)
+    columns["text"] = kept[:rows]
+    for context, text in zip(contexts, kept[rows:], strict=True):
         context["text"] = text
-    return Data(columns, mean, contexts, mean_view, kept, script_json(whole))
+    whole |= {"candidates": columns, "contexts": contexts, "judgements": judgements}
+    cut = sum(len(text) > longest for text in [*texts[:rows], *shared])
+    return Data(script_json(whole), len(shown), _left_out(tables, whole, cut, longest))
 
 
 def view(name: str, columns: Columns, begin: int, end: int) -> View:
@@ -104,22 +152,87 @@ def view(name: str, columns: Columns, begin: int, end: int) -> View:
     return View(name, begin, end, scale.low, scale.high, ticks, digits, groups)
 
 
-def _judgements(record: Record, order: np.ndarray[Any, Any], columns: Columns, mean: Columns | None) -> dict[str, Any]:
-    """The answers as places among the candidates; where they are too many, those between the best only."""
+def _most(rows: int, measure: Callable[[int], int], room: float) -> int:
+    """So many of the first rows, at least one, that they take at most `room` bytes, by a few guesses."""
+    while rows > 1 and (taken := measure(rows)) > room:
+        rows = max(1, min(rows - 1, int(0.98 * rows * room / taken)))
+    return rows
+
+
+def _first(columns: Columns, rows: int) -> Columns:
+    return {name: column[:rows] for name, column in columns.items()}
+
+
+def _views(contexts: list[View], rows: int) -> list[View]:
+    """The contexts that lie within the first rows; of the first one as much as does, where it is larger."""
+    first = contexts[0]
+    if first.end > rows:
+        return [View(first.label, 0, rows, first.low, first.high, first.ticks, first.digits, first.groups)]
+    return [context for context in contexts if context.end <= rows]
+
+
+def _judgements(tables: Tables, shown: list[View], room: float) -> dict[str, Any]:
+    """The answers as places among the candidates: all of the first `whole`, and of those before `top` the best's.
+
+    `complete` where none is left out.
+    """
+    record, order = tables.record, tables.order
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     first, second = place[record.ranking.graph.first], place[record.ranking.graph.second]
-    complete = len(record.p) <= JUDGEMENTS
-    if not complete:
-        leaders = set() if mean is None else set(mean["item"][:TOP])
-        best = np.array([rank <= TOP for rank in columns["rank"]]) | np.isin(columns["item"], list(leaders))
-        kept = np.flatnonzero(best[first] & best[second])
-    else:
-        kept = np.arange(len(record.p))
+    furthest = np.maximum(first, second)
+    ends = np.array([0, *(context.end for context in shown)])
+    before = np.searchsorted(np.sort(furthest), ends)  # answers among the first so many candidates
+    fits = [number for number, count in enumerate(before) if count <= JUDGEMENTS and ANSWER * count <= room]
+    whole = top = int(ends[fits[-1]])
+    kept = np.flatnonzero(furthest < whole)
+    if not whole:
+        best = np.append(np.array(tables.candidates["rank"][: shown[0].end]) <= TOP, False)
+        between = best[np.minimum(first, len(best) - 1)] & best[np.minimum(second, len(best) - 1)]
+        kept, top = np.flatnonzero(between)[: min(JUDGEMENTS, int(room / ANSWER))], shown[0].end
     return {
-        "complete": complete,
+        "complete": len(kept) == len(record.p),
+        "whole": whole,
+        "top": top,
         "first": first[kept].tolist(),
         "second": second[kept].tolist(),
         "p": record.p[kept].round(3).tolist(),
         "expected": record.expected[kept].round(3).tolist(),
     }
+
+
+def _mean_wins(record: Record, mean: Columns) -> dict[str, Any]:
+    """The judge's probabilities of the best of the mean against each other, summed over contexts, and their number."""
+    graph, size_of = record.ranking.graph, min(TOP, len(mean["code"]))
+    place = np.full(len(record.ranking.comparisons.items), -1)
+    place[mean["code"][:size_of]] = np.arange(size_of)
+    i, j = place[graph.item[graph.first]], place[graph.item[graph.second]]
+    kept = (i >= 0) & (j >= 0)
+    i, j, p = i[kept], j[kept], record.p[kept]
+    key, turned = i * size_of + j, j * size_of + i
+    total = np.bincount(key, p, size_of**2) + np.bincount(turned, 1 - p, size_of**2)
+    calls = np.bincount(key, minlength=size_of**2) + np.bincount(turned, minlength=size_of**2)
+    shape = (size_of, size_of)
+    return {"sum": total.round(4).reshape(shape).tolist(), "calls": calls.reshape(shape).tolist()}
+
+
+def _left_out(tables: Tables, whole: dict[str, Any], cut: int, longest: int) -> list[str]:
+    """What the page does not hold, in words."""
+    record, contexts, judgements = tables.record, whole["contexts"], whole["judgements"]
+    rows, every = len(whole["candidates"]["item"]), len(tables.order)
+    told = []
+    if len(contexts) < len(record.contexts):
+        told.append(f"the first {len(contexts):,} of {len(record.contexts):,} contexts")
+    elif rows < every:
+        told.append(f"the best {rows:,} of {every:,} candidates")
+    if tables.mean is not None and len(whole["mean"]["item"]) < len(tables.mean["item"]):
+        told.append(
+            f"the best {len(whole['mean']['item']):,} of {len(tables.mean['item']):,} of the mean over contexts"
+        )
+    if not judgements["complete"]:
+        told.append(f"{len(judgements['p']):,} of {len(record.p):,} judgements")
+    if cut:
+        told.append(f"the first {longest:,} characters of each text ({cut:,} are longer)")
+    if not told:
+        return []
+    return [f"So that it stays small, this page holds {'; '.join(told)}. Everything is in the run folder."]

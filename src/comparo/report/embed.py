@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-MOST = 5_000_000  # bytes of a page
-RESERVE = 600_000  # of these for the page around the data
-LONGEST = 20_000  # characters of one text
+import numpy as np
+
+LONGEST = 20_000  # characters of one text, and of one setting
 _UNSAFE = "<>&\u2028\u2029"
+_USER = re.compile(r"(\w+://)[^/?#\s]*@")
 
 
 def script_json(data: Any) -> str:
@@ -32,14 +35,25 @@ def cut_texts(texts: Sequence[str], room: int) -> tuple[list[str], int]:
     >>> cut_texts(["short", "a long one"], 20)
     (['short', 'a long o'], 8)
     """
-    texts = [text[:LONGEST] for text in texts]
-    low, high = 0, max(map(len, texts), default=0)
+    high = _longest([min(len(text), LONGEST) for text in texts], room)
+    texts = [text[:high] for text in texts]
     if size(texts) <= room:
-        return texts, LONGEST
+        return texts, high
+    low = 0
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if size([text[:middle] for text in texts]) <= room else (low, middle - 1)
     return [text[:low] for text in texts], low
+
+
+def _longest(lengths: Sequence[int], room: int) -> int:
+    """At most so many characters of each text can fit, a character being a byte or more."""
+    ordered = np.sort(np.asarray(lengths, dtype=np.int64))
+    if int(np.sum(ordered)) <= room or not len(ordered):
+        return LONGEST
+    before, left = np.cumsum(ordered) - ordered, len(ordered) - np.arange(len(ordered))
+    shorter = int(np.searchsorted(before + left * ordered, max(room, 0)))  # so many stay whole
+    return int((max(room, 0) - before[shorter]) // left[shorter])
 
 
 def size(data: Any) -> int:
@@ -49,3 +63,21 @@ def size(data: Any) -> int:
     6
     """
     return len(script_json(data).encode())
+
+
+def presentable(value: Any) -> Any:
+    """What a file of settings holds as a page may show it.
+
+    Addresses lose the user's name and password, long texts their end, and what is no text or number its place.
+
+    >>> presentable({"base_url": "https://ana:secret@example.org/v1", "price": [0.5, float("nan")]})
+    {'base_url': 'https://example.org/v1', 'price': [0.5, None]}
+    """
+    if isinstance(value, str):
+        whole = _USER.sub(r"\1", value.encode("utf-8", "replace").decode())
+        return whole if len(whole) <= LONGEST else f"{whole[:LONGEST]}…"
+    if isinstance(value, Mapping):
+        return {presentable(str(name)): presentable(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [presentable(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

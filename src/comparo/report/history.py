@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from comparo.agreement import agreement, spearman
+from comparo.agreement import agreement, spearman_within
 from comparo.confidence import expected_spearman
 from comparo.experts import Array
 from comparo.ranking import Ranking
 from comparo.report.record import Index, Record
 
 POINTS = 10
+FEW = (1, 2, 5, 10)  # of these, where there are many answers
+MANY = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class Outlook:
 def convergence(record: Record) -> list[Moment]:
     """The rankings from the first tenth, two tenths, … of each context's answers; correlations are means over contexts.
 
-    Contexts may have been asked one after the other, so each is taken at the same share of its own calls.
+    Contexts may have been asked one after the other, so each is taken at the same share of its own calls. Of very many
+    answers only some shares are looked at, since each takes a fit.
     """
     ranking, moments = record.ranking, []
     context = ranking.graph.context[ranking.graph.first]
@@ -46,7 +49,7 @@ def convergence(record: Record) -> list[Moment]:
     place = np.empty(len(context))
     starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
     place[order] = (np.arange(len(context)) - starts) / sizes[context[order]]
-    for step in range(1, POINTS + 1):
+    for step in range(1, POINTS + 1) if len(context) <= MANY else FEW:
         if step == POINTS:
             earlier, expected = ranking, record.spearman
         else:
@@ -85,12 +88,10 @@ def _at(record: Record, rows: Index) -> Ranking:
 
 def _with(record: Record, earlier: Ranking) -> Array:
     """Spearman's correlation of an earlier ranking with the last, by context; who was not yet compared is average."""
-    whole = record.ranking
-    at = dict(zip(_keys(earlier), earlier.scores.tolist(), strict=True))
-    scores = np.array([at.get(key, math.nan) for key in _keys(whole)])
+    whole, many = record.ranking, len(record.ranking.comparisons.items)
+    keys, before = (one.graph.context.astype(np.int64) * many + one.graph.item for one in (whole, earlier))
+    order = np.argsort(before)
+    place = np.minimum(np.searchsorted(before, keys, sorter=order), len(before) - 1)
+    scores = np.where(before[order[place]] == keys, earlier.scores[order[place]], math.nan)
     scores = np.where(np.isnan(scores), np.nanmean(scores), scores)
-    return np.array([spearman(scores[nodes], whole.scores[nodes]) for nodes in record.contexts])
-
-
-def _keys(ranking: Ranking) -> list[tuple[int, int]]:
-    return list(zip(ranking.graph.context.tolist(), ranking.graph.item.tolist(), strict=True))
+    return spearman_within(scores, whole.scores, whole.graph.context, whole.graph.contexts)

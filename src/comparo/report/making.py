@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from comparo.judges import Judgement
+from comparo.money import dollars
 from comparo.prompts import PAPER, Prompt, criterion_prompt, paper_prompt
 
 
@@ -44,18 +45,18 @@ def settings(configuration: Mapping[str, Any], judgements: Sequence[Judgement]) 
         **{f"judge: {name}": value for name, value in identity["settings"].items()},
         "budget": configuration.get("budget"),
         "until": configuration.get("until"),
-        "goal": identity["goal"],
-        "strategy": identity["strategy"],
-        "orders": identity["orders"],
+        "goal": identity.get("goal"),
+        "strategy": identity.get("strategy"),
+        "orders": identity.get("orders"),
         "method": configuration.get("method"),
         "bias": configuration.get("bias"),
-        "seed": identity["seed"],
+        "seed": identity.get("seed"),
         "started": configuration.get("started"),
-        "cost": f"${sum(costs):.4f}" if costs else "not told",
+        "cost": dollars(sum(costs)) if costs else "not told",
         "tokens": f"{tokens:,}" if tokens else "not told",
         "time": took,
         **{f"version: {name}": value for name, value in configuration.get("versions", {}).items()},
-        "SHA-256 of the items": identity["items"],
+        "SHA-256 of the items": identity.get("items"),
     }
     return [(name, str(value)) for name, value in found.items() if value is not None]
 
@@ -70,8 +71,8 @@ def command(configuration: Mapping[str, Any]) -> str:
     before = "" if flags else f"printf %s {shlex.quote(prompt.template)} > prompt.txt\n"
     words += flags or ["--prompt", "prompt.txt", "--labels", ",".join(prompt.labels), "--answer", prompt.answer]
     chosen = {"judge": identity["judge"], "budget": configuration.get("budget"), "until": configuration.get("until")}
-    chosen |= {name: identity[name] for name in ("goal", "strategy", "orders")}
-    chosen |= {name: configuration.get(name) for name in ("method", "bias")} | {"seed": identity["seed"]}
+    chosen |= {name: identity.get(name) for name in ("goal", "strategy", "orders")}
+    chosen |= {name: configuration.get(name) for name in ("method", "bias")} | {"seed": identity.get("seed")}
     for name, value in chosen.items():
         words += [] if value is None else [f"--{name}", str(value)]
     return before + shlex.join(words)

@@ -9,10 +9,11 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit, ndtri
 
-from comparo.agreement import spearman
+from comparo.agreement import spearman_within
 from comparo.biases import bias_variances
 from comparo.comparisons import Comparisons
 from comparo.experts import Array
@@ -20,6 +21,8 @@ from comparo.graph import Graph
 from comparo.product import Product
 from comparo.ranking import Ranking
 from comparo.report.record import Record, in_logits
+
+STEPS = 20_000_000  # of walks between items that are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +77,18 @@ def _joint_error(product: Product) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """Of `pairs` asked in both orders, those whose winner changed with the order."""
+    """Of `pairs` asked in both orders, those whose winner changed with the order; `once` were asked in one only."""
 
     pairs: int
     flipped: int
+    once: int
 
 
 def flips(comparisons: Comparisons) -> Flips:
     """Pairs asked in both orders, and how many of them had the winner by position.
 
     >>> flips(Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.6), ("a", "c", 0.9)]))
-    Flips(pairs=1, flipped=1)
+    Flips(pairs=1, flipped=1, once=1)
     """
     graph = Graph.build(comparisons)
     n, key = graph.nodes, graph.first.astype(np.int64) * graph.nodes + graph.second
@@ -94,24 +98,30 @@ def flips(comparisons: Comparisons) -> Flips:
     mirrored = np.searchsorted(asked, second * n + first)
     mirrored = np.where(mirrored < len(asked), mirrored, 0)
     both = (asked[mirrored] == second * n + first) & (first < second)
-    return Flips(int(np.count_nonzero(both)), int(np.count_nonzero(both & ((p - 0.5) * (p[mirrored] - 0.5) > 0))))
+    flipped, pairs = both & ((p - 0.5) * (p[mirrored] - 0.5) > 0), int(np.count_nonzero(both))
+    return Flips(pairs, int(np.count_nonzero(flipped)), len(asked) - 2 * pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class Cycles:
-    """Of `triples` whose three pairs were all decided, those that go round in a circle; a quarter do by chance."""
+    """Of `triples` whose three pairs were all decided, those that go round in a circle; a quarter do by chance.
+
+    Where there are very many, `sampled`: those of some items, a triple counting once for each of them.
+    """
 
     triples: int
     cyclic: int
+    sampled: bool = False
 
 
 def cycles(comparisons: Comparisons) -> Cycles:
     """Triples of items that were all compared with each other, and how many contradict themselves: a > b > c > a.
 
-    With A[i, j] = 1 where i won against j, orders merged, tr(A³)/3 of the triples are cyclic.
+    With A[i, j] = 1 where i won against j, orders merged, tr(A³)/3 of the triples are cyclic. Row i of A³ takes the
+    square of the comparisons of an item, so that only `STEPS` of them are taken, of random items, where there are more.
 
-    >>> cycles(Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.6)]))
-    Cycles(triples=1, cyclic=1)
+    >>> cycles(Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.6)])).cyclic
+    1
     """
     merged = comparisons.merge_orders()
     decided = merged.p != 0.5
@@ -126,13 +136,18 @@ def cycles(comparisons: Comparisons) -> Cycles:
     winner, loser = np.where(won, (graph.first, graph.second), (graph.second, graph.first))
     ones = np.ones(len(won))
     wins = sparse.csr_array((ones, (winner, loser)), shape=(graph.nodes, graph.nodes))
-    played = wins + wins.T
-    return Cycles(round(_closed(played) / 6), round(_closed(wins) / 3))
+    played = sparse.csr_array(wins + wins.T)
+    steps = float(np.sum(graph.degrees().astype(np.float64) ** 2))
+    if steps <= STEPS:
+        every = np.arange(graph.nodes)
+        return Cycles(round(_closed(played, every) / 6), round(_closed(wins, every) / 3))
+    some = np.sort(np.random.default_rng(0).permutation(graph.nodes)[: max(int(graph.nodes * STEPS / steps), 1)])
+    return Cycles(round(_closed(played, some) / 2), round(_closed(wins, some)), sampled=True)
 
 
-def _closed(matrix: sparse.csr_array) -> float:
-    """tr(A³): closed walks of three steps."""
-    return float((matrix @ matrix).multiply(matrix.T).sum())
+def _closed(matrix: sparse.csr_array, rows: NDArray[np.int64]) -> float:
+    """Closed walks of three steps that begin at `rows`, the diagonal of A³."""
+    return float((matrix[rows] @ matrix).multiply(sparse.csr_array(matrix.T)[rows]).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +170,8 @@ def residuals(p: Array, expected: Array, even: Array) -> Residuals:
 
 def length_correlation(record: Record, values: Array) -> float:
     """Spearman's correlation of `values` (n,) with the number of characters, the mean over contexts."""
-    characters = np.array([len(record.items.texts[row]) for row in record.row.tolist()], dtype=np.float64)
-    found = []
-    for nodes in record.contexts:
-        known = ~np.isnan(values[nodes])
-        if np.count_nonzero(known) > 1:
-            found.append(spearman(values[nodes][known], characters[nodes][known]))
+    graph = record.ranking.graph
+    found = spearman_within(values, record.characters, graph.position, graph.contexts)
     return float(np.nanmean(found)) if np.isfinite(found).any() else math.nan
 
 

@@ -122,7 +122,7 @@
       const scores = told.map((name) => `${name.slice(8)} ${number(data.candidates[name][row])}`);
       parts.push(make("p", "against", `People's scores: ${scores.join(", ")}`));
     }
-    if (data.judgements.complete) parts.push(opponents(row));
+    if (row < data.judgements.whole) parts.push(opponents(row));
     return parts;
   };
 
@@ -147,15 +147,17 @@
   // The mean probability that one of the best beats another, over all contexts in the view of the mean.
   const matrix = () => {
     const size = Math.min(TOP, view.to - view.from);
-    const { first, second, p } = data.judgements;
-    const place = new Map();
-    for (let row = view.from; row < view.from + size; row++) place.set(view === mean ? data.mean.item[row] : row, row - view.from);
-    const key = (row) => place.get(view === mean ? data.candidates.item[row] : row);
-    const sum = Array.from({ length: size }, () => new Array(size).fill(0));
-    const calls = Array.from({ length: size }, () => new Array(size).fill(0));
-    for (let k = 0; k < p.length; k++) {
-      const [i, j] = [key(first[k]), key(second[k])];
-      if (i === undefined || j === undefined) continue;
+    const { first, second, p, whole, top } = data.judgements;
+    const unknown = view !== mean && view.to > whole && view.to > top;
+    byId("matrix").hidden = unknown;
+    byId("no-wins").hidden = !unknown;
+    if (unknown) return;
+    const empty = () => Array.from({ length: size }, () => new Array(size).fill(0));
+    const { sum, calls } = view === mean ? data.mean_wins : { sum: empty(), calls: empty() };
+    const inside = (place) => place >= 0 && place < size;
+    for (let k = 0; view !== mean && k < p.length; k++) {
+      const [i, j] = [first[k] - view.from, second[k] - view.from];
+      if (!inside(i) || !inside(j)) continue;
       sum[i][j] += p[k];
       sum[j][i] += 1 - p[k];
       calls[i][j]++;
@@ -172,7 +174,7 @@
       line.forEach((total, j) => {
         const cell = tr.appendChild(make("td"));
         if (!calls[i][j]) {
-          if (i !== j && view !== mean) {
+          if (i !== j && view !== mean && view.columns.group[view.from + i] === view.columns.group[view.from + j]) {
             const d = view.columns.score[view.from + i] - view.columns.score[view.from + j];
             const likely = data.logits ? 1 / (1 + Math.exp(-d)) : Math.min(1, Math.max(0, 0.5 + d));
             cell.className = "expected";

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
+import os
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,32 +17,40 @@ from markupsafe import Markup
 from comparo.agreement import agreement
 from comparo.disk import StoreError, write_text
 from comparo.report.charts import Chart, line_chart, scatter_chart
-from comparo.report.data import Data, View, page_data
+from comparo.report.data import Tables, View, page_data
+from comparo.report.embed import LONGEST, presentable
 from comparo.report.history import Outlook, convergence, outlook
 from comparo.report.making import command, prompt_of, question, settings
 from comparo.report.measures import surprises
 from comparo.report.people import Agreement, agreements
 from comparo.report.record import Record, read_record
-from comparo.report.trust import figure, signs
-from comparo.report.views import Columns, label
+from comparo.report.trust import signs
+from comparo.report.views import PEOPLE, Columns
+from comparo.report.wording import figure, label
 
 HERE = Path(__file__).parent
+MOST = 5_000_000  # bytes of a page
+RESERVE = 600_000  # of these for the page around the data, at first
 STATIC = 50  # lines of the ranking that need no script
+LISTED = 200  # contexts in the list of them
 SURPRISES = 5
 EXCERPT = 3000  # characters of a text beside another
+SENTENCE, SETTING, SETTINGS = 1000, 300, 100  # characters of a question or a note and of a setting; settings
 DRAWN = 2000  # points of a scatter
 
 
-def write_report(folder: Path) -> Path:
+def write_report(folder: str | os.PathLike[str], record: Record | None = None) -> Path:
     """Write report.html into a run folder, from what is in the folder alone, and return its path.
 
-    A StoreError says why where the folder holds no run, or no answers yet.
+    A StoreError says why where the folder holds no run, or no answers yet. Whoever has the `record` of the folder at
+    hand saves the time to read it.
 
-    >>> write_report(Path("nowhere"))
+    >>> write_report("nowhere")
     Traceback (most recent call last):
-    comparo.store.StoreError: nowhere is not a run folder: it has no run.json
+    comparo.disk.StoreError: nowhere is not a run folder: it has no judgements.db
     """
-    page, path = render(read_record(folder)), folder / "report.html"
+    folder = Path(folder)
+    page, path = render(record or read_record(folder)), folder / "report.html"
     try:
         write_text(path, page)
     except OSError as error:
@@ -49,76 +59,101 @@ def write_report(folder: Path) -> Path:
 
 
 def render(record: Record) -> str:
-    """The page as text."""
+    """The page as text, of at most `MOST` bytes."""
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
+    template, tables = environment.get_template("page.html.j2"), Tables.of(record)
     script = (HERE / "page.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template("page.html.j2").render(
-        style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
-        script=Markup(script),
-        script_hash=digest,
-        version=version("comparo"),
-        **_contents(record),
-    )
+    contents = {
+        "style": Markup((HERE / "style.css").read_text(encoding="utf-8")),
+        "script": Markup(script),
+        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "version": version("comparo"),
+        **_contents(record, tables),
+    }
+    listed, room = _contexts(record, tables), MOST - RESERVE
+    for _ in range(2):
+        data = page_data(tables, room)
+        page = template.render(
+            **contents,
+            held=data.contexts,
+            contexts=listed[: data.contexts],
+            left_out=data.left_out,
+            data=Markup(data.json),
+        )
+        taken, around = (len(text.encode()) for text in (page, page.replace(data.json, "")))
+        if taken <= MOST:
+            break
+        room = MOST - around - SENTENCE  # what is left out is told in other words
+    return page
 
 
-def _contents(record: Record) -> dict[str, Any]:
-    """What the template shows."""
-    ranking, data, ahead = record.ranking, page_data(record), outlook(record)
-    people = agreements(record, data.mean is not None)
-    view, columns = data.shown
-    sizes = sorted({context.end - context.begin for context in data.contexts})
-    prompt = prompt_of(record.configuration)
+def _contents(record: Record, tables: Tables) -> dict[str, Any]:
+    """What the template shows whatever fits the page."""
+    ranking, ahead = record.ranking, outlook(record)
+    people = agreements(record, tables.mean is not None)
+    view, columns = tables.shown
+    sizes = np.diff(ranking.graph.starts)
+    configuration = presentable(record.configuration)
+    prompt = prompt_of(configuration)
+    again = command(record.configuration)
+    about = "" if "command" in record.configuration else "ITEMS stands for the file of the texts."
+    if len(again) > LONGEST:
+        again, about = "", "The command is too long for a page; run.json in the run folder holds what it takes."
     return {
-        "question": question(prompt),
-        "lead": _lead(data),
-        "sizes": " to ".join(str(size) for size in dict.fromkeys((sizes[0], sizes[-1]))),
+        "question": label(question(prompt), SENTENCE),
+        "lead": _lead(record, tables),
+        "sizes": " to ".join(f"{size:,}" for size in dict.fromkeys((int(sizes.min()), int(sizes.max())))),
         "expected": figure(ahead[0].expected),
         "made": len(record.answered),
         "possible": record.possible,
-        "judge": record.configuration["identity"]["judge"],
+        "judge": label(configuration["identity"]["judge"], SETTING),
         "method": ranking.method,
         "level": f"{ranking.level:.0%}",
-        "started": str(record.configuration.get("started", ""))[:10],
-        "notes": ranking.notes,
+        "started": str(configuration.get("started", ""))[:10],
+        "notes": [label(note, SENTENCE) for note in ranking.notes],
         "view": view,
-        "mean": data.mean,
+        "mean": tables.mean,
+        "averaged": int(np.count_nonzero(record.joined)),
+        "every": len(record.contexts),
         "lines": [_line(view, columns, row) for row in range(view.begin, min(view.end, view.begin + STATIC))],
         "hidden_lines": max(0, view.end - view.begin - STATIC),
-        "cut": _cut(record, data),
-        "contexts": _contexts(record, data),
         "people_names": [label(name) for name in list(record.items.scores)[:4]],
         "signs": signs(record, ahead),
         **_convergence(record, ahead),
         "surprises": [_surprise(record, place) for place in surprises(record, SURPRISES)],
-        "people": [(found, _scatter(found)) for found in people],
-        "people_about": _people_about(people),
-        "command": command(record.configuration),
-        "command_about": "ITEMS stands for the file of the texts." if "command" not in record.configuration else "",
+        "people": [(found, label(found.name), _scatter(found)) for found in people],
+        "people_about": _people_about(people, len(record.items.scores)),
+        "command": presentable(again),
+        "command_about": about,
         "prompt": prompt,
-        "settings": settings(record.configuration, record.judgements),
-        "data": Markup(data.json),
+        "settings": [
+            (label(name), label(value, SETTING))
+            for name, value in settings(configuration, record.judgements)[:SETTINGS]
+        ],
     }
 
 
-def _lead(data: Data) -> dict[str, Any] | None:
-    """Who is best, and who may be as good; None where there are several rankings and no mean."""
-    if data.mean is None and len(data.contexts) > 1:
+def _lead(record: Record, tables: Tables) -> dict[str, Any] | None:
+    """Who is best, and who may be as good; None where there are several rankings and no mean.
+
+    Where the items of the only context are not all connected, nobody is: `groups` says how many there are.
+    """
+    several = len(record.contexts) > 1
+    if several and tables.mean is None:
         return None
-    view, columns = data.shown
-    names, tiers, groups = columns["item"], columns["tier"], columns["group"]
-    same = [row for row in range(1, view.end) if groups[row] == groups[0]]
-    among = "" if data.mean is None else f" on average over {len(data.contexts):,} contexts"
-    if view.groups > 1:
-        among = f" in the first of {view.groups:,} groups"
+    if not several and not record.joined[0]:
+        return {"groups": f"{record.apart[0]:,}", "size": f"{len(record.items):,}"}
+    view, columns = tables.shown
+    names, tiers = columns["item"], columns["tier"]
     return {
+        "groups": "",
         "best": names[0],
-        "tied": [names[row] for row in same if tiers[row] == tiers[0]],
-        "next": [names[row] for row in same[:2]],
-        "size": f"{len(same) + 1:,}",
-        "among": among,
+        "tied": [names[row] for row in range(1, view.end) if tiers[row] == tiers[0]],
+        "next": names[1:3],
+        "size": f"{view.end if several else record.ranking.graph.nodes:,}",
+        "among": f" on average over {np.count_nonzero(record.joined):,} contexts" if several else "",
     }
 
 
@@ -142,33 +177,28 @@ def _line(view: View, columns: Columns, row: int) -> dict[str, Any]:
     }
 
 
-def _cut(record: Record, data: Data) -> str:
-    longer = sum(len(text) > data.kept for text in record.items.texts)
-    if not longer:
-        return ""
-    return (
-        f"So that it stays small, the page holds the first {data.kept:,} characters of each text; those that are "
-        f"longer ({longer:,}) are whole in the run folder."
-    )
+def _contexts(record: Record, tables: Tables) -> list[dict[str, Any]]:
+    """What is told of each of the first contexts; nothing where there is but one.
 
-
-def _contexts(record: Record, data: Data) -> list[dict[str, Any]]:
-    """What is told of each context; nothing where there is but one."""
-    ranking = record.ranking
-    if len(data.contexts) == 1:
+    The best of a context is named only where all of its items are connected.
+    """
+    ranking, graph = record.ranking, record.ranking.graph
+    if len(record.contexts) == 1:
         return []
-    sure, expected = ranking.top(1), record.spearman
+    (_, _, sure), expected = record.places, record.spearman
     people = list(agreement(ranking, record.items).values())[:4]
-    calls = np.bincount(ranking.graph.context[ranking.graph.first], minlength=ranking.graph.contexts)
+    calls = np.bincount(graph.context[graph.first], minlength=graph.contexts)
     found = []
-    for view, nodes in zip(data.contexts, record.contexts, strict=True):
-        position = int(ranking.graph.context[nodes.start])
+    for view, nodes in zip(tables.contexts[:LISTED], record.contexts, strict=False):
+        position = int(graph.context[nodes.start])
         code = int(record.items.context[record.row[nodes.start]])
+        groups = int(record.apart[graph.position[nodes.start]])
         found.append(
             {
                 "label": view.label,
-                "best": data.candidates["item"][view.begin],
-                "sure": float(np.max(sure[nodes])),
+                "best": tables.candidates["item"][view.begin] if groups == 1 else "",
+                "groups": groups,
+                "sure": float(np.max(sure[nodes])) if groups == 1 else math.nan,
                 "size": view.end - view.begin,
                 "calls": f"{calls[position]:,}",
                 "expected": float(expected[position]),
@@ -214,12 +244,16 @@ def _scatter(found: Agreement) -> Chart:
     return scatter_chart(found.x[drawn], found.y[drawn])
 
 
-def _people_about(people: list[Agreement]) -> str:
+def _people_about(people: list[Agreement], scores: int) -> str:
     if not people:
         return ""
+    first = f" Shown are the first {PEOPLE} of {scores} scores." if scores > PEOPLE else ""
     if max(found.contexts for found in people) == 1:
-        return "The judge's score across, people's score upwards. The intervals (95%) come from drawing the texts anew."
+        return (
+            "The judge's score across, people's score upwards. The intervals (95%) come from drawing the texts anew."
+            + first
+        )
     return (
         "The judge's score across, people's score upwards, both less their context's mean. Correlations are within a "
-        "context, the mean over contexts; the intervals (95%) come from drawing the contexts anew."
+        "context, the mean over contexts; the intervals (95%) come from drawing the contexts anew." + first
     )

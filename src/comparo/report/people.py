@@ -10,6 +10,7 @@ from scipy.stats import rankdata
 
 from comparo.experts import Array
 from comparo.report.record import Record
+from comparo.report.views import PEOPLE
 
 DRAWS = 1000
 LEVEL = 0.95
@@ -42,8 +43,8 @@ class Agreement:
 
 
 def agreements(record: Record, shared: bool) -> list[Agreement]:
-    """One agreement for each of people's scores that says anything; `shared` where contexts share their items."""
-    found = (_agreement(record, name, shared) for name in record.items.scores)
+    """One agreement for each of people's (first) scores that says anything; `shared` where contexts share items."""
+    found = (_agreement(record, name, shared) for name in list(record.items.scores)[:PEOPLE])
     return [agreement for agreement in found if agreement is not None]
 
 

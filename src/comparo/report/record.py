@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,8 @@ from comparo.fitting import Fitting
 from comparo.items import Items
 from comparo.judges import Judgement
 from comparo.ranking import Ranking
-from comparo.run import comparisons
+from comparo.run import Run, comparisons
+from comparo.standing import places
 from comparo.store import read_configuration, read_judgements, stored_items
 
 Index = NDArray[np.int64]
@@ -68,11 +70,38 @@ class Record:
         return np.array([self.items.row(*label) for label in labels])
 
     @cached_property
+    def characters(self) -> Array:
+        """The length of each candidate's text, shape (n,)."""
+        lengths = np.fromiter(map(len, self.items.texts), np.float64, len(self.items))
+        return np.asarray(lengths[self.row])
+
+    @cached_property
     def contexts(self) -> list[slice]:
         """The candidates of each context, contexts in the items' order."""
         starts = self.ranking.graph.starts
         order = np.argsort(self.items.context[self.row[starts[:-1]]])
         return [slice(int(starts[number]), int(starts[number + 1])) for number in order]
+
+    @cached_property
+    def places(self) -> tuple[Index, Index, Array]:
+        """The best and the worst rank of each candidate and P(it is the best), each of shape (n,)."""
+        return places(self.ranking.scores, self.ranking.covariance, self.ranking.level, 1)
+
+    @cached_property
+    def apart(self) -> NDArray[np.int64]:
+        """How many groups the items of each context are in, shape (C,) as the graph's: 1 where all are connected.
+
+        An item that was never compared is a group of its own.
+        """
+        graph = self.ranking.graph
+        groups = np.diff(np.append(graph.component[graph.starts[:-1]], graph.components))
+        given = np.bincount(self.items.context)[self.items.context[self.row[graph.starts[:-1]]]]
+        return np.asarray(groups + given - np.diff(graph.starts))
+
+    @property
+    def joined(self) -> NDArray[np.bool_]:
+        """The contexts whose items are all connected, shape (C,) as the graph's."""
+        return np.asarray(self.apart == 1)
 
     @cached_property
     def spearman(self) -> Array:
@@ -91,7 +120,7 @@ class Record:
 
 def read_record(folder: Path) -> Record:
     """The record of a run folder; a StoreError where there is nothing to rank by."""
-    configuration, judgements = read_configuration(folder), read_judgements(folder)
+    configuration, judgements = _checked(read_configuration(folder), folder), read_judgements(folder)
     items = stored_items(folder)
     if not len(items):
         raise StoreError(f"{folder} holds no items, so there is nothing to show; run the same command again")
@@ -102,6 +131,28 @@ def read_record(folder: Path) -> Record:
     # A folder from before runs could be plain holds one that was.
     fitting = Fitting(items, given("method", "poe-bt"), given("bias", "joint"), given("plain", True))
     return Record(configuration, items, judgements, fitting.rank(comparisons(judgements)), fitting)
+
+
+def run_record(run: Run, ranking: Ranking) -> Record:
+    """The record of a run that is at hand, with its ranking: what `read_record` would read and fit again."""
+    configuration = json.loads(json.dumps(run.store.configuration, default=str))
+    return Record(configuration, run.task.items, run.judgements, ranking, run.task.fitting)
+
+
+def _checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """The configuration, with a judge and the prompt of its questions."""
+    identity = configuration.get("identity")
+    identity = identity if isinstance(identity, dict) else {}
+    prompt = identity.get("prompt")
+    words = [prompt.get("template"), prompt.get("answer"), prompt.get("labels")] if isinstance(prompt, dict) else []
+    labels = words.pop() if words else None
+    told = isinstance(labels, list) and len(labels) == 2 and all(isinstance(word, str) for word in [*words, *labels])
+    if not told or not isinstance(identity.get("judge"), str) or not isinstance(identity.get("settings"), dict):
+        raise StoreError(
+            f"{folder} does not say which judge was asked what, so there is nothing to tell; its judgements are whole, "
+            "and the same command goes on with them"
+        )
+    return configuration
 
 
 def expected(ranking: Ranking, equal: bool = False) -> Array:

@@ -14,7 +14,8 @@ from comparo.confidence import top_probability
 from comparo.report.history import Outlook, mean
 from comparo.report.measures import cycles, flips, length_correlation, position_bias, residuals
 from comparo.report.record import Record
-from comparo.report.views import label
+from comparo.report.views import PEOPLE
+from comparo.report.wording import figure, label, percentages, signed
 
 Verdict = Literal["fine", "check", "poor", "plain"]
 
@@ -31,7 +32,14 @@ class Sign:
 
 def signs(record: Record, ahead: Sequence[Outlook]) -> list[Sign]:
     """All of them, the most telling first."""
-    found = [_expected(record), _goal(record), _calls(record), _more(ahead), _connected(record), *_position(record)]
+    found = [
+        _expected(record),
+        _goal(record),
+        _calls(record),
+        _more(record, ahead),
+        _connected(record),
+        *_position(record),
+    ]
     found += [_sources(record), _length(record), *_consistency(record), _mass(record), _failures(record)]
     return [sign for sign in found if sign is not None]
 
@@ -87,10 +95,13 @@ def _calls(record: Record) -> Sign:
     )
 
 
-def _more(ahead: Sequence[Outlook]) -> Sign | None:
+def _more(record: Record, ahead: Sequence[Outlook]) -> Sign | None:
     now = ahead[0].expected
     if len(ahead) == 1 or math.isnan(now):
         return None
+    if not record.joined.all():
+        sentence = "Calls that join what is apart would bring most, and how much these answers cannot tell."
+        return Sign("What more calls would bring", "not told", "check", f"{sentence} Run the same command again.")
     parts = [f"{step.more:,} more calls to about {figure(step.expected)}" for step in ahead[1:]]
     doubled = min(ahead[1:], key=lambda step: abs(step.more - 4 * ahead[1].more))
     worth = doubled.expected - now >= 0.03
@@ -133,7 +144,7 @@ def _sources(record: Record) -> Sign | None:
     parts = {name: value for name in names if (value := getattr(effects, name)) is not None}
     total = sum(parts.values())
     scores, noise = math.sqrt(total), math.sqrt(effects.noise)
-    shares = [f"{names[name]} {value / total:.0%}" for name, value in parts.items()]
+    shares = [f"{names[name]} {share}%" for name, share in zip(parts, percentages(list(parts.values())), strict=True)]
     lean = "" if len(parts) == 1 else " A text of which little was asked leans on those that share its style or group."
     spread = "" if effects.bias is None else f" Between contexts the position bias varies by {effects.bias**0.5:.2f}."
     return Sign(
@@ -149,12 +160,16 @@ def _position(record: Record) -> list[Sign]:
     found, turned = position_bias(record.ranking), flips(record.ranking.comparisons)
     first = found.wins >= 0.5
     share, low, high = (found.wins, found.low, found.high) if first else (1 - found.wins, 1 - found.high, 1 - found.low)
-    taken = (
-        "the estimate is taken out of the scores"
-        if found.fitted
-        else "it is not taken out of the scores: use --bias joint, or --orders both"
-    )
-    gamma = f"γ = {_signed(found.gamma)} ± {1.96 * found.error:.2f}"
+    both = turned.pairs > 0 and (turned.once == 0 or record.configuration["identity"].get("orders") == "both")
+    if found.fitted:
+        taken = "the estimate is taken out of the scores"
+    elif both:
+        taken = "it is not estimated, but both orders of each pair were asked, in which it cancels for the most part"
+    elif record.ranking.method.startswith("poe"):
+        taken = "it is not taken out of the scores: use --bias joint, or --orders both"
+    else:
+        taken = "it is not taken out of the scores: use --orders both, or --method poe-bt"
+    gamma = f"γ = {signed(found.gamma)} ± {1.96 * found.error:.2f}"
     sentence = (
         f"Of two equal texts the one shown {'first' if first else 'second'} wins with a probability of {share:.2f} "
         f"(95%: {low:.2f} to {high:.2f}; {gamma}; mean p {np.mean(record.p):.2f}). "
@@ -164,7 +179,11 @@ def _position(record: Record) -> list[Sign]:
     signs = [Sign("Position bias", f"{found.wins:.2f} for the first", verdict, sentence)]
     if turned.pairs:
         part = turned.flipped / turned.pairs
-        advice = "One order is enough." if part < 0.1 else "One order alone would mislead: ask in both (--orders both)."
+        if both:
+            few, many = "One order would have done.", "One order alone would have misled; the scores go by both."
+        else:
+            few, many = "One order is enough.", "One order alone misleads: ask in both (--orders both)."
+        advice = few if part < 0.1 else many
         sentence = (
             f"Of {turned.pairs:,} pairs asked in both orders, {turned.flipped:,} had another winner when the order was "
             f"turned. {advice}"
@@ -184,12 +203,13 @@ def _length(record: Record) -> Sign:
         "fine": "Scores hardly follow the length of the texts.",
         "plain": "All texts are of the same length.",
     }.get(verdict, f"The {longer} text tends to win: read some pairs to see whether it is better or merely {longer}.")
-    people = {name: length_correlation(record, scores[record.row]) for name, scores in record.items.scores.items()}
-    known = [f"{label(name)} {_signed(value)}" for name, value in people.items() if not math.isnan(value)]
+    named = list(record.items.scores.items())[:PEOPLE]
+    people = {name: length_correlation(record, scores[record.row]) for name, scores in named}
+    known = [f"{label(name)} {signed(value)}" for name, value in people.items() if not math.isnan(value)]
     compared = f" For people's scores it is: {', '.join(known)}." if known else ""
     return Sign(
         "Length",
-        _signed(found),
+        signed(found),
         verdict,
         f"Spearman correlation of score and number of characters within a context. {meaning}{compared}",
     )
@@ -199,9 +219,10 @@ def _consistency(record: Record) -> list[Sign]:
     round_trips, left = cycles(record.ranking.comparisons), residuals(record.p, record.expected, record.even)
     if round_trips.triples:
         share = round_trips.cyclic / round_trips.triples
+        some = " of a sample of items" if round_trips.sampled else ""
         meaning = (
-            f"Of {round_trips.triples:,} triples whose three pairs were all asked, {round_trips.cyclic:,} go round in "
-            "a circle (a over b over c over a); a judge that tosses coins has 25 %."
+            f"Of {round_trips.triples:,} triples{some} whose three pairs were all asked, {round_trips.cyclic:,} go "
+            "round in a circle (a over b over c over a); a judge that tosses coins has 25 %."
         )
         advice = "" if share <= 0.05 else " Try a clearer criterion or a stronger judge."
         first = Sign("Cycles", f"{share:.1%}", _graded(share, 0.05, 0.15), meaning + advice)
@@ -259,16 +280,3 @@ def _failures(record: Record) -> Sign:
     return Sign(
         "Failed calls", f"{len(failed):,}", "check" if cut and verdict == "fine" else verdict, sentence + shortened
     )
-
-
-def figure(value: float) -> str:
-    """A probability or correlation in two digits, three where it is close to 1.
-
-    >>> figure(0.5), figure(0.996)
-    ('0.50', '0.996')
-    """
-    return "unknown" if math.isnan(value) else f"{value:.{3 if 0.99 <= value < 1 else 2}f}"
-
-
-def _signed(value: float) -> str:
-    return "unknown" if math.isnan(value) else f"{value:+.2f}".replace("-", "−")

@@ -11,10 +11,11 @@ from scipy.special import stdtr, stdtrit
 
 from comparo.experts import Array
 from comparo.report.record import Index, Record
+from comparo.report.wording import label
 
 Columns = dict[str, list[Any]]
 
-LABEL = 120  # characters of an id or a context's name that are shown
+PEOPLE = 12  # of people's scores that are shown
 
 
 def display_order(record: Record) -> Index:
@@ -24,9 +25,9 @@ def display_order(record: Record) -> Index:
 
 
 def candidates(record: Record, order: Index) -> Columns:
-    """All that is shown of each candidate, one list a column, in the given order."""
+    """All that is shown of some candidates, one list a column, in the given order."""
     ranking, rows = record.ranking, record.row[order]
-    best, worst = ranking.rank_intervals()
+    best, worst, _ = record.places
     columns: Columns = {
         "item": [label(item) for item in ranking.items[order].tolist()],
         "score": numbers(ranking.scores[order]),
@@ -39,9 +40,10 @@ def candidates(record: Record, order: Index) -> Columns:
         "tier": ranking.tier[order].tolist(),
         "group": ranking.component[order].tolist(),
         "comparisons": ranking.counts[order].tolist(),
-        "characters": [len(record.items.texts[row]) for row in rows.tolist()],
+        "characters": record.characters[order].astype(np.int64).tolist(),
     }
-    return columns | {f"people: {name}": numbers(scores[rows]) for name, scores in record.items.scores.items()}
+    people = list(record.items.scores.items())[:PEOPLE]
+    return columns | {f"people: {label(name)}": numbers(scores[rows]) for name, scores in people}
 
 
 def means(record: Record) -> Columns | None:
@@ -49,15 +51,18 @@ def means(record: Record) -> Columns | None:
 
     Its standard error is that between contexts, sd/√m, and its interval Student's. Tiers go by differences within
     contexts: one goes on until its best is better than the next with a probability of at least the ranking's level.
+    Contexts whose candidates are not all connected are left out: there scores do not compare.
     """
     graph, ranking = record.ranking.graph, record.ranking
-    seen = np.bincount(graph.item)
-    shared = seen[graph.item] > 1
-    if graph.contexts < 2 or 2 * np.count_nonzero(shared) < graph.nodes:
+    joined = record.joined[graph.position]
+    item, position = graph.item[joined], graph.position[joined]
+    seen = np.bincount(item, minlength=len(ranking.comparisons.items))
+    shared = seen[item] > 1
+    if np.count_nonzero(record.joined) < 2 or 2 * np.count_nonzero(shared) < graph.nodes:
         return None
     scores, counts = np.full((len(seen), graph.contexts), np.nan), np.zeros(len(seen), dtype=np.int64)
-    scores[graph.item, graph.position] = ranking.scores
-    np.add.at(counts, graph.item, ranking.counts)
+    scores[item, position] = ranking.scores[joined]
+    np.add.at(counts, item, ranking.counts[joined])
     kept = np.flatnonzero(seen > 1)
     mean = np.nanmean(scores[kept], axis=1)
     best_first = np.argsort(-mean, kind="stable")
@@ -66,14 +71,15 @@ def means(record: Record) -> Columns | None:
     std = np.nanstd(table, axis=1, ddof=1) / np.sqrt(seen)
     reach = stdtrit(seen - 1, (1 + ranking.level) / 2) * std
     places = np.full(scores.shape, np.nan)
-    places[graph.item, graph.position] = ranking.rank
+    places[item, position] = ranking.rank[joined]
     return {
+        "code": kept.tolist(),
         "item": [label(item) for item in ranking.comparisons.items[kept].tolist()],
         "score": numbers(mean),
         "std": numbers(std),
         "low": numbers(mean - reach),
         "high": numbers(mean + reach),
-        "rank": (1 + np.sum(mean[None, :] > mean[:, None] + 1e-9, axis=1)).tolist(),
+        "rank": (1 + len(mean) - np.searchsorted(np.sort(mean), mean + 1e-9, side="right")).tolist(),
         "tier": _paired_tiers(table, ranking.level),
         "group": [1] * len(kept),
         "comparisons": counts[kept].tolist(),
@@ -97,16 +103,6 @@ def _paired_tiers(table: Array, level: float) -> list[int]:
             number, leader = number + 1, row
         tier.append(number)
     return tier
-
-
-def label(name: Any) -> str:
-    """An id or a context's name as it is shown; a long one by its beginning.
-
-    >>> label(7), label("a" * 200)[-2:]
-    ('7', 'a…')
-    """
-    text = str(name)
-    return text if len(text) <= LABEL else text[:LABEL] + "…"
 
 
 def numbers(values: NDArray[Any]) -> list[float | None]:

@@ -23,7 +23,8 @@ from comparo.frames import ComparisonsError
 from comparo.items import Items
 from comparo.prompts import PAPER, Prompt, paper_prompt
 from comparo.studies.download import fetch
-from comparo.studies.layouts import read_cmcqrd, read_hanna, read_own, read_summeval, read_table, read_topicalchat
+from comparo.studies.layouts import read_cmcqrd, read_hanna, read_own, read_summeval, read_topicalchat
+from comparo.tables import read_columns
 
 READERS = {
     "summeval": ("machine_summaries", read_summeval),
@@ -87,7 +88,7 @@ def load_dataset(
     elif name not in READERS:
         raise ComparisonsError(f"there is no data set {name!r}; the paper's are {', '.join(READERS)}")
     file = Path(path)
-    table = read_table(file)
+    table = read_columns(file)
     layout = next((known for known, (mark, _) in READERS.items() if mark in table.columns), None)
     if layout is not None and name not in ("", layout):
         raise ComparisonsError(f"{file} holds {layout}, not {name}; name the set that it holds")

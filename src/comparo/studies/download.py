@@ -1,10 +1,12 @@
 """Published files by the name of their data set: downloaded once, kept in the user's cache, never overwritten.
 
-The cache is `comparo` in the folder XDG_CACHE_HOME, or in ~/.cache. A file appears there whole or not at all.
+The cache is `comparo` in the folder XDG_CACHE_HOME, or in ~/.cache. A file appears there whole or not at all, and only
+if it is the very file that is pinned here: an address names one revision, and the SHA-256 one content.
 """
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import os
 import shutil
@@ -24,30 +26,35 @@ SECONDS = 30.0  # without a byte from the server
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Where a file lies, the name that it has in the cache, and the page on which its authors publish it."""
+    """Where a file lies, the name that it has in the cache, its authors' page, and the SHA-256 of its content."""
 
     url: str
     file: str
     page: str
+    sha256: str
 
 
 PUBLISHED = {
     "summeval": Published(
-        "https://huggingface.co/datasets/mteb/summeval/resolve/2cdabb83bf207713f8871b57de188e17773b2bd3"
+        "https://huggingface.co/datasets/mteb/summeval/resolve/bfc121155064afa2d81b5505682ffc0d96f4334c"
         "/data/test-00000-of-00001-35901af5f6649399.parquet",
         "summeval.parquet",
         "https://huggingface.co/datasets/mteb/summeval",
+        "7ff6f3f4d044223bd6922c5434d27bf28473950346fcfc2a3b7352c19163690e",
     ),
     "topicalchat": Published(
         "https://raw.githubusercontent.com/maszhongming/UniEval/9d9b51dc716f40f6b454a4455c7fe2f843aabfbb"
         "/reproduce/data/dialogue/topical_chat.json",
         "topicalchat.json",
         "https://github.com/maszhongming/UniEval",
+        "f6361daa6fe162f636d2071a60322a784acd770be0bf3a6920ac949d751b978a",
     ),
     "hanna": Published(
-        "https://raw.githubusercontent.com/dig-team/hanna-benchmark-asg/main/hanna_stories_annotations.csv",
+        "https://raw.githubusercontent.com/dig-team/hanna-benchmark-asg/282f27536a5d05ad4ce14298abcd70c45668fed2"
+        "/hanna_stories_annotations.csv",
         "hanna.csv",
         "https://github.com/dig-team/hanna-benchmark-asg",
+        "ef59054d27fa32def06cfdc57243b1dd09c7e71f40b6d9d43fecfbf60e59026b",
     ),
 }
 
@@ -89,7 +96,9 @@ def fetch(name: str, folder: Path | None = None, mirror: str | None = None) -> P
     temporary = path.with_name(f".{uuid4().hex}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _download(url, temporary)
+        found = _download(url, temporary)
+        if found != published.sha256:
+            raise OSError(f"its SHA-256 is {found}, not {published.sha256}: it is another file")
         os.replace(temporary, path)
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error or type(error).__name__
@@ -103,11 +112,14 @@ def fetch(name: str, folder: Path | None = None, mirror: str | None = None) -> P
     return path
 
 
-def _download(url: str, path: Path) -> None:
+def _download(url: str, path: Path) -> str:
+    """Write what lies at an address to a file; the SHA-256 of it, in hex."""
     with urllib.request.urlopen(url, timeout=SECONDS) as reply, path.open("xb") as file:
         shutil.copyfileobj(_Limited(reply), file)
         if reply.length:
             raise OSError(f"the connection ended {reply.length} bytes too early")
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class _Limited:

@@ -13,7 +13,6 @@ A file is text from somewhere else: every field that is read is checked, and an 
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from comparo.columns import shown
 from comparo.frames import Column, ComparisonsError
 from comparo.items import Items
-from comparo.tables import Table, columns_from_objects, columns_from_text, read_columns
+from comparo.tables import Table
 
 SUMMEVAL = ("coherence", "consistency", "fluency", "relevance")
 HANNA = ("Relevance", "Coherence", "Empathy", "Surprise", "Engagement", "Complexity")
@@ -34,36 +33,6 @@ HANNA = ("Relevance", "Coherence", "Empathy", "Surprise", "Engagement", "Complex
 Value = TypeVar("Value")
 Read = tuple[Items, NDArray[Any] | None]
 _log = logging.getLogger(__name__)
-
-
-def read_table(path: Path) -> Table:
-    """The columns of a file: .csv, .jsonl, .ndjson or .parquet, or .json, a list of objects or one object a line.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "topical_chat.json")
-    ...     _ = path.write_text('[{"source": "hi", "system_id": "Argmax Decoding"}]')
-    ...     read_table(path).columns
-    {'source': ['hi'], 'system_id': ['Argmax Decoding']}
-    """
-    if path.suffix.lower() != ".json" or not path.is_file():
-        return read_columns(path)
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise ComparisonsError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
-    except UnicodeDecodeError as error:
-        raise ComparisonsError(f"{path} is not UTF-8 text ({error.reason}); save it again as UTF-8") from error
-    if not text.lstrip().startswith("["):
-        return columns_from_text(text, str(path))
-    try:
-        rows = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ComparisonsError(f"{path} is not JSON ({error}); copy it again") from error
-    table = Table({}, str(path))
-    if bad := [row for row, value in enumerate(rows) if not isinstance(value, dict)]:
-        raise table.error(bad, None, f"{shown(rows[bad[0]])} is not an object; each row must be one")
-    return Table(columns_from_objects(rows)[0], str(path))
 
 
 def read_summeval(table: Table) -> Read:
@@ -203,10 +172,11 @@ def read_own(table: Table, path: Path) -> Read:
     """A data set in comparo's own layout: items with `scores` and, where it is known, the `system` that wrote each.
 
     >>> import tempfile
+    >>> from comparo.tables import read_columns
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "mine.jsonl")
     ...     _ = path.write_text('{"text": "One.", "system": "GPT"}\\n{"text": "Two.", "system": "Human"}\\n')
-    ...     read_own(read_table(path), path)[1]
+    ...     read_own(read_columns(path), path)[1]
     array(['GPT', 'Human'], dtype=object)
     """
     items = Items.of(path)

@@ -11,9 +11,9 @@ from comparo.comparisons import ComparisonsError
 from comparo.items import Items
 from comparo.studies.datasets import READERS, load_dataset
 from comparo.studies.recorded import Recorded
+from comparo.tables import READ
 
-ENDINGS = tuple(f"{kind}{packed}" for kind in (".csv", ".jsonl", ".ndjson", ".parquet") for packed in ("", ".gz"))
-LAYOUTS = (*ENDINGS, ".json", ".json.gz")
+ENDINGS = tuple(f"{kind}{packed}" for kind in READ for packed in ("", ".gz"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ def _file(place: Path, name: str) -> Path:
     """The file of a data set in a folder, or the file itself."""
     if place.is_file():
         return place
-    for ending in LAYOUTS:
+    for ending in ENDINGS:
         if (file := place / f"{name}{ending}").is_file():
             return file
     raise ValueError(f"there is no {name}.jsonl (or .json, .csv, .parquet) in {place}; name its folder with --data")

@@ -1,0 +1,149 @@
+"""What it costs to be stopped: `comparo rank` against a real server, killed, interrupted and terminated at random.
+
+python -m benchmarks.faults [kills] [interrupts] [terminations]     # 200 50 50 unless told otherwise
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from comparo.store import read_judgements
+
+CONCURRENCY = 16
+ITEMS = 100
+
+
+class Server:
+    """Answers after 100 to 300 ms, and counts what it is asked: a call is paid for when it comes in."""
+
+    def __init__(self, seed: int) -> None:
+        self.paid: Counter[str] = Counter()
+        self.open = 0
+        self.lock = threading.Lock()
+        rng = random.Random(seed)
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with outer.lock:
+                    outer.paid[body["messages"][0]["content"]] += 1
+                    outer.open += 1
+                    wait = rng.uniform(0.1, 0.3)
+                try:
+                    time.sleep(wait)
+                    self.send_response(200)
+                    self.send_header("Content-Length", str(len(ANSWER)))
+                    self.end_headers()
+                    self.wfile.write(ANSWER)
+                finally:
+                    with outer.lock:
+                        outer.open -= 1
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        class Quiet(ThreadingHTTPServer):
+            daemon_threads, request_queue_size = True, 128
+
+            def handle_error(self, *_: Any) -> None:
+                """A client that was killed."""
+
+        self.server = Quiet(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+
+    @property
+    def calls(self) -> int:
+        return sum(self.paid.values())
+
+
+def _answer() -> bytes:
+    top = [{"token": "A", "logprob": -0.4, "bytes": None}, {"token": "B", "logprob": -1.2, "bytes": None}]
+    choice = {"index": 0, "message": {"content": "A"}, "logprobs": {"content": [{**top[0], "top_logprobs": top}]}}
+    return json.dumps({"choices": [choice], "usage": {"prompt_tokens": 100, "completion_tokens": 1}}).encode()
+
+
+ANSWER = _answer()
+
+
+@dataclass
+class Outcome:
+    """What became of a run that was stopped again and again until it was done."""
+
+    stops: int = 0
+    in_flight: int = 0
+    distinct: int = 0
+    paid_twice: int = 0
+    stored: int = 0
+    lost: int = 0
+    doubled: int = 0
+    words: list[str] = field(default_factory=list)
+
+
+def stop_again_and_again(which: signal.Signals, stops: int, seed: int = 0, budget: str = "40n") -> Outcome:
+    """Start a run, stop it by a signal after a random while, start it again; after so many stops, let it finish."""
+    rng, outcome = random.Random(seed), Outcome()
+    server = Server(seed)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        texts = [json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(ITEMS)]
+        (folder / "items.jsonl").write_text("\n".join(texts))
+        command = [sys.executable, "-m", "comparo.cli", "rank", "items.jsonl", "--criterion", "better", "--out", "run"]
+        command += ["--judge", "openai/any", "--base-url", server.url, "--concurrency", str(CONCURRENCY)]
+        command += ["--budget", budget, "--format", "csv"]
+        environment = os.environ | {"OPENAI_API_KEY": "none"}
+        pipes: dict[str, Any] = {"cwd": folder, "env": environment, "stdout": subprocess.DEVNULL, "text": True}
+        while outcome.stops < stops:
+            process = subprocess.Popen(command, stderr=subprocess.PIPE, **pipes)
+            before = server.calls
+            while server.calls == before and process.poll() is None:
+                time.sleep(0.002)
+            if process.poll() is None:
+                time.sleep(rng.uniform(0.0, 0.5))
+            assert process.poll() is None, "the run ended before it was stopped: give it a larger budget"
+            outcome.in_flight += server.open
+            process.send_signal(which)
+            _, words = process.communicate()
+            outcome.words.append(words)
+            outcome.stops += 1
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL, **pipes)
+        stored = Counter(
+            (one.question.first, one.question.second) for one in read_judgements(folder / "run") if not one.failed
+        )
+    server.server.shutdown()
+    server.server.server_close()
+    outcome.distinct, outcome.paid_twice = len(server.paid), server.calls - len(server.paid)
+    outcome.stored, outcome.doubled = len(stored), sum(count - 1 for count in stored.values())
+    outcome.lost = int(budget.removesuffix("n")) * ITEMS - len(stored)
+    return outcome
+
+
+def main(kills: int = 200, interrupts: int = 50, terminations: int = 50) -> None:
+    print(f"\n## Stopped at random moments, {CONCURRENCY} calls at a time\n")
+    print("| signal | stops | calls in flight at the stops | paid twice | stored | lost | doubled |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    plans = ((signal.SIGKILL, kills, "50n"), (signal.SIGINT, interrupts, "30n"), (signal.SIGTERM, terminations, "30n"))
+    for which, stops, budget in plans:
+        found = stop_again_and_again(which, stops, budget=budget)
+        cells = (which.name, found.stops, found.in_flight, found.paid_twice, found.stored, found.lost, found.doubled)
+        print("|", " | ".join(map(str, cells)), "|", flush=True)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

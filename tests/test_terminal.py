@@ -1,0 +1,303 @@
+"""What reaches a terminal, what is said of a command before and after it ran, and which exit code ends it."""
+
+import csv
+import io
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from comparo.cli import app
+from comparo.cli.printing import Console, print_table
+from comparo.cli.repeating import command_line
+from comparo.store import read_configuration
+from comparo.words import visible
+from servers import Api, tokens
+
+EVIL = "a\x1b[31m\x9b2J\x07\u202eb\u2066\ud83d"
+SHOWN = "a\\u001b[31m\\u009b2J\\u0007\\u202eb\\u2066\\ud83d"
+OBEYED = [chr(number) for number in (*range(9), *range(11, 32), *range(127, 160), 0x061C, 0x200E, 0x200F)]
+OBEYED += [chr(number) for number in (*range(0x2028, 0x202F), *range(0x2066, 0x206A))]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rows = [{"id": f"item {k}", "text": f"Text number {k}.", "score_wit": k} for k in range(6)]
+    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return tmp_path
+
+
+def simulated(*more):
+    return ["rank", "items.jsonl", "--judge", "simulated/soft", "-o", "scores=wit", "--out", "run", *more]
+
+
+def test_text_from_elsewhere_cannot_act_on_a_terminal():
+    assert visible(EVIL) == SHOWN
+    assert not set(visible("".join(OBEYED))) & set(OBEYED)
+    assert visible("é 漢字 👋 שלום\n\t") == "é 漢字 👋 שלום\n\t"
+    assert visible("a\nb\tc", lines=False) == "a\\nb\\tc"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_console_shows_escapes_and_keeps_its_own(terminal):
+    console = Console(file=io.StringIO(), force_terminal=terminal, color_system="standard" if terminal else None)
+    console.print(EVIL[:-1], style="red", markup=False, highlight=False)
+    said = console.file.getvalue()
+    assert SHOWN[:-6] in said
+    assert said.startswith("\x1b[31m") == terminal
+    assert "\x9b" not in said
+
+
+def test_a_table_keeps_one_line_a_row(capfd):
+    print_table(["item", "score"], [(f"{EVIL}\nx", 1.0)])
+    said = capfd.readouterr().out
+    assert f"{SHOWN}\\nx" in said
+    assert len(said.splitlines()) == 2
+
+
+def test_errors_and_notes_are_shown_and_not_obeyed(run, tmp_path):
+    (tmp_path / "pairs.csv").write_text(f"first,second,p\na,{EVIL[:-1]},7\n", encoding="utf-8")
+    done = run(tmp_path, ["fit", "pairs.csv"])
+    assert done.returncode == 2
+    (tmp_path / f"{EVIL[:-1]}.csv").write_text("first,second,winner\na,b,a\na,c,\n", encoding="utf-8")
+    done = run(tmp_path, ["fit", f"{EVIL[:-1]}.csv"])
+    assert f"{SHOWN[:-6]}.csv: 1 of 2 comparisons have no winner and are left out" in done.stderr
+    assert "\x1b" not in done.stderr
+    done = run(tmp_path, ["fit", f"{EVIL[:-1]}none.csv"])
+    assert done.stderr.startswith(f"comparo: {SHOWN[:-6]}none.csv does not exist")
+
+
+def on_terminal(arguments, folder, reply=b"", **environment):
+    """What a command writes to a terminal, and its exit code, after it has been given a reply."""
+    pty = pytest.importorskip("pty", reason="there are no such terminals here")
+    ours, theirs = pty.openpty()
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("COMPARO_")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "comparo.cli", *arguments],
+        cwd=folder,
+        env=variables | {"TERM": "dumb", "COLUMNS": "200"} | environment,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    said = b""
+    os.write(ours, reply)
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        said += part
+    os.close(ours)
+    return process.wait(), said.decode()
+
+
+def test_results_in_csv_are_as_they_are_in_a_pipe_and_harmless_on_a_terminal(run, tmp_path):
+    name = EVIL[:-1]
+    (tmp_path / "pairs.csv").write_text(f"first,second,p\na,{name},0.7\n", encoding="utf-8")
+    done = run(tmp_path, ["fit", "pairs.csv", "--format", "csv"])
+    assert [row["item"] for row in csv.DictReader(io.StringIO(done.stdout))] == ["a", name]
+    code, said = on_terminal(["fit", "pairs.csv", "--format", "csv"], tmp_path)
+    assert code == 0
+    assert SHOWN[:-6] in said
+    assert not set(said) & set("\x1b\x9b\x07\u202e\u2066")
+
+
+def test_a_found_file_that_sends_keys_elsewhere_is_refused_unless_it_is_named(run, folder):
+    (folder / "comparo.toml").write_text('base-url = "http://user:word@evil.example/v1"\n[rank]\nbudget = "4n"\n')
+    done = run(folder, simulated())
+    assert done.returncode == 2
+    assert "comparo.toml in this folder decides where keys and texts go (base-url = 'http://evil.exam" in done.stderr
+    assert "comparo --config comparo.toml rank" in done.stderr
+    assert "word" not in done.stderr
+    assert not (folder / "run").exists()
+    done = run(folder, ["--config", "comparo.toml", *simulated()])
+    assert "simulated/ judges have no option 'base_url'" in done.stderr  # the setting is used
+
+
+@pytest.mark.parametrize(
+    ("setting", "asked"),
+    [
+        ('judge = "openai/gpt-4o-mini"', True),
+        ('judge = "mine/model"', True),
+        ('option = ["base_url=http://evil.example"]', True),
+        ('engine = "ray"', True),
+        ('ray-address = "evil.example:6379"', True),
+        ('out = "/srv/elsewhere"', True),
+        ('out = "../elsewhere"', True),
+        ('out = "here"', False),
+        ('judge = "simulated/soft"', False),
+        ('budget = "4n"', False),
+        ('[judge]\nbase-url = "http://evil.example"', False),  # of another command
+    ],
+)
+def test_which_settings_of_a_found_file_are_asked_about(run, folder, setting, asked):
+    (folder / "comparo.toml").write_text(f"{setting}\n")
+    judge = [] if setting.startswith("judge") else ["--judge", "simulated/soft"]
+    done = run(folder, ["rank", "items.jsonl", "--criterion", "better", "--dry-run", *judge])
+    assert ("decides where keys and texts go" in done.stderr) == asked
+    assert done.returncode == (2 if asked else 0), done.stderr
+
+
+def test_a_flag_or_a_variable_of_the_users_own_needs_no_agreement(run, folder, monkeypatch):
+    (folder / "comparo.toml").write_text('judge = "openai/gpt-4o-mini"\n')
+    assert run(folder, simulated("--dry-run")).returncode == 0
+    monkeypatch.setenv("COMPARO_JUDGE", "simulated/soft")
+    assert run(folder, ["rank", "items.jsonl", "--dry-run"]).returncode == 0
+    monkeypatch.delenv("COMPARO_JUDGE")
+    monkeypatch.setenv("COMPARO_CONFIG", "comparo.toml")
+    done = run(folder, ["rank", "items.jsonl", "--criterion", "better", "--dry-run"])
+    assert (done.returncode, "judge openai/gpt-4o-mini" in done.stdout) == (0, True), done.stderr
+
+
+@pytest.mark.parametrize("reply", ["y", "n"])
+def test_on_a_terminal_a_found_file_is_shown_and_asked_about(folder, reply):
+    (folder / "comparo.toml").write_text('judge = "openai/gpt-4o-mini"\n')
+    arguments = ["rank", "items.jsonl", "--criterion", "better", "--dry-run"]
+    code, said = on_terminal(arguments, folder, f"{reply}\n".encode())
+    assert "judge = 'openai/gpt-4o-mini'" in said
+    assert "Use that? [y/N]" in said
+    assert ("30 calls at most" in said) == (reply == "y")
+    assert code == (0 if reply == "y" else 2)
+    assert ("comparo.toml was not agreed to; give --judge yourself" in said) == (reply == "n")
+
+
+def test_the_command_that_repeats_a_run_needs_no_file_and_no_variable(run, folder, monkeypatch):
+    settings = 'budget = "4n"\nkind = "It\'s a text"\n[rank]\nquiet = true\nscores = ["wit"]\n'
+    (folder / "comparo.toml").write_text(settings)
+    monkeypatch.setenv("COMPARO_SEED", "7")
+    done = run(folder, simulated("--criterion", "-x", "-o", "noise=0.5"))
+    assert done.returncode == 0, done.stderr
+    command = read_configuration(folder / "run")["command"]
+    (folder / "comparo.toml").unlink()
+    monkeypatch.delenv("COMPARO_SEED")
+    words = shlex.split(command)
+    assert words[:3] == ["comparo", "rank", "items.jsonl"]
+    given = " ".join(words[3:])
+    for flag in (
+        "--kind It's a text",
+        "--budget 4n",
+        "--quiet",
+        "--scores wit",
+        "--seed 7",
+        "--criterion=-x",
+        "--judge simulated/soft",
+        "--option scores=wit --option noise=0.5",
+        "--out run",
+    ):
+        assert flag in given
+    assert "--goal" not in given  # at its default
+    done = run(folder, words[1:])
+    assert (done.returncode, done.stderr) == (0, "")  # the same run: nothing differs
+    assert read_configuration(folder / "run")["command"] == command
+
+
+def test_the_command_that_repeats_a_run_holds_nothing_secret(run, folder):
+    password, token = "pass%40word", "tok-123456789"
+    with Api(tokens({"A": 0.7, "B": 0.3})) as api:
+        address = api.url.replace("//", f"//me:{password}@")
+        flags = ["--judge", "openai/any", "--base-url", address, "--budget", "4n"]
+        done = run(folder, ["rank", "items.jsonl", "--criterion", "better", "--out", "run", *flags])
+    assert done.returncode == 0, done.stderr
+    command = read_configuration(folder / "run")["command"]
+    assert f"--base-url {api.url}" in command
+    written = b"".join(path.read_bytes() for path in (folder / "run").iterdir())
+    assert b"pass%40word" not in written
+    assert b"pass@word" not in written
+    context = (
+        typer.main.get_command(app)
+        .commands["rank"]
+        .make_context(
+            "rank",
+            ["items.jsonl", "-o", f"api_token={token}", "-o", f"base_url={address}", "--criterion", "a key = good"],
+        )
+    )
+    said = command_line(context)
+    assert "api_token=…" in said
+    assert f"base_url={api.url}" in said
+    assert "--criterion 'a key = good'" in said
+    assert token not in said
+    assert "pass" not in said
+
+
+def test_the_question_is_shown_as_it_is_sent(run, folder):
+    rows = [{"id": k, "text": f"Text {k}. " + "long " * 200, "article": "The context."} for k in range(3)]
+    (folder / "long.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    arguments = ["rank", "long.jsonl", "--context", "article", "--criterion", "better", "--kind", "Essay", "--dry-run"]
+    openai = [*arguments, "--judge", "openai/gpt-4o-mini"]
+    said = run(folder, openai).stdout
+    assert "Article: The context.\n\nEssay A: Text 0. long long" in said
+    assert "… (1,008 characters)\n\nEssay B: Text 1. long" in said
+    assert said.endswith("Essay A or Essay B?\n\nAnswer only with Essay A or Essay B.\n")
+    begun = run(folder, [*openai, "-o", "prefill=true"]).stdout
+    assert begun.endswith("Which Essay is better, Essay A or Essay B?\n\nThe answer is begun with: Essay\n")
+    graded = run(folder, [*openai, "-o", "graded=true"]).stdout
+    assert "Answer only with one of these: A>>B (Essay A is much better)" in graded
+    assert "Answer" not in run(folder, [*arguments, "--judge", "simulated/soft"]).stdout
+
+
+def test_small_sums_are_not_nothing(run, folder):
+    arguments = ["rank", "items.jsonl", "--criterion", "better", "--dry-run", "--judge", "openai/any", "--price"]
+    assert "about $0.00068" in run(folder, [*arguments, "1,1"]).stdout
+    assert "about $0.00000068" in run(folder, [*arguments, "0.001,0.001"]).stdout
+    assert "about $0\n" in run(folder, [*arguments, "0,0"]).stdout
+
+
+def test_a_run_is_fitted_and_asked_further_by_its_folder(run, folder):
+    assert run(folder, simulated("--quiet", "--budget", "4n")).returncode == 0
+    for path in ("run", "run/judgements.db"):
+        done = run(folder, ["fit", path, "--format", "json"])
+        assert done.returncode == 0, done.stderr
+        assert len(json.loads(done.stdout)["ranking"]) == 6
+    done = run(folder, ["select", "run", "--asked", "run", "--next", "3"])
+    assert len(done.stdout.splitlines()) == 4, done.stderr
+    again = run(folder, ["rank", "run", "--judge", "simulated/soft", "--dry-run"])
+    assert "6 items" in again.stdout
+
+
+def test_pairs_are_chosen_by_columns_of_any_name(run, tmp_path):
+    rows = [{"name": name, "text": "T", "article": article} for article in ("x", "y") for name in "abc"]
+    (tmp_path / "items.json").write_text(json.dumps(rows))
+    flags = ["--next", "2", "--strategy", "random", "--id", "name"]
+    for context in ("--context", "--context-id"):
+        done = run(tmp_path, ["select", "items.json", *flags, context, "article"])
+        assert [row["context"] for row in csv.DictReader(io.StringIO(done.stdout))] == ["x", "x", "y", "y"], done.stderr
+    done = run(tmp_path, ["select", "items.json", *flags])
+    assert done.returncode == 2
+    assert "name the column of its context with --context" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["report", "nowhere"], "nowhere is not a run folder"),
+        (["report", "."], "is not a run folder"),
+        (["report", "items.jsonl"], "is not a run folder"),
+        (["runs", "nowhere"], "nowhere is not a folder"),
+        (["fit", "."], "is a folder"),
+        (["fit", "nowhere"], "does not exist"),
+        (["rank", "nowhere", "--criterion", "x"], "does not exist"),
+        (["rank", ".", "--criterion", "x"], "has no .txt files"),
+        (["select", "nowhere", "--next", "2"], "does not exist"),
+        (["--config", "nowhere.toml", "rank", "items.jsonl"], "nowhere.toml cannot be read"),
+    ],
+)
+def test_a_wrong_folder_or_file_is_a_wrong_command(run, folder, arguments, message):
+    done = run(folder, arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_page_of_a_run_is_made_by_its_database_too(run, folder):
+    run(folder, simulated("--quiet", "--budget", "4n"))
+    done = run(folder, ["report", "run/judgements.db"])
+    assert Path(folder, done.stdout.strip()).is_file(), done.stderr

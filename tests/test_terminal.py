@@ -297,6 +297,16 @@ def test_a_wrong_folder_or_file_is_a_wrong_command(run, folder, arguments, messa
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_folder_of_another_run_or_a_file_in_its_place_is_a_wrong_command(run, folder):
+    assert run(folder, simulated("--quiet", "--budget", "4n")).returncode == 0
+    other = run(folder, simulated("--quiet", "--seed", "1"))
+    assert (other.returncode, "run holds another run: seed was 0 and is 1" in other.stderr) == (2, True)
+    other = run(folder, simulated("--quiet", "--out", "items.jsonl"))
+    assert (other.returncode, "items.jsonl is a file; give --out a folder" in other.stderr) == (2, True)
+    other = run(folder, ["runs", "--repair", "nowhere"])
+    assert (other.returncode, "nowhere is not a run folder" in other.stderr) == (2, True)
+
+
 def test_the_page_of_a_run_is_made_by_its_database_too(run, folder):
     run(folder, simulated("--quiet", "--budget", "4n"))
     done = run(folder, ["report", "run/judgements.db"])

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from comparo.disk import StoreError, explained
+from comparo.disk import StoreError, WrongFolderError, explained
 from comparo.judges import Judgement
 from comparo.prompts import Question
 
@@ -78,7 +78,7 @@ def reading(folder: Path) -> Iterator[sqlite3.Connection]:
     """The database of a run folder, to read from, also while a run writes to it."""
     path = folder / DATABASE
     if not path.is_file():
-        raise StoreError(f"{folder} is not a run folder: it has no {DATABASE}")
+        raise WrongFolderError(f"{folder} is not a run folder: it has no {DATABASE}")
     with explained(folder), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
         yield connection
 

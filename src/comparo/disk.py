@@ -21,6 +21,10 @@ class StoreError(RuntimeError):
     """A run folder that cannot be used: in use, of another run, damaged, full, or not to be written to."""
 
 
+class WrongFolderError(StoreError, ValueError):
+    """A folder that is not the one to name: no run's, or another run's. It stays as it is."""
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a file that its owner alone can read, whole or not at all; when this returns, it outlasts a power cut.
 

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from comparo.database import DATABASE, decode, open_database
-from comparo.disk import StoreError, explained, lock, make_private, sync
+from comparo.disk import WrongFolderError, explained, lock, make_private, sync
 from comparo.runs import free
 
 PAGE = 4096  # bytes: SQLite's default, which the databases of runs have
@@ -61,7 +61,7 @@ def repair(folder: Path) -> Repaired:
     """
     path = folder / DATABASE
     if not path.is_file():
-        raise StoreError(f"{folder} is not a run folder: it has no {DATABASE}")
+        raise WrongFolderError(f"{folder} is not a run folder: it has no {DATABASE}")
     with explained(folder), lock(folder), TemporaryDirectory(dir=folder) as name:
         damaged, mended = Path(name, "damaged.db"), Path(name, "mended.db")
         for end in ("", "-wal"):

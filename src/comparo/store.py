@@ -37,7 +37,7 @@ from comparo.database import (
     reading,
     stored_judgements,
 )
-from comparo.disk import StoreError, explained, lock, make_private, sync, write_text
+from comparo.disk import StoreError, WrongFolderError, explained, lock, make_private, sync, write_text
 from comparo.identity import differences
 from comparo.items import Items
 from comparo.judges import Judgement
@@ -71,6 +71,8 @@ class Store:
             self.configuration = {"identity": dict(identity), **(configuration or {})}
             self._connection = open_database(":memory:")
             return
+        if folder.exists() and not folder.is_dir():
+            raise WrongFolderError(f"{folder} is a file; give --out a folder, of a run or a new one")
         try:
             with explained(folder):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -182,7 +184,7 @@ class Store:
         kept = {}
         if before is not None:
             if differing := differences(before["identity"], identity):
-                raise StoreError(
+                raise WrongFolderError(
                     f"{folder} holds another run: {'; '.join(differing)}. Choose another --out, or start anew with "
                     "--fresh"
                 )

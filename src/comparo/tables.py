@@ -107,7 +107,11 @@ def read_columns(
         raise ComparisonsError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
     if ending not in (".csv", ".tsv") or not labels:
         return table
-    restored = {name: [unguarded(cell) for cell in column] for name, column in table.columns.items() if name in labels}
+    restored = {
+        name: [unguarded(cell) if cell[:1] == "'" else cell for cell in column]
+        for name, column in table.columns.items()
+        if name in labels
+    }
     return replace(table, columns={**table.columns, **restored})
 
 

@@ -47,7 +47,7 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None) -
 
     >>> write_report("nowhere")
     Traceback (most recent call last):
-    comparo.disk.StoreError: nowhere is not a run folder: it has no judgements.db
+    comparo.disk.WrongFolderError: nowhere is not a run folder: it has no judgements.db
     """
     folder = Path(folder)
     page, path = render(record or read_record(folder)), folder / "report.html"

@@ -23,7 +23,7 @@ from scipy.special import logit
 
 from benchmarks.selection import DATA, spearman
 from comparo import Comparisons, fit
-from comparo.selection import Selector
+from comparo.selection.selector import Selector
 
 BIASES = ("none", "plug-in", "joint")
 KEPT = 150  # designs without answers that are made of a kind; every use shuffles their items

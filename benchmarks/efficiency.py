@@ -12,13 +12,13 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import spsolve
 from scipy.special import expit, logit
 
-from comparo.agreement import spearman
-from comparo.comparisons import Comparisons
-from comparo.contrast import contrasts, overlaps
-from comparo.designs import in_both_orders, random_pairs
-from comparo.fitting import Fitting
+from comparo.analysis.agreement import spearman
+from comparo.data.comparisons import Comparisons
 from comparo.methods import fit
-from comparo.selection import Selector
+from comparo.run.recipe import Fitting
+from comparo.selection.contrast import contrasts, overlaps
+from comparo.selection.designs import in_both_orders, random_pairs
+from comparo.selection.selector import Selector
 from comparo.studies.cells import correlate
 from comparo.studies.draws import draw
 from comparo.studies.opening import open_set

@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from comparo.store import read_judgements
+from comparo.run.store import read_judgements
 
 CONCURRENCY = 16
 ITEMS = 100

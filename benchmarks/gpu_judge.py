@@ -16,10 +16,10 @@ from importlib.util import find_spec
 from itertools import permutations
 from typing import Any
 
+from comparo.data.prompts import Question, criterion_prompt
 from comparo.judges import hf
 from comparo.judges.chat import Chat, Encoded
-from comparo.judges.hf import HfJudge
-from comparo.prompts import Question, criterion_prompt
+from comparo.judges.hf.judge import HfJudge
 
 CANDIDATES, CONTEXT, CANDIDATE = 16, 492, 75  # the prompt's own words are the rest of the 500, 80 and 30 tokens
 CRITERION = "more coherent and relevant to the article and easier to follow for a reader from its beginning to its end"

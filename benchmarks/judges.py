@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 
+from comparo.data.prompts import Question, criterion_prompt
 from comparo.judges import load_judge
-from comparo.prompts import Question, criterion_prompt
 
 LATENCY = 0.05  # seconds that the server takes to answer
 

@@ -4,13 +4,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from comparo.budget import Budget
-from comparo.items import Items
+from comparo.data.items import Items
+from comparo.data.prompts import Question, criterion_prompt
 from comparo.judges import load_judge
-from comparo.prompts import Question, criterion_prompt
-from comparo.run import Run
-from comparo.store import Store
-from comparo.task import Task
+from comparo.run.budget import Budget
+from comparo.run.loop import Run
+from comparo.run.store import Store
+from comparo.run.task import Task
 
 
 def main(items: int = 10_000, calls: int = 100_000) -> None:

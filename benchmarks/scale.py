@@ -18,13 +18,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from comparo.budget import Budget
-from comparo.items import Items
+from comparo.data.items import Items
+from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.judges import Judgement, ray_judge
-from comparo.prompts import Prompt, Question, criterion_prompt
-from comparo.run import Run
-from comparo.store import Store
-from comparo.task import Task
+from comparo.run.budget import Budget
+from comparo.run.loop import Run
+from comparo.run.store import Store
+from comparo.run.task import Task
 
 SECONDS, BATCH = 0.020, 8
 ENTRY = "[comparo.judges]\npatient = benchmarks.scale:load\n"

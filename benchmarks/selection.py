@@ -19,8 +19,8 @@ from scipy.stats import rankdata
 
 from benchmarks.core import memory
 from comparo import Comparisons, design_log_det, fit
-from comparo.designs import in_both_orders, random_pairs
-from comparo.selection import Selector, greedy_pairs
+from comparo.selection.designs import in_both_orders, random_pairs
+from comparo.selection.selector import Selector, greedy_pairs
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 ATTRIBUTES = ("coherence", "consistency", "fluency", "relevance")

@@ -8,7 +8,7 @@ import sys
 import pytest
 from hypothesis import settings
 
-from comparo.cli import main
+from comparo.cli.app import main
 
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
 settings.register_profile("random", derandomize=False, deadline=None, database=None, print_blob=True)

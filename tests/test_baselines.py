@@ -16,11 +16,12 @@ import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from comparo import Comparisons, ComparisonsError
-from comparo.agreement import spearman
-from comparo.items import Items
-from comparo.judges import JudgeError, load_judge
+from comparo.analysis.agreement import spearman
+from comparo.data.items import Items
+from comparo.data.prompts import PAPER, Prompt, Question
+from comparo.errors import JudgeError
+from comparo.judges import load_judge
 from comparo.judges.replay import Replay
-from comparo.prompts import PAPER, Prompt, Question
 from comparo.studies.datasets import load_dataset
 from comparo.studies.geval import ScorePrompt, geval, paper_score_prompt, score_prompt
 from comparo.studies.length import longer

@@ -3,8 +3,8 @@ import pytest
 from scipy.special import expit, logit
 
 from comparo import Comparisons, Gaussian, fit
-from comparo.effects import random_effects
-from comparo.experts import Constant, Linear
+from comparo.model.effects import random_effects
+from comparo.model.experts import Constant, Linear
 from oracle import simulate
 
 

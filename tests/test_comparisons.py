@@ -20,11 +20,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comparo.comparisons import Comparisons
+from comparo.data.comparisons import Comparisons
+from comparo.data.prompts import Question
+from comparo.errors import ComparisonsError
 from comparo.judges import Judgement
-from comparo.prompts import Question
-from comparo.store import Store
-from comparo.tables import ComparisonsError
+from comparo.run.store import Store
 
 NAN = float("nan")
 ROWS = [("ana", "bo", 0.7), ("bo", "cy", 0.25), ("cy", "ana", 1.0), ("ana", "bo", 0.0)]

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import rankdata
 
 from comparo import Comparisons, Gaussian, StudentT, confidence, fit
-from comparo.confidence import expected_spearman, top_probability
+from comparo.analysis.confidence import expected_spearman, top_probability
 from oracle import simulate
 
 

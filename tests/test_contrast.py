@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from comparo.contrast import LEAST, MOST, contrasts, overlaps
-from comparo.fitting import POWERS, SURE, USUAL
-from comparo.greedy import join
-from comparo.items import Items
-from comparo.noise import power
-from comparo.selection import Selector
-from comparo.sequences import count_sequences
-from comparo.style import styles
+from comparo.data.items import Items
+from comparo.model.weights import power
+from comparo.run.recipe import POWERS, SURE, USUAL
+from comparo.selection.contrast import LEAST, MOST, contrasts, overlaps
+from comparo.selection.greedy import join
+from comparo.selection.selector import Selector
+from comparo.selection.sequences import count_sequences
+from comparo.selection.style import styles
 
 TEXTS = st.lists(st.text(alphabet="abc d.É\n", max_size=20), min_size=2, max_size=7)
 

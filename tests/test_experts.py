@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from comparo import BradleyTerry, Expert, Gaussian, StudentT
-from comparo.calibration import Interpolated
-from comparo.experts import Constant, Linear, derivatives
+from comparo.analysis.calibration import Interpolated
+from comparo.model.experts import Constant, Linear, derivatives
 
 EXPERTS = [
     BradleyTerry(),

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from comparo import Comparisons, fit
-from comparo.budget import Budget
-from comparo.contrast import contrasts
-from comparo.disk import StoreError
-from comparo.fitting import Fitting
-from comparo.items import Items
+from comparo.data.items import Items
+from comparo.data.prompts import Question, criterion_prompt
+from comparo.errors import StoreError
 from comparo.judges import Judgement, load_judge
-from comparo.prompts import Question, criterion_prompt
 from comparo.report.record import read_record
-from comparo.run import Run, comparisons
-from comparo.store import Store, stored_items
-from comparo.task import Task
+from comparo.run.budget import Budget
+from comparo.run.loop import Run, comparisons
+from comparo.run.recipe import Fitting
+from comparo.run.store import Store, stored_items
+from comparo.run.task import Task
+from comparo.selection.contrast import contrasts
 
 WORDS = "river stone amber willow thunder quiet golden paper morning shadow copper velvet".split()
 
@@ -106,7 +106,7 @@ def test_ranking_is_the_fit_with_what_is_known_of_the_items():
 
 
 def _style(items):
-    from comparo.style import styles
+    from comparo.selection.style import styles
 
     style = styles(items)
     labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from comparo import JudgeError, Question
-from comparo.budget import Budget
-from comparo.items import Items
+from comparo.data.items import Items
+from comparo.data.prompts import criterion_prompt
 from comparo.judges import FunctionJudge, as_judge, load_judge
-from comparo.prompts import criterion_prompt
-from comparo.run import Run
-from comparo.store import Store
-from comparo.task import Task
+from comparo.run.budget import Budget
+from comparo.run.loop import Run
+from comparo.run.store import Store
+from comparo.run.task import Task
 
 ASKED = Question("ana", "bo", "c", "A long story.", "Short.", "About cats.")
 

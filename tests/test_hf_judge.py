@@ -14,11 +14,12 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerFast
 
-from comparo.judges import JudgeError, hf, load_judge, network
+from comparo.data.prompts import Prompt, Question, criterion_prompt
+from comparo.errors import JudgeError
+from comparo.judges import hf, load_judge, network
 from comparo.judges.chat import Chat
+from comparo.judges.hf.passes import Batches
 from comparo.judges.models import find_model
-from comparo.judges.passes import Batches
-from comparo.prompts import Prompt, Question, criterion_prompt
 
 PROMPT = criterion_prompt("more natural", kind="Response", context="Dialogue")
 WORDS = "the cat sat on a mat and then it ran to see who was at the door of an old house by the sea".split()

@@ -20,10 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comparo import ComparisonsError
-from comparo.items import Items, read_items
-from comparo.prompts import Question, paper_prompt
-from comparo.store import Store
-from comparo.tables import write_columns
+from comparo.data.items import Items, read_items
+from comparo.data.prompts import Question, paper_prompt
+from comparo.data.tables import write_columns
+from comparo.run.store import Store
 from workbooks import write_workbook
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -231,7 +231,7 @@ def test_standard_input_that_holds_no_items(pipe, content, options, message):
 
 
 def test_the_bytes_of_a_pipe_are_read_whatever_the_locale():
-    code = "from comparo.items import Items; print(ascii(Items.of('-').texts))"
+    code = "from comparo.data.items import Items; print(ascii(Items.of('-').texts))"
     run = subprocess.run(
         [sys.executable, "-c", code],
         input="שלום\nnaïve 👋\n".encode(),

@@ -14,7 +14,7 @@ from servers import Api, tokens
 
 YES = tokens({"A": 0.7, "B": 0.3})
 FULL = (
-    "import resource, signal, sys; from comparo.cli import main; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+    "import resource, signal, sys; from comparo.cli.app import main; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
     "resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0})); main()"
 )
 

@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 from comparo import Comparisons
-from comparo.judges import JudgeError, Judgement, load_judge
+from comparo.data.prompts import Prompt, Question, criterion_prompt
+from comparo.errors import JudgeError
+from comparo.judges import Judgement, load_judge
 from comparo.judges.labels import label_probability, spells
 from comparo.judges.local import LlamaCpp
-from comparo.prompts import Prompt, Question, criterion_prompt
 
 PROMPT = criterion_prompt("longer", kind="Text")
 SHORT, LONG = "It rained.", "It rained all day long on the roofs of the small town by the river and on the hills."
@@ -160,7 +161,8 @@ def test_larger_models_are_fetched_on_request_and_verified(hub, tmp_path):
     environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_XET": "1"}
     code = """
 import sys
-from comparo.judges import JudgeError, models
+from comparo.errors import JudgeError
+from comparo.judges import models
 for fetch, digest in ((False, "0"), (True, "0"), (False, sys.argv[1])):
     entry = models.LARGER["qwen2.5-1.5b"]
     models.LARGER["qwen2.5-1.5b"] = models.Hub(entry.repository, entry.file, digest, entry.gigabytes)

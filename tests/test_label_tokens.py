@@ -11,13 +11,13 @@ import transformers
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from comparo.data.prompts import Prompt
 from comparo.judges import hf, load_judge
 from comparo.judges.chat import Chat
 from comparo.judges.labels import Words, sequence_probability
+from comparo.judges.openai.verdicts import read_logprobs
 from comparo.judges.spellings import find_spellings
-from comparo.judges.verdicts import read_logprobs
 from comparo.judges.vllm import VllmJudge
-from comparo.prompts import Prompt
 from servers import Api
 from servers import tokens as reply_tokens
 from test_hf_judge import CHAT, DECODERS, PROMPT, SMALL, WORDS, answers, some_questions, written

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 
 from comparo import BradleyTerry, Comparisons, Gaussian, StudentT, design_log_det, fit
-from comparo.graph import Graph
 from comparo.methods import METHODS
-from comparo.product import multiply
-from comparo.zermelo import zermelo
+from comparo.model.graph import Graph
+from comparo.model.product import multiply
+from comparo.model.zermelo import zermelo
 from oracle import comparisons_of, incidence, simulate, weights
 
 each_method = pytest.mark.parametrize("method", METHODS)
@@ -77,7 +77,7 @@ def test_bradley_terry_by_zermelo(algorithm, prior_pairs, seed):
 
 @pytest.mark.parametrize("algorithm", ["zermelo", "newman"])
 def test_a_long_chain_of_certain_answers_does_not_overflow(algorithm, monkeypatch):
-    monkeypatch.setattr("comparo.zermelo.ITERATIONS", 500)
+    monkeypatch.setattr("comparo.model.zermelo.ITERATIONS", 500)
     chain = np.arange(2000)
     scores, _, _ = zermelo(
         Graph.build(Comparisons.from_columns(chain[:-1], chain[1:], np.ones(1999))),
@@ -97,7 +97,7 @@ def test_a_prior_on_all_pairs_joins_everything():
 
 
 def test_iterations_that_do_not_settle_are_said(monkeypatch):
-    monkeypatch.setattr("comparo.zermelo.ITERATIONS", 2)
+    monkeypatch.setattr("comparo.model.zermelo.ITERATIONS", 2)
     with pytest.warns(UserWarning, match="did not settle"):
         fit([("a", "b", 1.0), ("b", "c", 1.0)], method="bt")
 

@@ -18,9 +18,10 @@ import pytest
 from scipy.stats import spearmanr
 
 import comparo
-from comparo.judges import JudgeError, wire
-from comparo.judges.openai import load
-from comparo.prompts import Prompt, Question, criterion_prompt
+from comparo.data.prompts import Prompt, Question, criterion_prompt
+from comparo.errors import JudgeError
+from comparo.judges import wire
+from comparo.judges.openai.judge import load
 from servers import Api, Reply, choices, raw_server, refusal, tokens, words
 
 KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -91,8 +92,8 @@ def test_one_call_that_stalls_keeps_no_other():
 
 MEASURED = """
 import sys, tracemalloc
-from comparo.judges.openai import load
-from comparo.prompts import Question, criterion_prompt
+from comparo.judges.openai.judge import load
+from comparo.data.prompts import Question, criterion_prompt
 judge = load("tiny", base_url=sys.argv[1], retries=5, timeout=20)
 tracemalloc.start()
 [judgement] = judge.judge([Question(1, 2)], criterion_prompt("better"))

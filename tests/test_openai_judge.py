@@ -14,9 +14,10 @@ import time
 
 import pytest
 
-from comparo.judges import JudgeError, load_judge
-from comparo.judges.openai import load
-from comparo.prompts import Prompt, Question, criterion_prompt
+from comparo.data.prompts import Prompt, Question, criterion_prompt
+from comparo.errors import JudgeError
+from comparo.judges import load_judge
+from comparo.judges.openai.judge import load
 from servers import Api, Reply, choices, llama_server, refusal, tokens, words
 
 KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -468,7 +469,7 @@ def test_leaving_ends_every_call_and_thread():
 
 def test_an_interrupt_ends_the_process():
     code = (
-        "import sys; from comparo.judges import load_judge; from comparo.prompts import *;"
+        "import sys; from comparo.judges import load_judge; from comparo.data.prompts import *;"
         "list(load_judge('openai/tiny', base_url=sys.argv[1]).judge([Question(1, 2)] * 9, criterion_prompt('better')))"
     )
     with (
@@ -665,7 +666,7 @@ def test_prices_are_known_or_given():
 def test_a_missing_library_is_named_with_its_command():
     code = (
         "import sys; sys.modules['httpx2'] = None\n"
-        "from comparo.judges import load_judge; from comparo.prompts import Prompt\n"
+        "from comparo.judges import load_judge; from comparo.data.prompts import Prompt\n"
         "next(load_judge('openai/x', base_url='http://localhost:1').judge([], Prompt('{first}{second}')))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=os.environ)

@@ -1,8 +1,10 @@
 """What the package promises as a whole."""
 
+import ast
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -45,19 +47,49 @@ def test_every_exported_name_is_documented():
         comparo.rank_everything  # noqa: B018
 
 
+ROOMS = "types errors data model ranking methods analysis selection judges run report studies cli".split()
+# A ranking is drawn by its own method, and matplotlib is loaded only then.
+EXCEPTION = ("ranking/ranking.py", "comparo.analysis.plots")
+PLOTS = ("comparo.ranking.ranking", "comparo.analysis.plots")
+
+
+def imports(file):
+    """The modules of this package that a file imports, also inside functions, with their lines."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno} imports relatively"
+            yield from [(node.module, node.lineno)] if node.module and node.module.startswith("comparo.") else []
+            if node.module == "comparo":
+                yield from ((f"comparo.{name.name}", node.lineno) for name in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((name.name, node.lineno) for name in node.names if name.name.startswith("comparo."))
+
+
 def test_rooms_import_only_rooms_above():
-    order = """money words experts frames objects sheets tables rundata columns comparisons markers prompts sources
-        items sequences contrast style graph laplacian determinant newton effects biases product covariance standing
-        notebook ranking zermelo noise pooling methods fitting calibration designs greedy resistance selection agreement
-        confidence curves plots planning judges budget rounds disk identity database store task spending asking run runs
-        repair job report
-        studies cli""".split()
-    for number, room in enumerate(order):
-        files = [ROOT / "src" / "comparo" / f"{room}.py", *(ROOT / "src" / "comparo" / room).glob("*.py")]
-        text = "\n".join(file.read_text(encoding="utf-8") for file in files if file.exists())
-        used = set(re.findall(r"^from comparo\.(\w+)[\w.]* import", text, re.MULTILINE))
-        assert text, room
-        assert used <= {*order[:number], room}, (room, used)
+    source = ROOT / "src" / "comparo"
+    found = {path.stem for path in source.iterdir() if path.suffix in ("", ".py")}
+    assert found - {"__init__", "__pycache__"} == set(ROOMS)
+    for file in source.rglob("*.py"):
+        name = file.relative_to(source).as_posix()
+        room = name.removesuffix(".py").split("/")[0]
+        for module, line in imports(file):
+            used = module.split(".")[1]
+            above = room == "__init__" or ROOMS.index(used) <= ROOMS.index(room)
+            assert above or (name, module) == EXCEPTION, f"{name}:{line} imports {module}, which is below it"
+
+
+def test_files_import_each_other_in_no_circle():
+    source = ROOT / "src" / "comparo"
+    names = {
+        ".".join(("comparo", *file.relative_to(source).with_suffix("").parts)): file for file in source.rglob("*.py")
+    }
+    names = {name.removesuffix(".__init__"): file for name, file in names.items()}
+    graph = {
+        name: {module for module, _ in imports(file) if module in names and (name, module) != PLOTS} - {name, "comparo"}
+        for name, file in names.items()
+        if name != "comparo"
+    }
+    list(TopologicalSorter(graph).static_order())
 
 
 def test_rooms_of_studies_import_only_rooms_above():

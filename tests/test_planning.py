@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from comparo import planning
-from comparo.cli import app
-from comparo.planning import judge_of, later, plan
+from comparo.cli.app import app
+from comparo.selection.planning import judge_of, later, plan
 
 
 @pytest.mark.parametrize("accuracy", [0.55, 0.75, 0.95])

@@ -14,7 +14,7 @@ from scipy.special import expit, logit
 from scipy.stats import sem, spearmanr, t
 
 from comparo import Comparisons, fit
-from comparo.plots import (
+from comparo.analysis.plots import (
     COLOURS,
     plot_convergence,
     plot_difference_given_p,

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit
 
-import comparo.laplacian
-import comparo.pooling
+import comparo.model.laplacian
+import comparo.model.pooling
 from comparo import Comparisons, fit
-from comparo.biases import Positions, bias_given, pairs
-from comparo.covariance import ProductCovariance
-from comparo.effects import random_effects
-from comparo.experts import BradleyTerry, Gaussian
-from comparo.graph import Graph
-from comparo.noise import even
-from comparo.pooling import pool
+from comparo.model.covariance import ProductCovariance
+from comparo.model.effects import random_effects
+from comparo.model.experts import BradleyTerry, Gaussian
+from comparo.model.graph import Graph
+from comparo.model.pooling import pool
+from comparo.model.position import Positions, bias_given, pairs
+from comparo.model.weights import even
 from oracle import comparisons_of, incidence, simulate, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.fixture
 def settled(monkeypatch):
     """Rounds that go on until nothing changes."""
-    monkeypatch.setattr(comparo.pooling, "ROUNDS", 2000)
-    monkeypatch.setattr(comparo.pooling, "SETTLED", 1e-11)
+    monkeypatch.setattr(comparo.model.pooling, "ROUNDS", 2000)
+    monkeypatch.setattr(comparo.model.pooling, "SETTLED", 1e-11)
 
 
 def linear(rng, n=40, rows=160, groups=6, features=2, weighted=True, both=False):
@@ -150,7 +150,7 @@ def test_large_contexts_agree_with_dense_ones(monkeypatch):
         large = pool(data, expert, is_biased=is_biased, groups=group, features=style)
         assert not large.laplacian.pattern.is_batched(large.laplacian.pattern.batches[0])
         with monkeypatch.context() as patch:
-            patch.setattr(comparo.laplacian, "BATCHED", 200)
+            patch.setattr(comparo.model.laplacian, "BATCHED", 200)
             small = pool(data, expert, is_biased=is_biased, groups=group, features=style)
         np.testing.assert_allclose(large.scores, small.scores, atol=0.01 * np.std(small.scores))
         for name in ("dispersion", "scores", "groups", "style"):
@@ -239,8 +239,8 @@ def test_both_orders_that_agree_tell_what_one_of_double_weight_tells(data):
         np.concatenate([data.p, 1 - data.p]),
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparo.pooling, "ROUNDS", 1000)
-        patch.setattr(comparo.pooling, "SETTLED", 1e-8)
+        patch.setattr(comparo.model.pooling, "ROUNDS", 1000)
+        patch.setattr(comparo.model.pooling, "SETTLED", 1e-8)
         expected = _by_item(fit(one, prior="estimated"))
         for bias in ("none", "joint"):
             assert _by_item(fit(twice, bias=bias, prior="estimated")) == pytest.approx(expected, abs=1e-4)

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from comparo import BradleyTerry, Comparisons, Gaussian, StudentT, determinant, fit, laplacian, newton
-from comparo.calibration import Interpolated
-from comparo.covariance import ProductCovariance
-from comparo.experts import Constant, Linear
-from comparo.product import multiply
+from comparo.analysis.calibration import Interpolated
+from comparo.model.covariance import ProductCovariance
+from comparo.model.experts import Constant, Linear
+from comparo.model.product import multiply
 from oracle import best_scores, centred_inverse, comparisons_of, incidence, simulate, weights
 
 UNEVEN = Gaussian(Interpolated((0.1, 0.9), (-1.0, 2.0)), Interpolated((0.0, 1.0), (0.5, 2.0)))
@@ -168,7 +168,7 @@ def large(rng, monkeypatch, items=600, rows=6000):
     exact = ProductCovariance(small.laplacian).std, determinant.log_det(small.laplacian)
     for module in (laplacian, determinant):
         monkeypatch.setattr(module, "EXACT", 100)
-    monkeypatch.setattr("comparo.covariance.EXACT", 100)
+    monkeypatch.setattr("comparo.model.covariance.EXACT", 100)
     monkeypatch.setattr(laplacian, "PANEL", 64)
     return multiply(comparisons, BradleyTerry(), prior=10.0), small, exact
 
@@ -192,7 +192,7 @@ def test_the_estimates_for_large_contexts_hold_without_a_prior_on_a_thin_graph(m
     std, log_det = ProductCovariance(small.laplacian).std, determinant.log_det(small.laplacian)
     for module in (laplacian, determinant):
         monkeypatch.setattr(module, "EXACT", 100)
-    monkeypatch.setattr("comparo.covariance.EXACT", 100)
+    monkeypatch.setattr("comparo.model.covariance.EXACT", 100)
     assert np.allclose(multiply(comparisons, BradleyTerry()).scores, small.scores, atol=1e-6)
     ratio = ProductCovariance(small.laplacian).std / std
     assert np.sqrt(np.mean((ratio - 1) ** 2)) < 2 * 0.09
@@ -222,7 +222,7 @@ def test_standard_errors_of_clusters_are_estimated_across_their_bridge(monkeypat
     comparisons = Comparisons.from_columns(first, second, np.append(np.concatenate([c.p for c in cluster]), 0.6))
     product = multiply(comparisons, BradleyTerry())
     exact = ProductCovariance(product.laplacian).std
-    monkeypatch.setattr("comparo.covariance.EXACT", 100)
+    monkeypatch.setattr("comparo.model.covariance.EXACT", 100)
     ratio = ProductCovariance(product.laplacian).std / exact
     assert np.abs(ratio - 1).max() < 0.25  # one draw in common: the bridge
     assert exact.min() > 1

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comparo.prompts import PAPER, Prompt, Question, choose_prompt, criterion_prompt, defuse, paper_prompt
+from comparo.data.prompts import PAPER, Prompt, Question, choose_prompt, criterion_prompt, defuse, paper_prompt
 
 SUMMARY = criterion_prompt("more coherent", kind="Summary", context="Article")
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)

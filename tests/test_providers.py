@@ -11,8 +11,9 @@ from types import ModuleType
 import pytest
 
 import comparo
-from comparo.judges import JudgeError, load_judge
-from comparo.prompts import Prompt, Question
+from comparo.data.prompts import Prompt, Question
+from comparo.errors import JudgeError
+from comparo.judges import load_judge
 
 PAGE = (Path(__file__).parents[1] / "docs" / "providers.md").read_text(encoding="utf-8")
 PROMPT = Prompt("{first} or {second}?")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from comparo.budget import Budget
 from comparo.cli.rank import progress_line
-from comparo.run import Progress
-from comparo.store import read_judgements
+from comparo.run.budget import Budget
+from comparo.run.loop import Progress
+from comparo.run.store import read_judgements
 from servers import Api, refusal, tokens
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

@@ -8,9 +8,9 @@ from matplotlib import pyplot
 from scipy.stats import norm, rankdata
 
 from comparo import Comparisons, fit
-from comparo.confidence import top_probability
-from comparo.covariance import ProductCovariance
+from comparo.analysis.confidence import top_probability
 from comparo.methods import METHODS
+from comparo.model.covariance import ProductCovariance
 from oracle import simulate
 
 COLUMNS = ["item", "score", "std", "low", "high", "rank", "tier", "comparisons"]

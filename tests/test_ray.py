@@ -19,11 +19,12 @@ import ray
 from ray.cluster_utils import Cluster
 
 from comparo import rank
-from comparo.items import Items
-from comparo.judges import JudgeError, load_judge, ray_judge, replicas
-from comparo.judges.sharing import Shares
-from comparo.prompts import Prompt, Question
-from comparo.store import read_configuration, read_judgements
+from comparo.data.items import Items
+from comparo.data.prompts import Prompt, Question
+from comparo.errors import JudgeError
+from comparo.judges import load_judge, ray_judge, replicas
+from comparo.judges.ray.sharing import Shares
+from comparo.run.store import read_configuration, read_judgements
 
 # A judge of another package, found by its entry point: a simulated judge that says where it runs, and can be made to
 # fail or to die at the question of one item.
@@ -31,7 +32,7 @@ FRAIL = """
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from comparo.judges import JudgeError
+from comparo.errors import JudgeError
 from comparo.judges.simulated import Simulated
 
 @dataclass(frozen=True)

@@ -18,19 +18,19 @@ import numpy as np
 import pytest
 
 import comparo
-from comparo.budget import Budget
-from comparo.comparisons import Comparisons
-from comparo.database import key_of
-from comparo.disk import StoreError
-from comparo.items import Items
-from comparo.judges import JudgeError, Judgement, load_judge
+from comparo.data.comparisons import Comparisons
+from comparo.data.items import Items
+from comparo.data.prompts import Question, criterion_prompt
+from comparo.errors import JudgeError, RunError, StoreError
+from comparo.judges import Judgement, load_judge
 from comparo.judges.replay import Replay
-from comparo.prompts import Question, criterion_prompt
-from comparo.repair import repair
-from comparo.run import Run, RunError
-from comparo.runs import choose_folder, list_runs, set_aside
-from comparo.store import Store, read_configuration, read_judgements
-from comparo.task import Task
+from comparo.run.budget import Budget
+from comparo.run.database import key_of
+from comparo.run.folders import choose_folder, list_runs, set_aside
+from comparo.run.loop import Run
+from comparo.run.repair import repair
+from comparo.run.store import Store, read_configuration, read_judgements
+from comparo.run.task import Task
 from servers import Api, tokens
 
 QUESTION = Question("ana", "bo")
@@ -398,13 +398,13 @@ def test_recorded_answers_are_told_apart_by_what_they_say():
 def test_at_most_64_judgements_wait_for_the_disk(tmp_path, monkeypatch):
     synced = []
     store = Store(tmp_path, {})
-    monkeypatch.setattr("comparo.store.sync", lambda path: synced.append(path.name))
+    monkeypatch.setattr("comparo.run.store.sync", lambda path: synced.append(path.name))
     for number in range(200):
         store.add([Judgement(Question(number, "bo"), p=0.5)])
     assert len(synced) >= 3
     assert set(synced) == {"judgements.db-wal"}
     synced.clear()
-    monkeypatch.setattr("comparo.store.LONGEST_UNSYNCED", 0.0)
+    monkeypatch.setattr("comparo.run.store.LONGEST_UNSYNCED", 0.0)
     store.settle()
     store.settle()
     assert len(synced) == 1

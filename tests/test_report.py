@@ -19,13 +19,12 @@ from hypothesis import strategies as st
 from scipy.stats import pearsonr, spearmanr
 
 from comparo import Comparisons, fit
-from comparo.agreement import agreement, spearman, spearman_within
-from comparo.budget import Budget
-from comparo.disk import StoreError
-from comparo.items import Items
+from comparo.analysis.agreement import agreement, spearman, spearman_within
+from comparo.data.items import Items
+from comparo.data.prompts import PAPER, Prompt, Question, criterion_prompt, paper_prompt
+from comparo.errors import StoreError
 from comparo.judges import Judgement, load_judge
 from comparo.methods import METHODS
-from comparo.prompts import PAPER, Prompt, Question, criterion_prompt, paper_prompt
 from comparo.report import write_report
 from comparo.report.embed import cut_texts, script_json, size
 from comparo.report.history import convergence, outlook
@@ -35,9 +34,10 @@ from comparo.report.people import agreements
 from comparo.report.record import read_record
 from comparo.report.views import means
 from comparo.report.wording import percentages
-from comparo.run import Run
-from comparo.store import Store
-from comparo.task import Task
+from comparo.run.budget import Budget
+from comparo.run.loop import Run
+from comparo.run.store import Store
+from comparo.run.task import Task
 
 SCRIPT = "<script>alert(1)</script>"
 

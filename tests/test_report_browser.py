@@ -8,13 +8,13 @@ import time
 import numpy as np
 import pytest
 
-from comparo.budget import Budget
-from comparo.items import Items
+from comparo.data.items import Items
+from comparo.data.prompts import Question, criterion_prompt
 from comparo.judges import Judgement, load_judge
-from comparo.prompts import Question, criterion_prompt
 from comparo.report import write_report
-from comparo.store import Store
-from comparo.task import Task
+from comparo.run.budget import Budget
+from comparo.run.store import Store
+from comparo.run.task import Task
 from test_report import SCRIPT, folder_of, run_folder
 
 WIDTHS = (1280, 400)

@@ -13,19 +13,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from comparo.budget import Budget
-from comparo.database import encode
-from comparo.disk import StoreError
-from comparo.items import Items
-from comparo.job import rank
-from comparo.judges import JudgeError, Judgement, load_judge
-from comparo.prompts import Question, criterion_prompt
-from comparo.rounds import Rounds
-from comparo.run import Run, RunError
-from comparo.runs import choose_folder, list_runs
-from comparo.selection import Selector
-from comparo.store import Store, read_judgements, stored_items
-from comparo.task import Task
+from comparo.data.items import Items
+from comparo.data.prompts import Question, criterion_prompt
+from comparo.errors import JudgeError, RunError, StoreError
+from comparo.judges import Judgement, load_judge
+from comparo.run.budget import Budget
+from comparo.run.database import encode
+from comparo.run.folders import choose_folder, list_runs
+from comparo.run.loop import Run
+from comparo.run.rank import rank
+from comparo.run.rounds import Rounds
+from comparo.run.store import Store, read_judgements, stored_items
+from comparo.run.task import Task
+from comparo.selection.selector import Selector
 
 # A judge of another package, found by its entry point: it writes down every question before it answers.
 LOUD = """
@@ -275,7 +275,7 @@ def test_the_database_is_wal_append_only_and_numbered(tmp_path):
 
 def test_a_second_process_is_refused(tmp_path):
     store = Store(tmp_path / "run", {"judge": "x"})
-    code = "import sys, pathlib; from comparo.store import Store; Store(pathlib.Path(sys.argv[1]), {'judge': 'x'})"
+    code = "import sys, pathlib; from comparo.run.store import Store; Store(pathlib.Path(sys.argv[1]), {'judge': 'x'})"
     command = [sys.executable, "-c", code, str(tmp_path / "run")]
     second = subprocess.run(command, capture_output=True, text=True)
     assert "is in use by another process" in second.stderr
@@ -371,7 +371,7 @@ def test_a_read_only_folder_is_one_line(loud):
 def test_a_disk_that_fills_up_is_one_line_and_the_run_goes_on_later(loud):
     folder, environment = loud
     code = (
-        "import resource, sys; from comparo.cli import main; import signal;"
+        "import resource, sys; from comparo.cli.app import main; import signal;"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000)); main()"
     )

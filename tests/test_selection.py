@@ -13,10 +13,11 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from comparo import fit, greedy
-from comparo.comparisons import Comparisons, ComparisonsError
-from comparo.determinant import design_log_det
+from comparo.data.comparisons import Comparisons
+from comparo.errors import ComparisonsError
 from comparo.methods import WIDE
-from comparo.selection import Selector, greedy_pairs, next_pairs
+from comparo.model.determinant import design_log_det
+from comparo.selection.selector import Selector, greedy_pairs, next_pairs
 
 Rows = list[tuple[int, int, float]]
 

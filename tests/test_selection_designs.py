@@ -14,10 +14,10 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import chisquare
 
 from comparo import designs, greedy
-from comparo.comparisons import Comparisons
-from comparo.designs import Pairs, in_both_orders, in_one_order, random_pairs
-from comparo.determinant import design_log_det
-from comparo.selection import Selector, greedy_pairs
+from comparo.data.comparisons import Comparisons
+from comparo.model.determinant import design_log_det
+from comparo.selection.designs import Pairs, in_both_orders, in_one_order, random_pairs
+from comparo.selection.selector import Selector, greedy_pairs
 
 SEEDS = st.integers(0, 2**32 - 1)
 

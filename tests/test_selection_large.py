@@ -9,12 +9,12 @@ import pytest
 from scipy.special import expit
 
 from comparo import selection
-from comparo.comparisons import Comparisons
-from comparo.designs import Pairs, random_pairs
-from comparo.determinant import design_log_det
-from comparo.greedy import inverse
-from comparo.resistance import Goal, Resistance, matching
-from comparo.selection import Selector, greedy_pairs
+from comparo.data.comparisons import Comparisons
+from comparo.model.determinant import design_log_det
+from comparo.selection.designs import Pairs, random_pairs
+from comparo.selection.greedy import inverse
+from comparo.selection.resistance import Goal, Resistance, matching
+from comparo.selection.selector import Selector, greedy_pairs
 
 ITEMS = 400
 

@@ -14,9 +14,10 @@ import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comparo.judges import JudgeError, hf, load_judge
+from comparo.data.prompts import Question, criterion_prompt
+from comparo.errors import JudgeError
+from comparo.judges import hf, load_judge
 from comparo.judges.local import LlamaCpp
-from comparo.prompts import Question, criterion_prompt
 from test_hf_judge import DECODERS, PROMPT, SMALL, answers, make_tokenizer, some_questions
 
 LOCAL = criterion_prompt("longer", kind="Text", context="Article")
@@ -179,7 +180,7 @@ class Proxy(BaseHTTPRequestHandler):
 def test_a_local_judge_uses_no_proxy():
     code = """
 from comparo.judges import load_judge
-from comparo.prompts import Question, criterion_prompt
+from comparo.data.prompts import Question, criterion_prompt
 judge = load_judge("local/smollm2", runtime="llama.cpp", window=256)
 [answer] = judge.judge([Question(1, 2, None, "A.", "B.")], criterion_prompt("longer"))
 print(answer.error)

@@ -18,7 +18,7 @@ from scipy.special import expit, logit
 from scipy.stats import pearsonr, spearmanr
 
 from comparo import Comparisons, ComparisonsError, Items, design_log_det, fit
-from comparo.cli import main
+from comparo.cli.app import main
 from comparo.studies.cells import Cell, correlate, evaluate, score
 from comparo.studies.claims import Difference, difference
 from comparo.studies.draws import calls_in, draw, reaches

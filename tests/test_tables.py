@@ -20,9 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comparo import tables
-from comparo.frames import frame_from_columns
-from comparo.sheets import guarded, unguarded
-from comparo.tables import ComparisonsError, Table, read_columns, write_columns
+from comparo.data.frames import frame_from_columns
+from comparo.data.sheets import guarded, unguarded
+from comparo.data.tables import Table, read_columns, write_columns
+from comparo.errors import ComparisonsError
 from workbooks import write_workbook
 
 ENDINGS = [

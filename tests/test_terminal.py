@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import typer
 
-from comparo.cli import app
+from comparo.cli.app import app
 from comparo.cli.printing import Console, print_table
 from comparo.cli.repeating import command_line
-from comparo.store import read_configuration
-from comparo.words import visible
+from comparo.data.words import visible
+from comparo.run.store import read_configuration
 from servers import Api, tokens
 
 EVIL = "a\x1b[31m\x9b2J\x07\u202eb\u2066\ud83d"

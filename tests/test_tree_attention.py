@@ -11,13 +11,14 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comparo.judges import JudgeError, attention, hf, network
-from comparo.judges.attention import UnreadableError, attend, place
+from comparo.data.prompts import Prompt, Question
+from comparo.errors import JudgeError
+from comparo.judges import attention, hf, network
 from comparo.judges.chat import Chat, Encoded
-from comparo.judges.norms import fuse
-from comparo.judges.passes import Batches
-from comparo.judges.tree import Tree, grow, packs
-from comparo.prompts import Prompt, Question
+from comparo.judges.hf.attention import UnreadableError, attend, place
+from comparo.judges.hf.norms import fuse
+from comparo.judges.hf.passes import Batches
+from comparo.judges.hf.tree import Tree, grow, packs
 from test_hf_judge import DECODERS, PROMPT, answers, asked, make_tokenizer, some_questions
 
 some_rows = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=12), min_size=1, max_size=12).map(sorted)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from comparo.judges.verdicts import GRADES, grading, read_grade, read_verdict, reply_format, soften
-from comparo.prompts import Prompt
+from comparo.data.prompts import Prompt
+from comparo.judges.openai.verdicts import GRADES, grading, read_grade, read_verdict, reply_format, soften
 
 PROMPT = Prompt("{first}{second}", answer="Summary")
 NUMBERS = Prompt("{first}{second}", labels=("1", "2"), answer="Essay")

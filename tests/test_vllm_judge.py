@@ -7,9 +7,10 @@ import pytest
 import torch
 import transformers
 
-from comparo.judges import JudgeError, load_judge
+from comparo.data.prompts import Prompt, Question
+from comparo.errors import JudgeError
+from comparo.judges import load_judge
 from comparo.judges.labels import label_probability
-from comparo.prompts import Prompt, Question
 from test_hf_judge import PROMPT, SMALL, answers, make_tokenizer, next_tokens, some_questions
 from test_label_tokens import Engine
 

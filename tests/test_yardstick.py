@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from comparo.fitting import Fitting
-from comparo.items import Items
+from comparo.data.items import Items
+from comparo.run.recipe import Fitting
 from comparo.studies.cells import evaluate
 from comparo.studies.opening import Opened
 from comparo.studies.recorded import Recorded

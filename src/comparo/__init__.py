@@ -7,18 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from comparo.calibration import calibrate
-    from comparo.comparisons import Comparisons, ComparisonsError
-    from comparo.confidence import expected_spearman, top_probability
-    from comparo.designs import in_both_orders, in_one_order, random_pairs
-    from comparo.determinant import design_log_det
-    from comparo.experts import BradleyTerry, Expert, Gaussian, StudentT
-    from comparo.items import Items
-    from comparo.job import rank
-    from comparo.judges import Judge, JudgeError, Judgement, load_judge
-    from comparo.methods import fit
-    from comparo.planning import plan
-    from comparo.plots import (
+    from comparo.analysis.calibration import calibrate
+    from comparo.analysis.confidence import expected_spearman, top_probability
+    from comparo.analysis.plots import (
         plot_convergence,
         plot_difference_given_p,
         plot_efficiency,
@@ -26,10 +17,20 @@ if TYPE_CHECKING:
         plot_position_bias,
         plot_ranking,
     )
-    from comparo.prompts import Prompt, Question
-    from comparo.ranking import Ranking
+    from comparo.data.comparisons import Comparisons
+    from comparo.data.items import Items
+    from comparo.data.prompts import Prompt, Question
+    from comparo.errors import ComparisonsError, JudgeError
+    from comparo.judges import Judge, Judgement, load_judge
+    from comparo.methods import fit
+    from comparo.model.determinant import design_log_det
+    from comparo.model.experts import BradleyTerry, Expert, Gaussian, StudentT
+    from comparo.ranking.ranking import Ranking
     from comparo.report import write_report
-    from comparo.selection import Selector, greedy_pairs
+    from comparo.run.rank import rank
+    from comparo.selection.designs import in_both_orders, in_one_order, random_pairs
+    from comparo.selection.planning import plan
+    from comparo.selection.selector import Selector, greedy_pairs
 
 __all__ = [
     "BradleyTerry",
@@ -68,38 +69,38 @@ __all__ = [
 ]
 
 _ROOMS = {
-    "BradleyTerry": "experts",
-    "Comparisons": "comparisons",
-    "ComparisonsError": "comparisons",
-    "Expert": "experts",
-    "Gaussian": "experts",
-    "Items": "items",
+    "BradleyTerry": "model.experts",
+    "Comparisons": "data.comparisons",
+    "ComparisonsError": "errors",
+    "Expert": "model.experts",
+    "Gaussian": "model.experts",
+    "Items": "data.items",
     "Judge": "judges",
-    "JudgeError": "judges",
+    "JudgeError": "errors",
     "Judgement": "judges",
-    "Prompt": "prompts",
-    "Question": "prompts",
-    "Ranking": "ranking",
-    "Selector": "selection",
-    "StudentT": "experts",
-    "calibrate": "calibration",
-    "design_log_det": "determinant",
-    "expected_spearman": "confidence",
+    "Prompt": "data.prompts",
+    "Question": "data.prompts",
+    "Ranking": "ranking.ranking",
+    "Selector": "selection.selector",
+    "StudentT": "model.experts",
+    "calibrate": "analysis.calibration",
+    "design_log_det": "model.determinant",
+    "expected_spearman": "analysis.confidence",
     "fit": "methods",
-    "greedy_pairs": "selection",
-    "in_both_orders": "designs",
-    "in_one_order": "designs",
+    "greedy_pairs": "selection.selector",
+    "in_both_orders": "selection.designs",
+    "in_one_order": "selection.designs",
     "load_judge": "judges",
-    "plan": "planning",
-    "plot_convergence": "plots",
-    "plot_difference_given_p": "plots",
-    "plot_efficiency": "plots",
-    "plot_joint": "plots",
-    "plot_position_bias": "plots",
-    "plot_ranking": "plots",
-    "random_pairs": "designs",
-    "rank": "job",
-    "top_probability": "confidence",
+    "plan": "selection.planning",
+    "plot_convergence": "analysis.plots",
+    "plot_difference_given_p": "analysis.plots",
+    "plot_efficiency": "analysis.plots",
+    "plot_joint": "analysis.plots",
+    "plot_position_bias": "analysis.plots",
+    "plot_ranking": "analysis.plots",
+    "random_pairs": "selection.designs",
+    "rank": "run.rank",
+    "top_probability": "analysis.confidence",
     "write_report": "report",
 }
 

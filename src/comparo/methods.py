@@ -11,16 +11,17 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from comparo.comparisons import Comparisons
-from comparo.covariance import MeanCovariance, ProductCovariance
-from comparo.experts import Array, BradleyTerry, Expert, Gaussian
-from comparo.graph import Graph, Index
-from comparo.laplacian import Laplacian, Pattern
-from comparo.noise import even
-from comparo.pooling import pool
-from comparo.product import Bias, Prior, multiply
-from comparo.ranking import Ranking
-from comparo.zermelo import Algorithm, zermelo
+from comparo.data.comparisons import Comparisons
+from comparo.model.covariance import MeanCovariance, ProductCovariance
+from comparo.model.experts import BradleyTerry, Expert, Gaussian
+from comparo.model.graph import Graph
+from comparo.model.laplacian import Laplacian, Pattern
+from comparo.model.pooling import pool
+from comparo.model.product import Bias, Prior, multiply
+from comparo.model.weights import even
+from comparo.model.zermelo import Algorithm, zermelo
+from comparo.ranking.ranking import Ranking
+from comparo.types import Array, Index
 
 Method = Literal["win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard"]
 PriorPairs = Literal["compared", "all"]
@@ -60,12 +61,12 @@ def fit(
     p > ½; p = ½ is a tie and counts half a win.
 
     `bias` is the position bias: "none", "plug-in" (from the mean p) or "joint" (estimated with the scores); see
-    `comparo.product.multiply`. `prior` is the standard deviation of a Gaussian prior on the scores or "first", the
-    paper's expert on the first item; by default "first" for Gaussian experts, and for others 100, or 10 where every
+    `comparo.model.product.multiply`. `prior` is the standard deviation of a Gaussian prior on the scores or "first",
+    the paper's expert on the first item; by default "first" for Gaussian experts, and for others 100, or 10 where every
     answer is a decision. With prior "estimated" the variances of scores, biases and noise come from the comparisons,
-    both orders of a pair are taken together, and candidates lean on what they share (`comparo.pooling.pool`): on their
-    group, which `groups` gives for an item or a pair (context, item), "items" being the same item in other contexts,
-    and on `features`, some numbers for each of them.
+    both orders of a pair are taken together, and candidates lean on what they share (`comparo.model.pooling.pool`): on
+    their group, which `groups` gives for an item or a pair (context, item), "items" being the same item in other
+    contexts, and on `features`, some numbers for each of them.
 
     Bias and prior belong to products of experts; "bt" has the paper's prior instead: 1/(N − 1) wins for either side of
     each comparison made (`prior_pairs="compared"`, the paper's wording) or of every pair of items (`"all"`, what its

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from comparo.disk import StoreError
-from comparo.items import Items
-from comparo.sheets import csv_line
-from comparo.tables import read_columns
+from comparo.data.items import Items
+from comparo.data.sheets import csv_line
+from comparo.data.tables import read_columns
+from comparo.errors import StoreError
 
 NEEDED = ("first", "second", "p", "error")
 LABELS = ("context", "first", "second")

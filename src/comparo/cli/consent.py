@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand
 
 from comparo.cli.settings import name_of, options_of
-from comparo.words import visible
+from comparo.data.words import visible
 
 UNNAMED = "comparo.unnamed"  # where a context keeps the path of a file that was read without being named
 HERE = ("local", "hf", "vllm", "simulated", "replay")  # providers whose judges read the texts on this machine

@@ -10,8 +10,8 @@ import typer
 
 from comparo.cli.printing import Format, print_notes, print_ranking
 from comparo.methods import Method, PriorPairs, fit
-from comparo.product import Bias, Prior
-from comparo.zermelo import Algorithm
+from comparo.model.product import Bias, Prior
+from comparo.model.zermelo import Algorithm
 
 EPILOG = "Example: `comparo fit comparisons.csv --method poe-bt --bias joint --format csv`"
 

@@ -12,13 +12,13 @@ import typer
 from comparo.cli import options
 from comparo.cli.answers import LABELS, Names, line, open_answers
 from comparo.cli.printing import print_text, say, watch
-from comparo.frames import ComparisonsError
-from comparo.items import Items
-from comparo.judges import JudgeError, Judgement
-from comparo.money import dollars
-from comparo.prompts import Question
-from comparo.sheets import csv_line
-from comparo.tables import Table, read_columns
+from comparo.data.items import Items
+from comparo.data.prompts import Question
+from comparo.data.sheets import csv_line
+from comparo.data.tables import Table, read_columns
+from comparo.errors import ComparisonsError, JudgeError
+from comparo.judges import Judgement
+from comparo.run.money import dollars
 
 EPILOG = (
     "Example: `comparo judge pairs.csv --items stories.jsonl --criterion 'more surprising' --kind Story > judged.csv`"

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from comparo.items import Items
+from comparo.data.items import Items
+from comparo.data.prompts import PAPER, Prompt, choose_prompt
+from comparo.data.rundata import DATABASE, database_of
 from comparo.judges import Judge, load_judge, ray_judge
-from comparo.prompts import PAPER, Prompt, choose_prompt
-from comparo.rundata import DATABASE, database_of
 
 JudgeName = Annotated[
     str,

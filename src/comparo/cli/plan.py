@@ -9,9 +9,9 @@ import numpy as np
 import typer
 
 from comparo.cli.printing import Format, print_table, print_text
-from comparo.planning import Answers, Plan, plan
-from comparo.selection import Orders, Strategy
-from comparo.tables import csv_text
+from comparo.data.tables import csv_text
+from comparo.selection.planning import Answers, Plan, plan
+from comparo.selection.selector import Orders, Strategy
 
 EPILOG = "Example: `comparo plan 200 --accuracy 0.75 --target 0.9`"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from comparo.task import Task
+from comparo.run.task import Task
 
 LONGEST = 400  # characters of a text that are shown
 BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an answer that was begun
@@ -13,10 +13,10 @@ BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an a
 def first_question(task: Task) -> str:
     """The first question of a run in full, but for long texts, and how the answer is begun, if it is.
 
-    >>> from comparo.budget import Budget
-    >>> from comparo.items import Items
+    >>> from comparo.run.budget import Budget
+    >>> from comparo.data.items import Items
     >>> from comparo.judges import load_judge
-    >>> from comparo.prompts import criterion_prompt
+    >>> from comparo.data.prompts import criterion_prompt
     >>> items, judge = Items.of(["A story.", "Another."]), load_judge("openai/gpt-4o-mini")
     >>> print(first_question(Task(items, criterion_prompt("funnier", kind="Story"), judge, Budget.of(2))))
     Story A: A story.

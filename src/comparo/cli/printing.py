@@ -17,9 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from comparo.ranking import Ranking
-from comparo.tables import csv_text
-from comparo.words import visible
+from comparo.data.tables import csv_text
+from comparo.data.words import visible
+from comparo.ranking.ranking import Ranking
 
 Format = Literal["table", "csv", "json"]
 Something = TypeVar("Something")

@@ -14,24 +14,24 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from comparo.agreement import agreement
-from comparo.budget import Budget
+from comparo.analysis.agreement import agreement
 from comparo.cli import options
 from comparo.cli.previewing import first_question
 from comparo.cli.printing import Console, Format, print_notes, print_ranking
 from comparo.cli.repeating import command_line
 from comparo.cli.stopping import stoppable
-from comparo.items import Items
+from comparo.data.items import Items
+from comparo.data.words import visible
 from comparo.methods import Method
-from comparo.money import dollars
-from comparo.product import Bias
-from comparo.ranking import Ranking
-from comparo.run import Progress, Run
-from comparo.runs import choose_folder, set_aside
-from comparo.selection import Orders, Strategy
-from comparo.store import Store
-from comparo.task import Estimate, Task
-from comparo.words import visible
+from comparo.model.product import Bias
+from comparo.ranking.ranking import Ranking
+from comparo.run.budget import Budget
+from comparo.run.folders import choose_folder, set_aside
+from comparo.run.loop import Progress, Run
+from comparo.run.money import dollars
+from comparo.run.store import Store
+from comparo.run.task import Estimate, Task
+from comparo.selection.selector import Orders, Strategy
 
 EPILOG = (
     "Example: `comparo rank stories.jsonl --criterion 'more surprising' --kind Story`, or with a server: `comparo rank "

@@ -10,9 +10,9 @@ import typer
 
 from comparo.cli import options
 from comparo.cli.printing import print_table, print_text, say
-from comparo.repair import repair
-from comparo.runs import ROOT, list_runs
-from comparo.tables import csv_text
+from comparo.data.tables import csv_text
+from comparo.run.folders import ROOT, list_runs
+from comparo.run.repair import repair
 
 EPILOG = "Example: `comparo runs --format csv`"
 REPORT_EPILOG = "Example: `comparo report comparo-runs/20260301-120000-stories`"

@@ -4,53 +4,10 @@ A judge is named provider/model, split at the first slash. A provider is a modul
 `load(model, **options)`; those of other packages are found by the entry point group `comparo.judges`.
 """
 
-from __future__ import annotations
-
-import inspect
-from collections.abc import Callable
-from importlib import import_module
-from importlib.metadata import entry_points
-from typing import Any
-
+from comparo.errors import JudgeError
 from comparo.judges.function import FunctionJudge, as_judge
-from comparo.judges.judgement import Judge, JudgeError, Judgement
-from comparo.judges.ray import ray_judge
-
-PROVIDERS = ("local", "hf", "openai", "vllm", "simulated", "replay")
+from comparo.judges.loading import PROVIDERS, load_judge
+from comparo.judges.protocol import Judge, Judgement
+from comparo.judges.ray.judge import ray_judge
 
 __all__ = ["PROVIDERS", "FunctionJudge", "Judge", "JudgeError", "Judgement", "as_judge", "load_judge", "ray_judge"]
-
-
-def load_judge(name: str, **options: Any) -> Judge:
-    """The judge of that name: provider/model, such as local/smollm2, hf/PATH or openai/gpt-4o-mini.
-
-    An unknown provider or option is a ValueError that lists the known ones.
-
-    >>> load_judge("simulated/soft", scores={"ana": 1.0, "bo": 0.0}).name
-    'simulated/soft'
-    >>> load_judge("oracle/delphi")
-    Traceback (most recent call last):
-    ValueError: there is no judge 'oracle/delphi'; a judge is provider/model, and the providers are local, hf, ...
-    """
-    provider, _, model = name.partition("/")
-    load = _provider(provider)
-    if load is None:
-        others = sorted(point.name for point in entry_points(group="comparo.judges"))
-        known = ", ".join([*PROVIDERS, *others])
-        raise ValueError(f"there is no judge {name!r}; a judge is provider/model, and the providers are {known}")
-    accepted = list(inspect.signature(load).parameters)[1:]
-    if unknown := [option for option in options if option not in accepted]:
-        raise ValueError(
-            f"{provider}/ judges have no option {unknown[0]!r}; they have {', '.join(accepted) or 'no options'}"
-        )
-    return load(model, **options)
-
-
-def _provider(provider: str) -> Callable[..., Judge] | None:
-    if provider in PROVIDERS:
-        load: Callable[..., Judge] = import_module(f"comparo.judges.{provider}").load
-        return load
-    for point in entry_points(group="comparo.judges", name=provider):
-        found: Callable[..., Judge] = point.load()
-        return found
-    return None

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError
 
-from comparo.judges.judgement import Judgement
+from comparo.data.prompts import Prompt, Question
 from comparo.judges.labels import Path
+from comparo.judges.protocol import Judgement
 from comparo.judges.spellings import Spellings, find_spellings
-from comparo.prompts import Prompt, Question
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

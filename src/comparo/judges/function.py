@@ -12,8 +12,9 @@ from functools import cached_property, partial
 from types import CodeType
 from typing import Any
 
-from comparo.judges.judgement import Judge, JudgeError, Judgement
-from comparo.prompts import Prompt, Question
+from comparo.data.prompts import Prompt, Question
+from comparo.errors import JudgeError
+from comparo.judges.protocol import Judge, Judgement
 
 MEANT = (
     "a judge is provider/model, an object with name, settings, ahead and judge, or a function of the two texts that "

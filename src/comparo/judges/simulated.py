@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from comparo.judges.judgement import Judgement
-from comparo.prompts import Prompt, Question
+from comparo.data.prompts import Prompt, Question
+from comparo.judges.protocol import Judgement
 
 Answers = Literal["soft", "hard"]
 

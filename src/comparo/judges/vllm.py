@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from comparo.data.prompts import Prompt, Question
+from comparo.errors import JudgeError
 from comparo.judges.chat import Chat, Encoded
-from comparo.judges.judgement import JudgeError, Judgement
+from comparo.judges.hf.passes import pulls
 from comparo.judges.labels import sequence_probability
-from comparo.judges.passes import pulls
+from comparo.judges.protocol import Judgement
 from comparo.judges.spellings import Spellings, likeliest_path
-from comparo.prompts import Prompt, Question
 
 LIKELIEST = 20  # the most that the engine tells unless it is started with a larger max_logprobs
 

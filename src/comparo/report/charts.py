@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from comparo.experts import Array
+from comparo.types import Array
 
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 24.0, 10.0, 26.0  # room around the marks, for the numbers at the axes
 

@@ -16,9 +16,10 @@ import numpy as np
 
 from comparo.report.charts import Scale
 from comparo.report.embed import cut_texts, presentable, script_json, size
-from comparo.report.record import Index, Record, in_logits
+from comparo.report.record import Record, in_logits
 from comparo.report.views import Columns, candidates, display_order, means
 from comparo.report.wording import label
+from comparo.types import LongIndex
 
 TOP = 10  # items of the table of wins
 JUDGEMENTS = 100_000  # at most
@@ -60,7 +61,7 @@ class Tables:
     """All that could be shown: columns of the candidates (the first of them), of the mean over contexts, and views."""
 
     record: Record
-    order: Index
+    order: LongIndex
     candidates: Columns
     mean: Columns | None
     contexts: list[View]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from comparo.agreement import agreement, spearman_within
-from comparo.confidence import expected_spearman
-from comparo.experts import Array
-from comparo.ranking import Ranking
-from comparo.report.record import Index, Record
+from comparo.analysis.agreement import agreement, spearman_within
+from comparo.analysis.confidence import expected_spearman
+from comparo.ranking.ranking import Ranking
+from comparo.report.record import Record
+from comparo.types import Array, LongIndex
 
 POINTS = 10
 FEW = (1, 2, 5, 10)  # of these, where there are many answers
@@ -78,7 +78,7 @@ def mean(values: Array) -> float:
     return float(np.mean(known)) if known.size else math.nan
 
 
-def _at(record: Record, rows: Index) -> Ranking:
+def _at(record: Record, rows: LongIndex) -> Ranking:
     whole = record.ranking.comparisons
     weight = None if whole.weight is None else whole.weight[rows]
     context = None if whole.context is None else whole.context[rows]

@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from comparo.data.prompts import PAPER, Prompt, criterion_prompt, paper_prompt
 from comparo.judges import Judgement
-from comparo.money import dollars
-from comparo.prompts import PAPER, Prompt, criterion_prompt, paper_prompt
+from comparo.run.money import dollars
 
 
 def prompt_of(configuration: Mapping[str, Any]) -> Prompt:

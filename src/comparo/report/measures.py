@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit, ndtri
 
-from comparo.agreement import spearman_within
-from comparo.biases import bias_variances
-from comparo.comparisons import Comparisons
-from comparo.experts import Array
-from comparo.graph import Graph
-from comparo.product import Product
-from comparo.ranking import Ranking
+from comparo.analysis.agreement import spearman_within
+from comparo.data.comparisons import Comparisons
+from comparo.model.graph import Graph
+from comparo.model.position import bias_variances
+from comparo.model.product import Product
+from comparo.ranking.ranking import Ranking
 from comparo.report.record import Record, in_logits
+from comparo.types import Array
 
 STEPS = 20_000_000  # of walks between items that are counted
 

@@ -14,8 +14,8 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from comparo.agreement import agreement
-from comparo.disk import StoreError, write_text
+from comparo.analysis.agreement import agreement
+from comparo.errors import StoreError
 from comparo.report.charts import Chart, line_chart, scatter_chart
 from comparo.report.data import Tables, View, page_data
 from comparo.report.embed import LONGEST, presentable
@@ -27,6 +27,7 @@ from comparo.report.record import Record, read_record
 from comparo.report.trust import signs
 from comparo.report.views import PEOPLE, Columns
 from comparo.report.wording import figure, label
+from comparo.run.disk import write_text
 
 HERE = Path(__file__).parent
 MOST = 5_000_000  # bytes of a page
@@ -47,7 +48,7 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None) -
 
     >>> write_report("nowhere")
     Traceback (most recent call last):
-    comparo.disk.WrongFolderError: nowhere is not a run folder: it has no judgements.db
+    comparo.errors.WrongFolderError: nowhere is not a run folder: it has no judgements.db
     """
     folder = Path(folder)
     page, path = render(record or read_record(folder)), folder / "report.html"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-from comparo.experts import Array
 from comparo.report.record import Record
 from comparo.report.views import PEOPLE
+from comparo.types import Array
 
 DRAWS = 1000
 LEVEL = 0.95

@@ -13,19 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from comparo.comparisons import Comparisons
-from comparo.confidence import expected_spearman
-from comparo.disk import StoreError
-from comparo.experts import Array, BradleyTerry
-from comparo.fitting import Fitting
-from comparo.items import Items
+from comparo.analysis.confidence import expected_spearman
+from comparo.data.comparisons import Comparisons
+from comparo.data.items import Items
+from comparo.errors import StoreError
 from comparo.judges import Judgement
-from comparo.ranking import Ranking
-from comparo.run import Run, comparisons
-from comparo.standing import places
-from comparo.store import read_configuration, read_judgements, stored_items
-
-Index = NDArray[np.int64]
+from comparo.model.experts import BradleyTerry
+from comparo.ranking.places import places
+from comparo.ranking.ranking import Ranking
+from comparo.run.loop import Run, comparisons
+from comparo.run.recipe import Fitting
+from comparo.run.store import read_configuration, read_judgements, stored_items
+from comparo.types import Array, LongIndex
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +61,7 @@ class Record:
         return expected(self.ranking, equal=True)
 
     @cached_property
-    def row(self) -> Index:
+    def row(self) -> LongIndex:
         """The row among the items of each candidate, shape (n,)."""
         ranking = self.ranking
         contexts = [None] * ranking.graph.nodes if ranking.context is None else ranking.context.tolist()
@@ -83,7 +82,7 @@ class Record:
         return [slice(int(starts[number]), int(starts[number + 1])) for number in order]
 
     @cached_property
-    def places(self) -> tuple[Index, Index, Array]:
+    def places(self) -> tuple[LongIndex, LongIndex, Array]:
         """The best and the worst rank of each candidate and P(it is the best), each of shape (n,)."""
         return places(self.ranking.scores, self.ranking.covariance, self.ranking.level, 1)
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from comparo.confidence import top_probability
+from comparo.analysis.confidence import top_probability
 from comparo.report.history import Outlook, mean
 from comparo.report.measures import cycles, flips, length_correlation, position_bias, residuals
 from comparo.report.record import Record

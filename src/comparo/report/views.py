@@ -9,22 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from comparo.experts import Array
-from comparo.report.record import Index, Record
+from comparo.report.record import Record
 from comparo.report.wording import label
+from comparo.types import Array, LongIndex
 
 Columns = dict[str, list[Any]]
 
 PEOPLE = 12  # of people's scores that are shown
 
 
-def display_order(record: Record) -> Index:
+def display_order(record: Record) -> LongIndex:
     """The candidates as they are shown: contexts in the items' order, groups apart, best first; shape (n,)."""
     ranking = record.ranking
     return np.lexsort((-ranking.scores, ranking.component, record.items.context[record.row]))
 
 
-def candidates(record: Record, order: Index) -> Columns:
+def candidates(record: Record, order: LongIndex) -> Columns:
     """All that is shown of some candidates, one list a column, in the given order."""
     ranking, rows = record.ranking, record.row[order]
     best, worst, _ = record.places

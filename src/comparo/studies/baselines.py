@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from comparo.experts import Array
-from comparo.items import Items
+from comparo.data.items import Items
 from comparo.studies.cells import Cell, correlate
 from comparo.studies.length import longer
 from comparo.studies.pairs import THRESHOLD, recorded_answers, sort_contexts
 from comparo.studies.recorded import Recorded
+from comparo.types import Array
 
 
 @dataclass(frozen=True, eq=False)

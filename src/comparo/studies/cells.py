@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from comparo.experts import Array
 from comparo.studies.draws import Draws
 from comparo.studies.recorded import Recorded
 from comparo.studies.scorers import Scored, Scorer
+from comparo.types import Array
 
 TIED = 1e-7  # scores nearer than this part of their context's spread are tied: rounding must not rank them
 TOGETHER = 4_000_000  # most comparisons fitted at once
@@ -44,7 +44,7 @@ class Cell:
 def evaluate(draws: Draws, scorer: Scorer) -> Cell:
     """The cell of a scorer on draws of recorded judgements.
 
-    >>> from comparo.items import Items
+    >>> from comparo.data.items import Items
     >>> from comparo.studies.draws import draw
     >>> from comparo.studies.scorers import Fit
     >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
@@ -86,7 +86,7 @@ def _placed(recorded: Recorded, scored: Scored, draws: int) -> Array:
 def correlate(recorded: Recorded, scores: Array) -> Cell:
     """Spearman's and Pearson's correlation of `scores` (S, n) with people's, the mean over contexts: shape (S,).
 
-    >>> from comparo.items import Items
+    >>> from comparo.data.items import Items
     >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
     >>> recorded = Recorded.of([("a", "b", 0.9), ("b", "c", 0.2)], Items.of(texts), "score")
     >>> correlate(recorded, np.array([[9.0, 1.0, 2.0], [0.0, 0.0, 0.0]])).spearman

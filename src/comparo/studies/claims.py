@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from comparo.experts import Array
 from comparo.studies import paper
 from comparo.studies.experiments import Experiment
 from comparo.studies.paper import between, signed
 from comparo.studies.sweep import Results
+from comparo.types import Array
 
 HELD, OPPOSITE, OPEN = "held", "did not hold", "not told"
 DEBIASED = "poe-bt, bias joint, one order"

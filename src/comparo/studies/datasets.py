@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.frames import ComparisonsError
-from comparo.items import Items
-from comparo.prompts import PAPER, Prompt, paper_prompt
+from comparo.data.items import Items
+from comparo.data.prompts import PAPER, Prompt, paper_prompt
+from comparo.data.tables import read_columns
+from comparo.errors import ComparisonsError
 from comparo.studies.download import fetch
 from comparo.studies.layouts import read_cmcqrd, read_hanna, read_own, read_summeval, read_topicalchat
-from comparo.tables import read_columns
 
 READERS = {
     "summeval": ("machine_summaries", read_summeval),

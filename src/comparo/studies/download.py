@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
-from comparo.frames import ComparisonsError
+from comparo.errors import ComparisonsError
 
 LARGEST = 64 * 2**20  # bytes, several times the largest of the files
 SECONDS = 30.0  # without a byte from the server
@@ -76,7 +76,7 @@ def fetch(name: str, folder: Path | None = None, mirror: str | None = None) -> P
 
     >>> fetch("cmcqrd")
     Traceback (most recent call last):
-    comparo.frames.ComparisonsError: cmcqrd cannot be downloaded: Cambridge gives it to those who register at ...
+    comparo.errors.ComparisonsError: cmcqrd cannot be downloaded: Cambridge gives it to those who register at ...
     """
     if name == "cmcqrd":
         raise ComparisonsError(

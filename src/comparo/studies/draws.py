@@ -15,12 +15,12 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.columns import shown
-from comparo.comparisons import Comparisons
-from comparo.graph import Index
-from comparo.selection import Orders
+from comparo.data.columns import shown
+from comparo.data.comparisons import Comparisons
+from comparo.selection.selector import Orders
 from comparo.studies.recorded import Recorded
 from comparo.studies.subsets import Group
+from comparo.types import Index
 
 Strategy = Literal["random", "greedy"]
 
@@ -70,7 +70,7 @@ def calls_in(recorded: Recorded, calls: int | str, orders: Orders = "both") -> N
 
     In both orders they are even: a pair has two.
 
-    >>> from comparo.items import Items
+    >>> from comparo.data.items import Items
     >>> texts = [{"id": name, "text": "…", "score": ord(name)} for name in "abc"]
     >>> rows = [(one, other, 0.5) for one in "abc" for other in "abc" if one != other]
     >>> recorded = Recorded.of(rows, Items.of(texts), "score")
@@ -85,7 +85,7 @@ def calls_in(recorded: Recorded, calls: int | str, orders: Orders = "both") -> N
 def reaches(recorded: Recorded, calls: int | str, orders: Orders) -> bool:
     """Whether so many calls were recorded, or nearly: 95% of them.
 
-    >>> from comparo.items import Items
+    >>> from comparo.data.items import Items
     >>> texts = [{"id": name, "text": "…", "score": ord(name)} for name in "ab"]
     >>> recorded = Recorded.of([("a", "b", 0.7), ("b", "a", 0.6)], Items.of(texts), "score")
     >>> reaches(recorded, 2, "both"), reaches(recorded, 2, "one"), reaches(recorded, "all", "one")
@@ -124,7 +124,7 @@ def draw(
     is the paper's design for shuffled items (`greedy_pairs`); where not every pair was recorded, it is chosen among
     those that were, after a random tree of them. All calls in both orders are the full set, the same in every draw.
 
-    >>> from comparo.items import Items
+    >>> from comparo.data.items import Items
     >>> texts = [{"id": name, "text": "…", "score": ord(name)} for name in "abc"]
     >>> rows = [(one, other, 0.5) for one in "abc" for other in "abc" if one != other]
     >>> found = draw(Recorded.of(rows, Items.of(texts), "score"), 4, 10, rng=np.random.default_rng(0))

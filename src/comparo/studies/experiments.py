@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from comparo.experts import Array
 from comparo.methods import Method
-from comparo.product import Bias
+from comparo.model.product import Bias
 from comparo.studies.baselines import SortedCell, longer_cell, pairs_cell
 from comparo.studies.cells import Cell, mean_told
 from comparo.studies.opening import Opened
 from comparo.studies.paper import METHODS
 from comparo.studies.sweep import Results, Way, sweep
+from comparo.types import Array
 
 # The four of the paper's table on selection. On HANNA's many items decisions leave bt to its prior alone.
 SELECTED: tuple[Method, ...] = ("win-ratio", "avg-prob", "poe-bt", "poe-g")

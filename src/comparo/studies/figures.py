@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from comparo.experts import Array
-from comparo.plots import plot_difference_given_p, plot_efficiency, plot_joint, plot_position_bias
+from comparo.analysis.plots import plot_difference_given_p, plot_efficiency, plot_joint, plot_position_bias
 from comparo.studies.draws import ENOUGH
 from comparo.studies.recorded import Recorded
 from comparo.studies.sweep import Measure, Results
+from comparo.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,7 +78,7 @@ def efficiency(
 def efficiency_figure(results: Results, measure: Measure = "spearman") -> Figure:
     """A panel for each attribute with a line for each way, and before them their mean where there are several.
 
-    >>> from comparo.items import Items
+    >>> from comparo.data.items import Items
     >>> from comparo.studies.sweep import Way, sweep
     >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
     >>> rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "a", 0.3), ("b", "c", 0.3), ("c", "b", 0.8)]
@@ -106,7 +106,7 @@ def efficiency_panels(of: Mapping[str, Mapping[str, tuple[Results, str]]]) -> Fi
 def judge_figure(recorded: Mapping[str, Recorded]) -> Figure:
     """For each attribute: p and the true difference jointly, its mean and variance given p, and the position bias.
 
-    >>> from comparo.items import Items
+    >>> from comparo.data.items import Items
     >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
     >>> rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "b", 0.8)]
     >>> judge_figure({"wit": Recorded.of(rows, Items.of(texts), "score")}).axes[0].get_title()

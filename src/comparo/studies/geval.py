@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.columns import shown
-from comparo.items import Items
-from comparo.judges import Judge, JudgeError, Judgement
-from comparo.prompts import Prompt, Question, paper_prompt
+from comparo.data.columns import shown
+from comparo.data.items import Items
+from comparo.data.prompts import Prompt, Question, paper_prompt
+from comparo.errors import JudgeError
+from comparo.judges import Judge, Judgement
 
 LITTLE = 0.1  # of the probability on the scores: what is left of it is not what the judge would have said
 _log = logging.getLogger(__name__)

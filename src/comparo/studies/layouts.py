@@ -22,10 +22,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.columns import shown
-from comparo.frames import Column, ComparisonsError
-from comparo.items import Items
-from comparo.tables import Table
+from comparo.data.columns import shown
+from comparo.data.frames import Column
+from comparo.data.items import Items
+from comparo.data.tables import Table
+from comparo.errors import ComparisonsError
 
 SUMMEVAL = ("coherence", "consistency", "fluency", "relevance")
 HANNA = ("Relevance", "Coherence", "Empathy", "Surprise", "Engagement", "Complexity")
@@ -172,7 +173,7 @@ def read_own(table: Table, path: Path) -> Read:
     """A data set in comparo's own layout: items with `scores` and, where it is known, the `system` that wrote each.
 
     >>> import tempfile
-    >>> from comparo.tables import read_columns
+    >>> from comparo.data.tables import read_columns
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "mine.jsonl")
     ...     _ = path.write_text('{"text": "One.", "system": "GPT"}\\n{"text": "Two.", "system": "Human"}\\n')

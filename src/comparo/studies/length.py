@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.items import Items
+from comparo.data.items import Items
 
 
 def longer(items: Items) -> NDArray[np.float64]:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from comparo.comparisons import ComparisonsError
-from comparo.items import Items
+from comparo.data.items import Items
+from comparo.data.tables import READ
+from comparo.errors import ComparisonsError
 from comparo.studies.datasets import READERS, load_dataset
 from comparo.studies.recorded import Recorded
-from comparo.tables import READ
 
 ENDINGS = tuple(f"{kind}{packed}" for kind in READ for packed in ("", ".gz"))
 

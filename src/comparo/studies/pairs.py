@@ -26,12 +26,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.columns import shown
-from comparo.comparisons import Comparisons, ComparisonsError
-from comparo.items import Items
-from comparo.judges import Judge, JudgeError
+from comparo.data.columns import shown
+from comparo.data.comparisons import Comparisons
+from comparo.data.items import Items
+from comparo.data.prompts import Prompt, Question
+from comparo.errors import ComparisonsError, JudgeError
+from comparo.judges import Judge
 from comparo.judges.replay import Replay
-from comparo.prompts import Prompt, Question
 
 Asked = tuple[Any, Any, Any]  # context, first, second
 Answer = Callable[[Sequence[Asked]], Sequence[float]]
@@ -134,7 +135,7 @@ def recorded_answers(recorded: Comparisons) -> Answer:
 
     >>> recorded_answers(Comparisons.from_rows([("a", "b", 0.3)]))([(None, "b", "a")])
     Traceback (most recent call last):
-    comparo.frames.ComparisonsError: 'b' against 'a' was not recorded in this order; PairS chooses its own pairs, ...
+    comparo.errors.ComparisonsError: 'b' against 'a' was not recorded in this order; PairS chooses its own pairs, ...
     """
     replay = Replay(recorded)
 

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.columns import shown
-from comparo.comparisons import Comparisons, ComparisonsError
-from comparo.experts import Array
-from comparo.graph import Index
-from comparo.items import Items
+from comparo.data.columns import shown
+from comparo.data.comparisons import Comparisons
+from comparo.data.items import Items
+from comparo.errors import ComparisonsError
+from comparo.types import Array, Index
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,13 +8,13 @@ from typing import Protocol
 
 import numpy as np
 
-from comparo.comparisons import Comparisons
-from comparo.experts import Array
-from comparo.graph import Graph
-from comparo.laplacian import BATCHED
+from comparo.data.comparisons import Comparisons
 from comparo.methods import Method, fit
-from comparo.product import Bias
-from comparo.ranking import Ranking
+from comparo.model.graph import Graph
+from comparo.model.laplacian import BATCHED
+from comparo.model.product import Bias
+from comparo.ranking.ranking import Ranking
+from comparo.types import Array
 
 DECISIONS = ("win-ratio", "bt", "poe-g-hard")
 

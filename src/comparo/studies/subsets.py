@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.designs import merge
-from comparo.greedy import Greedy, inverse
-from comparo.laplacian import EXACT
-from comparo.selection import greedy_pairs
-
-Chosen = NDArray[np.int32]
+from comparo.model.laplacian import EXACT
+from comparo.selection.designs import merge
+from comparo.selection.greedy import Greedy, inverse
+from comparo.selection.selector import greedy_pairs
+from comparo.types import Index
 
 TRIES = 100  # rounds in which sets that leave an item out are drawn anew
 ENTRIES = 4_000_000  # random numbers drawn at once
@@ -37,7 +36,7 @@ class Group:
     items: int
     wanted: int
 
-    def random(self, draws: int, rng: np.random.Generator) -> Chosen:
+    def random(self, draws: int, rng: np.random.Generator) -> Index:
         """Sets drawn uniformly among those that hold every item, or nearly so where these are rare."""
         contexts, count = self.pairs.shape[:2]
         found = np.empty((draws * contexts, self.wanted), dtype=np.int32)
@@ -56,7 +55,7 @@ class Group:
             found[number] = _covering(self.pairs[number % contexts], self.items, self.wanted, rng)
         return found.reshape(draws, contexts, -1)
 
-    def greedy(self, draws: int, rng: np.random.Generator) -> Chosen:
+    def greedy(self, draws: int, rng: np.random.Generator) -> Index:
         """The paper's design for items in shuffled order, a new order for each set."""
         contexts, count = self.pairs.shape[:2]
         if count < self.items * (self.items - 1) // 2:
@@ -67,17 +66,17 @@ class Group:
         design = greedy_pairs(self.items, self.wanted, rng)
         shuffled = rng.permuted(np.tile(np.arange(self.items), (draws * contexts, 1)), axis=1)
         low, high = np.sort(shuffled[:, design], axis=2).transpose(2, 0, 1)
-        chosen: Chosen = (low * (2 * self.items - low - 1) // 2 + high - low - 1).astype(np.int32)
+        chosen: Index = (low * (2 * self.items - low - 1) // 2 + high - low - 1).astype(np.int32)
         return chosen.reshape(draws, contexts, -1)
 
-    def _covers(self, chosen: Chosen, context: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _covers(self, chosen: Index, context: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether each set (Q, m) of the pairs of its context (Q,) holds every item."""
         covered = np.zeros((len(chosen), self.items), dtype=bool)
         np.put_along_axis(covered, self.pairs[context[:, None], chosen].reshape(len(chosen), -1), True, axis=1)
         return np.asarray(covered.all(axis=1))
 
 
-def _covering(pairs: Chosen, items: int, wanted: int, rng: np.random.Generator) -> Chosen:
+def _covering(pairs: Index, items: int, wanted: int, rng: np.random.Generator) -> Index:
     """The positions of `wanted` of the pairs (P, 2): a random cover of the items, and a uniform rest."""
     order = rng.permutation(len(pairs)).tolist()
     ends = pairs.tolist()
@@ -96,7 +95,7 @@ def _covering(pairs: Chosen, items: int, wanted: int, rng: np.random.Generator) 
     )
 
 
-def greedy_among(pairs: Chosen, items: int, wanted: int, rng: np.random.Generator) -> Chosen:
+def greedy_among(pairs: Index, items: int, wanted: int, rng: np.random.Generator) -> Index:
     """The positions of `wanted` of the pairs (P, 2), x < y, of N items: a random tree of them, then the largest gains.
 
     The gain is A_xx + A_yy − 2A_xy as in `greedy_pairs`, but only the given pairs are looked at.

@@ -19,14 +19,14 @@ from typing import Literal
 
 import numpy as np
 
-from comparo.experts import Array
 from comparo.methods import Method
-from comparo.product import Bias
-from comparo.selection import Orders
+from comparo.model.product import Bias
+from comparo.selection.selector import Orders
 from comparo.studies.cells import Cell, evaluate, mean_told
 from comparo.studies.draws import Draws, Strategy, calls_in, draw, reaches
 from comparo.studies.recorded import Recorded
 from comparo.studies.scorers import Fit, Scorer
+from comparo.types import Array
 
 Measure = Literal["spearman", "pearson"]
 
@@ -153,7 +153,7 @@ def sweep(
     (`reaches`) are left out. With more than one of `processes` the work is spread; a script must then be safe to
     import (`if __name__ == "__main__":`).
 
-    >>> from comparo.items import Items
+    >>> from comparo.data.items import Items
     >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
     >>> rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "a", 0.3), ("b", "c", 0.3), ("c", "b", 0.8)]
     >>> recorded = {"score": Recorded.of(rows, Items.of(texts), "score")}

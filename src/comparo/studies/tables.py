@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from comparo.experts import Array
+from comparo.data.tables import csv_text
 from comparo.studies.cells import deviation
 from comparo.studies.sweep import Measure, Results, Way
-from comparo.tables import csv_text
+from comparo.types import Array
 
 KEPT = 0.95
 NONE, NONE_LATEX = "–", "--"
@@ -113,7 +113,7 @@ class Table:
 def correlations_table(results: Results, measure: Measure = "spearman", attribute: str | None = None) -> Table:
     """Ways × calls: the mean over contexts and attributes (or one of them), ± the standard deviation over draws.
 
-    >>> from comparo.items import Items
+    >>> from comparo.data.items import Items
     >>> from comparo.studies.recorded import Recorded
     >>> from comparo.studies.sweep import sweep
     >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
@@ -134,7 +134,7 @@ def correlations_table(results: Results, measure: Measure = "spearman", attribut
 def attributes_table(results: Results, calls: str, measure: Measure = "spearman") -> Table:
     """Ways × attributes at one number of calls.
 
-    >>> from comparo.items import Items
+    >>> from comparo.data.items import Items
     >>> from comparo.studies.recorded import Recorded
     >>> from comparo.studies.sweep import sweep
     >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
@@ -155,7 +155,7 @@ def attributes_table(results: Results, calls: str, measure: Measure = "spearman"
 def retention_table(results: Results, measure: Measure = "spearman") -> Table:
     """Ways × calls: what is kept, in percent; then the correlation from all judgements, and the calls for 95% of it.
 
-    >>> from comparo.items import Items
+    >>> from comparo.data.items import Items
     >>> from comparo.studies.recorded import Recorded
     >>> from comparo.studies.sweep import sweep
     >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]

@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from comparo.comparisons import Comparisons
-from comparo.experts import Array
-from comparo.fitting import Fitting
-from comparo.items import Items
-from comparo.ranking import Ranking
-from comparo.selection import Selector
+from comparo.data.comparisons import Comparisons
+from comparo.data.items import Items
+from comparo.ranking.ranking import Ranking
+from comparo.run.recipe import Fitting
+from comparo.selection.selector import Selector
 from comparo.studies.cells import evaluate
 from comparo.studies.draws import Draws, calls_in, draw
 from comparo.studies.opening import Opened
@@ -28,6 +27,7 @@ from comparo.studies.recorded import Recorded
 from comparo.studies.scorers import Fit, Scorer
 from comparo.studies.sweep import everything, one_blas_thread
 from comparo.studies.tables import Entry, Table
+from comparo.types import Array
 
 KEPT = 0.95
 PAPER, ALONE, SHARED = "paper", "ours", "ours, systems known"

@@ -1,0 +1,1 @@
+"""How far to trust a ranking: confidence, agreement with people, curves, calibration, plots."""

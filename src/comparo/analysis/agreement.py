@@ -1,0 +1,74 @@
+"""How far a ranking agrees with people's scores."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from comparo.data.items import Items
+from comparo.ranking.ranking import Ranking
+
+
+def spearman(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """The correlation of the ranks of two columns, each of shape (n,); NaN where one of them is constant.
+
+    >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0]))
+    0.5
+    """
+    a, b = (rankdata(column) - (len(column) + 1) / 2 for column in (one, other))
+    norm = np.sqrt(np.sum(a * a) * np.sum(b * b))
+    return float(a @ b / norm) if norm > 0 else float("nan")
+
+
+def spearman_within(
+    one: NDArray[np.float64], other: NDArray[np.float64], segment: NDArray[np.integer], segments: int
+) -> NDArray[np.float64]:
+    """`spearman` of the entries (n,) of each segment, shape (segments,), where both are known; `segment` (n,) from 0.
+
+    NaN where fewer than two are known, or where one of the columns is constant.
+
+    >>> scores, others = np.array([1.0, 2.0, 3.0, 5.0]), np.array([1.0, 3.0, 2.0, np.nan])
+    >>> spearman_within(scores, others, np.array([0, 0, 0, 1]), 2)
+    array([0.5, nan])
+    """
+    known = ~(np.isnan(one) | np.isnan(other))
+    segment = segment[known]
+    size = np.bincount(segment, minlength=segments)
+    a, b = (_ranks(column[known], segment) - (size[segment] + 1) / 2 for column in (one, other))
+    inner, square, others = (np.bincount(segment, values, segments) for values in (a * b, a * a, b * b))
+    norm = np.sqrt(square * others)
+    return np.asarray(np.divide(inner, norm, out=np.full(segments, np.nan), where=norm > 0))
+
+
+def _ranks(values: NDArray[np.float64], segment: NDArray[np.integer]) -> NDArray[np.float64]:
+    """The rank of each value (n,) in its segment, from 1; equal ones share the mean of theirs."""
+    order = np.lexsort((values, segment))
+    ordered, part = values[order], segment[order]
+    starts = np.diff(part, prepend=-1) != 0
+    group = np.cumsum(starts | (np.diff(ordered, prepend=np.nan) != 0)) - 1
+    place = np.arange(len(values))
+    place = place - np.maximum.accumulate(np.where(starts, place, 0)) + 1
+    ranks = np.empty(len(values))
+    ranks[order] = (np.bincount(group, place) / np.bincount(group))[group] if len(values) else ranks
+    return ranks
+
+
+def agreement(ranking: Ranking, items: Items) -> dict[str, NDArray[np.float64]]:
+    """Spearman's correlation with each of the items' scores, one a context, shape (C,) in the items' order.
+
+    NaN where a context has fewer than two scored items, or equal scores.
+
+    >>> from comparo import fit
+    >>> items = Items.of([{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 2, 1))])
+    >>> agreement(fit([("a", "b", 0.8), ("b", "c", 0.7)]), items)
+    {'score': array([1.])}
+    """
+    contexts = [None] * ranking.graph.nodes if ranking.context is None else ranking.context.tolist()
+    found = dict(zip(zip(contexts, ranking.items.tolist(), strict=True), ranking.scores.tolist(), strict=True))
+    labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
+    estimated = np.array([found.get(label, np.nan) for label in labels])
+    contexts_of = len(items.contexts)
+    return {
+        name: spearman_within(estimated, scores, items.context, contexts_of) for name, scores in items.scores.items()
+    }

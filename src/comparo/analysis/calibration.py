@@ -1,0 +1,105 @@
+"""Learn what a judge's probability means from items whose true scores are known.
+
+The Gaussian expert needs the mean μ(p) and the variance σ²(p) of the score difference given the answer p. The paper
+assumes a line and a constant; with true scores for some items both can be read off the comparisons among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from comparo.data.comparisons import Comparisons
+from comparo.errors import ComparisonsError
+from comparo.model.experts import Constant, Gaussian
+from comparo.model.graph import Graph
+from comparo.types import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Interpolated:
+    """A function of p through the points (p, value), straight between them and constant beyond the ends.
+
+    >>> Interpolated((0.0, 1.0), (-1.0, 1.0))(np.array([0.0, 0.75]))
+    array([-1. ,  0.5])
+    """
+
+    p: tuple[float, ...]
+    value: tuple[float, ...]
+
+    def __call__(self, p: Array) -> Array:
+        return np.interp(p, self.p, self.value)
+
+
+def calibrate(
+    data: Any,
+    scores: Mapping[Any, float],
+    *,
+    mean: Literal["isotonic", "binned"] = "isotonic",
+    variance: Literal["constant", "binned"] = "constant",
+    bins: int = 10,
+) -> Gaussian:
+    """A Gaussian expert with μ(p) = E[s_first − s_second | p] and σ²(p) learnt from true scores of some items.
+
+    `scores` maps an item, or a pair (context, item), to its true score; comparisons with an item it does not know are
+    left out. `mean` is "isotonic", the non-decreasing function closest to the differences, or "binned", their mean in
+    `bins` bins of equally many comparisons. `variance` around it is "constant" or "binned" likewise. A position bias
+    of the judge goes into μ.
+
+    >>> truth = {"a": 2.0, "b": 1.0, "c": 0.0}
+    >>> expert = calibrate([("a", "b", 0.7), ("b", "c", 0.7), ("a", "c", 0.9), ("c", "a", 0.2)], truth)
+    >>> expert.mean(np.array([0.2, 0.7, 0.9]))
+    array([-2.,  1.,  2.])
+    """
+    from scipy.optimize import isotonic_regression  # takes longer to import than all of comparo
+
+    comparisons = Comparisons.of(data)
+    if mean not in ("isotonic", "binned") or variance not in ("constant", "binned") or bins < 1:
+        raise ValueError("mean is 'isotonic' or 'binned', variance 'constant' or 'binned', and bins at least 1")
+    graph = Graph.build(comparisons)
+    known = np.array(
+        [_score(scores, comparisons, item, context) for item, context in zip(graph.item, graph.context, strict=True)]
+    )
+    difference = known[graph.first] - known[graph.second]
+    weight = comparisons.weights
+    usable = np.isfinite(difference) & (weight > 0)
+    if np.count_nonzero(usable) < 2:
+        raise ComparisonsError(
+            f"{np.count_nonzero(usable)} comparisons have a true score for both items, and two are the least to learn "
+            "from; is every key of `scores` an item (or a pair of context and item) of the comparisons?"
+        )
+    order = np.flatnonzero(usable)[np.argsort(comparisons.p[usable], kind="stable")]
+    p, difference, weight = comparisons.p[order], difference[order], weight[order]
+    if mean == "isotonic":
+        points, first = np.unique(p, return_index=True)
+        total = np.add.reduceat(weight, first)
+        level = np.add.reduceat(weight * difference, first) / total
+        learnt = Interpolated(tuple(points.tolist()), tuple(isotonic_regression(level, weights=total).x.tolist()))
+    else:
+        learnt = _binned(p, difference, weight, bins)
+    squares = (difference - learnt(p)) ** 2
+    # A judge whose answers fit exactly would otherwise be trusted without limit.
+    least = 1e-6 * float(np.var(difference)) + np.finfo(float).tiny
+    if variance == "constant":
+        return Gaussian(learnt, Constant(max(float(np.average(squares, weights=weight)), least)))
+    spread = _binned(p, squares, weight, bins)
+    return Gaussian(learnt, Interpolated(spread.p, tuple(max(value, least) for value in spread.value)))
+
+
+def _score(scores: Mapping[Any, float], comparisons: Comparisons, item: int, context: int) -> float:
+    label: Hashable = comparisons.items[item]
+    if comparisons.contexts is not None and (comparisons.contexts[context], label) in scores:
+        return float(scores[comparisons.contexts[context], label])
+    return float(scores.get(label, np.nan))
+
+
+def _binned(p: Array, values: Array, weight: Array, bins: int) -> Interpolated:
+    """Weighted means of sorted p and `values` in bins of equally many comparisons; equal p share a bin."""
+    edges = np.searchsorted(p, p[np.linspace(0, len(p), bins, endpoint=False).astype(int)])
+    begins = np.unique(edges)
+    total = np.add.reduceat(weight, begins)
+    centre, level = (np.add.reduceat(weight * column, begins) / total for column in (p, values))
+    return Interpolated(tuple(centre.tolist()), tuple(level.tolist()))

@@ -1,0 +1,97 @@
+"""The command line: parse, call, print. One file a command."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from comparo.cli import fit, judge, plan, rank, runs, select, study
+from comparo.cli.consent import UNNAMED, Command
+from comparo.cli.printing import say
+from comparo.cli.settings import name_variables, read_settings, settings_file
+from comparo.data.words import visible
+from comparo.errors import ComparisonsError, JudgeError, RunError, StoreError
+
+app = typer.Typer(
+    help="Rank texts from few pairwise comparisons by a language model.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+app.command("rank", cls=Command, epilog=rank.EPILOG)(rank.rank_command)
+app.command("fit", cls=Command, epilog=fit.EPILOG)(fit.fit_command)
+app.command("select", cls=Command, epilog=select.EPILOG)(select.select_command)
+app.command("judge", cls=Command, epilog=judge.EPILOG)(judge.judge_command)
+app.command("plan", cls=Command, epilog=plan.EPILOG)(plan.plan_command)
+app.command("study", cls=Command, epilog=study.EPILOG)(study.study_command)
+app.command("report", cls=Command, epilog=runs.REPORT_EPILOG)(runs.report_command)
+app.command("runs", cls=Command, epilog=runs.EPILOG)(runs.runs_command)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"comparo {version('comparo')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _comparo(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help='A TOML file with flags, such as judge = "openai/gpt-4o-mini". Default: comparo.toml, if there is '
+            "one; what it says of where keys and texts go must then be agreed to. Flags can also come from the "
+            "environment: COMPARO_JUDGE.",
+            show_default=False,
+        ),
+    ] = None,
+    _show: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Visible("%(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    group, (path, named) = context.command, settings_file(config)
+    if path is not None and isinstance(group, TyperGroup):
+        context.default_map = read_settings(group, path)
+        context.meta[UNNAMED] = None if named else path
+
+
+class _Visible(logging.Formatter):
+    """Messages that a terminal shows and does not obey."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
+
+
+def main() -> None:
+    """Run the command; what goes wrong is one line on stderr.
+
+    Exit code 2: the command is wrong, so that it must be changed (a flag, a file, a folder, a library that is missing).
+    Exit code 1: it may be right and could not be done (the judge, the disk, a folder in use).
+    """
+    command = typer.main.get_command(app)
+    if isinstance(command, TyperGroup):
+        name_variables(command)
+    try:
+        command(standalone_mode=True)
+    except (ComparisonsError, ValueError, ImportError) as error:
+        _fail(error, 2)
+    except (JudgeError, RunError, StoreError) as error:
+        _fail(error, 1)
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+
+
+def _fail(error: object, code: int) -> None:
+    say(f"comparo: {error}", "red")
+    sys.exit(code)

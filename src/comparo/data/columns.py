@@ -1,0 +1,157 @@
+"""From the columns of a table to codes and numbers, every value checked.
+
+Each function raises one `ComparisonsError` that names the first row at fault, the column and the value.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import chain, count
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.data.tables import Table
+
+
+def factorise(table: Table, *names: str) -> tuple[NDArray[Any], tuple[NDArray[np.int32], ...]]:
+    """The distinct labels of some columns, and each column (K,) as codes into them.
+
+    Integers ascend; other labels stand in the order of their first appearance.
+
+    >>> factorise(Table({"first": ["bo", "ana"], "second": ["ana", "cy"]}), "first", "second")[1]
+    (array([0, 1], dtype=int32), array([1, 2], dtype=int32))
+    """
+    columns = [table.columns[name] for name in names]
+    arrays = [column for column in columns if isinstance(column, np.ndarray) and column.dtype.kind in "iu"]
+    if len(arrays) == len(columns) and np.result_type(np.int64, *arrays) == np.int64:
+        return _factorise_integers([column.astype(np.int64, copy=False) for column in arrays])
+    columns = [column.tolist() if isinstance(column, np.ndarray) else column for column in columns]
+    seen: defaultdict[Any, int] = defaultdict(count().__next__)
+    values = chain.from_iterable(zip(*columns, strict=True))
+    try:
+        flat = np.fromiter(map(seen.__getitem__, values), np.int32, len(columns) * len(columns[0]))
+    except TypeError:  # not hashable
+        flat = np.empty(0, dtype=np.int32)
+    if not flat.size or any(map(is_missing, seen)):
+        for name, column in zip(names, columns, strict=True):
+            if bad := [row for row, label in enumerate(column) if is_missing(label)]:
+                label = shown(column[bad[0]])
+                raise table.error(bad, name, f"{label} is not a label; name it by text or an integer, or drop the row")
+    labels = _label_array(list(seen))
+    if labels.dtype.kind == "i":
+        order = np.argsort(labels)
+        flat, labels = np.argsort(order).astype(np.int32)[flat], labels[order]
+    return labels, tuple(np.ascontiguousarray(codes) for codes in flat.reshape(-1, len(columns)).T)
+
+
+def _factorise_integers(columns: list[NDArray[np.int64]]) -> tuple[NDArray[Any], tuple[NDArray[np.int32], ...]]:
+    low, high = min(int(column.min()) for column in columns), max(int(column.max()) for column in columns)
+    if high - low > 4 * len(columns[0]):
+        labels, codes = np.unique(np.stack(columns), return_inverse=True)
+        return labels, tuple(codes.astype(np.int32).reshape(len(columns), -1))
+    if low:
+        columns = [column - low for column in columns]
+    present = np.zeros(high - low + 1, dtype=bool)
+    for column in columns:
+        present[column] = True
+    code = np.cumsum(present, dtype=np.int32) - 1
+    return np.flatnonzero(present) + low, tuple(code[column] for column in columns)
+
+
+def _label_array(labels: list[Any]) -> NDArray[Any]:
+    """Labels as an array: int64 if all are integers, else objects."""
+    if all(isinstance(label, (int, np.integer)) and not isinstance(label, bool) for label in labels):
+        try:
+            return np.array(labels, dtype=np.int64)
+        except OverflowError:
+            pass
+    return np.fromiter(labels, dtype=object, count=len(labels))
+
+
+def numbers(table: Table, name: str, most: float, meaning: str) -> NDArray[np.float64]:
+    """A column as floats from 0 to `most`, not copied if it is that already.
+
+    >>> numbers(Table({"p": ["0.5", 1]}), "p", 1.0, "a probability")
+    array([0.5, 1. ])
+    """
+    column = table.columns[name]
+    if isinstance(column, np.ndarray) and column.dtype.kind in "fiub":
+        values = column.astype(np.float64, copy=False)
+    else:
+        try:
+            values = np.fromiter(map(float, column), np.float64, len(column))
+        except (TypeError, ValueError, OverflowError):
+            bad = [row for row, value in enumerate(column) if not _is_number(value)]
+            raise table.error(bad, name, f"{shown(column[bad[0]])} is not {meaning}") from None
+    # NaN fails both comparisons; the extremes need no array of their own.
+    if not (values.min() >= 0 and values.max() <= most):
+        outside = np.flatnonzero(~((values >= 0) & (values <= most)))
+        raise table.error(outside, name, f"{values[outside[0]]} is not {meaning}")
+    return values
+
+
+def winners(table: Table, words: Mapping[str, float], first: str, second: str) -> NDArray[np.float64]:
+    """The column `winner` as numbers: 1 for the item in the column `first`, 0 for that in `second`.
+
+    A winner is called by its own name or by one of `words`, stripped and in lower case, which mean the number beside
+    them. Where the two contradict each other ("A" won, and the second is called so), the other rows tell which is
+    meant; where they do not, nothing is guessed.
+
+    >>> columns = {"left": ["ana", "ana"], "right": ["bo", "bo"], "winner": ["Left", "bo"]}
+    >>> winners(Table(columns), {"left": 1.0, "right": 0.0}, "left", "right")
+    array([1., 0.])
+    """
+    column = table.columns["winner"]
+    said = [str(winner).strip() for winner in column]
+    meaning = {word: words.get(word.lower(), np.nan) for word in set(said)}
+    by_word = np.fromiter(map(meaning.__getitem__, said), np.float64, len(said))
+    won, lost = (
+        np.fromiter((word == str(name).strip() for word, name in zip(said, table.columns[side], strict=True)), bool)
+        for side in (first, second)
+    )
+    by_name = np.where(won, 1.0, np.where(lost, 0.0, np.nan))
+    worded, named = ~np.isnan(by_word), won | lost
+    bad = np.flatnonzero(~(worded | named))
+    if bad.size:
+        known = f"{', '.join(words)}, or the name of one of the two"
+        raise table.error(bad, "winner", f"{shown(column[bad[0]])} is not one of {known}")
+    unclear = np.flatnonzero(worded & named & (by_word != by_name))
+    all_worded, all_named = worded.all(), (named | (by_word == 0.5)).all()
+    if unclear.size and all_worded == all_named:
+        problem = f"{shown(column[unclear[0]])} is one item's name and also says the other; write {first} or {second}"
+        raise table.error(unclear, "winner", problem)
+    return np.where(worded & (all_worded | ~named), by_word, by_name)
+
+
+def is_missing(label: Any) -> bool:
+    """Whether a label is none: nothing, not a number, blank, or of a kind that cannot be a label.
+
+    >>> is_missing(" "), is_missing(0)
+    (True, False)
+    """
+    try:
+        hash(label)
+        return label is None or bool(label != label) or (isinstance(label, str) and not label.strip())
+    except TypeError:  # unhashable, or pandas.NA, which is neither equal to itself nor not
+        return True
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def shown(value: Any) -> str:
+    """A value as an error shows it, cut short.
+
+    >>> shown(np.int64(3))
+    '3'
+    """
+    return reprlib.repr(value.item() if isinstance(value, np.generic) else value)

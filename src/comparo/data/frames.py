@@ -1,0 +1,80 @@
+"""Data frames in and out, through narwhals: pandas, polars, pyarrow, whichever is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal
+
+import narwhals as nw
+from numpy.typing import NDArray
+
+from comparo.errors import ComparisonsError
+
+Column = Sequence[Any] | NDArray[Any]
+Library = Literal["pandas", "polars", "pyarrow"]
+
+INSTALL = 'pip install "comparo[data]"'
+
+
+def columns_from_frame(frame: Any, wanted: Collection[str] | None = None) -> tuple[dict[str, Column], tuple[str, ...]]:
+    """The wanted columns of a data frame (all if None) whose names are text, and the names of the others.
+
+    Numbers come as arrays, everything else as lists. Anything narwhals reads is a data frame; a lazy one is collected.
+
+    >>> import pandas
+    >>> columns_from_frame(pandas.DataFrame({"first": ["ana"], "p": [0.7]}))
+    ({'first': ['ana'], 'p': array([0.7])}, ())
+    """
+    try:
+        frame = nw.from_native(frame)
+        names = frame.collect_schema().names()
+    except nw.exceptions.DuplicateError as error:
+        raise ComparisonsError(f"two columns of the frame have the same name; rename one: {error}") from error
+    kept = [name for name in names if isinstance(name, str) and (wanted is None or name in wanted)]
+    frame = frame.select(kept)
+    if isinstance(frame, nw.LazyFrame):
+        frame = frame.collect()
+    return {name: column_from_series(frame[name]) for name in kept}, tuple(str(n) for n in names if n not in kept)
+
+
+def column_from_series(series: nw.Series[Any]) -> Column:
+    """A narwhals series as an array if it holds numbers, as a list with None for what is missing if not.
+
+    >>> import pandas
+    >>> column_from_series(nw.from_native(pandas.Series(["ana", "bo"]), series_only=True))
+    ['ana', 'bo']
+    """
+    if series.dtype.is_numeric():
+        return series.to_numpy()
+    if not series.null_count():
+        return series.to_list()
+    return [None if missing else value for value, missing in zip(series, series.is_null(), strict=True)]
+
+
+def frame_from_columns(columns: Mapping[str, Column], backend: str | None = None) -> Any:
+    """A pandas, polars or pyarrow frame of these columns; `backend` None is the first of them that is installed.
+
+    >>> frame_from_columns({"first": ["ana"], "p": [0.7]}, backend="polars").to_dicts()
+    [{'first': 'ana', 'p': 0.7}]
+    """
+    libraries: tuple[Library, ...] = ("pandas", "polars", "pyarrow")
+    asked = [name for name in libraries if backend in (None, name)]
+    if not asked:
+        raise ValueError(f"{backend!r} is not a data frame library comparo knows; choose {' or '.join(libraries)}")
+    library = installed(*asked)
+    if library is None:
+        raise ImportError(f"a data frame needs {' or '.join(asked)}: {INSTALL}")
+    try:
+        return nw.from_dict(columns, backend=library).to_native()
+    except (TypeError, ValueError) as error:  # pyarrow's own errors are both
+        raise ValueError(f"{library} cannot hold labels of mixed kinds; use backend='pandas': {error}") from error
+
+
+def installed(*libraries: Library) -> Library | None:
+    """The first of some libraries that is installed.
+
+    >>> installed("pandas")
+    'pandas'
+    """
+    return next((name for name in libraries if importlib.util.find_spec(name)), None)

@@ -1,0 +1,334 @@
+"""The items to rank: names and texts, the context that each belongs to, and what people scored where they did.
+
+Whatever holds the items becomes a `Table` first, so that each source is checked in the same way, and before a judge is
+asked anything. The roles `id`, `text`, `context` and `context_id` are columns of that name unless another is named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.data.columns import factorise, shown
+from comparo.data.frames import Column
+from comparo.data.objects import columns_from_objects
+from comparo.data.prompts import Question
+from comparo.data.sources import table_of
+from comparo.data.tables import Table
+from comparo.errors import ComparisonsError
+
+LONGEST_LABEL = 60  # characters; a context that is longer gets a label made from it
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """N items in C contexts.
+
+    `ids` (N,) are labels, `texts` (N,) what a judge reads, `context` (N,) codes into the labels `contexts` (C,);
+    `context_texts` (C,) are None where there is nothing to show. Without contexts there is one, labelled None. `scores`
+    are people's by name, each of shape (N,), NaN where missing; `group` (N,) says what items share, such as the system
+    that wrote them, and is None where nothing is known. `of` checks what it is given; the constructor does not.
+
+    >>> items = Items.of({"ana": "A story.", "bo": "Another."})
+    >>> items.ids, items.texts, items.contexts
+    (array(['ana', 'bo'], dtype=object), ('A story.', 'Another.'), array([None], dtype=object))
+    """
+
+    ids: NDArray[Any]
+    texts: tuple[str, ...] = field(repr=False)
+    contexts: NDArray[Any]
+    context: NDArray[np.int32]
+    context_texts: tuple[str | None, ...] = field(repr=False)
+    scores: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    group: NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @classmethod
+    def of(
+        cls,
+        data: Any,
+        *,
+        id: str | None = None,  # noqa: A002
+        text: str | None = None,
+        context: str | None = None,
+        context_id: str | None = None,
+        group: str | None = None,
+        scores: str | Sequence[str] | None = None,
+    ) -> Items:
+        """Items from whatever holds them, every row checked.
+
+        - A .csv, .tsv, .jsonl, .ndjson, .json (a list of objects), .parquet or .xlsx file, also gzipped; a .txt file
+          with one text a line, which is its own id; a folder of .txt files, each an item named after its file; a run
+          folder, for the items of that run.
+        - "-", standard input: JSON if it begins with { or [{, CSV if its first line names a column `id` or `text` (or
+          the call names a column) or if all lines have the same fields, at least two; otherwise one text a line.
+        - A list of texts, numbered from 0; a mapping from id to text; a list of mappings; a pandas, polars or pyarrow
+          frame; a Hugging Face data set; or items.
+
+        The arguments name columns. Without a column of ids the rows are numbered from 0. `context` is shown to the
+        judge, `context_id` is its label; a context without one is its own label, shortened if it is long, and one that
+        is a number is only a label. `group` is what items share, such as the system that wrote them. `scores` are
+        chosen by name from the object `scores` of a row and the columns `score` and `score_…` (all of these if None),
+        or are any other columns.
+
+        >>> rows = [{"story": "Once.", "score_wit": 2}, {"story": "Twice.", "score_wit": None}]
+        >>> Items.of(rows, text="story").scores
+        {'wit': array([ 2., nan])}
+        """
+        if isinstance(data, Items):
+            return data
+        roles = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
+        table = table_of(data, header=scores is not None or any(roles.values()))
+        column = {role: _column(table, role, name) for role, name in roles.items()}
+        if column["text"] is None:
+            raise _no_column(table, "text", "text")
+        named = _named(table, column)
+        return replace(
+            named,
+            texts=_texts(table, column["text"]),
+            scores=_scores(table, scores),
+            group=_groups(table, column["group"]),
+        )
+
+    @cached_property
+    def groups(self) -> dict[Any, NDArray[np.int64]]:
+        """The rows of each context, in order.
+
+        >>> Items.of([{"text": letter, "context_id": "xyx"[k % 2]} for k, letter in enumerate("abcd")]).groups
+        {'x': array([0, 2]), 'y': array([1, 3])}
+        """
+        ends = np.cumsum(np.bincount(self.context, minlength=len(self.contexts)))
+        rows = np.split(np.argsort(self.context, kind="stable"), ends[:-1])
+        return dict(zip(self.contexts.tolist(), rows, strict=True))
+
+    @property
+    def names(self) -> dict[Any, list[Any]]:
+        """The ids of each context, in order.
+
+        >>> Items.of(["A story.", "Another."]).names
+        {None: [0, 1]}
+        """
+        return {context: self.ids[rows].tolist() for context, rows in self.groups.items()}
+
+    @cached_property
+    def _rows(self) -> dict[tuple[Any, Any], int]:
+        keys = zip(self.contexts[self.context].tolist(), self.ids.tolist(), strict=True)
+        return {key: row for row, key in enumerate(keys)}
+
+    def row(self, context: Any, item: Any) -> int:
+        """The row of an item, by the label of its context and its id.
+
+        >>> Items.of({"ana": "A story.", "bo": "Another."}).row(None, "bo")
+        1
+        """
+        if (context, item) not in self._rows:
+            place = "" if context is None else f" in context {shown(context)}"
+            raise ComparisonsError(f"there is no item {shown(item)}{place}; add it to the items, or mend its name")
+        return self._rows[context, item]
+
+    def question(self, context: Any, first: Any, second: Any) -> Question:
+        """What a judge is asked about two items, the first shown first.
+
+        >>> Items.of({"ana": "A story.", "bo": "Another."}).question(None, "bo", "ana").first_text
+        'Another.'
+        """
+        i, j = self.row(context, first), self.row(context, second)
+        shared = self.context_texts[self.context[i]]
+        return Question(first, second, context, self.texts[i], self.texts[j], shared)
+
+    def digest(self) -> str:
+        """The SHA-256, in hex, of all that a judge could be asked: contexts, ids and texts in their order, not scores.
+
+        >>> Items.of(["A story.", "Another."]).digest() == Items.of(["A story.", "Another?"]).digest()
+        False
+        """
+        encode = json.JSONEncoder(default=repr).encode
+        contexts = zip(self.contexts.tolist(), self.context_texts, strict=True)
+        items = zip(self.context.tolist(), self.ids.tolist(), self.texts, strict=True)
+        digest = hashlib.sha256()
+        for row in chain(contexts, items):
+            digest.update(encode(row).encode())
+        return digest.hexdigest()
+
+
+def read_items(
+    path: str | os.PathLike[str],
+    *,
+    id: str | None = None,  # noqa: A002
+    context: str | None = None,
+    context_id: str | None = None,
+) -> dict[Any, list[Any]]:
+    """The ids of the items of a file or folder by context, all under None without one; texts are not needed.
+
+    The arguments name columns, as in `Items.of`. Without a column `id` the first that is not a context holds them.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "items.csv")
+    ...     _ = path.write_text("name,age\\nana,7\\nbo,8\\n")
+    ...     read_items(path)
+    {None: ['ana', 'bo']}
+    """
+    table = table_of(path, header=True)
+    contexts = {role: _column(table, role, name) for role, name in (("context", context), ("context_id", context_id))}
+    others = (name for name in table.columns if name not in contexts.values())
+    return _named(table, {"id": _column(table, "id", id) or next(others, None), **contexts}).names
+
+
+def _column(table: Table, role: str, name: str | None) -> str | None:
+    """The column of a role: the one that is named, which must be there, or the one called like the role, if any."""
+    if name is not None and name not in table.columns:
+        raise _no_column(table, name, role)
+    return name or (role if role in table.columns else None)
+
+
+def _no_column(table: Table, name: str, role: str) -> ComparisonsError:
+    return ComparisonsError(
+        f"{table.source or 'the data'}: there is no column {name!r}; the columns are "
+        f"{', '.join(chain(table.columns, table.others)) or 'none'}. Name the right one with --{role.replace('_', '-')}"
+    )
+
+
+def _named(table: Table, column: Mapping[str, str | None]) -> Items:
+    """The items of a table by the columns of their roles, as yet without texts."""
+    rows = len(next(iter(table.columns.values()), ()))
+    if not rows:
+        raise ComparisonsError(f"there are no items in {table.source or 'the data'}; give at least two, one a row")
+    for used in filter(None, column.values()):
+        _check_characters(table, used)
+    name = column["id"]
+    labels, (codes,) = factorise(table, name) if name else (np.arange(rows), (np.arange(rows),))
+    contexts, context, context_texts = _contexts(table, rows, column["context"], column["context_id"])
+    key = context.astype(np.int64) * len(labels) + codes
+    order = np.argsort(key, kind="stable")
+    twice = np.sort(order[1:][np.diff(key[order]) == 0])
+    if twice.size:
+        label = shown(labels[codes[twice[0]]])
+        contexts_known = column["context"] or column["context_id"]
+        remedy = "" if contexts_known else ", or name the column of its context with --context or --context-id"
+        raise table.error(twice, name, f"{label} stands there before; give each item its own name{remedy}")
+    alone = np.flatnonzero(np.bincount(context)[context] == 1)
+    if alone.size:
+        label, group = shown(labels[codes[alone[0]]]), contexts[context[alone[0]]]
+        place = "" if group is None else f" in context {shown(group)}"
+        problem = f"{label} is the only item{place}; there is nothing to compare it with: add another or drop it"
+        raise table.error(alone, name, problem)
+    return Items(labels[codes], (), contexts, context, context_texts)
+
+
+def _contexts(
+    table: Table, rows: int, name: str | None, label_name: str | None
+) -> tuple[NDArray[Any], NDArray[np.int32], tuple[str | None, ...]]:
+    """The labels of the contexts (C,), the code of each row's (N,), and their texts (C,)."""
+    values = [None if _is_blank(value) else value for value in table.columns[name]] if name else []
+    if label_name:
+        labels, (codes,) = factorise(table, label_name)
+        if bad := [row for row, value in enumerate(values) if not isinstance(value, str | None)]:
+            raise table.error(bad, name, f"{shown(values[bad[0]])} is not text; put it in quotes")
+    elif name and any(value is not None for value in values):
+        short = {value: _label(value) for value in {value for value in values if isinstance(value, str)}}
+        column = [short[value] if isinstance(value, str) else value for value in values]
+        labels, (codes,) = factorise(replace(table, columns={name: column}), name)
+    else:
+        return np.array([None]), np.zeros(rows, dtype=np.int32), (None,)
+    texts: list[str | None] = [None] * len(labels)
+    bad = []
+    for row, (code, value) in enumerate(zip(codes.tolist(), values, strict=False)):
+        if texts[code] is None and isinstance(value, str):
+            texts[code] = value
+        elif isinstance(value, str) and value != texts[code]:
+            bad.append(row)
+    if bad:
+        label = shown(labels[codes[bad[0]]])
+        raise table.error(bad, name, f"context {label} had another text before; give each text its own context_id")
+    return labels, codes, tuple(texts)
+
+
+def _label(text: str) -> str:
+    """A context's text as its label: itself if it is short, else its beginning and the first digits of its SHA-256."""
+    if len(text) <= LONGEST_LABEL:
+        return text
+    return f"{' '.join(text[:48].split())}… {hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _texts(table: Table, name: str) -> tuple[str, ...]:
+    column = table.columns[name]
+    if bad := [row for row, text in enumerate(column) if not isinstance(text, str) or _is_blank(text)]:
+        text = column[bad[0]]
+        problem = "there is no text; write it" if _is_blank(text) else f"{shown(text)} is not text; put it in quotes"
+        raise table.error(bad, name, f"{problem}, or drop the row")
+    return tuple(column)
+
+
+def _groups(table: Table, name: str | None) -> NDArray[Any] | None:
+    """The group of each item, (N,), None without such a column; every item must have one."""
+    if name is None:
+        return None
+    labels, (codes,) = factorise(table, name)
+    return np.asarray(labels[codes])
+
+
+def _scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str, NDArray[np.float64]]:
+    """The scores (N,) by name, those that are chosen or else all that are marked as scores."""
+    marked = [name for name in table.columns if name == "score" or name.startswith("score_")]
+    found = {name.removeprefix("score_"): (name, table.columns[name]) for name in marked}
+    objects = table.columns.get("scores", ())
+    if any(isinstance(value, Mapping) for value in objects):
+        if bad := [row for row, value in enumerate(objects) if not (isinstance(value, Mapping) or _is_blank(value))]:
+            raise table.error(bad, "scores", f"{shown(objects[bad[0]])} is not an object of names and numbers; mend it")
+        nested, _ = columns_from_objects(value if isinstance(value, Mapping) else {} for value in objects)
+        found |= {str(name): (f"scores.{name}", column) for name, column in nested.items()}
+    if chosen is not None:
+        chosen = [chosen] if isinstance(chosen, str) else chosen
+        every = {name: (name, column) for name, column in table.columns.items()} | found
+        if missing := [name for name in chosen if name not in every]:
+            raise ComparisonsError(
+                f"{table.source or 'the data'}: there are no scores {missing[0]!r}; there are "
+                f"{', '.join(found) or 'none'}, and the columns {', '.join(table.columns)}. "
+                "Name others with --scores"
+            )
+        found = {name: every[name] for name in chosen}
+    return {name: _numbers(table, *place) for name, place in found.items()}
+
+
+def _numbers(table: Table, name: str, column: Column) -> NDArray[np.float64]:
+    values, bad = np.full(len(column), np.nan), []
+    for row, value in enumerate(column):
+        try:
+            values[row] = math.nan if _is_blank(value) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            bad.append(row)
+    if bad := bad or np.flatnonzero(np.isinf(values)).tolist():
+        problem = f"{shown(column[bad[0]])} is not a number; mend it, leave it empty, or choose others with --scores"
+        raise table.error(bad, name, problem)
+    return values
+
+
+def _check_characters(table: Table, name: str) -> None:
+    """Half a surrogate pair, as a cut JSON escape leaves it, can neither be sent to a judge nor stored."""
+    strings = [value if isinstance(value, str) else "" for value in table.columns[name]]
+    try:
+        "".join(strings).encode()
+    except UnicodeEncodeError as error:
+        bad = [row for row, value in enumerate(strings) if any("\ud800" <= letter <= "\udfff" for letter in value)]
+        problem = f"{error.object[error.start]!a} is half a character; write the whole, or drop it"
+        raise table.error(bad, name, problem) from None
+
+
+def _is_blank(value: Any) -> bool:
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or (isinstance(value, float) and math.isnan(value))

@@ -1,0 +1,291 @@
+"""The question put to a judge, and the label words it answers with.
+
+A prompt is a template around two texts and, where there is one, the context they belong to. What the user wrote (the
+criterion, the template) shapes the prompt; what is compared is data: it is put in once, in one pass, and cannot open a
+placeholder or a turn of the chat.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from comparo.data.markers import defuse
+
+PLACEHOLDERS = ("context", "first", "second")
+_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_VERBS = re.compile(r"(?!less\b)\w+s\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Two texts to compare: their names, the texts, and the context that both belong to.
+
+    >>> Question("ana", "bo", first_text="A story.", second_text="Another.").first
+    'ana'
+    """
+
+    first: Any
+    second: Any
+    context: Any = None
+    first_text: str = ""
+    second_text: str = ""
+    context_text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A template with the places {first}, {second} and, if wanted, {context}; `{{` and `}}` stand for braces.
+
+    `labels` are the words that name the first and the second text, `answer` is how the reply begins, so that the next
+    word is a label. An unknown or missing place is a ValueError that says which.
+
+    >>> prompt = Prompt("A: {first}\\nB: {second}\\nWhich is clearer, Essay A or Essay B?", answer="Essay")
+    >>> prompt.text(Question(1, 2, first_text="Cats purr.", second_text="See {first}."))
+    'A: Cats purr.\\nB: See {first}.\\nWhich is clearer, Essay A or Essay B?'
+    """
+
+    template: str
+    labels: tuple[str, str] = ("A", "B")
+    answer: str = ""
+
+    def __post_init__(self) -> None:
+        places = []
+        for match in _BRACES.finditer(self.template):
+            name = match[1]
+            if match[0] in ("{{", "}}"):
+                continue
+            if name not in PLACEHOLDERS:
+                raise ValueError(
+                    f"{match[0]!r} in the template is not a placeholder; there are {{first}}, {{second}} and "
+                    "{context}, and a brace that is meant as one is written twice"
+                )
+            places.append(name)
+        for name in ("first", "second"):
+            if places.count(name) != 1:
+                raise ValueError(f"the template has {{{name}}} {places.count(name)} times; it must stand there once")
+        if places.count("context") > 1:
+            raise ValueError("the template has {context} more than once; let it stand there once")
+        first, second = (label.strip().casefold() for label in self.labels)
+        if not first or not second or first == second:
+            raise ValueError(f"{self.labels[0]!r} and {self.labels[1]!r} are not two labels; give two different words")
+
+    @property
+    def has_context(self) -> bool:
+        """Whether the template shows the context."""
+        return any(match[1] == "context" for match in _BRACES.finditer(self.template))
+
+    @property
+    def instruction(self) -> str:
+        """What to add for a model whose reply cannot be begun for it.
+
+        >>> criterion_prompt("funnier", kind="Story").instruction
+        'Answer only with Story A or Story B.'
+        """
+        first, second = (f"{self.answer} {label}".strip() for label in self.labels)
+        return f"Answer only with {first} or {second}."
+
+    def text(self, question: Question, clean: Callable[[str], str] = str) -> str:
+        """The prompt for a question, its texts put in as they are, save that no chat marker in them stays whole.
+
+        What is no character (half a surrogate pair) becomes a question mark. `clean` is what else is done to each text.
+        """
+        texts = {"first": question.first_text, "second": question.second_text, "context": question.context_text or ""}
+
+        def fill(match: re.Match[str]) -> str:
+            return match[0][0] if match[1] is None else clean(defuse(texts[match[1]]))
+
+        return _BRACES.sub(fill, self.template).encode("utf-8", "replace").decode()
+
+    def fit(
+        self, question: Question, room: int, measure: Callable[[str], int], clean: Callable[[str], str] = str
+    ) -> tuple[str, int]:
+        """The prompt within `room` tokens as `measure` counts them, and how many characters were cut for it.
+
+        The end of the context is cut first, all of it if need be; then both texts lose the same share of their length.
+        `clean` is done to what is left of the texts, as by `text`.
+
+        >>> prompt = criterion_prompt("better", context="Article")
+        >>> question = Question(1, 2, 0, "aaaa", "bbbb", "A long article.")
+        >>> prompt.fit(question, 84, len)
+        ('Article: A lon…\\n\\nText A: aaaa\\n\\nText B: bbbb\\n\\nWhich Text is better, Text A or Text B?', 10)
+        """
+        text = self.text(question, clean)
+        if measure(text) <= room:
+            return text, 0
+
+        def fits(short: Question) -> bool:
+            return measure(self.text(short, clean)) <= room
+
+        context = question.context_text or ""
+        if self.has_context and context:
+            kept = _largest(len(context), lambda size: fits(replace(question, context_text=_cut(context, size))))
+            short = replace(question, context_text=_cut(context, max(kept, 0)))
+            if kept >= 0:
+                return self.text(short, clean), _lost(context, short.context_text)
+            question = short
+        else:
+            context = ""
+        a, b = question.first_text, question.second_text
+        whole = max(len(a), len(b), 1)
+
+        def share(size: int) -> Question:
+            first, second = (_cut(text, len(text) * size // whole) for text in (a, b))
+            return replace(question, first_text=first, second_text=second)
+
+        kept = _largest(whole, lambda size: fits(share(size)))
+        if kept < 0:
+            raise ValueError(
+                f"a window of {room} tokens does not hold the question itself; use a model with a larger one"
+            )
+        short = share(kept)
+        lost = _lost(a, short.first_text) + _lost(b, short.second_text)
+        return self.text(short, clean), len(context) + lost
+
+
+def criterion_prompt(criterion: str, kind: str = "Text", context: str | None = None) -> Prompt:
+    """The paper's prompt for a criterion in the user's words, what the texts are, and the heading of their context.
+
+    The criterion ends the sentence "Which Summary is …" or, if it begins with a verb, "Which Summary …".
+
+    >>> print(criterion_prompt("more coherent", kind="Summary", context="Article").template)
+    Article: {context}
+    <BLANKLINE>
+    Summary A: {first}
+    <BLANKLINE>
+    Summary B: {second}
+    <BLANKLINE>
+    Which Summary is more coherent, Summary A or Summary B?
+    >>> criterion_prompt("continues the dialogue better", kind="Response").template.splitlines()[-1]
+    'Which Response continues the dialogue better, Response A or Response B?'
+    """
+    criterion, kind = criterion.strip().rstrip("?.,"), kind.strip()
+    if not criterion:
+        raise ValueError('the criterion is empty; say what makes a text better, such as "more coherent"')
+    if not kind:
+        raise ValueError('the kind is empty; say what the texts are, such as "Summary"')
+    verb = "" if _VERBS.match(criterion) else "is "
+    words = _escape(criterion), _escape(kind)
+    heading = f"{_escape(context.strip())}: {{context}}\n\n" if context else ""
+    return Prompt(
+        f"{heading}{words[1]} A: {{first}}\n\n{words[1]} B: {{second}}\n\n"
+        f"Which {words[1]} {verb}{words[0]}, {words[1]} A or {words[1]} B?",
+        answer=kind,
+    )
+
+
+def paper_prompt(name: str) -> Prompt:
+    """One of the paper's prompts, by data set and attribute; `PAPER` holds their names.
+
+    The paper prints seven of them; the others are in its style.
+
+    >>> paper_prompt("hanna/surprise").template
+    'Story A:\\n{first}\\n\\nStory B:\\n{second}\\n\\nWhich story is more surprising, Story A or Story B?'
+    """
+    if name not in PAPER:
+        raise ValueError(f"there is no prompt {name!r}; the paper's are {', '.join(PAPER)}")
+    form, words = _FORMS[name.split("/")[0]], PAPER[name]
+    return replace(form, template=form.template.replace("CRITERION", words))
+
+
+def choose_prompt(
+    criterion: str | None = None,
+    prompt: str | Prompt | None = None,
+    *,
+    kind: str = "Text",
+    heading: str | None = None,
+    labels: tuple[str, str] | None = None,
+    answer: str | None = None,
+) -> Prompt:
+    """The prompt that a user meant: a criterion, the name of one of the paper's prompts, or a template.
+
+    `heading` stands above the context, None where there is no context to show; `labels` and `answer` replace those of
+    the prompt. A prompt that shows a context where there is none is a ValueError.
+
+    >>> choose_prompt("funnier").answer, choose_prompt(prompt="summeval/fluency", heading="Article").answer
+    ('Text', 'Summary')
+    >>> choose_prompt(prompt="{first} or {second}?", labels=("1", "2")).labels
+    ('1', '2')
+    """
+    if (criterion is None) == (prompt is None):
+        raise ValueError('say what makes a text better: a criterion such as "more coherent", or a prompt (not both)')
+    if criterion is not None:
+        chosen = criterion_prompt(criterion, kind, heading)
+        if labels is not None:
+            raise ValueError("the criterion's prompt says A and B; other labels need a template of your own")
+    elif isinstance(prompt, Prompt):
+        chosen = prompt
+    elif isinstance(prompt, str) and "{" not in prompt:
+        chosen = paper_prompt(prompt)
+    else:
+        chosen = Prompt(str(prompt))
+    chosen = replace(chosen, labels=labels or chosen.labels, answer=chosen.answer if answer is None else answer)
+    if chosen.has_context and heading is None:
+        raise ValueError("the prompt shows a context and the items have none; name its column, or drop {context}")
+    return chosen
+
+
+def _escape(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _cut(text: str, size: int) -> str:
+    return text if size >= len(text) else text[:size].rstrip() + "…" if size else ""
+
+
+def _lost(text: str, cut: str | None) -> int:
+    """How many characters of a text are not in what `_cut` left of it."""
+    return 0 if cut == text else len(text) - max(len(cut or "") - 1, 0)
+
+
+def _largest(high: int, good: Callable[[int], bool]) -> int:
+    """The largest size in 0…high that is good, by bisection below twice that size; −1 where none is."""
+    if not good(0):
+        return -1
+    low, size = 0, 64
+    while size < high and good(size):
+        low, size = size, 2 * size
+    high = min(high, size)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if good(middle) else (low, middle - 1)
+    return low
+
+
+def _form(kind: str, which: str, *, heading: str = "", line: str = " ") -> Prompt:
+    context = f"{heading}: {{context}}\n\n" if heading else ""
+    return Prompt(
+        f"{context}{kind} A:{line}{{first}}\n\n{kind} B:{line}{{second}}\n\n"
+        f"Which {which} CRITERION, {kind} A or {kind} B?",
+        answer=kind,
+    )
+
+
+_FORMS = {
+    "summeval": _form("Summary", "Summary", heading="Article"),
+    "topicalchat": _form("Response", "Response", heading="Dialogue"),
+    "hanna": _form("Story", "story", line="\n"),
+    "cmcqrd": _form("Question", "reading comprehension question", line="\n"),
+}
+
+PAPER = {
+    "summeval/coherence": "is more coherent",
+    "summeval/consistency": "is more consistent to the article",
+    "summeval/fluency": "is more fluent",
+    "summeval/relevance": "is more relevant to the article",
+    "topicalchat/coherence": "is more coherent",
+    "topicalchat/continuity": "continues the dialogue better",
+    "topicalchat/engagingness": "is more engaging",
+    "topicalchat/groundedness": "is more grounded in the facts",
+    "topicalchat/naturalness": "appears more natural",
+    "topicalchat/understandability": "is more understandable",
+    "hanna/coherence": "is more coherent",
+    "hanna/complexity": "is more complex",
+    "hanna/empathy": "shows more empathy",
+    "hanna/engagement": "is more engaging",
+    "hanna/relevance": "is more relevant to its prompt",
+    "hanna/surprise": "is more surprising",
+    "cmcqrd/difficulty": "is more difficult to answer",
+}

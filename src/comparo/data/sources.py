@@ -1,0 +1,105 @@
+"""Where items come from: files, folders, standard input, lists, mappings, frames and data sets, each as a `Table`."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from comparo.data.columns import shown
+from comparo.data.frames import columns_from_frame
+from comparo.data.objects import columns_from_objects
+from comparo.data.rundata import database_of, items_of_run
+from comparo.data.tables import Table, columns_from_text, read_columns
+from comparo.errors import ComparisonsError
+
+STANDARD_INPUT = "standard input"
+
+
+def table_of(data: Any, header: bool) -> Table:
+    """The columns of whatever holds items; `header` says that standard input names its columns.
+
+    >>> table_of({"ana": "A story."}, header=False).columns
+    {'id': ['ana'], 'text': ['A story.']}
+    """
+    if isinstance(data, (str, os.PathLike)):
+        path = Path(data)
+        if str(path) == "-":
+            return _standard_input(header)
+        if (database := database_of(path)) is not None:
+            return items_of_run(database)
+        if os.path.isdir(path):
+            return _folder(path)
+        return _lines(_content(path), str(path)) if path.suffix.lower() == ".txt" else read_columns(path)
+    if hasattr(data, "with_format"):
+        if isinstance(data, Mapping) or not hasattr(data, "num_rows"):
+            kind = type(data).__name__
+            raise ComparisonsError(f"{kind} is not one loaded split; give load_dataset(…, split='train') or the like")
+        data = data.with_format("arrow")[:]
+    if isinstance(data, Mapping):
+        return Table({"id": list(data), "text": list(data.values())})
+    if isinstance(data, (list, tuple)):
+        if not any(isinstance(row, Mapping) for row in data):
+            return Table({"text": data})
+        if bad := [row for row, value in enumerate(data) if not isinstance(value, Mapping)]:
+            raise Table({}).error(bad, None, f"{shown(data[bad[0]])} is no mapping; give all rows so, or all as texts")
+        return Table({str(name): column for name, column in columns_from_objects(data)[0].items()})
+    try:
+        columns, others = columns_from_frame(data)
+    except TypeError as error:
+        raise ComparisonsError(
+            f"a {type(data).__name__} does not hold items; accepted are the path of a file or folder, '-' for standard "
+            "input, a list of texts or mappings, a mapping from id to text, a pandas, polars or pyarrow frame, and a "
+            "data set of Hugging Face"
+        ) from error
+    return Table(columns, others=others)
+
+
+def _standard_input(header: bool) -> Table:
+    text = _decoded(sys.stdin.buffer.read(), STANDARD_INPUT)
+    names = {name.strip(' "') for name in re.split("[,;\t]", text.split("\n", 1)[0])}
+    if header or text.lstrip().startswith(("{", "[{")) or names & {"id", "text"}:
+        return columns_from_text(text, STANDARD_INPUT)
+    with suppress(ComparisonsError):
+        table = columns_from_text(text, STANDARD_INPUT)
+        if len(table.columns) > 1:
+            return table
+    return _lines(text, STANDARD_INPUT)
+
+
+def _folder(path: Path) -> Table:
+    files = sorted(file for file in path.glob("[!.]*") if file.suffix.lower() == ".txt" and file.is_file())
+    if not files:
+        raise ComparisonsError(f"the folder {path} has no .txt files; put each text into one, or name a file")
+    texts = [_content(file).rstrip() for file in files]
+    for file, text in zip(files, texts, strict=True):
+        if not text:
+            raise ComparisonsError(f"{file} has no text; write it, or move the file away")
+    return Table({"id": [file.stem for file in files], "text": texts}, str(path))
+
+
+def _lines(text: str, source: str) -> Table:
+    """The lines that are not blank, each an item and its own id."""
+    lines = {number: line.strip() for number, line in enumerate(text.split("\n"), 1) if line.strip()}
+    return Table({"id": list(lines.values()), "text": list(lines.values())}, source, list(lines))
+
+
+def _content(path: Path) -> str:
+    try:
+        return _decoded(path.read_bytes(), str(path))
+    except OSError as error:
+        raise ComparisonsError(
+            f"{path} cannot be read ({error.strerror}); check the name (the working folder is {Path.cwd()})"
+        ) from error
+
+
+def _decoded(content: bytes, source: str) -> str:
+    """UTF-8 as text without a byte order mark, its lines ended by newlines."""
+    try:
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        raise ComparisonsError(f"{source} is not UTF-8 text ({error.reason}); save it again as UTF-8") from error

@@ -1,0 +1,293 @@
+"""hf/MODEL: a model of the Hugging Face Hub, of a local folder or of a GGUF file, run by transformers.
+
+    p = P(A) / (P(A) + P(B)),   mass = P(A) + P(B)
+
+with both probabilities from the softmax over the whole vocabulary at the last position and, where a label is several
+tokens, at each of them. The output head runs in float32
+whatever the body's type: bfloat16 logits move in steps of 0.06 to 0.125, as large as a small model's preference.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from comparo.data.prompts import Prompt, Question
+from comparo.errors import JudgeError
+from comparo.judges.chat import Chat, Encoded, common_prefix
+from comparo.judges.hf.network import Network
+from comparo.judges.hf.passes import Batch, Batches, pulls, split
+from comparo.judges.protocol import Judgement
+from comparo.judges.spellings import Spellings, likeliest_path
+
+if TYPE_CHECKING:
+    import torch
+
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_logger = logging.getLogger(__name__)
+
+
+def load(
+    model: str,
+    *,
+    dtype: str = "auto",
+    device: str | None = None,
+    device_map: str | dict[str, Any] | None = None,
+    batch: int | None = None,
+    reuse: Literal["auto", "tree"] | bool = "auto",
+    window: int | None = None,
+    revision: str | None = None,
+) -> HfJudge:
+    """The judge that asks a model through transformers; `model` is a name on the Hub, a folder or a .gguf file.
+
+    `dtype` is the type of the model's body: "auto" is bfloat16 on a GPU and float32 elsewhere. `batch`, `reuse` and
+    `window` are those of `judge_with`.
+
+    >>> load("no/such/folder")
+    Traceback (most recent call last):
+    comparo.errors.JudgeError: there is no folder or file no/such/folder; hf/ takes a name on the Hub ...
+    """
+    torch, transformers = _libraries()
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    if dtype == "auto":
+        dtype = "float32" if device.startswith("cpu") else "bfloat16"
+    if not isinstance(getattr(torch, dtype, None), torch.dtype):
+        raise ValueError(f"dtype = {dtype!r} is no type of number; use float32, bfloat16, float16 or auto")
+    if reuse not in ("auto", "tree", True, False):
+        raise ValueError(f"reuse = {reuse!r} is not known; use auto, tree, true or false")
+    tokenizer, transformer = _open(transformers, model, revision, dtype=getattr(torch, dtype), device_map=device_map)
+    if device_map is None:
+        transformer.to(device)
+    judge = judge_with(transformer, tokenizer, model, batch=batch, reuse=reuse, window=window)
+    found = getattr(transformer.config, "_commit_hash", None) or revision
+    return replace(judge, settings={**judge.settings, "dtype": dtype, "revision": found})
+
+
+def judge_with(
+    transformer: Any,
+    tokenizer: Any,
+    name: str,
+    *,
+    batch: int | None = None,
+    reuse: Literal["auto", "tree"] | bool = "auto",
+    window: int | None = None,
+) -> HfJudge:
+    """The judge that asks a model which is at hand, with its tokenizer.
+
+    The model's output head is changed to float32 and, on a GPU, its norms to one kernel each.
+    `batch` is how many questions run at once, by default as many as make a fixed number of tokens. `reuse` says whether
+    what questions begin with alike is computed once: "tree" lays them out in one sequence if the model's attention
+    allows it, true computes what the questions of a context begin with and keeps it, and "auto" does where it saves
+    time the former on a GPU and the latter elsewhere. `window` is how many tokens the model may read, by default as
+    many as it can.
+
+        judge = judge_with(model, tokenizer, "my-model", reuse="tree")
+    """
+    torch, transformers = _libraries()
+    chat = Chat(
+        tokenizer, _window(transformer.config, tokenizer, window), encoder=transformer.config.is_encoder_decoder
+    )
+    dtype = str(transformer.dtype).removeprefix("torch.")
+    settings = {
+        "model": Path(name).name if name.endswith(".gguf") else name,
+        "dtype": dtype,
+        "window": chat.window,
+        "revision": None,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+    network = Network(transformer)
+    on_cpu, on_gpu = transformer.device.type == "cpu", transformer.device.type == "cuda"
+    # A GPU starts a pass in 25 ms, in which it does 1e13 operations, or 1e12 in float32, two a parameter and token.
+    pass_tokens = (1e9 if on_cpu else 6e11 if dtype == "float32" else 5e12) / network.parameters
+    batches = Batches(batch, 2_048 if on_cpu else 32_768, pass_tokens)
+    trees = (reuse == "tree" or (reuse == "auto" and on_gpu)) and network.reads_trees()
+    ahead = 4 * batch if batch else 32 if on_cpu else 256
+    return HfJudge(f"hf/{name}", settings, ahead, chat, network, batches, reuse if network.reusable else False, trees)
+
+
+@dataclass(frozen=True)
+class HfJudge:
+    """A judge that runs a model by transformers; made by `load` or `judge_with`."""
+
+    name: str
+    settings: Mapping[str, Any]
+    ahead: int
+    _chat: Chat = field(repr=False)
+    _network: Network = field(repr=False)
+    _batches: Batches = field(repr=False)
+    _reuse: Literal["auto", "tree"] | bool = field(repr=False)
+    _trees: bool = field(repr=False)
+
+    scales = True
+
+    def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
+        """An answer to every question, `ahead` of them at a time.
+
+        While a GPU is at a batch, the next one is prepared, if need be from the next questions.
+        """
+        labels = self._chat.spellings(prompt)
+        running: list[_Running] = []
+        for rows, failed in pulls(self._chat, questions, prompt, self.ahead):
+            yield from failed
+            for batch in self._plan(rows, prompt):
+                done = [run.wait() for run in running]
+                running = [*self._start(batch, labels)]
+                if not self._network.overlaps:
+                    done, running = [run.wait() for run in running], []
+                yield from self._judgements(done, labels)
+        yield from self._judgements([run.wait() for run in running], labels)
+
+    def _plan(self, rows: list[Encoded], prompt: Prompt) -> Iterator[Batch]:
+        if self._trees:
+            yield from self._batches.trees(rows, always=self._reuse == "tree")
+            return
+        contexts: defaultdict[str | None, list[Encoded]] = defaultdict(list)
+        for row in rows:
+            contexts[row.question.context_text if prompt.has_context else None].append(row)
+        single = []
+        for group in contexts.values():
+            shared = self._shared(group, prompt) if self._reuse else 0
+            kept = self._network.keeps(group[0].ids[:shared])
+            if shared and (self._reuse is True or self._batches.pays(len(group), shared, kept)):
+                yield from self._batches.of(group, shared)
+            else:
+                single += group
+        yield from self._batches.of(single)
+
+    def _shared(self, group: Sequence[Encoded], prompt: Prompt) -> int:
+        # The same question without its texts ends what is shared where the texts begin, so that later questions about
+        # this context find the same prefix, whatever these ones have in common besides.
+        bare = self._chat.encode([replace(group[0].question, first_text="", second_text="")], prompt)
+        sequences = [row.ids for row in [*group, *bare] if isinstance(row, Encoded)]
+        return min(common_prefix(sequences), min(len(row.ids) for row in group) - 1)
+
+    def _start(self, batch: Batch, labels: Spellings) -> Iterator[_Running]:
+        """The batch at work or, where the device's memory does not hold it, its halves one after the other.
+
+        What the model cannot read is found in the same way, so that one question does not take others with it.
+        """
+        started, size = time.perf_counter(), len(batch.rows)
+        try:
+            found = self._network.probabilities(batch, labels)
+        except (LookupError, RuntimeError, ValueError) as problem:
+            if size == 1:
+                yield _Running(batch, f"the model failed: {_first_line(problem)}", started)
+            else:
+                for half in split(batch):
+                    yield from self._start(half, labels)
+            return
+        if found is not None:
+            yield _Running(batch, found, started)
+            return
+        longest = max(len(row.ids) for row in batch.rows)
+        if size == 1:
+            raise JudgeError(
+                f"{self.name}: the device's memory does not hold one question of {longest} tokens; "
+                "use a smaller window, dtype='bfloat16' or device_map='auto'"
+            )
+        _logger.warning("%s: out of memory at %d questions at once; going on with half of that", self.name, size)
+        for half in self._batches.halve(batch):
+            yield from self._start(half, labels)
+
+    def _judgements(self, done: list[_Done], labels: Spellings) -> Iterator[Judgement]:
+        for batch, found, seconds in done:
+            if isinstance(found, str):
+                yield from (Judgement(row.question, error=found, cut=row.cut, seconds=seconds) for row in batch.rows)
+                continue
+            for row, (p, mass, *likeliest) in zip(batch.rows, found, strict=True):
+                reply = likeliest_path(dict(zip(labels.nodes, map(int, likeliest), strict=True)))
+                yield Judgement(
+                    row.question,
+                    p=p,
+                    mass=mass,
+                    reply=self._chat.tokenizer.decode([*reply]),
+                    tokens_in=len(row.ids) + len(labels.begun),
+                    tokens_out=len(reply),
+                    seconds=seconds / len(batch.rows),
+                    cut=row.cut,
+                    error=None if math.isfinite(p) else "the model's logits are not numbers; use dtype='float32'",
+                )
+
+
+class _Done(NamedTuple):
+    """A batch, p, mass and the likeliest tokens of each row or why there are none, and the seconds that it took."""
+
+    batch: Batch
+    found: list[list[float]] | str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A batch that the device is at, what it will have found, and when it was started."""
+
+    batch: Batch
+    found: torch.Tensor | str
+    started: float
+
+    def wait(self) -> _Done:
+        found = self.found if isinstance(self.found, str) else self.found.tolist()
+        return _Done(self.batch, found, time.perf_counter() - self.started)
+
+
+def _libraries() -> tuple[Any, Any]:
+    try:
+        import torch
+        import transformers
+    except ImportError as problem:
+        raise ImportError(f"hf/ judges need {problem.name}: pip install 'comparo[hf]'") from problem
+    return torch, transformers
+
+
+def _open(transformers: Any, model: str, revision: str | None, **options: Any) -> tuple[Any, Any]:
+    """The tokenizer and the model, from a folder, a GGUF file or the Hub."""
+    source, place = model, {"revision": revision} if revision else {}
+    if model.endswith(".gguf"):
+        path = Path(model).expanduser()
+        source, place["gguf_file"] = str(path.parent), path.name
+    elif Path(model).expanduser().is_dir():
+        source = str(Path(model).expanduser())
+    known = (Path(source) / place.get("gguf_file", "")).exists()
+    if not known and not _HUB_NAME.fullmatch(source):
+        raise JudgeError(
+            f"there is no folder or file {model}; hf/ takes a name on the Hub (owner/model), a folder or a .gguf file"
+        )
+    try:
+        config = transformers.AutoConfig.from_pretrained(source, **place)
+        kind = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **place)
+        return tokenizer, kind.from_pretrained(source, config=config, **place, **options)
+    except (OSError, ValueError) as problem:  # transformers raises either for what it does not find or know
+        reason = _first_line(problem)
+        remedy = (
+            "check that the folder holds config.json, the tokenizer and the weights"
+            if known
+            else "check its name and the network, and for a gated model set HF_TOKEN"
+        )
+        raise JudgeError(f"the model {model} could not be loaded: {reason} ({remedy})") from problem
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).strip().partition("\n")[0] or type(problem).__name__
+
+
+def _window(config: Any, tokenizer: Any, asked: int | None) -> int | None:
+    """How many tokens the model reads at most.
+
+    Positions that the model was not made for end it; what the tokenizer or a T5 recommends can be asked away.
+    """
+    limit: int | None = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+    if limits := [length for length in (asked, limit) if length]:
+        return min(limits)
+    if tokenizer.model_max_length < 1_000_000:
+        return int(tokenizer.model_max_length)
+    return getattr(config, "n_positions", 512) if config.is_encoder_decoder else None

@@ -1,0 +1,266 @@
+"""A transformers model as the hf/ judge needs it: from rows of tokens to the probabilities of the labels.
+
+Rows are padded on the right. In a causal model nothing later touches what came before, so the padding needs no mask and
+no shifted positions; only the head must be told where each row ends. The same holds after a shared prefix. A tree of
+rows is one sequence, read by an attention of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from comparo.errors import JudgeError
+from comparo.judges.hf.attention import NAME, place, register
+from comparo.judges.hf.norms import fuse
+from comparo.judges.hf.passes import Batch
+from comparo.judges.hf.tree import Tree, grow
+from comparo.judges.spellings import Spellings
+
+if TYPE_CHECKING:
+    import torch
+
+KEPT_PREFIXES = 8
+ONE_TOKEN = Spellings((), ((),), {})  # reads a row at its end alone
+_logger = logging.getLogger(__name__)
+
+
+class Network:
+    """The model itself: from rows of tokens to the probabilities of the labels."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model.eval()
+        self.parameters: int = model.num_parameters()
+        self.encodes = bool(model.config.is_encoder_decoder)
+        self._memory = _memory(model)
+        self.reusable = self._memory is not None
+        self._ends: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._prefixes: OrderedDict[tuple[int, ...], Any] = OrderedDict()
+        self._sharpen_head()
+        if self.overlaps:
+            fuse(model)
+
+    def _sharpen_head(self) -> None:
+        import torch
+
+        head = self._model.get_output_embeddings()
+        if head.weight.is_meta:
+            raise JudgeError("the devices have no room for the model's output head; use a smaller model or dtype")
+        # A parameter of its own: where the head is tied to the embedding, the embedding keeps the body's type.
+        head.weight = torch.nn.Parameter(head.weight.detach().float(), requires_grad=False)
+        if getattr(head, "bias", None) is not None:
+            head.bias = torch.nn.Parameter(head.bias.detach().float(), requires_grad=False)
+        head.register_forward_pre_hook(self._last_positions)
+
+    def _last_positions(self, head: object, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...] | None:
+        """Lets the head see the last position of each row alone, in float32; the model scales and caps as ever."""
+        if self._ends is None:  # another network runs this model
+            return None
+        hidden = arguments[0]
+        rows, positions = (places.to(hidden.device) for places in self._ends)
+        return (hidden[rows, positions].unsqueeze(1).float(),)
+
+    def _run(self, rows: list[int], ends: list[int], **inputs: Any) -> torch.Tensor:
+        """The logits, (R, vocabulary), of R rows: where each is in the batch, and its last position there."""
+        self._ends = self._tensor(rows), self._tensor(ends)  # now: a copy later on would wait for the device
+        try:
+            logits: torch.Tensor = self._model(**inputs).logits
+        finally:
+            self._ends = None
+        return logits[:, -1].float()
+
+    def keeps(self, prefix: list[int]) -> bool:
+        """Whether the prefix has been computed before."""
+        return tuple(prefix) in self._prefixes
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether the device computes while the next batch is prepared."""
+        return bool(self._model.device.type == "cuda")
+
+    def reads_trees(self) -> bool:
+        """Whether the model reads a tree as it reads its rows, which is tried on a few tokens; where not, noted why."""
+        try:
+            reason = self._unreadable()
+        except Exception as problem:  # whatever it is, the model is read as ever
+            reason = str(problem).partition("\n")[0] or type(problem).__name__
+        if reason:
+            _logger.info("questions are not laid out as a tree: %s", reason)
+        return not reason
+
+    def _unreadable(self) -> str | None:
+        import torch
+        from transformers.cache_utils import DynamicLayer
+
+        if self._memory != {DynamicLayer}:
+            return "the model does not remember all that it reads as keys and values"
+        if not getattr(self._model, "_supports_attention_backend", False):
+            return "the model's attention cannot be set"
+        if len({weights.device for weights in self._model.parameters()}) > 1:
+            return "the model is spread over devices"
+        rows = [[*range(3, 9), *row] for row in ([9, 10, 3], [9, 10, 4, 5, 6, 7], [11, 12, 13, 3], [11, 12, 13, 4, 5])]
+        rows = sorted([*rows, [8, 7, 6]])
+        with torch.inference_mode():
+            single = torch.cat([self._logits(0, [row], ONE_TOKEN) for row in rows])
+            tree = grow(rows)
+            together = self._tree_logits(tree, tree.ends)
+            apart = ((single - together).norm() / (single - single.mean(dim=-1, keepdim=True)).norm()).item()
+        allowed = 1e-3 if self._model.dtype == torch.float32 else 0.1
+        return None if apart < allowed else f"the logits would differ by {apart:.2g} of their size"
+
+    def probabilities(self, batch: Batch, labels: Spellings) -> torch.Tensor | None:
+        """p, mass and the likeliest token after each node for each row, (R, 2 + N) on the device.
+
+        None where its memory does not hold them. A GPU may still be computing them.
+        """
+        import torch
+
+        try:
+            with torch.inference_mode():
+                # Before the model runs: a copy later on would wait for the device.
+                whole = [tuple(map(self._tensor, ends)) for ends in labels.tokens]
+                inside = {number: tuple(map(self._tensor, ends)) for number, ends in labels.inside.items()}
+                if batch.tree:
+                    count = len(labels.paths)
+                    ends = batch.tree.places(
+                        (batch.order[number * count + path], len(row.ids) - 1 + length)
+                        for number, row in enumerate(batch.rows)
+                        for path, length in labels.places
+                    )
+                    logits = self._tree_logits(batch.tree, ends)
+                else:
+                    logits = self._logits(batch.shared, [row.ids for row in batch.rows], labels)
+                logits = logits.reshape(len(batch.rows), len(labels.nodes), -1)
+                each = _label_logs(torch.log_softmax(logits, dim=-1), labels.steps, whole, inside)
+                places = torch.linspace(1.0, 0.0, each.shape[1], dtype=each.dtype, device=each.device)
+                p, mass = (torch.softmax(each, dim=-1) * places).sum(dim=-1), each.exp().sum(dim=-1)
+                found = torch.stack([p.clamp(max=1.0), mass.clamp(max=1.0)], dim=-1)
+                return torch.cat([found, logits.argmax(dim=-1).double()], dim=-1)
+        except torch.OutOfMemoryError:
+            self._prefixes.clear()
+            return None
+
+    def _tree_logits(self, tree: Tree, ends: list[int]) -> torch.Tensor:
+        inputs = {"input_ids": self._tensor([tree.tokens]), "position_ids": self._tensor([tree.positions])}
+        readings = place(tree.readings, self._model.device)
+        with self._attention(NAME):
+            return self._run([0] * len(ends), ends, use_cache=False, readings=readings, **inputs)
+
+    @contextmanager
+    def _attention(self, name: str) -> Iterator[None]:
+        usual = self._model.config._attn_implementation
+        register()
+        self._model.set_attn_implementation(name)
+        try:
+            yield
+        finally:
+            self._model.set_attn_implementation(usual)
+
+    def _logits(self, shared: int, rows: list[list[int]], labels: Spellings) -> torch.Tensor:
+        """The logits of the rows after each node, (R · N, vocabulary): row by row, each row read with every path."""
+        count = len(labels.paths)
+        places = [(number, *place) for number in range(len(rows)) for place in labels.places]
+        options: dict[str, Any] = {"use_cache": False}
+        if self.encodes:
+            start = [self._model.generation_config.decoder_start_token_id, *labels.begun]
+            ends = [len(start) - 1 + length for _, _, length in places]
+            options["decoder_input_ids"] = self._padded([[*start, *path] for _ in rows for path in labels.paths])
+            read = [row for row in rows for _ in labels.paths]
+            options["attention_mask"] = self._padded([[1] * len(row) for row in read])
+        else:
+            ends = [len(rows[row]) - shared - 1 + length for row, _, length in places]
+            read = [[*row[shared:], *path] for row in rows for path in labels.paths]
+            if shared:
+                options = {"use_cache": True, "past_key_values": self._prefix(rows[0][:shared])}
+        numbers = [row * count + path for row, path, _ in places]
+        return self._run(numbers, ends, input_ids=self._padded(read), **options)
+
+    def _prefix(self, ids: list[int]) -> Any:
+        """What every layer remembers of the prefix; the last few prefixes are kept."""
+        key = tuple(ids)
+        if key not in self._prefixes:
+            cache = _shared_cache()
+            self._run([0], [len(ids) - 1], input_ids=self._tensor([ids]), past_key_values=cache, use_cache=True)
+            cache.complete = True
+            self._prefixes[key] = cache
+            if len(self._prefixes) > KEPT_PREFIXES:
+                self._prefixes.popitem(last=False)
+        self._prefixes.move_to_end(key)
+        return self._prefixes[key]
+
+    def _padded(self, rows: list[list[int]]) -> torch.Tensor:
+        longest = max(map(len, rows))
+        return self._tensor([row + [0] * (longest - len(row)) for row in rows])
+
+    def _tensor(self, numbers: list[int] | list[list[int]]) -> torch.Tensor:
+        import torch
+
+        return torch.tensor(numbers, device=self._model.device)
+
+
+def _label_logs(
+    logs: torch.Tensor,
+    steps: list[tuple[int, int]],
+    whole: list[tuple[torch.Tensor, ...]],
+    inside: dict[int, tuple[torch.Tensor, ...]],
+) -> torch.Tensor:
+    """log P of each label, (R, S), from the log-probabilities after each node, (R, N, vocabulary).
+
+    `steps`, `whole` and `inside` are what `Spellings` calls steps, tokens and inside, with the ends as tensors.
+    """
+    import torch
+
+    reached = [torch.zeros_like(logs[:, 0, 0], dtype=torch.float64)]
+    for before, token in steps:
+        reached.append(reached[before] + logs[:, before, token].double())
+    paths = torch.stack(reached, dim=-1)
+
+    def total(nodes: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        return torch.logsumexp(paths[:, nodes] + logs[:, nodes, tokens].double(), dim=-1)
+
+    each = [total(*ends) for ends in whole]
+    for number, ends in inside.items():
+        share = (total(*ends) - each[number]).exp()
+        each[number] = each[number] + torch.log1p(-share.clamp(max=1 - 1e-12))
+    return torch.stack(each, dim=-1)
+
+
+def _shared_cache() -> Any:
+    """A cache that, once complete, lends its one row of keys and values to any number of rows and keeps none of theirs.
+
+    An ordinary cache would hold the prefix as often as there are rows, in every layer at once. Without the model's
+    configuration, every layer keeps all keys, also one that looks back over a window only.
+    """
+    import torch
+    from transformers import DynamicCache
+
+    class SharedCache(DynamicCache):
+        complete = False
+
+        def update(self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
+            if not self.complete:
+                return super().update(key_states, value_states, layer_idx, *args, **kwargs)
+            layer: Any = self.layers[layer_idx]
+            return tuple(
+                torch.cat([kept.expand(len(new), -1, -1, -1), new], dim=-2)
+                for kept, new in ((layer.keys, key_states), (layer.values, value_states))
+            )
+
+    return SharedCache()
+
+
+def _memory(model: Any) -> set[type] | None:
+    """How the layers remember a prefix, as kinds of cache; None where these are not keys and values to share."""
+    from transformers import DynamicCache
+    from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+
+    if model.config.is_encoder_decoder or getattr(model, "_is_stateful", False):
+        return None
+    if "past_key_values" not in inspect.signature(model.forward).parameters:
+        return None
+    kinds = {type(layer) for layer in DynamicCache(config=model.config).layers}
+    return kinds if kinds <= {DynamicLayer, DynamicSlidingWindowLayer} else None

@@ -1,0 +1,127 @@
+"""Which questions run through a model together.
+
+A pass through the model is launched by one processor and computed by another, at the same time, so that it costs as
+much as the slower of the two. In tokens, with `pass_tokens` for what is launched,
+
+    cost = max(pass_tokens · launches, tokens)
+
+Questions run as rows, each with all its tokens or, after a pass for what the questions of a context begin with, with
+the rest of them; or as a tree, in which all that they begin with alike is read once, by more launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from comparo.data.prompts import Prompt, Question
+from comparo.judges.chat import Chat, Encoded
+from comparo.judges.hf.tree import Tree, grow, packs
+from comparo.judges.protocol import Judgement
+
+READING = 0.22  # of a pass's launches is one more reading in every layer; measured with a model of 24 layers
+DEARER = 1.1  # times one in a batch costs a token in a tree, for its attention; measured 1.02 with 7B, 1.16 with 0.5B
+
+
+def pulls(
+    chat: Chat, questions: Iterable[Question], prompt: Prompt, ahead: int
+) -> Iterator[tuple[list[Encoded], list[Judgement]]]:
+    """The questions, `ahead` of them at a time: those that are encoded, and the failures of those that do not fit."""
+    stream = iter(questions)
+    while pulled := list(islice(stream, ahead)):
+        encoded = chat.encode(pulled, prompt)
+        yield (
+            [row for row in encoded if isinstance(row, Encoded)],
+            [failed for failed in encoded if isinstance(failed, Judgement)],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Questions that run at once, as a tree or as rows whose first `shared` tokens are read once for all.
+
+    The rows of a tree are the questions' sequences, `order` the place of each among them.
+    """
+
+    rows: list[Encoded]
+    shared: int = 0
+    tree: Tree | None = None
+    order: list[int] = field(default_factory=list)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens run, those that fill up the shorter rows included."""
+        return self.tree.size if self.tree else len(self.rows) * max(row.size for row in self.rows)
+
+
+@dataclass
+class Batches:
+    """How many questions run at once: `size`, or as many as make `tokens` tokens.
+
+    >>> rows = [Encoded(Question(1, 2), [7] * length) for length in (2, 5, 4)]
+    >>> [[len(row.ids) for row in batch.rows] for batch in Batches(None, tokens=10, pass_tokens=0).of(rows)]
+    [[5, 4], [2]]
+    """
+
+    size: int | None
+    tokens: int
+    pass_tokens: float
+
+    def trees(self, rows: Iterable[Encoded], *, always: bool = False) -> Iterator[Batch]:
+        """The rows in trees, those that begin alike in the same one; without `always`, only where that is cheaper."""
+        ordered, single = sorted(rows, key=lambda row: row.ids), []
+        branches = max((len(row.after) for row in ordered), default=1)
+        for part in packs([row.ids for row in ordered], self.tokens // branches, self.size):
+            batch = _tree(ordered[part.start : part.stop])
+            if always or self._cheaper(batch, sum(row.size for row in batch.rows)):
+                yield batch
+            else:
+                single += batch.rows
+        for batch in self.of(single):  # which fills rows up to the longest, as a tree does not
+            tree = _tree(batch.rows)
+            yield tree if self._cheaper(tree, batch.tokens) else batch
+
+    def _cheaper(self, batch: Batch, tokens: int) -> bool:
+        """Whether a tree costs less than a pass of so many tokens."""
+        depth = len(batch.tree.levels) if batch.tree else 1
+        launched = self.pass_tokens * (1 + READING * depth * (depth - 1) / 2)  # each level reads each above it
+        return max(launched, DEARER * batch.tokens) < max(self.pass_tokens, tokens)
+
+    def of(self, rows: Iterable[Encoded], shared: int = 0) -> Iterator[Batch]:
+        """The rows in batches of similar length, the longest first."""
+        batch: list[Encoded] = []
+        for row in sorted(rows, key=lambda row: len(row.ids), reverse=True):
+            if batch and len(batch) >= (self.size or self.tokens // batch[0].size):
+                yield Batch(batch, shared)
+                batch = []
+            batch.append(row)
+        if batch:
+            yield Batch(batch, shared)
+
+    def pays(self, questions: int, shared: int, kept: bool) -> bool:
+        """Whether to read the shared tokens once: it takes a pass for them, unless kept, and one for the rest."""
+        passes = 1 if kept else 2
+        return shared * (questions + 1 - passes) > passes * self.pass_tokens
+
+    def halve(self, batch: Batch) -> tuple[Batch, Batch]:
+        """A batch that the device's memory did not hold in two; from now on, batches have half of its size."""
+        self.size, self.tokens = self.size and len(batch.rows) // 2, batch.tokens // 2
+        return split(batch)
+
+
+def split(batch: Batch) -> tuple[Batch, Batch]:
+    """The two halves of a batch, to run as it would have."""
+    middle = len(batch.rows) // 2
+    first, second = batch.rows[:middle], batch.rows[middle:]
+    if batch.tree:
+        return _tree(first), _tree(second)
+    return Batch(first, batch.shared), Batch(second, batch.shared)
+
+
+def _tree(rows: list[Encoded]) -> Batch:
+    ordered = sorted(rows, key=lambda row: row.ids)
+    sequences = [sequence for row in ordered for sequence in row.sequences]
+    ranked = sorted(range(len(sequences)), key=sequences.__getitem__)
+    order = sorted(range(len(ranked)), key=ranked.__getitem__)
+    return Batch(ordered, tree=grow([sequences[number] for number in ranked]), order=order)

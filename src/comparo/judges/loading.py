@@ -1,0 +1,48 @@
+"""A judge by its name, provider/model, from this package or another."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from comparo.judges.protocol import Judge
+
+PROVIDERS = ("local", "hf", "openai", "vllm", "simulated", "replay")
+
+
+def load_judge(name: str, **options: Any) -> Judge:
+    """The judge of that name: provider/model, such as local/smollm2, hf/PATH or openai/gpt-4o-mini.
+
+    An unknown provider or option is a ValueError that lists the known ones.
+
+    >>> load_judge("simulated/soft", scores={"ana": 1.0, "bo": 0.0}).name
+    'simulated/soft'
+    >>> load_judge("oracle/delphi")
+    Traceback (most recent call last):
+    ValueError: there is no judge 'oracle/delphi'; a judge is provider/model, and the providers are local, hf, ...
+    """
+    provider, _, model = name.partition("/")
+    load = _provider(provider)
+    if load is None:
+        others = sorted(point.name for point in entry_points(group="comparo.judges"))
+        known = ", ".join([*PROVIDERS, *others])
+        raise ValueError(f"there is no judge {name!r}; a judge is provider/model, and the providers are {known}")
+    accepted = list(inspect.signature(load).parameters)[1:]
+    if unknown := [option for option in options if option not in accepted]:
+        raise ValueError(
+            f"{provider}/ judges have no option {unknown[0]!r}; they have {', '.join(accepted) or 'no options'}"
+        )
+    return load(model, **options)
+
+
+def _provider(provider: str) -> Callable[..., Judge] | None:
+    if provider in PROVIDERS:
+        load: Callable[..., Judge] = import_module(f"comparo.judges.{provider}").load
+        return load
+    for point in entry_points(group="comparo.judges", name=provider):
+        found: Callable[..., Judge] = point.load()
+        return found
+    return None

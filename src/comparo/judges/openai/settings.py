@@ -1,0 +1,102 @@
+"""What a user sets for a server that speaks OpenAI's API, and what the server turned out to take."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from comparo.data.prompts import Prompt
+from comparo.judges.openai.access import Access, read_access
+from comparo.judges.openai.prices import Price
+from comparo.judges.openai.verdicts import grading, is_scale
+from comparo.judges.openai.wire import Waiting, need_client
+
+TOP = 20  # tokens whose log-probabilities are asked for: the most that OpenAI gives
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Dialect:
+    """What the server turned out to take (by the names of OpenAI's API) and to give; later questions go by it."""
+
+    max_tokens: str = "max_tokens"
+    temperature: bool = True
+    response_format: bool = True
+    n: bool = True
+    top_logprobs: int = TOP
+    answers: bool = False
+    serves: bool = False
+    gives_logprobs: bool = False
+
+    def adopt(self, part: str, value: object) -> None:
+        """Put questions otherwise from now on."""
+        if getattr(self, part) != value:
+            logger.info("the server does not take the questions as they were put: now with %s = %s", part, value)
+            setattr(self, part, value)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A model behind an API, and how it is asked; `load` explains the options."""
+
+    model: str
+    base_url: str
+    login: str | None = field(repr=False)
+    concurrency: int
+    endpoint: Literal["chat", "completion"]
+    votes: int
+    graded: bool
+    prefill: bool
+    price: Price | None
+    timeout: float
+    retries: int
+    window: int | None
+    temperature: float
+    max_tokens: int
+    dialect: Dialect = field(default_factory=Dialect, repr=False, compare=False)
+    waiting: Waiting = field(default_factory=Waiting, repr=False, compare=False)
+
+    scales = True
+    streams = True
+
+    @property
+    def name(self) -> str:
+        """openai/model."""
+        return f"openai/{self.model}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What changes an answer."""
+        names = "model base_url endpoint votes graded prefill window temperature max_tokens".split()
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def ahead(self) -> int:
+        """Twice as many questions as calls at once, so that no call waits for a question."""
+        return 2 * self.concurrency
+
+    def begins(self, prompt: Prompt) -> bool:
+        """Whether the reply is begun for the model, so that its next word is a label."""
+        return self.endpoint == "completion" or (self.prefill and bool(prompt.answer))
+
+    def adds(self, prompt: Prompt) -> str:
+        """What is said after a prompt to a model whose reply is not begun.
+
+        >>> from comparo.judges.openai.judge import load
+        >>> load("llama").adds(Prompt("{first} or {second}?", answer="Text"))
+        '\\n\\nAnswer only with Text A or Text B.'
+        """
+        if self.begins(prompt):
+            return ""
+        return "\n\n" + (grading(prompt) if self.graded and not is_scale(prompt) else prompt.instruction)
+
+    def ready(self) -> None:
+        """Nothing, where the first question can be sent; a JudgeError where the key is missing or broken."""
+        need_client()
+        self.access()
+
+    def access(self) -> Access:
+        """What is sent with every call, and is secret."""
+        return read_access(self.name, self.base_url, self.login)

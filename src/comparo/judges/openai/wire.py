@@ -1,0 +1,248 @@
+"""Requests over HTTP, each within its time and its size, to the address that was given and no other.
+
+One try has `timeout` seconds for all of it, from connecting to the last byte. No more than `limit` bytes of an answer
+are read, before and after it is unpacked. A redirect is an answer like any other: nothing is sent to where it points.
+Passing trouble (429, 5xx, time-outs, cut connections) is tried again after growing pauses, or when the server says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import logging
+import math
+import socket
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import mktime_tz, parsedate_tz
+from random import random
+from ssl import PROTOCOL_TLS_CLIENT, SSLContext
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+
+from comparo.errors import JudgeError
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient, Response
+
+PAUSE, LONGEST_PAUSE = 0.5, 8.0  # seconds before the second try, doubled each time, and before any
+QUIET, EVERY = 10.0, 60.0  # seconds without an answer that go unsaid, and between two times of saying so
+HOURS = 600.0  # seconds that a server may ask to wait for; longer waits are another run
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server said; the text is cut where it is too long for one that tells of an error."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+    def location(self, address: str) -> str:
+        """The host that a redirect from an address points to, alone: a path or a login may hold what is secret.
+
+        >>> Answer(307, {"location": "https://ana:secret@example.org/v1?key=secret"}, "").location("http://localhost/v1")
+        'https://example.org'
+        """
+        try:
+            parts = urlsplit(urljoin(address, self.headers.get("location", "")))
+        except ValueError:
+            return "another address"
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+class NoAnswerError(Exception):
+    """Why there is no answer; `refused` where there is no connection at all, `lasting` where no other try helps."""
+
+    def __init__(self, reason: str, *, refused: bool = False, lasting: bool = False) -> None:
+        super().__init__(reason)
+        self.refused, self.lasting = refused, lasting
+
+
+@dataclass
+class Waiting:
+    """Since when no call has had an answer, and when that was said; for all calls of a judge."""
+
+    since: float = math.inf
+    said: float = -math.inf
+
+    def over(self) -> None:
+        """There is an answer."""
+        self.since = math.inf
+
+    def tell(self, address: str, why: str, pause: float) -> None:
+        """Say that the judge waits, if that takes long and was not said just now."""
+        now = time.monotonic()
+        self.since = min(self.since, now)
+        if now - self.since + pause >= QUIET and now - self.said >= EVERY:
+            self.said = now
+            waited = f"no answer for {now - self.since:.0f} s, " if now - self.since >= 1 else ""
+            logger.warning("waiting for %s (%s): %sthe next try in %.0f s", address, why, waited, pause)
+
+
+class Wire:
+    """Connections to one server, to be used in the event loop that entered it."""
+
+    def __init__(
+        self, address: str, headers: Mapping[str, str], timeout: float, retries: int, limit: int, waiting: Waiting
+    ) -> None:
+        self.address, self.timeout, self.retries, self.limit, self.waiting = address, timeout, retries, limit, waiting
+        self._http = _client(address, {**headers, "Content-Type": "application/json"}, timeout)
+
+    async def __aenter__(self) -> Wire:
+        await self._http.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.__aexit__(kind, error, trace)
+
+    async def post(self, route: str, body: Mapping[str, Any]) -> Answer:
+        """The answer to a body, after as many tries as it takes; NoAnswerError where there is none."""
+        sent = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        tried = 0
+        while True:
+            asked = None
+            try:
+                answer = await self._try(self.address + route, sent)
+            except NoAnswerError as problem:
+                if problem.lasting or tried == self.retries:
+                    raise
+                why = str(problem)
+            else:
+                asked = asked_pause(answer.headers)
+                if not _passing(answer):
+                    self.waiting.over()
+                    return answer
+                if tried == self.retries:
+                    return self._unless_hours(answer, asked)
+                why = str(answer.status)
+            growing = min(PAUSE * 2 ** min(tried, 10), LONGEST_PAUSE) * (1 - random() / 4)
+            pause = min(asked or growing, self.timeout)
+            self.waiting.tell(self.address, why, pause)
+            await asyncio.sleep(pause)
+            tried += 1
+
+    async def _try(self, url: str, sent: bytes) -> Answer:
+        import httpx2
+
+        try:
+            async with asyncio.timeout(self.timeout), self._http.stream("POST", url, content=sent) as response:
+                body = await self._read(response)
+        except TimeoutError:
+            raise NoAnswerError("TimeoutError") from None
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.InvalidURL) as error:
+            raise NoAnswerError(f"{type(error).__name__}: {error}", refused=True) from None
+        except (httpx2.HTTPError, httpx2.StreamError, OSError, zlib.error) as error:
+            raise NoAnswerError(type(error).__name__) from None
+        return Answer(response.status_code, response.headers, body.decode("utf-8-sig", "replace"))
+
+    async def _read(self, response: Response) -> bytes:
+        """The body, unpacked; what is longer than the limit is not read, nor what comes in an encoding unasked for."""
+        encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+        if encoding not in ("identity", "", "gzip"):
+            raise NoAnswerError(f"the answer is packed as {encoding[:20]!r}, which nobody asked for", lasting=True)
+        unpack = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding == "gzip" else None
+        body, read = bytearray(), 0
+        async for chunk in response.aiter_raw():
+            read += len(chunk)
+            body += unpack.decompress(chunk, self.limit + 1 - len(body)) if unpack else chunk
+            if max(read, len(body)) > self.limit:
+                if response.status_code < 300:
+                    raise NoAnswerError(f"the answer is longer than {self.limit / 1e6:.0f} MB", lasting=True)
+                return bytes(body[: self.limit])
+        if unpack and read and not unpack.eof:
+            raise zlib.error("the answer ends halfway")
+        return bytes(body)
+
+    def _unless_hours(self, answer: Answer, asked: float | None) -> Answer:
+        if asked is not None and asked > HOURS:
+            hours = f"{min(asked / 3600, 9999):.1f} hours"
+            raise JudgeError(
+                f"{self.address} asks to wait for {hours} ({answer.status}); run this again then, or use another server"
+            )
+        return answer
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, which no proxy can reach for us.
+
+    >>> [host for host in ("localhost", "127.0.0.1", "127.1", "::1", "example.org", "10.0.0.1") if is_loopback(host)]
+    ['localhost', '127.0.0.1', '127.1', '::1']
+    """
+    name = host.lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(name if ":" in name else socket.inet_aton(name))
+    except (OSError, ValueError):
+        return False
+    inner = getattr(address, "ipv4_mapped", None) or address
+    return bool(inner.is_loopback or inner.is_unspecified)
+
+
+def asked_pause(headers: Mapping[str, str]) -> float | None:
+    """The seconds that a server asks to wait, in any of the ways in which servers do; None where it does not.
+
+    >>> asked_pause({"retry-after": "20"}), asked_pause({"retry-after-ms": "20"}), asked_pause({"retry-after": "soon"})
+    (20.0, 0.02, None)
+    """
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers[name]) * unit
+        except (KeyError, ValueError):
+            continue
+        return seconds if seconds > 0 else None
+    try:
+        date = parsedate_tz(headers.get("retry-after", ""))
+        seconds = mktime_tz(date) - time.time() if date else 0.0
+    except (IndexError, OverflowError, TypeError, ValueError):
+        return None
+    return seconds if seconds > 0 else None
+
+
+def _passing(answer: Answer) -> bool:
+    """Whether another try may have an answer, by the status or by what OpenAI's servers say."""
+    said = answer.headers.get("x-should-retry")
+    return said == "true" or (said != "false" and (answer.status in (408, 409, 429) or answer.status >= 500))
+
+
+def need_client() -> None:
+    """Nothing, where the library for HTTP is installed."""
+    try:
+        import httpx2  # noqa: F401
+    except ImportError as error:
+        raise ImportError("openai/ judges need the library httpx2: pip install 'comparo[openai]'") from error
+
+
+def _client(address: str, headers: Mapping[str, str], timeout: float) -> AsyncClient:
+    need_client()
+    import httpx2
+
+    # to load certificates takes 70 ms a client; an address that is not https needs none, for nothing leads elsewhere
+    verify = SSLContext(PROTOCOL_TLS_CLIENT) if address.startswith("http:") else True
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
+    try:
+        here = is_loopback(urlsplit(address).hostname or "")
+        # with a transport of its own a client takes no proxy from the environment
+        transport = httpx2.AsyncHTTPTransport(verify=verify, limits=limits) if here else None
+        return httpx2.AsyncClient(
+            headers={**headers, "Accept": "application/json", "Accept-Encoding": "gzip"},
+            timeout=httpx2.Timeout(None, connect=timeout / 2),  # tells a server that is not there from a slow one
+            verify=verify,
+            limits=limits,
+            transport=transport,
+            follow_redirects=False,
+        )
+    except (ImportError, ValueError) as error:  # a message may hold the proxy's password
+        why = type(error).__name__
+        raise JudgeError(
+            f"the environment's proxy cannot be used ({why}); check http_proxy, https_proxy and all_proxy"
+        ) from None

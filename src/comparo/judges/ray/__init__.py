@@ -1,0 +1,1 @@
+"""One judge many times over, on the machines of a Ray cluster."""

@@ -1,0 +1,166 @@
+"""One judge many times over, on the machines of a Ray cluster: judging is where the time goes.
+
+The judge is loaded in every replica and nowhere else. This process keeps the questions: it hands them out in batches,
+two to a replica so that none waits for the next, and takes the answers back. A batch whose replica died is handed out
+again, so each question gets one answer, and only this process writes to the run folder.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import fields
+from itertools import islice
+from operator import attrgetter
+from typing import Any
+
+from comparo.data.prompts import Prompt, Question
+from comparo.errors import JudgeError
+from comparo.judges.protocol import Judgement
+from comparo.judges.ray.cluster import join
+from comparo.judges.ray.replicas import Replicas, Seat, question_key, reason
+from comparo.judges.ray.sharing import Shares
+
+AT_ONCE = 2  # batches handed to a replica: the one that it judges, and the next
+SHORT, MANY = 0.1, 64  # seconds, and questions, below which a batch is not worth its millisecond on the way
+LOSSES = 4  # of one question that are too many
+
+Flying = dict[Any, tuple[Seat, Any, list[Question]]]  # what stands for answers: who was asked, and what
+
+_row = attrgetter(*(field.name for field in fields(Question)))
+
+
+def ray_judge(
+    name: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    replicas: int = 1,
+    gpus: float = 0.0,
+    cpus: float = 1.0,
+    address: str | None = None,
+) -> RayJudge:
+    """The judge `name`, as `load_judge` knows it with these options, in `replicas` processes on a Ray cluster.
+
+    Each replica takes so many GPUs and CPUs; a node must have comparo and what the judge needs installed. `address` is
+    the cluster's HOST:PORT, or "auto" for that of this machine; without it (and without RAY_ADDRESS in the environment)
+    a Ray is started on this machine alone and ended with the judge. Fewer replicas than asked are made do with, none
+    are a JudgeError.
+
+        with ray_judge("vllm/Qwen/Qwen2.5-7B-Instruct", replicas=8, gpus=1, address="auto") as judge:
+            comparo.rank(texts, "more coherent", judge=judge)
+
+    >>> ray_judge("simulated/soft", replicas=0)
+    Traceback (most recent call last):
+    ValueError: replicas = 0 is not a whole number from 1 up
+    """
+    if replicas != int(replicas) or replicas < 1:
+        raise ValueError(f"replicas = {replicas} is not a whole number from 1 up")
+    for resource, amount in (("gpus", gpus), ("cpus", cpus)):
+        if not amount >= 0 or (amount > 1 and amount != int(amount)):
+            raise ValueError(f"{resource} = {amount} is not a whole number from 0 up, or a part of one")
+    return RayJudge(name, dict(options or {}), int(replicas), {"CPU": cpus, "GPU": gpus}, address)
+
+
+class RayJudge:
+    """Replicas of one judge behind the protocol of a judge; made by `ray_judge`, ended by `close` or a `with` block.
+
+    Name, settings, `ahead`, price and `scales` are those of the judge inside, so a run and its folder are the same on
+    one machine and on many. `room` is how many questions all replicas together take at once.
+    """
+
+    def __init__(
+        self, name: str, options: dict[str, Any], replicas: int, need: Mapping[str, float], address: str | None
+    ) -> None:
+        self._end = ExitStack()
+        try:
+            self._end.callback(join(address))
+            self._replicas = Replicas(name, options, replicas, need)
+            self._end.callback(self._replicas.end)
+            while not self._replicas.about:
+                self._replicas.hear([])
+        except BaseException:
+            self.close()
+            raise
+        about = self._replicas.about
+        self.name, self.settings = str(about["name"]), about["settings"]
+        self.price, self.scales = about["price"], about["scales"]
+        # Not times the replicas: the rounds of a run go by it, and must not depend on how many there are.
+        self.ahead = int(about["ahead"])
+        self.room = (AT_ONCE + 1) * replicas * max(self.ahead, MANY)
+        self._pace = math.inf  # seconds a question
+        self._losses: Counter[Any] = Counter()
+
+    def __enter__(self) -> RayJudge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the replicas, and Ray if it was started here."""
+        self._end.close()
+
+    def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
+        """An answer to every question, as the replicas give them."""
+        stream, ended, count = iter(questions), False, 0
+        waiting, flying = Shares(), Flying()
+        while True:
+            while not ended and count < (AT_ONCE + 1) * len(self._replicas) * self._most:
+                pulled = list(islice(stream, 1))
+                ended = not pulled
+                waiting.add(pulled)
+                count += len(pulled)
+            if not count:
+                return
+            self._hand_out(waiting, flying, prompt)
+            for ref, word in self._replicas.hear(list(flying)):
+                seat, actor, asked = flying.pop(ref)
+                if self._replicas.lost(word):
+                    self._count_losses(asked, word)
+                    waiting.add(asked)
+                    if seat.actor is actor:
+                        waiting.move(seat.number)
+                        self._replicas.replace(seat, word)
+                    continue
+                seat.deaths = 0
+                answers, problem, seconds = word
+                self._pace = max(seconds, 1e-9) / len(asked)
+                for number, *values in answers:
+                    yield Judgement(asked[number], *values)
+                if problem is not None:
+                    raise problem
+                if len(answers) != len(asked):
+                    raise JudgeError(f"{self.name} gave {len(answers)} answers to {len(asked)} questions")
+                count -= len(asked)
+
+    @property
+    def _quick(self) -> int:
+        """How many questions a replica answers in no time, up to MANY."""
+        return int(min(SHORT / self._pace, MANY))
+
+    @property
+    def _most(self) -> int:
+        """Questions in a batch: as many as the judge works on at once, or several times that while it takes no time."""
+        return self.ahead * max(1, self._quick // self.ahead)
+
+    def _hand_out(self, waiting: Shares, flying: Flying, prompt: Prompt) -> None:
+        """Batches to those that have none, then to those that have one."""
+        ready = self._replicas.ready
+        busy = Counter(seat.number for seat, actor, _ in flying.values() if seat.actor is actor)
+        for batches in range(AT_ONCE):
+            for seat in ready:
+                if len(waiting) and busy[seat.number] == batches:
+                    batch = waiting.take(seat.number, len(ready), self._quick, self._most)
+                    flying[self._replicas.ask(seat, [*map(_row, batch)], prompt)] = seat, seat.actor, batch
+                    busy[seat.number] += 1
+
+    def _count_losses(self, asked: list[Question], problem: Exception) -> None:
+        self._losses.update(map(question_key, asked))
+        worst = max(asked, key=lambda question: self._losses[question_key(question)])
+        if self._losses[question_key(worst)] >= LOSSES:
+            raise JudgeError(
+                f"a judge died {LOSSES} times over the same questions, such as {worst.first!r} against "
+                f"{worst.second!r}: {reason(problem)}"
+            )

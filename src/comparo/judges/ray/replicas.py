@@ -1,0 +1,248 @@
+"""The replicas of one judge on a Ray cluster: where they find a place, how they load, what happens when one dies.
+
+A replica says three things in turn: the node it was placed on, what the judge is that it loaded there, and then the
+answers to batches. One that dies is started anew, on whichever node has room for it, now or later.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from importlib.metadata import version
+from operator import attrgetter
+from typing import Any
+
+from comparo.data.prompts import Prompt, Question
+from comparo.errors import JudgeError
+from comparo.judges.protocol import Judgement
+from comparo.judges.ray.cluster import free, in_words, library, places
+
+PAUSES = (0.0, 5.0, 20.0)  # seconds before a replica is started anew, by its deaths in a row; then it is not
+TICK = 0.5  # seconds between two looks at replicas that find no place
+CROWDED, SLOW = 20.0, 120.0  # seconds that the first place may take: on a cluster in use, and on an idle one
+
+question_key = attrgetter("context", "first", "second")
+_answer = attrgetter(*(field.name for field in fields(Judgement)[1:]))
+logger = logging.getLogger(__name__)
+
+
+class Replica:
+    """A judge in a process of its own, as a Ray actor."""
+
+    def where(self) -> str:
+        """The node that it is on."""
+        return str(library().util.get_node_ip_address())
+
+    def load(self, name: str, options: dict[str, Any]) -> dict[str, Any] | Exception:
+        """Load the judge; what it is, or why it cannot be had."""
+        from comparo.judges.loading import load_judge
+
+        try:
+            judge = self._judge = load_judge(name, **options)
+        except (JudgeError, ValueError, ImportError) as problem:
+            return problem
+        about = {"name": judge.name, "settings": dict(judge.settings), "ahead": judge.ahead}
+        more = {"price": getattr(judge, "price", None), "scales": getattr(judge, "scales", False)}
+        return about | more | {"comparo": version("comparo")}
+
+    def judge(
+        self, rows: list[tuple[Any, ...]], prompt: Prompt
+    ) -> tuple[list[tuple[Any, ...]], JudgeError | None, float]:
+        """The answers to a batch, each after the number of its row; what ended the judge, if anything; seconds."""
+        questions = [Question(*row) for row in rows]
+        numbers = defaultdict(list)
+        for number, question in enumerate(questions):
+            numbers[question_key(question)].append(number)
+        answers: list[tuple[Any, ...]] = []
+        begin, problem = time.perf_counter(), None
+        try:
+            answers.extend(
+                (numbers[question_key(judgement.question)].pop(), *_answer(judgement))
+                for judgement in self._judge.judge(questions, prompt)
+            )
+        except JudgeError as error:
+            problem = error
+        return answers, problem, time.perf_counter() - begin
+
+
+@dataclass
+class Seat:
+    """The place of a replica among the others, whoever sits there: `coming` is its next word until it is ready.
+
+    It is empty, with no actor, until the time `start`.
+    """
+
+    number: int
+    start: float
+    actor: Any = None
+    coming: Any = None
+    node: str = ""
+    ready: bool = False
+    deaths: int = 0
+
+
+class Replicas:
+    """So many replicas of the judge `name` with `options`, each with the CPUs and GPUs that it needs.
+
+    `about` says what the judge is, as soon as one is loaded; all must be the same.
+    """
+
+    def __init__(self, name: str, options: dict[str, Any], count: int, need: Mapping[str, float]) -> None:
+        self._ray = library()
+        self._spec, self._need = (name, options), need
+        self._lock, self._ended = threading.Lock(), False
+        self.about: dict[str, Any] = {}
+        self._check_places(count)
+        self._patience = SLOW if free(need) else CROWDED
+        self._seats = [Seat(number, time.monotonic()) for number in range(count)]
+        self._fill_seats()
+
+    def __len__(self) -> int:
+        return len(self._seats)
+
+    @property
+    def ready(self) -> list[Seat]:
+        """The seats of those that can be asked."""
+        return [seat for seat in self._seats if seat.ready]
+
+    def ask(self, seat: Seat, rows: list[tuple[Any, ...]], prompt: Prompt) -> Any:
+        """Hand a batch to a replica; what comes back stands for its answers."""
+        with self._lock:
+            self._check_not_ended()
+            return seat.actor.judge.remote(rows, prompt)
+
+    def hear(self, refs: list[Any]) -> list[tuple[Any, Any]]:
+        """The answers that are there, waiting for the first of them a moment; a RayError for one that is lost."""
+        self._fill_seats()
+        words = {seat.coming: seat for seat in self._seats if seat.coming is not None}
+        answers = []
+        for ref, word in self._read([*words, *refs]):
+            seat = words.get(ref)
+            if seat is None:
+                answers.append((ref, word))
+            elif self.lost(word):
+                self.replace(seat, word)
+            else:
+                self._go_on(seat, word)
+        self._check_seats()
+        return answers
+
+    def lost(self, word: Any) -> bool:
+        """Whether that is what Ray says in place of an answer."""
+        return isinstance(word, self._ray.exceptions.RayError)
+
+    def replace(self, seat: Seat, problem: Exception) -> None:
+        """Have another replica in place of one that died, at once or after a while; after too many deaths, none."""
+        self._ray.kill(seat.actor)
+        pause = PAUSES[seat.deaths] if seat.deaths < len(PAUSES) else math.inf
+        seat.deaths += 1
+        seat.start, seat.actor, seat.coming, seat.ready = time.monotonic() + pause, None, None, False
+        where = f" on the Ray node {seat.node}" if seat.node else ""
+        fate = "is started anew" if pause < math.inf else f"is not started again after {seat.deaths} deaths in a row"
+        logger.warning("a judge%s died and %s: %s", where, fate, reason(problem))
+        if all(other.start == math.inf for other in self._seats):
+            raise JudgeError(
+                f"every judge on Ray died {seat.deaths} times in a row: {reason(problem)} Mend that and run the same "
+                "command again: what was judged is kept"
+            )
+
+    def end(self) -> None:
+        """End them all; whoever asks or listens still gets a JudgeError."""
+        with self._lock:
+            self._ended = True
+            for seat in self._seats:
+                if seat.actor is not None:
+                    self._ray.kill(seat.actor)
+
+    def _fill_seats(self) -> None:
+        replica = self._ray.remote(Replica).options(
+            num_cpus=self._need["CPU"], num_gpus=self._need["GPU"], scheduling_strategy="SPREAD"
+        )
+        for seat in self._seats:
+            if seat.actor is None and time.monotonic() >= seat.start:
+                seat.actor, seat.node = replica.remote(), ""
+                seat.coming = seat.actor.where.remote()
+
+    def _read(self, refs: list[Any]) -> list[tuple[Any, Any]]:
+        found: list[tuple[Any, Any]] = []
+        with self._lock:
+            self._check_not_ended()
+            if not refs:
+                time.sleep(TICK)
+            elif self._ray.wait(refs, timeout=TICK)[0]:
+                for ref in self._ray.wait(refs, num_returns=len(refs), timeout=0)[0]:
+                    try:
+                        found.append((ref, self._ray.get(ref)))
+                    except self._ray.exceptions.RayTaskError as problem:
+                        raise JudgeError(f"the judge on Ray failed: {problem.cause!r}") from problem
+                    except self._ray.exceptions.RayError as problem:
+                        found.append((ref, problem))
+        return found
+
+    def _go_on(self, seat: Seat, word: Any) -> None:
+        """What follows on the word of a replica that was placed, or that has loaded its judge."""
+        if not seat.node:
+            seat.node, seat.coming = word, seat.actor.load.remote(*self._spec)
+            return
+        if isinstance(word, Exception):
+            raise type(word)(f"{word} (on the Ray node {seat.node})")
+        here = version("comparo")
+        if word["comparo"] != here:
+            raise JudgeError(
+                f"the Ray node {seat.node} has comparo {word['comparo']} and this machine {here}; install the same"
+            )
+        if self.about and word != self.about:
+            before, now = ({**about, **about["settings"]} for about in (self.about, word))
+            differing = [name for name in before | now if before.get(name) != now.get(name) and name != "settings"]
+            raise JudgeError(
+                f"the judge on the Ray node {seat.node} differs from the others in {', '.join(differing)}; give all "
+                "nodes the same model and versions"
+            )
+        self.about, seat.coming, seat.ready = word, None, True
+
+    def _check_not_ended(self) -> None:
+        if self._ended:
+            raise JudgeError("the judges on Ray were ended")
+
+    def _check_places(self, count: int) -> None:
+        """An error where no node can hold a judge; a warning where they cannot hold all, or have GPUs for nothing."""
+        fitting = places(self._need)
+        if fitting == 0:
+            nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+            raise JudgeError(
+                f"no node of the Ray cluster can hold a judge with {in_words(self._need)}; the nodes have "
+                f"{', '.join(map(in_words, nodes))}. Ask for less by --judge-gpus or --judge-cpus, or add a node"
+            )
+        if fitting is not None and fitting < count:
+            logger.warning("%d of the %d judges asked for find a place on the Ray cluster", fitting, count)
+        gpus = self._ray.cluster_resources().get("GPU", 0)
+        if gpus and not self._need["GPU"] and self._spec[0].startswith(("hf/", "vllm/")):
+            logger.warning("the Ray cluster has %g GPUs and the judges use none; --judge-gpus 1 gives each one", gpus)
+
+    def _check_seats(self) -> None:
+        """An error where no replica has found a place for too long."""
+        there = [seat for seat in self._seats if seat.start < math.inf]
+        newest = max(seat.start for seat in there)
+        if any(seat.actor is not None and seat.node for seat in there) or time.monotonic() - newest < self._patience:
+            return
+        raise JudgeError(
+            f"no judge found a place on the Ray cluster: each needs {in_words(self._need)}, and "
+            f"{in_words(self._ray.available_resources())} are free. Wait for what else runs there, or ask for less by "
+            "--judge-gpus or --judge-cpus"
+        )
+
+
+def reason(problem: Exception) -> str:
+    """What Ray says of a death, in one line and without what it says of every one.
+
+    >>> reason(RuntimeError("The actor died. class_name: Replica ip: 10.0.0.1 Out of memory. Some common causes"))
+    'The actor died. Out of memory.'
+    """
+    text = re.sub(r" class_name: .*? ip: \S+", "", " ".join(str(problem).split()))
+    return re.split(r" (?:Some common causes|The task may or may not)", text)[0][:400]

@@ -1,0 +1,105 @@
+"""How much a set of comparisons determines: log det of the curvature.
+
+For Gaussian experts the density of the best scores is √det(W̃ᵀ Σ̃⁻¹ W̃) / (2π)^(n/2), so that a design is the better
+the larger its determinant is. W̃ has one row more than W, for the prior: without a ridge that is the paper's expert
+N(0, 1) on the first item of each component, and then the determinant counts the spanning trees of the graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from scipy.linalg import eigh_tridiagonal
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.graph import Graph
+from comparo.model.laplacian import EXACT, Batch, Laplacian, Pattern, Tail
+from comparo.types import Array
+
+PROBES = 16
+LANCZOS_STEPS = 50
+
+
+def design_log_det(comparisons: Comparisons) -> float:
+    """log det(W̃ᵀW̃) of the comparisons asked, whatever their answers.
+
+    >>> rows = [(a, b, 0.5) for a in range(4) for b in range(a)]
+    >>> round(np.exp(design_log_det(Comparisons.from_rows(rows))))   # 4² spanning trees
+    16
+    """
+    graph = Graph.build(replace(comparisons, weight=None))
+    return log_det(Laplacian(Pattern(graph), np.ones(len(comparisons)), np.zeros(graph.nodes)))
+
+
+def log_det(laplacian: Laplacian) -> float:
+    """log det H with its prior: H itself with a ridge, H + 1 at the first node of each component without one.
+
+    Exact for contexts of up to `EXACT` items. Above, tr log of the matrix scaled to unit diagonal by stochastic Lanczos
+    quadrature with `PROBES` probes. With ten comparisons an item its error is about 0.15% of |log det| for 600 items
+    and falls with the square root of their number. Where conjugate gradients are slow, a sparse factorisation is exact.
+    """
+    batches = laplacian.pattern.batches
+    total = sum(_exact(laplacian, batch) for batch in batches if batch.size <= EXACT)
+    large = next((batch.begin for batch in batches if batch.size > EXACT), None)
+    if large is None:
+        return total
+    tail = Tail(laplacian, large)
+    probe = np.random.default_rng(0).standard_normal(len(tail.diagonal))
+    probe = laplacian.pattern.graph.centre(np.concatenate([np.zeros(tail.start), probe[: tail.nodes]]))[tail.start :]
+    padded = np.concatenate([probe, np.zeros(len(tail.diagonal) - tail.nodes)])
+    thin = tail.iterate(padded, 1e-6) is None
+    return total + (_factorised(tail) if thin else _estimate(tail))
+
+
+def _exact(laplacian: Laplacian, batch: Batch) -> float:
+    """Of the matrix with its constants, whose eigenvalue ridge + κ·items becomes what the prior makes it."""
+    component = laplacian.pattern.graph.component[batch.nodes]
+    begins = np.flatnonzero(np.diff(component, prepend=-1))
+    items = np.diff(begins, append=len(component))
+    ridge = laplacian.ridge[batch.nodes][begins]
+    constant = laplacian.kappa(batch)[begins // batch.size]
+    prior = np.where(ridge > 0, ridge, 1.0 / items)
+    total = np.sum(np.linalg.slogdet(laplacian.dense(batch)).logabsdet)
+    return float(total + np.sum(np.log(prior) - np.log(ridge + constant * items)))
+
+
+def _factorised(tail: Tail) -> float:
+    """By the sparse factorisation; the grounding g of a singular component becomes the prior's 1."""
+    _, grounding = tail.grounding
+    return float(np.sum(np.log(np.abs(tail.factor.U.diagonal()))) - np.sum(np.log(grounding)))
+
+
+def _estimate(tail: Tail) -> float:
+    """With D the diagonal and S = D^−½ H D^−½: Σ log D + tr log S, less log ΣD a component where H is singular.
+
+    The last term and the null vector D^½·1 left out of the trace are the matrix-tree theorem for scaled matrices.
+    """
+    scale = np.where(tail.diagonal > 0, tail.diagonal, 1.0)
+    root = np.sqrt(scale)
+    free = tail.ridge[0] == 0
+    component = tail.component - tail.component[0]
+    weight = np.bincount(component, scale[: tail.nodes])
+
+    def project(z: Array) -> Array:
+        if free:
+            for column in z.T:
+                inner = np.bincount(component, root[: tail.nodes] * column[: tail.nodes]) / weight
+                column[: tail.nodes] -= root[: tail.nodes] * inner[component]
+        return z
+
+    probes = project(np.random.default_rng(0).choice([-1.0, 1.0], size=(len(scale), PROBES)))
+    squares = np.sum(probes**2, axis=0)
+    z, previous = probes / np.sqrt(squares), np.zeros_like(probes)
+    alpha, beta = np.zeros((LANCZOS_STEPS, PROBES)), np.zeros((LANCZOS_STEPS, PROBES))
+    for step in range(LANCZOS_STEPS):
+        image = tail.multiply(z / root[:, None]) / root[:, None]
+        alpha[step] = np.sum(z * image, axis=0)
+        image = project(image - alpha[step] * z - (beta[step - 1] * previous if step else 0.0))
+        beta[step] = np.linalg.norm(image, axis=0)
+        previous, z = z, image / np.maximum(beta[step], np.finfo(float).tiny)
+    trace = 0.0
+    for column in range(PROBES):
+        values, vectors = eigh_tridiagonal(alpha[:, column], beta[:-1, column])
+        trace += float(squares[column] * np.sum(vectors[0] ** 2 * np.log(np.maximum(values, 1e-12)))) / PROBES
+    return float(np.sum(np.log(scale))) + trace - (float(np.sum(np.log(weight))) if free else 0.0)

@@ -1,0 +1,208 @@
+"""What one comparison says about the difference of two scores.
+
+An expert is a log-density ℓ(d; p) over d = s_first − s_second − γ, given the judge's probability p that the first is
+better. The product of all experts needs only its slope ∂ℓ/∂d and curvature −∂²ℓ/∂d²; every array here has one entry a
+comparison, shape (K,). An expert of your own is any object with the three methods of `Expert`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from scipy.special import expit, gammaln, log1p, logit
+
+from comparo.types import Array
+
+# A certain answer (p = 0 or 1) has its mode at infinity; this far from certainty the mode is still finite (±20.7).
+CERTAIN = 1e-9
+FAR = 16.0  # difference from which on 1 − σ(d) has lost half of its digits
+
+
+@runtime_checkable
+class Expert(Protocol):
+    """A log-density over score differences with its first two derivatives.
+
+    Two optional class attributes tell the solver more: `quadratic = True` where the curvature does not depend on d, so
+    that one Newton step is exact, and `pooled = True` where all comparisons of two items may be replaced by their mean
+    p (the slope is linear in p, the curvature free of it, and ℓ(d; p) = ℓ(−d; 1 − p)).
+    """
+
+    def log_density(self, d: Array, p: Array) -> Array:
+        """ℓ(d; p)."""
+        ...
+
+    def slope(self, d: Array, p: Array) -> Array:
+        """∂ℓ/∂d."""
+        ...
+
+    def curvature(self, d: Array, p: Array) -> Array:
+        """−∂²ℓ/∂d²."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BradleyTerry:
+    """The soft Bradley–Terry expert.
+
+        ℓ(d; p) = p·d − log(1 + e^d) − log(π / sin πp)
+
+    Its mode is logit(p) and its mean −π·cot πp. Its curvature σ(d)σ(−d) is largest between equals: they tell most
+    about each other. p is kept 1e-9 away from 0 and 1, where the density would have no mode.
+
+    >>> BradleyTerry().slope(np.zeros(1), np.array([0.75]))
+    array([0.25])
+    """
+
+    pooled = True
+
+    def log_density(self, d: Array, p: Array) -> Array:
+        p = _uncertain(p)
+        return p * d - np.logaddexp(0.0, d) - np.log(np.pi / np.sin(np.pi * p))
+
+    def slope(self, d: Array, p: Array) -> Array:
+        return _uncertain(p) - expit(d)
+
+    def curvature(self, d: Array, p: Array) -> Array:
+        return expit(d) * expit(-d)
+
+    def mode(self, p: Array) -> Array:
+        """logit(p), the most likely difference.
+
+        >>> BradleyTerry().mode(np.array([0.5]))
+        array([0.])
+        """
+        return np.asarray(logit(_uncertain(p)))
+
+    def mean(self, p: Array) -> Array:
+        """−π·cot πp, the expected difference.
+
+        >>> np.round(BradleyTerry().mean(np.array([0.25])), 6)
+        array([-3.141593])
+        """
+        p = _uncertain(p)
+        return np.asarray(-np.pi * np.cos(np.pi * p) / np.sin(np.pi * p))
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """The mean μ(p) = α(p − β).
+
+    >>> Linear()(np.array([0.75]))
+    array([0.25])
+    """
+
+    alpha: float = 1.0
+    beta: float = 0.5
+
+    def __call__(self, p: Array) -> Array:
+        return self.alpha * (p - self.beta)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A variance that is the same for every p.
+
+    >>> Constant(2.0)(np.zeros(2))
+    array([2., 2.])
+    """
+
+    value: float = 1.0
+
+    def __call__(self, p: Array) -> Array:
+        return np.full(np.shape(p), self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian:
+    """The Gaussian expert, for any mean μ(p) and variance σ²(p).
+
+        ℓ(d; p) = −(d − μ(p))² / 2σ²(p) − ½ log 2πσ²(p)
+
+    The default is the paper's: μ(p) = p − ½ and constant variance. `comparo.calibrate` learns both from true scores.
+
+    >>> Gaussian().slope(np.zeros(1), np.array([0.75]))
+    array([0.25])
+    """
+
+    mean: Callable[[Array], Array] = field(default_factory=Linear)
+    variance: Callable[[Array], Array] = field(default_factory=Constant)
+
+    quadratic = True
+
+    @property
+    def pooled(self) -> bool:
+        return isinstance(self.mean, Linear) and self.mean.beta == 0.5 and isinstance(self.variance, Constant)
+
+    def log_density(self, d: Array, p: Array) -> Array:
+        variance = self.variance(p)
+        return np.asarray(-0.5 * ((d - self.mean(p)) ** 2 / variance + np.log(2 * np.pi * variance)))
+
+    def slope(self, d: Array, p: Array) -> Array:
+        return np.asarray((self.mean(p) - d) / self.variance(p))
+
+    def curvature(self, d: Array, p: Array) -> Array:
+        return np.asarray(1.0 / self.variance(p))
+
+
+@dataclass(frozen=True, slots=True)
+class StudentT:
+    """A robust expert: a Student-t around logit(p), which forgives a judge's wild answers.
+
+        ℓ(d; p) = −½(ν + 1) log(1 + r²/ν) + log Γ((ν+1)/2) − log Γ(ν/2) − ½ log(πν) − log τ,   r = (d − logit p)/τ
+
+    with ν = `freedom` and τ = `scale`. An answer that the others contradict pulls ever less the further off it is:
+    the curvature is negative beyond |r| = √ν. p is kept inside [`floor`, 1 − `floor`], so that a certain answer has a
+    finite mode.
+
+    >>> StudentT().curvature(np.zeros(1), np.array([0.5]))
+    array([1.25])
+    """
+
+    freedom: float = 4.0
+    scale: float = 1.0
+    floor: float = 0.01
+
+    def _residual(self, d: Array, p: Array) -> Array:
+        return np.asarray((d - logit(np.clip(p, self.floor, 1 - self.floor))) / self.scale)
+
+    def log_density(self, d: Array, p: Array) -> Array:
+        nu = self.freedom
+        constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * np.log(np.pi * nu) - np.log(self.scale)
+        return np.asarray(constant - 0.5 * (nu + 1) * log1p(self._residual(d, p) ** 2 / nu))
+
+    def slope(self, d: Array, p: Array) -> Array:
+        r = self._residual(d, p)
+        return np.asarray(-(self.freedom + 1) * r / ((self.freedom + r**2) * self.scale))
+
+    def curvature(self, d: Array, p: Array) -> Array:
+        r = self._residual(d, p)
+        nu = self.freedom
+        return np.asarray((nu + 1) * (nu - r**2) / ((nu + r**2) ** 2 * self.scale**2))
+
+
+def derivatives(expert: Expert, d: Array, p: Array, slope: Array, curvature: Array) -> None:
+    """Fill in slope and curvature of any expert; for Bradley–Terry both from one evaluation of σ(d).
+
+    >>> slope, curvature = np.empty((2, 1))
+    >>> derivatives(BradleyTerry(), np.zeros(1), np.array([0.75]), slope, curvature)
+    >>> slope, curvature
+    (array([0.25]), array([0.25]))
+    """
+    if not isinstance(expert, BradleyTerry):
+        slope[:], curvature[:] = expert.slope(d, p), expert.curvature(d, p)
+        return
+    first = expit(d)
+    if np.max(d, initial=0.0) > FAR:
+        np.multiply(first, expit(-d), out=curvature)
+    else:
+        np.subtract(1.0, first, out=curvature)
+        curvature *= first
+    np.clip(p, CERTAIN, 1 - CERTAIN, out=slope)
+    slope -= first
+
+
+def _uncertain(p: Array) -> Array:
+    return np.clip(p, CERTAIN, 1 - CERTAIN)

@@ -1,0 +1,361 @@
+"""The curvature of the product of experts: a weighted Laplacian of the comparison graph, and how to solve with it.
+
+With X the K × (n + C·J) matrix whose row has +1 at the first candidate, −1 at the second and, where the position bias
+is estimated, −1 at the bias of its context and judge,
+
+    H = Xᵀ diag(c) X + diag(ridge),    c_k = weight · curvature of expert k.
+
+Contexts of up to `BATCHED` unknowns are solved as dense matrices, all those of one size in one call. Larger ones are
+solved together by conjugate gradients, which need few steps on a well-connected graph; where they need many, the
+graph has narrow waists, and then a sparse factorisation has little fill.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import lapack
+from scipy.sparse.linalg import SuperLU, splu
+
+from comparo.model.graph import Graph
+from comparo.types import Array, Index
+
+BATCHED = 64  # most unknowns of a context solved as one of a batch of dense matrices
+EXACT = 4096  # largest context whose covariance is computed as a dense inverse
+BATCH_ENTRIES = 4_000_000  # entries of one batch of dense matrices, 32 MB
+GRADIENT_STEPS = 500
+PANEL = 32_768  # nodes whose scores stay in the cache while comparisons with them are read
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Contexts [begin, end) of `size` items each; their nodes and sorted comparisons are contiguous."""
+
+    begin: int
+    end: int
+    size: int
+    nodes: slice
+    rows: slice
+
+
+class Pattern:
+    """What does not change while scores do: the sorted comparisons and how they fill H.
+
+    `order` (K,) sorts the comparisons by their first node, except that in contexts too large for the cache they are
+    sorted by `PANEL`s of second nodes and then by the first; `first`, `second` and `judge` are in that order. There are
+    `unknowns` = n + C·J: the scores, then the bias of each context and judge (J = 0 where no bias is estimated).
+    """
+
+    def __init__(self, graph: Graph, judge: Index | None = None) -> None:
+        self.graph = graph
+        self.order, self.row_starts = _counting_sort(graph.first, graph.nodes)
+        large = int(graph.starts[np.searchsorted(np.diff(graph.starts), EXACT, side="right")])
+        self.panelled = graph.nodes - large > 4 * PANEL
+        if self.panelled:
+            rows = self.order[self.row_starts[large] :]
+            panel = (graph.second[rows] - large) // PANEL
+            self.order[self.row_starts[large] :] = rows[_counting_sort(panel, int(panel.max()) + 1)[0]]
+        nodes = np.arange(graph.nodes, dtype=np.int32)
+        self.first: Index = graph.first[self.order] if self.panelled else np.repeat(nodes, np.diff(self.row_starts))
+        self.second: Index = graph.second[self.order]
+        self.judge = None if judge is None else judge[self.order]
+        self.judges = 0 if judge is None else int(judge.max()) + 1
+        self.unknowns = graph.nodes + graph.contexts * self.judges
+
+    @cached_property
+    def context(self) -> Index:
+        """The position of each unknown's context among the graph's contexts, shape (n + C·J,)."""
+        biases = np.repeat(np.arange(self.graph.contexts, dtype=np.int32), self.judges)
+        return np.concatenate([self.graph.position, biases])
+
+    @cached_property
+    def bias_index(self) -> NDArray[np.int64]:
+        """The unknown that is the bias of each comparison, shape (K,)."""
+        assert self.judge is not None
+        return self.graph.nodes + self.context[self.first].astype(np.int64) * self.judges + self.judge
+
+    @cached_property
+    def batches(self) -> tuple[Batch, ...]:
+        """Runs of contexts of equal size, none with more than `BATCH_ENTRIES` matrix entries but single contexts."""
+        sizes = np.diff(self.graph.starts)
+        edges = [0, *(np.flatnonzero(np.diff(sizes)) + 1).tolist(), len(sizes)]
+        batches = []
+        for run_begin, run_end in itertools.pairwise(edges):
+            size = int(sizes[run_begin])
+            step = max(1, BATCH_ENTRIES // (size + self.judges) ** 2)
+            for begin in range(run_begin, run_end, step):
+                end = min(begin + step, run_end)
+                nodes = slice(int(self.graph.starts[begin]), int(self.graph.starts[end]))
+                rows = slice(int(self.row_starts[nodes.start]), int(self.row_starts[nodes.stop]))
+                batches.append(Batch(begin, end, size, nodes, rows))
+        return tuple(batches)
+
+    @cached_property
+    def _entries(self) -> dict[int, NDArray[np.int64]]:
+        return {batch.begin: self._entry(batch) for batch in self.batches if self.is_batched(batch)}
+
+    def entries(self, batch: Batch) -> NDArray[np.int64]:
+        """Where each comparison of `batch` lies in its flattened (B, m, m) matrices."""
+        return self._entries[batch.begin] if self.is_batched(batch) else self._entry(batch)
+
+    def is_batched(self, batch: Batch) -> bool:
+        """Whether the contexts of `batch` are solved as dense matrices."""
+        return batch.size + self.judges <= BATCHED
+
+    def _entry(self, batch: Batch) -> NDArray[np.int64]:
+        width = batch.size + self.judges
+        first = self.first[batch.rows].astype(np.int64)
+        which = self.context[first] - batch.begin
+        start = self.graph.starts[self.context[first]]
+        return (which * width + first - start) * width + self.second[batch.rows] - start
+
+    def ends(self, values: Array) -> tuple[Array, Array]:
+        """Sums of `values` (K,) over the comparisons in which each unknown is the first, and the second: (n + C·J,)."""
+        first, second = np.zeros((2, self.unknowns))
+        nodes = self.graph.nodes
+        if self.panelled:
+            first[:nodes] = np.bincount(self.first, values, nodes)
+            second[:nodes] = np.bincount(self.second, values, nodes)
+        else:
+            filled = np.flatnonzero(np.diff(self.row_starts))
+            first[filled] = np.add.reduceat(values, self.row_starts[filled])
+            # Read as columns by the first, the comparisons are a matrix whose row sums are wanted.
+            columns = sparse.csc_array((values, self.second, self.row_starts), shape=(nodes, nodes))
+            second[:nodes] = np.asarray(columns @ np.ones(nodes))
+        return first, second
+
+    def gather(self, values: Array) -> Array:
+        """Xᵀ·values, shape (n + C·J,)."""
+        first, second = self.ends(values)
+        if self.judges:
+            second += np.bincount(self.bias_index, values, self.unknowns)
+        return first - second
+
+    def centre(self, x: Array) -> Array:
+        """x with its scores centred in each component; its biases as they are."""
+        n = self.graph.nodes
+        return np.concatenate([self.graph.centre(x[:n]), x[n:]])
+
+
+class Laplacian:
+    """H for the curvatures c (K,) in the pattern's order and a ridge (n + C·J,) on the unknowns.
+
+    The constant score of a component is left out of every solution: comparisons say nothing about it.
+
+    >>> from comparo.data.comparisons import Comparisons
+    >>> pattern = Pattern(Graph.build(Comparisons.from_rows([("a", "b", 0.7), ("b", "c", 0.6)])))
+    >>> Laplacian(pattern, np.ones(2), np.zeros(3)).solve(np.array([3.0, -3.0, 0.0])).round(9)
+    array([ 2., -1., -1.])
+    """
+
+    def __init__(self, pattern: Pattern, c: Array, ridge: Array) -> None:
+        self.pattern = pattern
+        self.c = c
+        self.ridge = ridge
+        n = pattern.graph.nodes
+        self.diagonal: Array = sum(pattern.ends(c), ridge)
+        self.border = np.zeros((n, pattern.judges))
+        if pattern.judge is not None:
+            self.diagonal += np.bincount(pattern.bias_index, c, pattern.unknowns)
+            width = pattern.judges
+            for sign, node in ((-1.0, pattern.first), (1.0, pattern.second)):
+                column = node.astype(np.int64) * width + pattern.judge
+                self.border += sign * np.bincount(column, c, n * width).reshape(n, width)
+
+    def solve(self, rhs: Array, accuracy: float = 1e-12) -> Array:
+        """H⁻¹·rhs for rhs (n + C·J,) or (n + C·J, q), its scores centred in each component.
+
+        `accuracy` bounds the relative residual where the solution is iterative.
+        """
+        rhs = self.pattern.centre(rhs)
+        x = np.empty_like(rhs)
+        n = self.pattern.graph.nodes
+        width = self.pattern.judges
+        large = 0
+        for batch in self.pattern.batches:
+            if not self.pattern.is_batched(batch):
+                break
+            count, large = batch.end - batch.begin, batch.end
+            biases = slice(n + batch.begin * width, n + batch.end * width)
+            columns = rhs.reshape(len(rhs), -1)
+            parts = [columns[part].reshape(count, -1, columns.shape[1]) for part in (batch.nodes, biases)]
+            found = np.linalg.solve(self.dense(batch), np.concatenate(parts, axis=1))
+            x[batch.nodes] = found[:, : batch.size].reshape(-1, *rhs.shape[1:])
+            x[biases] = found[:, batch.size :].reshape(-1, *rhs.shape[1:])
+        if large < self.pattern.graph.contexts:
+            x[self.tail.unknowns] = self.tail.solve(rhs[self.tail.unknowns], accuracy)
+        return self.pattern.centre(x)
+
+    @cached_property
+    def tail(self) -> Tail:
+        """H of the contexts that are not solved as dense matrices."""
+        batches = self.pattern.batches
+        return Tail(self, next(batch.begin for batch in batches if not self.pattern.is_batched(batch)))
+
+    def dense(self, batch: Batch) -> Array:
+        """H of the contexts of `batch`, shape (B, m, m) with m = size + J, plus `constants` on its scores.
+
+        The constants make H invertible and do not change a centred solution.
+        """
+        graph, width = self.pattern.graph, batch.size + self.pattern.judges
+        count, size = batch.end - batch.begin, batch.size
+        shape = (count, width, width)
+        half = np.bincount(self.pattern.entries(batch), self.c[batch.rows], count * width**2).reshape(shape)
+        matrix: Array = -(half + half.transpose(0, 2, 1)).astype(float, copy=False)
+        along = np.arange(width)
+        biases = self.diagonal[graph.nodes :].reshape(graph.contexts, -1)[batch.begin : batch.end]
+        matrix[:, along, along] += np.hstack([self.diagonal[batch.nodes].reshape(count, size), biases])
+        border = self.border[batch.nodes].reshape(count, size, -1)
+        matrix[:, :size, size:] = border
+        matrix[:, size:, :size] = border.transpose(0, 2, 1)
+        matrix[:, :size, :size] += self.constants(batch)
+        return matrix
+
+    def constants(self, batch: Batch) -> Array:
+        """κ between nodes of one component, 0 elsewhere: (B, 1, 1) where every context of `batch` is connected."""
+        component = self.pattern.graph.component[batch.nodes].reshape(-1, batch.size)
+        kappa = self.kappa(batch)[:, None, None]
+        if np.all(component[:, 0] == component[:, -1]):
+            return kappa
+        return np.asarray(kappa * (component[:, :, None] == component[:, None, :]))
+
+    def kappa(self, batch: Batch) -> Array:
+        """The mean of H's diagonal in each context of `batch`, shape (B,)."""
+        mean = np.mean(self.diagonal[batch.nodes].reshape(-1, batch.size), axis=1)
+        return np.where(mean > 0, mean, 1.0)
+
+    def inverse(self, batch: Batch) -> Array:
+        """The scores' part of H⁻¹, centred in each component, for the contexts of `batch`: shape (B, size, size)."""
+        matrix, size = self.dense(batch), batch.size
+        if len(matrix) == 1:
+            factor, failed = lapack.dpotrf(matrix[0])
+            if failed:
+                raise np.linalg.LinAlgError("the weights of the comparisons are too far apart; rescale them")
+            triangle, _ = lapack.dpotri(factor, overwrite_c=True)
+            inverse = (np.triu(triangle) + np.triu(triangle, 1).T)[None, :size, :size]
+        else:
+            inverse = np.linalg.inv(matrix)[:, :size, :size]
+        # Along a component's constant vector H has the eigenvalue ridge + κ·(items in the component).
+        constants = self.constants(batch)
+        items = np.bincount(self.pattern.graph.component)[self.pattern.graph.component[batch.nodes]].reshape(
+            -1, size, 1
+        )
+        ridge = self.ridge[batch.nodes].reshape(-1, size, 1)
+        return np.asarray(inverse - (constants > 0) / (items * (ridge + self.kappa(batch)[:, None, None] * items)))
+
+
+class Tail:
+    """The part of H for the contexts from `begin` on, too large for batches of dense matrices."""
+
+    def __init__(self, whole: Laplacian, begin: int) -> None:
+        pattern, graph = whole.pattern, whole.pattern.graph
+        self.start = int(graph.starts[begin])
+        nodes, contexts = graph.nodes - self.start, graph.contexts - begin
+        rows = slice(int(pattern.row_starts[self.start]), None)
+        biases = np.arange(graph.nodes + begin * pattern.judges, pattern.unknowns)
+        self.unknowns: slice | NDArray[np.intp] = slice(self.start, None)
+        if pattern.judges:
+            self.unknowns = np.concatenate([np.arange(self.start, graph.nodes), biases])
+        self.nodes = nodes
+        self.thin = False  # whether conjugate gradients were too slow
+        self.diagonal = whole.diagonal[self.unknowns]
+        self.ridge = whole.ridge[self.unknowns]
+        self.component = graph.component[self.start :]
+        self.half: sparse.coo_array | sparse.csr_array
+        second = pattern.second[rows] - self.start if self.start else pattern.second
+        if pattern.panelled:
+            ends = pattern.first[rows] - self.start, second
+            self.half = sparse.coo_array((whole.c[rows], ends), shape=(nodes, nodes))
+        else:
+            starts = pattern.row_starts[self.start :] - pattern.row_starts[self.start]
+            self.half = sparse.csr_array((whole.c[rows], second, starts), shape=(nodes, nodes))
+        self.other_half = self.half.T
+        self.border = sparse.csr_array((nodes, contexts * pattern.judges))
+        if pattern.judges:
+            self.border = self._border(whole, begin)
+
+    def _border(self, whole: Laplacian, begin: int) -> sparse.csr_array:
+        """The part of H between scores and biases."""
+        pattern, graph = whole.pattern, whole.pattern.graph
+        contexts = graph.contexts - begin
+        border = whole.border[self.start :]
+        column = (pattern.context[self.start : graph.nodes, None] - begin) * pattern.judges + np.arange(pattern.judges)
+        return sparse.csr_array(
+            (border.ravel(), column.ravel(), np.arange(self.nodes + 1) * pattern.judges),
+            shape=(self.nodes, contexts * pattern.judges),
+        )
+
+    def multiply(self, x: Array) -> Array:
+        """H·x for x (m,) or (m, q)."""
+        scores, biases = x[: self.nodes], x[self.nodes :]
+        result = (self.diagonal * x.T).T
+        result[: self.nodes] -= np.asarray(self.half @ scores + self.other_half @ scores)
+        if len(biases):
+            result[: self.nodes] += np.asarray(self.border @ biases)
+            result[self.nodes :] += np.asarray(self.border.T @ scores)
+        return result
+
+    def solve(self, rhs: Array, accuracy: float) -> Array:
+        """H⁻¹·rhs by conjugate gradients, or by a factorisation where they did not arrive once."""
+        x = None if self.thin else self.iterate(rhs, accuracy)
+        if x is not None:
+            return x
+        self.thin = True
+        return np.asarray(self.factor.solve(rhs))
+
+    def iterate(self, rhs: Array, accuracy: float) -> Array | None:
+        """Conjugate gradients, preconditioned by the diagonal; None where `GRADIENT_STEPS` are not enough."""
+        scale = np.where(self.diagonal > 0, self.diagonal, 1.0)
+        x = np.zeros_like(rhs)
+        residual = rhs.copy()
+        step = (residual.T / scale).T
+        direction = step.copy()
+        energy = _dot(residual, step)
+        goal = accuracy**2 * energy
+        for _ in range(GRADIENT_STEPS):
+            if np.all(energy <= goal):
+                return x
+            image = self.multiply(direction)
+            length = energy / np.maximum(_dot(direction, image), np.finfo(float).tiny)
+            x += length * direction
+            residual -= length * image
+            step = (residual.T / scale).T
+            before, energy = energy, _dot(residual, step)
+            direction *= energy / np.maximum(before, np.finfo(float).tiny)
+            direction += step
+        return None
+
+    @cached_property
+    def factor(self) -> SuperLU[np.float64]:
+        """A sparse factorisation of H; without a ridge plus `grounding` at the first node of each component."""
+        diagonal = self.diagonal.copy()
+        grounded, grounding = self.grounding
+        diagonal[grounded] += grounding
+        scores = sparse.diags_array(diagonal[: self.nodes]) - self.half - self.other_half
+        matrix = sparse.block_array(
+            [[scores, self.border], [self.border.T, sparse.diags_array(diagonal[self.nodes :])]]
+        )
+        return splu(sparse.csc_array(matrix), permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
+
+    @cached_property
+    def grounding(self) -> tuple[NDArray[np.intp], Array]:
+        """The first node of each component that no ridge holds, and what is added there to fix its constant."""
+        grounded = np.flatnonzero((np.diff(self.component, prepend=-1) > 0) & (self.ridge[: self.nodes] == 0))
+        return grounded, np.where(self.diagonal[grounded] > 0, self.diagonal[grounded], 1.0)
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return np.asarray(np.einsum("i...,i...->...", a, b))
+
+
+def _counting_sort(key: Index, values: int) -> tuple[Index, Index]:
+    """The stable order of `key` (K,), whole numbers below `values`, and where each value begins in it."""
+    # Each entry of `key` is the row of the only entry of a column; turned into rows, the columns come out sorted.
+    column = (np.ones(len(key), dtype=np.int8), key, np.arange(len(key) + 1, dtype=np.int32))
+    by_row = sparse.csc_array(column, shape=(values, len(key))).tocsr()
+    return by_row.indices, by_row.indptr

@@ -1,0 +1,144 @@
+"""Newton's method for the product of experts, every context at once.
+
+From the scores and biases x, with slopes r and curvatures c of the experts at d = X·x − offset, the next x is
+x + H⁻¹·g, where g = Xᵀ(w·r) − ridge·(x − mean) is the gradient and H the Laplacian of w·c. A context that the full
+step takes too far goes back along it to where its slope vanishes.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.experts import Expert, derivatives
+from comparo.model.laplacian import Laplacian, Pattern
+from comparo.types import Array
+
+ACCURACY = 1e-8  # of a score, by its gradient over its curvature
+ROUNDING = 1e-12  # of a gradient, relative to the curvature at the start
+STEP = 1e-6  # of a score, where some links are much weaker than others
+EVEN = 1e3  # ratio of curvatures above which they are
+STEPS = 200
+CHUNK = 1 << 15  # comparisons evaluated at once, so that what is temporary stays in the cache
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The maximum `x` (n + C·J,), the Laplacian there, the Newton steps taken, and whether they arrived."""
+
+    x: Array
+    laplacian: Laplacian
+    steps: int
+    converged: bool
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Maximise Σ w·ℓ(X·x − offset; p) − ½ Σ ridge·(x − mean)²; p, weight and offset (K,) in the pattern's order."""
+
+    pattern: Pattern
+    expert: Expert
+    p: Array
+    weight: Array | None
+    offset: Array | None
+    mean: Array
+    ridge: Array
+
+    @classmethod
+    def of(
+        cls, pattern: Pattern, expert: Expert, comparisons: Comparisons, ridge: Array, offset: Array | None = None
+    ) -> Problem:
+        """The problem of `comparisons` (and an offset in their order) with a prior around zero."""
+        order = pattern.order
+        weight = None if comparisons.weight is None else comparisons.weight[order]
+        shift = None if offset is None else offset[order]
+        return cls(pattern, expert, comparisons.p.take(order), weight, shift, np.zeros(pattern.unknowns), ridge)
+
+    def evaluate(self, x: Array, slope: Array, c: Array) -> Array:
+        """The gradient (n + C·J,) at x; fills in the weighted slopes and curvatures (K,).
+
+        These are the largest arrays, and to use them again costs less than to have the system clear new ones.
+        """
+        pattern = self.pattern
+        first, second = pattern.first, pattern.second
+        for begin in range(0, len(self.p), CHUNK):
+            rows = slice(begin, begin + CHUNK)
+            d = x.take(first[rows])
+            d -= x.take(second[rows])
+            if pattern.judges:
+                d -= x[pattern.bias_index[rows]]
+            if self.offset is not None:
+                d -= self.offset[rows]
+            derivatives(self.expert, d, self.p[rows], slope[rows], c[rows])
+        if not np.isfinite(np.sum(slope) + np.sum(c)):
+            row = int(pattern.order[np.argmin(np.isfinite(slope) & np.isfinite(c))])
+            raise FloatingPointError(f"{self.expert!r} has no finite slope and curvature for comparison {row + 1}")
+        if self.weight is not None:
+            slope *= self.weight
+            c *= self.weight
+        return pattern.gather(slope) - self.ridge * (x - self.mean)
+
+    def maximise(self, start: Array) -> Solution:
+        """Newton's method from `start`, until every gradient is below `ACCURACY` of its curvature."""
+        x = start
+        exact = bool(getattr(self.expert, "quadratic", False))
+        slope, c = np.empty((2, len(self.p)))
+        gradient = self.evaluate(x, slope, c)
+        laplacian = self._laplacian(c)
+        rounding = ROUNDING * laplacian.diagonal
+        largest = float(np.max(np.abs(gradient), initial=0.0))
+        for steps in range(STEPS):
+            allowed = ACCURACY * laplacian.diagonal + rounding
+            excess = float(np.max(np.abs(gradient) / np.maximum(allowed, np.finfo(float).tiny), initial=0.0))
+            if excess <= 1 and (_even(c) or self._close(laplacian, gradient)):
+                return Solution(x, self._final(laplacian, c), steps, True)
+            share = float(np.max(np.abs(gradient))) / largest
+            accuracy = 1e-13 if exact else min(1e-2, max(1e-2 * share, 1e-2 / excess))
+            direction = laplacian.solve(gradient, accuracy)
+            x, gradient = self._advance(x, gradient, direction, slope, c)
+            laplacian = self._laplacian(c)
+        log.warning(
+            "the scores did not settle in %d Newton steps; the largest gradient is %.1e", STEPS, share * largest
+        )
+        return Solution(x, self._final(laplacian, c), STEPS, False)
+
+    def _close(self, laplacian: Laplacian, gradient: Array) -> bool:
+        """Whether the next step would be small: a weak link between strong ones hardly shows in the gradient."""
+        return bool(np.max(np.abs(laplacian.solve(gradient, 1e-2))) <= STEP)
+
+    def _laplacian(self, c: Array) -> Laplacian:
+        """H from |c|: where an expert is not concave, it still points uphill."""
+        return Laplacian(self.pattern, np.abs(c) if np.min(c, initial=0.0) < 0 else c, self.ridge)
+
+    def _final(self, laplacian: Laplacian, c: Array) -> Laplacian:
+        """H without the experts that tell nothing at the solution (curvature below zero)."""
+        return laplacian if laplacian.c is c else Laplacian(self.pattern, np.maximum(c, 0.0), self.ridge)
+
+    def _advance(self, x: Array, gradient: Array, direction: Array, slope: Array, c: Array) -> tuple[Array, Array]:
+        """x + t·direction with the gradient there, t ≤ 1 for each context; fills in slopes and curvatures.
+
+        The slope along the direction falls from `uphill` at t = 0. Where it is below −½·`uphill` at t, the step went
+        too far, and t moves to the root of the line through both slopes.
+        """
+        context, contexts = self.pattern.context, self.pattern.graph.contexts
+        uphill = np.bincount(context, gradient * direction, contexts)
+        t = np.ones(contexts)
+        while True:
+            advanced = x + t[context] * direction
+            new_gradient = self.evaluate(advanced, slope, c)
+            ahead = np.bincount(context, new_gradient * direction, contexts)
+            over = (ahead < -0.5 * uphill) & (t > 1e-12)
+            if not over.any():
+                return advanced, new_gradient
+            t[over] *= np.clip(uphill[over] / (uphill[over] - ahead[over]), 0.1, 0.9)
+
+
+def _even(c: Array) -> bool:
+    """Whether no curvature that counts is far below the others."""
+    least = float(np.min(c, initial=np.inf))
+    return float(np.max(c, initial=0.0)) <= EVEN * (least if least > 0 else float(np.min(c[c > 0], initial=np.inf)))

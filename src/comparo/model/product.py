@@ -1,0 +1,246 @@
+"""The product of all experts: scores and position bias that make the comparisons most probable.
+
+For comparison k between i (shown first) and j (shown second), d_k = s_i − s_j − γ, and the scores maximise
+
+    Σ_k w_k · ℓ(d_k; p_k) + log prior(s).
+
+γ is the position bias: negative where the judge favours what it is shown first, so that σ(−γ) is the probability with
+which the first of two equal texts wins under Bradley–Terry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logit
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.determinant import log_det
+from comparo.model.effects import Effects
+from comparo.model.experts import BradleyTerry, Expert, derivatives
+from comparo.model.graph import Graph
+from comparo.model.laplacian import BATCHED, Laplacian, Pattern
+from comparo.model.newton import CHUNK, Problem, Solution
+from comparo.model.position import Biases, bias_variances, plug_in
+from comparo.types import Array
+
+Bias = Literal["none", "plug-in", "joint"]
+Prior = float | Literal["first", "estimated"]
+
+SHRINKING = 4  # rounds in which the mean and spread of the biases settle
+
+
+@dataclass(frozen=True)
+class Product:
+    """The most probable scores and the curvature around them.
+
+    `scores` (n,) are centred in each component of `graph`; `bias` (C, J) is γ of each context and judge, contexts in
+    the graph's order (J = 0 without a bias term); `laplacian` is H at the solution; `steps` counts Newton steps.
+    `effects` are the variances where the prior is estimated.
+    """
+
+    comparisons: Comparisons
+    graph: Graph
+    expert: Expert
+    prior: float | Literal["first"]
+    scores: Array
+    bias: Array
+    laplacian: Laplacian
+    steps: int
+    converged: bool
+    effects: Effects | None = None
+
+    def differences(self, rows: slice) -> Array:
+        """d = s_first − s_second − γ of the comparisons in `rows`."""
+        graph, judge = self.graph, self.comparisons.judge
+        d: Array = self.scores[graph.first[rows]] - self.scores[graph.second[rows]]
+        if self.bias.size:
+            context = np.searchsorted(graph.starts, graph.first[rows], side="right") - 1
+            d -= self.bias[context, 0 if judge is None else judge[rows]]
+        return d
+
+    def _sum(self, of: Callable[[Array, Array, Array | float], list[float]]) -> Array:
+        """Σ of what `of` returns for the differences, probabilities and weights of each chunk of comparisons."""
+        parts = []
+        for begin in range(0, len(self.comparisons), CHUNK):
+            rows = slice(begin, begin + CHUNK)
+            weight = 1.0 if self.comparisons.weight is None else self.comparisons.weight[rows]
+            parts.append(of(self.differences(rows), self.comparisons.p[rows], weight))
+        return np.asarray(np.sum(parts, axis=0))
+
+    @cached_property
+    def dispersion(self) -> float:
+        """φ, the variance of the answers around the model relative to what the expert assumes; scales the covariance.
+
+            φ = (ν + X²) / (ν + K − parameters),   X² = K · Σ w·slope² / Σ curvature,   ν = 1 / (1 + K − parameters)
+
+        An expert that is right has φ = 1 (E slope² = E curvature). Soft probabilities scatter far less than the coin
+        flips that Bradley–Terry assumes: then φ is small and so are the standard errors. A bias that is shrunk counts
+        as the part of a parameter that it is free. Where there are no more comparisons than parameters, φ is 1. Hard
+        decisions (every p is 0, ½ or 1) under Bradley–Terry are coin flips: φ is 1 by definition.
+        """
+        if self.effects is not None:
+            return self.effects.dispersion
+        if isinstance(self.expert, BradleyTerry) and self.comparisons.hard:
+            return 1.0
+        rows = len(self.comparisons)
+        freedom = rows - (self.graph.nodes - self.graph.components) - self._free_biases()
+        if freedom < 1e-6:
+            return 1.0
+
+        def information(d: Array, p: Array, weight: Array | float) -> list[float]:
+            slope, curvature = np.empty((2, len(d)))
+            derivatives(self.expert, d, p, slope, curvature)
+            return [float(np.sum(weight * slope**2)), float(np.sum(np.maximum(curvature, 0.0)))]
+
+        squares, curvature = self._sum(information)
+        unknown = 1.0 / (1.0 + freedom)
+        return float((unknown + rows * squares / max(curvature, np.finfo(float).tiny)) / (unknown + freedom))
+
+    @cached_property
+    def is_bias_told(self) -> bool:
+        """Whether every estimated γ is at least a tenth as sure as it would be if the scores were known."""
+        pattern = self.laplacian.pattern
+        if not pattern.judges:
+            return True
+        known = self.laplacian.diagonal[pattern.graph.nodes :]
+        return bool(np.all(bias_variances(self.laplacian) * known <= 100.0))
+
+    def _free_biases(self) -> float:
+        """Σ (1 − ridge·variance) over the biases: how many parameters they are worth."""
+        pattern = self.laplacian.pattern
+        if not pattern.judges:
+            return float(self.bias.shape[1])
+        return float(np.sum(1.0 - self.laplacian.ridge[pattern.graph.nodes :] * bias_variances(self.laplacian)))
+
+    @cached_property
+    def log_density(self) -> float:
+        """Σ_k w_k·ℓ(d_k; p_k) + log prior(s) at the solution: the product of experts before it is normalised."""
+        total = float(self._sum(lambda d, p, weight: [float(np.sum(weight * self.expert.log_density(d, p)))])[0])
+        if self.prior == "first":
+            return total - 0.5 * self.graph.components * float(np.log(2 * np.pi))
+        mean = None if self.effects is None else self.effects.mean
+        from_mean = self.scores if mean is None else self.scores - mean
+        return total - 0.5 * float(np.sum((from_mean / self.prior) ** 2 + np.log(2 * np.pi * self.prior**2)))
+
+    @cached_property
+    def log_det(self) -> float:
+        """log det(W̃ᵀ Σ̃⁻¹ W̃): of the curvature of the product with its prior, see `determinant.log_det`."""
+        return log_det(self.laplacian)
+
+    @property
+    def log_probability(self) -> float:
+        """½ log det(W̃ᵀ Σ̃⁻¹ W̃) − (n/2) log 2π: the paper's log p(ŝ | C), by Laplace's approximation."""
+        return 0.5 * self.log_det - 0.5 * self.laplacian.pattern.unknowns * float(np.log(2 * np.pi))
+
+
+def multiply(
+    comparisons: Comparisons, expert: Expert, *, prior: float | Literal["first"] = "first", bias: Bias = "none"
+) -> Product:
+    """The product of `expert` over all comparisons, at its maximum.
+
+    `prior` is the standard deviation of a Gaussian prior on every score, or "first": the paper's expert N(0, 1) on the
+    first item (of each component), which fixes the constant and nothing else. `bias` is "none"; "plug-in", one γ for
+    each judge, by which equal texts have slopes that sum to zero (γ = −logit(mean p) for Bradley–Terry, β = mean p for
+    the linear Gaussian); or "joint", one γ for each context and judge, estimated with the scores and shrunk towards
+    their mean by as much as the data say that they agree.
+
+    >>> from comparo.model.experts import Gaussian
+    >>> multiply(Comparisons.from_rows([("a", "b", 0.9)]), Gaussian()).scores.round(6)
+    array([ 0.2, -0.2])
+    """
+    graph = Graph.build(comparisons)
+    ridge = np.full(graph.nodes, 0.0 if prior == "first" else 1.0 / prior**2)
+    if bias == "joint":
+        solution = _joint(graph, expert, comparisons, ridge)
+    elif bias == "plug-in":
+        shift = plug_in(expert, comparisons)
+        problem = Problem.of(Pattern(graph), expert, comparisons, ridge, shift[comparisons.judged_by])
+        solution = problem.maximise(np.zeros(graph.nodes))
+    else:
+        poolable = getattr(expert, "pooled", False) and graph.nodes**2 <= 2 * len(comparisons)
+        if poolable:
+            problem = _pool(graph, expert, comparisons, ridge)
+        else:
+            problem = Problem.of(Pattern(graph), expert, comparisons, ridge)
+        solution = problem.maximise(_start(problem))
+    product = _product(comparisons, graph, expert, prior, solution)
+    return product if bias != "plug-in" else replace(product, bias=np.tile(shift, (graph.contexts, 1)))
+
+
+def _product(
+    comparisons: Comparisons, graph: Graph, expert: Expert, prior: float | Literal["first"], solution: Solution
+) -> Product:
+    """The product at a solution, whose unknowns after the scores are the biases."""
+    scores, gamma = np.split(solution.x, [graph.nodes])
+    return Product(
+        comparisons=comparisons,
+        graph=graph,
+        expert=expert,
+        prior=prior,
+        scores=graph.centre(scores),
+        bias=gamma.reshape(graph.contexts, -1),
+        laplacian=solution.laplacian,
+        steps=solution.steps,
+        converged=solution.converged,
+    )
+
+
+def _pool(graph: Graph, expert: Expert, comparisons: Comparisons, ridge: Array) -> Problem:
+    """The same problem with one comparison a pair: its total weight, and the mean p with the lower node first.
+
+    Exact for an expert whose slope is linear in p, whose curvature is free of p, and with ℓ(d; p) = ℓ(−d; 1 − p).
+    """
+    n = graph.nodes
+    pair = np.minimum(graph.first, graph.second).astype(np.int64) * n
+    pair += np.maximum(graph.first, graph.second)
+    p = np.where(graph.first > graph.second, 1.0 - comparisons.p, comparisons.p)
+    weight = comparisons.weight
+    total = np.bincount(pair, weight, n * n).astype(float)
+    asked = np.flatnonzero(total)
+    mean = np.bincount(pair, p if weight is None else weight * p, n * n)[asked] / total[asked]
+    first, second = (part.astype(np.int32) for part in np.divmod(asked, n))
+    pooled = replace(comparisons, first=first, second=second, p=mean, weight=total[asked], context=None, judge=None)
+    return Problem.of(Pattern(replace(graph, first=first, second=second)), expert, pooled, ridge)
+
+
+def _start(problem: Problem) -> Array:
+    """Scores to start from, shape (n,): zero, but for Bradley–Terry on many items those of a random mix of opponents.
+
+    There an item's mean probability is about σ(s / κ) with κ² = 1 + v/2.9, v the variance of the scores, and from
+    v = κ²·Var(logit mean) follows κ² = 1 / (1 − Var(logit mean)/2.9).
+    """
+    pattern, graph = problem.pattern, problem.pattern.graph
+    sizes = np.diff(graph.starts)
+    if not isinstance(problem.expert, BradleyTerry) or sizes[-1] <= BATCHED:
+        return np.zeros(graph.nodes)
+    first: NDArray[Any]
+    second: NDArray[Any]
+    if problem.weight is None:
+        first, second = np.diff(pattern.row_starts), np.bincount(pattern.second, minlength=graph.nodes)
+        won, lost = pattern.ends(problem.p)
+    else:
+        first, second = pattern.ends(problem.weight)
+        won, lost = pattern.ends(problem.weight * problem.p)
+    mean = (won + second - lost + 0.5) / (first + second + 1.0)
+    scores = graph.centre(logit(mean))
+    context = pattern.context
+    variance = np.bincount(context, scores**2) / sizes
+    return np.asarray(scores / np.sqrt(1.0 - np.minimum(variance / 2.9, 0.8))[context])
+
+
+def _joint(graph: Graph, expert: Expert, comparisons: Comparisons, ridge: Array) -> Solution:
+    """Scores and one γ for each context and judge, γ ~ N(m, τ²) with m and τ² from the data (`Biases`)."""
+    pattern, mean = Pattern(graph, comparisons.judged_by), np.zeros(graph.nodes)
+    biases = Biases.of(pattern, expert, comparisons)
+    problem = biases.applied(Problem.of(pattern, expert, comparisons, ridge), ridge, mean)
+    solution = problem.maximise(np.zeros(pattern.unknowns))
+    for _ in range(SHRINKING if biases.shared.any() else 0):
+        biases = biases.learn(solution, _product(comparisons, graph, expert, "first", solution).dispersion)
+        solution = biases.applied(problem, ridge, mean).maximise(solution.x)
+    return solution

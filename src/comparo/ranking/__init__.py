@@ -1,0 +1,1 @@
+"""What scores mean: the ranking, and the places (ranks, tiers, rank intervals) of its candidates."""

@@ -1,0 +1,330 @@
+"""The ranking: who is best, how sure that is, and the ways to look at it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, ndtri
+
+from comparo.data.comparisons import Comparisons
+from comparo.data.frames import frame_from_columns
+from comparo.data.tables import csv_text
+from comparo.model.covariance import Covariance
+from comparo.model.effects import Effects
+from comparo.model.experts import BradleyTerry
+from comparo.model.graph import Graph
+from comparo.model.product import Product
+from comparo.ranking.notebook import table_html
+from comparo.ranking.places import among_best, beats, rank_intervals, ranks, tiers
+from comparo.types import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Scores of candidates (items of contexts) with their uncertainty.
+
+    Attributes that are arrays have one entry a candidate, shape (n,), in the order of `items` and `context`, which is
+    not the table's: tables (`to_columns`, `to_frame`, `top`, `rank_intervals`) name the item of each row, and all have
+    the same rows, best first. What there is for each context is in the order of `contexts`.
+
+    `scores` are centred in each connected component, since comparisons say nothing about the rest; so are ranks and
+    tiers. `product` holds what the solver knows (bias, dispersion, log-probability) where the method is a product of
+    experts.
+
+    >>> from comparo import fit
+    >>> ranking = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1)])
+    >>> ranking.rank.tolist()
+    [1, 2, 3]
+    """
+
+    method: str
+    comparisons: Comparisons
+    graph: Graph
+    scores: Array
+    covariance: Covariance
+    level: float = 0.95
+    product: Product | None = None
+    converged: bool = True
+
+    @property
+    def items(self) -> NDArray[Any]:
+        """The label of each candidate."""
+        return np.asarray(self.comparisons.items[self.graph.item])
+
+    @property
+    def context(self) -> NDArray[Any] | None:
+        """The context's label of each candidate; None where the comparisons have no contexts."""
+        contexts = self.comparisons.contexts
+        return None if contexts is None else np.asarray(contexts[self.graph.context])
+
+    @property
+    def contexts(self) -> NDArray[Any] | None:
+        """The label of each context, shape (C,), as `bias`, `expected_spearman` and `top_probability` have them.
+
+        >>> from comparo import fit
+        >>> rows = [{"context": place, "first": "a", "second": "b", "p": 0.8} for place in ("Rome", "Oslo")]
+        >>> fit(rows).contexts.tolist()
+        ['Rome', 'Oslo']
+        """
+        return self.comparisons.contexts
+
+    @property
+    def std(self) -> Array:
+        """Standard error of each score; NaN for an item that was never compared."""
+        return self.covariance.std
+
+    @property
+    def low(self) -> Array:
+        """Lower end of each score's interval of coverage `level`."""
+        return np.asarray(self.scores + ndtri((1 - self.level) / 2) * self.std)
+
+    @property
+    def high(self) -> Array:
+        """Upper end of each score's interval of coverage `level`."""
+        return np.asarray(self.scores - ndtri((1 - self.level) / 2) * self.std)
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """How many comparisons each candidate is in."""
+        return self.graph.degrees()
+
+    @cached_property
+    def component(self) -> NDArray[np.int32]:
+        """The connected component of each candidate, numbered from 1 in its context."""
+        first_of_context = self.graph.component[self.graph.starts[:-1]]
+        return np.asarray(self.graph.component - np.repeat(first_of_context, np.diff(self.graph.starts)) + 1)
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        """Best first, in the comparisons' order of contexts and then of components."""
+        return np.lexsort((-self.scores, self.graph.component, self.graph.context))
+
+    @cached_property
+    def rank(self) -> NDArray[np.int64]:
+        """1 for the best of each component; equal scores share a rank."""
+        return ranks(self.graph, self.scores)
+
+    @cached_property
+    def tier(self) -> NDArray[np.int64]:
+        """1 for the best tier of each component; items that cannot be told apart share one.
+
+        A tier goes on until its best item beats the next one with a probability of at least `level`. Contexts of more
+        than 4096 items take the errors of two scores as independent.
+        """
+        return tiers(self.scores, self.covariance, self.level)
+
+    def probability(self, one: Hashable, other: Hashable, context: Hashable = None) -> float:
+        """P(`one` is better than `other`): that its true score is higher, given the comparisons.
+
+        NaN where no chain of comparisons connects the two. This is not how often a judge would prefer it: with enough
+        comparisons a small difference becomes certain.
+
+        >>> from comparo import fit
+        >>> fit([("a", "b", 0.5), ("b", "a", 0.5)]).probability("a", "b")
+        0.5
+        """
+        a, b = self._node(one, context), self._node(other, context)
+        if self.graph.component[a] != self.graph.component[b]:
+            return float("nan")
+        variance = np.array(self.covariance.difference(a, b) if a != b else 0.0)
+        return float(beats(np.array(self.scores[a] - self.scores[b]), variance))
+
+    def rank_intervals(self) -> dict[str, NDArray[Any]]:
+        """The best and the worst rank of each candidate at `level`: the rows of `to_columns`, with two columns more.
+
+        From 1000 draws of all scores of a component; in contexts of more than 4096 items, the ranks that the ends of
+        the score's interval would have.
+
+        >>> from comparo import fit
+        >>> fit([("a", "b", 0.2), ("b", "c", 0.9), ("c", "a", 0.2)]).rank_intervals()["item"].tolist()
+        ['b', 'a', 'c']
+        """
+        best, worst = rank_intervals(self.scores, self.covariance, self.level)
+        return self._table({"item": self.items, "rank": self.rank, "best_rank": best, "worst_rank": worst})
+
+    def top(self, k: int) -> dict[str, NDArray[Any]]:
+        """P(each candidate is among the best k of its component): the rows of `to_columns`, with a column probability.
+
+        From 1000 draws; in contexts of more than 4096 items, that its score is above the middle of the k-th and the
+        next.
+
+        >>> from comparo import fit
+        >>> top = fit([("a", "b", 0.01), ("b", "a", 0.99), ("a", "b", 0.02)]).top(1)
+        >>> top["item"].tolist(), top["probability"].round(2).tolist()
+        (['b', 'a'], [0.99, 0.01])
+        """
+        if not isinstance(k, int) or k < 1:
+            raise ValueError(f"k is a whole number from 1 on, not {k!r}")
+        probability = among_best(self.scores, self.covariance, k)
+        return self._table({"item": self.items, "rank": self.rank, "probability": probability})
+
+    @property
+    def bias(self) -> Array | None:
+        """γ for each context and judge, shape (C, J), in the order of `contexts`; None without a bias term."""
+        if self.product is None or self.product.bias.size == 0:
+            return None
+        return self.product.bias[np.argsort(self.graph.context[self.graph.starts[:-1]])]
+
+    @property
+    def effects(self) -> Effects | None:
+        """The variances of scores, groups, styles, biases and noise, where the prior was estimated; else None.
+
+        >>> from comparo import fit
+        >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
+        >>> effects = fit(rows, prior="estimated").effects
+        >>> effects.scores > 0, effects.groups
+        (True, None)
+        """
+        return None if self.product is None else self.product.effects
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know before trusting the ranking."""
+        notes = []
+        split = np.diff(np.append(self.graph.component[self.graph.starts[:-1]], self.graph.components)) > 1
+        if split.any():
+            place = ""
+            if self.comparisons.contexts is not None:
+                label = self.comparisons.contexts[self.graph.context[self.graph.starts[:-1]][split][0]]
+                others = np.count_nonzero(split) - 1
+                place = f" in context '{label}'" + (f" and {others} more" if others else "")
+            notes.append(
+                f"the comparisons{place} fall into groups that are not connected: each group is ranked on its own, and "
+                "scores do not compare across groups; compare items of different groups to join them"
+            )
+        if not self.converged:
+            notes.append(
+                "the scores did not settle and may be wrong; try method='poe-bt' with a firm prior, as prior=1"
+            )
+        if self.product is not None and not self.product.is_bias_told:
+            notes.append(
+                "the comparisons cannot tell the position bias from the scores: show items in both positions, or leave "
+                "the bias out with bias='none'"
+            )
+        return tuple(notes)
+
+    def to_columns(self) -> dict[str, NDArray[Any]]:
+        """The table as columns, best first: item, score, std, low, high, rank, tier, comparisons.
+
+        With contexts, a column context comes first; where a graph is not connected, so does a column component.
+        """
+        return self._table(
+            {
+                "item": self.items,
+                "score": self.scores,
+                "std": self.std,
+                "low": self.low,
+                "high": self.high,
+                "rank": self.rank,
+                "tier": self.tier,
+                "comparisons": self.counts,
+            }
+        )
+
+    def _table(self, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Columns (n,) in the order of `items` as a table: best first, with what else names a row."""
+        if self.graph.components > self.graph.contexts:
+            columns = {"component": self.component} | columns
+        if self.context is not None:
+            columns = {"context": self.context} | columns
+        return {name: column[self._order] for name, column in columns.items()}
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """The table of `to_columns` as a pandas, polars or pyarrow frame: the first that is installed, or `backend`."""
+        return frame_from_columns(self.to_columns(), backend)
+
+    def to_csv(self) -> str:
+        """The table of `to_columns` as CSV, missing numbers as empty fields.
+
+        >>> from comparo import fit
+        >>> fit([("a", "b", 0.8)]).to_csv().splitlines()[0]
+        'item,score,std,low,high,rank,tier,comparisons'
+        """
+        return csv_text(self.to_columns())
+
+    def to_json(self) -> str:
+        """The table and how it was made, as one JSON object.
+
+        >>> from comparo import fit
+        >>> json.loads(fit([("a", "b", 0.8)], method="poe-g").to_json())["ranking"][0]["item"]
+        'a'
+        """
+        columns = self.to_columns()
+        values = (column.tolist() for column in columns.values())
+        rows = [dict(zip(columns, map(_plain, row), strict=True)) for row in zip(*values, strict=True)]
+        document: dict[str, Any] = {"method": self.method, "level": self.level, "notes": list(self.notes)}
+        if self.product is not None:
+            document["dispersion"] = _plain(self.product.dispersion)
+            document["bias"] = self._bias_rows(self.product)
+        if self.effects is not None:
+            names = ("scores", "groups", "style", "noise", "bias")
+            document["variances"] = {name: _plain(getattr(self.effects, name)) for name in names}
+        return json.dumps(document | {"ranking": rows}, ensure_ascii=False, default=str, allow_nan=False)
+
+    def _bias_rows(self, product: Product) -> list[dict[str, Any]]:
+        """γ by context and judge; under Bradley–Terry also how often the first of two equal texts wins, σ(−γ)."""
+        rows = []
+        contexts, judges = self.comparisons.contexts, self.comparisons.judges
+        for (context, judge), gamma in np.ndenumerate(np.empty((0, 0)) if self.bias is None else self.bias):
+            row: dict[str, Any] = {} if contexts is None else {"context": _plain(contexts[context])}
+            row |= {} if judges is None else {"judge": _plain(judges[judge])}
+            row["gamma"] = float(gamma)
+            if isinstance(product.expert, BradleyTerry):
+                row["first_wins"] = float(expit(-gamma))
+            rows.append(row)
+        return rows
+
+    def plot(self, context: Hashable = None, top: int = 40, ax: Axes | None = None) -> Axes:
+        """The best `top` items with their intervals, tiers in turn shaded; needs matplotlib."""
+        from comparo.analysis.plots import plot_ranking
+
+        return plot_ranking(self, context, top, ax)
+
+    def __repr__(self) -> str:
+        contexts = "" if self.context is None else f" in {self.graph.contexts} contexts"
+        best = [str(item) for item in self.items[self._order[:3]]] + ["…"] * (self.graph.nodes > 3)
+        return f"<Ranking of {self.graph.nodes} candidates{contexts} by {self.method}: {', '.join(best)}>"
+
+    def _repr_html_(self) -> str:
+        return table_html(self.to_columns(), self.level, self.notes)
+
+    def nodes_of(self, context: Hashable = None) -> slice:
+        """Where the candidates of `context` are; it may be left out where there is but one.
+
+        >>> from comparo import fit
+        >>> fit([("a", "b", 0.8)]).nodes_of()
+        slice(0, 2, None)
+        """
+        labels = self.comparisons.contexts
+        if labels is None or (context is None and self.graph.contexts == 1):
+            if context is not None:
+                raise KeyError(f"there is no context {context!r}: the comparisons have no contexts")
+            return slice(0, self.graph.nodes)
+        if context is None:
+            raise KeyError(f"say which of the {len(labels)} contexts, for example context={labels[:1].tolist()[0]!r}")
+        code = next((code for code, label in enumerate(labels.tolist()) if label == context), None)
+        if code is None:
+            raise KeyError(f"there is no context {context!r}; there are {', '.join(map(repr, labels[:5].tolist()))}, …")
+        position = int(np.flatnonzero(self.graph.context[self.graph.starts[:-1]] == code)[0])
+        return slice(int(self.graph.starts[position]), int(self.graph.starts[position + 1]))
+
+    def _node(self, item: Hashable, context: Hashable) -> int:
+        nodes = self.nodes_of(context)
+        labels = self.comparisons.items[self.graph.item[nodes]].tolist()
+        if item not in labels:
+            raise KeyError(f"there is no item {item!r}" + ("" if context is None else f" in context {context!r}"))
+        return int(nodes.start + labels.index(item))
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not np.isfinite(value) else value

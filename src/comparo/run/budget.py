@@ -1,0 +1,92 @@
+"""How many calls a run may make: a number, so many an item, a share of all, or what a sum of money buys."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from comparo.selection.selector import Orders
+
+_FORM = re.compile(r"(?P<dollars>\$)?(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<unit>[n%]?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """500 calls in all, 10n calls an item, 5% of all ordered pairs, or $2.50.
+
+    >>> Budget.of("10n").number, Budget.of("$2.50").unit, Budget.of(500).unit
+    (10.0, '$', '')
+    >>> Budget.of("lots")
+    Traceback (most recent call last):
+    ValueError: the budget 'lots' is not a number of calls (500), calls an item (10n), a share of all (5%) or $2.50
+    """
+
+    number: float
+    unit: str
+
+    @classmethod
+    def of(cls, text: str | int) -> Budget:
+        """A budget as users write it."""
+        found = _FORM.fullmatch(str(text).strip().replace(",", ""))
+        if not found or not float(found["number"]) or (found["dollars"] and found["unit"]):
+            raise ValueError(
+                f"the budget {text!r} is not a number of calls (500), calls an item (10n), a share of all (5%) or $2.50"
+            )
+        return cls(float(found["number"]), "$" if found["dollars"] else found["unit"])
+
+    @property
+    def dollars(self) -> float:
+        """The most that may be spent; infinite where the budget is not money."""
+        return self.number if self.unit == "$" else math.inf
+
+    def calls(
+        self, sizes: Mapping[Any, int], orders: Orders = "one", cost: float = math.nan
+    ) -> dict[Any, tuple[int, Orders]]:
+        """The calls of each context, given how many items it has, and in which orders its pairs are asked.
+
+        No pair is asked twice in one order, so a context of n items takes n(n − 1) calls at most; where more than
+        n(n − 1)/2 are allowed, pairs are asked in both orders. `cost` is what a call costs, for a budget in dollars.
+
+        >>> Budget.of("10n").calls({None: 100}), Budget.of("5%").calls({None: 101}), Budget.of("10n").calls({"x": 6})
+        ({None: (1000, 'one')}, {None: (505, 'one')}, {'x': (30, 'both')})
+        >>> Budget.of(100).calls({"x": 4, "y": 12})
+        {'x': (12, 'both'), 'y': (75, 'both')}
+        """
+        total = sum(sizes.values())
+        if self.unit == "$" and cost == 0:
+            raise ValueError("the judge costs nothing, so a budget in dollars sets no bound; use one such as 10n")
+        if self.unit == "$" and not cost > 0:
+            raise ValueError("a budget in dollars needs the judge's price; give it by --price, or a budget such as 10n")
+        wanted: dict[Any, float] = {
+            context: {
+                "": self.number * size / total,
+                "n": self.number * size,
+                "%": self.number / 100 * size * (size - 1),
+                "$": self.number / cost * size / total if cost > 0 else 0.0,
+            }[self.unit]
+            for context, size in sizes.items()
+        }
+        calls: dict[Any, tuple[int, Orders]] = {}
+        for context, number in _rounded(wanted).items():
+            size = sizes[context]
+            chosen: Orders = "both" if number > size * (size - 1) // 2 else orders
+            calls[context] = min(number, size * (size - 1)), chosen
+            needed = (size - 1) * (2 if chosen == "both" else 1)
+            if calls[context][0] < needed:
+                place = "" if context is None else f" in context {context!r}"
+                raise ValueError(
+                    f"{calls[context][0]} calls cannot connect the {size} items{place}: at least {needed} are needed; "
+                    "allow more, such as --budget 5n"
+                )
+        return calls
+
+
+def _rounded(wanted: Mapping[Any, float]) -> dict[Any, int]:
+    """Whole numbers with the same sum, each within 1 of what was wanted."""
+    floors = {context: math.floor(number + 1e-9) for context, number in wanted.items()}
+    left = round(sum(wanted.values())) - sum(floors.values())
+    by_rest: Sequence[Any] = sorted(wanted, key=lambda context: floors[context] - wanted[context])
+    return floors | {context: floors[context] + 1 for context in by_rest[:left]}

@@ -1,0 +1,160 @@
+"""The database of a run folder: its tables, and judgements as their rows."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from comparo.data.prompts import Question
+from comparo.errors import StoreError, WrongFolderError
+from comparo.judges import Judgement
+from comparo.run.disk import explained
+
+MIGRATIONS = (
+    """
+    CREATE TABLE judgements (
+        number INTEGER PRIMARY KEY,
+        at TEXT NOT NULL,
+        context TEXT NOT NULL, first TEXT NOT NULL, second TEXT NOT NULL,
+        p REAL, mass REAL, weight REAL NOT NULL, reply TEXT NOT NULL,
+        tokens_in INTEGER NOT NULL, tokens_out INTEGER NOT NULL, seconds REAL, cost REAL,
+        cut INTEGER NOT NULL, error TEXT
+    )
+    """,
+    "CREATE TABLE contexts (context TEXT PRIMARY KEY, text TEXT)",
+    """
+    CREATE TABLE items (
+        number INTEGER PRIMARY KEY, context TEXT NOT NULL, id TEXT NOT NULL, text TEXT NOT NULL, scores TEXT NOT NULL
+    )
+    """,
+    "ALTER TABLE items ADD COLUMN shared TEXT",  # the item's group
+    "CREATE TABLE run (number INTEGER PRIMARY KEY CHECK (number = 1), configuration TEXT NOT NULL)",
+)
+DATABASE = "judgements.db"
+ANSWER = tuple(field.name for field in fields(Judgement))[1:]
+COLUMNS = ("at", "context", "first", "second", *ANSWER)
+INSERT = f"INSERT INTO judgements ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+# What the database says of an answer that it cannot hold: an integer of more than 64 bits, half a surrogate, no text.
+UNFIT = (OverflowError, UnicodeError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+
+Key = tuple[str, str, str]
+
+
+@lru_cache(maxsize=1_000_000, typed=True)
+def encode(label: Any) -> str:
+    """A label as the database holds it: text and integers stay apart, and half a surrogate is written out.
+
+    >>> encode("7"), encode(7), encode("\\ud83d")
+    ('"7"', '7', '"\\\\ud83d"')
+    """
+    text = json.dumps(label, ensure_ascii=False, default=str)
+    return text if text.isascii() or text == clean(text) else json.dumps(label, default=str)
+
+
+@lru_cache(maxsize=1_000_000)
+def decode(label: str) -> Any:
+    """A label as the database holds it, as it was.
+
+    >>> decode(encode("7")), decode(encode(7))
+    ('7', 7)
+    """
+    return json.loads(label)
+
+
+def key_of(question: Question) -> Key:
+    """What tells a question from others in the database: its context, first and second item."""
+    return encode(question.context), encode(question.first), encode(question.second)
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[sqlite3.Connection]:
+    """The database of a run folder, to read from, also while a run writes to it."""
+    path = folder / DATABASE
+    if not path.is_file():
+        raise WrongFolderError(f"{folder} is not a run folder: it has no {DATABASE}")
+    with explained(folder), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        yield connection
+
+
+def open_database(path: str) -> sqlite3.Connection:
+    """The database to write to, brought up to this version; any thread may use it, one at a time."""
+    connection = sqlite3.connect(path, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version > len(MIGRATIONS):
+            raise StoreError(f"{path} was written by a newer comparo; update this one")
+        for number, migration in enumerate(MIGRATIONS[version:], version + 1):
+            with connection:
+                connection.execute(migration)
+                connection.execute(f"PRAGMA user_version={number}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def stored_judgements(connection: sqlite3.Connection) -> Iterator[tuple[Key, Judgement]]:
+    """All judgements with their keys, in the order in which they came; the questions have names and no texts."""
+    nan = math.nan
+    rows = connection.execute(f"SELECT context, first, second, {', '.join(ANSWER)} FROM judgements ORDER BY number")
+    for context, first, second, p, mass, weight, reply, read, written, seconds, cost, cut, error in rows:
+        yield (
+            (context, first, second),
+            Judgement(
+                Question(decode(first), decode(second), decode(context)),
+                nan if p is None else p,
+                nan if mass is None else mass,
+                weight,
+                reply,
+                read,
+                written,
+                nan if seconds is None else seconds,
+                nan if cost is None else cost,
+                cut,
+                error,
+            ),
+        )
+
+
+def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement:
+    """Insert a judgement; where it cannot be as it is, with clean words, and where it still cannot, as failed."""
+    try:
+        connection.execute(INSERT, _row(judgement))
+        return judgement
+    except UNFIT as problem:
+        reason = problem
+    reply, error = clean(str(judgement.reply)), judgement.error
+    cleaned = replace(judgement, reply=reply, error=None if error is None else clean(str(error)))
+    try:
+        connection.execute(INSERT, _row(cleaned))
+        return cleaned
+    except UNFIT:
+        failed = Judgement(judgement.question, reply=reply, error=f"the answer cannot be stored ({reason})")
+        connection.execute(INSERT, _row(failed))
+        return failed
+
+
+def _row(judgement: Judgement) -> list[Any]:
+    answer = (getattr(judgement, name) for name in ANSWER)
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return [now, *key_of(judgement.question), *map(plain, answer)]
+
+
+def plain(value: Any) -> Any:
+    """A value as the database holds it: nothing in place of nan."""
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def clean(text: str) -> str:
+    """The text, with a question mark for every half of a surrogate pair, which cannot be written as UTF-8."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

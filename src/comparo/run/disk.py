@@ -1,0 +1,111 @@
+"""Files of a run folder: for their owner's eyes only, written whole or not at all, and on the disk when said to be."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+from uuid import uuid4
+
+from comparo.errors import StoreError
+
+OWNER = 0o600  # readable and writable by the owner alone
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that its owner alone can read, whole or not at all; when this returns, it outlasts a power cut.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_text(Path(folder, "note.txt"), "kept")
+    ...     print(Path(folder, "note.txt").read_text())
+    kept
+    """
+    temporary = path.with_name(f".{uuid4().hex}.tmp")
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Have what was written to a file, or the names in a folder, on the disk; folders need no such thing on Windows."""
+    if path.is_dir() and sys.platform == "win32":
+        return
+    descriptor = os.open(path, os.O_RDONLY if sys.platform != "win32" else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def lock(folder: Path) -> IO[str]:
+    """The folder's lock file, held until it is closed or the process ends, however it ends."""
+    path = folder / "lock"
+    if path.is_symlink():
+        raise StoreError(f"{path} is a link to somewhere else, which comparo does not follow; remove it")
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, OWNER), "r+", encoding="utf-8")
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise StoreError(f"{folder} is in use by another process; wait for it, or choose another --out") from error
+    return file
+
+
+def make_private(path: Path) -> None:
+    """Make a file that its owner alone can read, unless there is one."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER))
+
+
+@contextmanager
+def explained(folder: Path | None) -> Iterator[None]:
+    """Errors of the disk and the database, as one sentence that says what is wrong and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{folder} cannot be written to ({error.strerror}); make room, check its permissions, or choose another "
+            "--out. What was stored before is kept, and the same command goes on from there"
+        ) from error
+    except sqlite3.Error as error:
+        kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        raise StoreError(f"{folder}: {_meaning(kind, error, folder)}") from error
+
+
+def _meaning(kind: int, error: sqlite3.Error, folder: Path | None) -> str:
+    if kind in DAMAGED:
+        return (
+            f"judgements.db is damaged ({error}). `comparo runs --repair {folder}` keeps every judgement that can "
+            "still be read; then the same command goes on from there"
+        )
+    if kind in FULL:
+        remedy = "make room on the disk"
+    elif kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        remedy = "end the program that holds judgements.db open"
+    else:
+        remedy = "check the folder's permissions"
+    return (
+        f"the judgements cannot be stored ({error}); {remedy}. What was stored before is kept, and the same command "
+        "goes on from there"
+    )

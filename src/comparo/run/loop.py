@@ -1,0 +1,307 @@
+"""The loop: choose pairs, judge them, store the answers, fit, until the budget is spent or the goal is reached."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from comparo.analysis.confidence import expected_spearman, top_probability
+from comparo.data.comparisons import Comparisons
+from comparo.data.prompts import Question
+from comparo.errors import JudgeError, RunError
+from comparo.judges import Judgement
+from comparo.ranking.ranking import Ranking
+from comparo.run.database import encode, key_of
+from comparo.run.rounds import Rounds
+from comparo.run.spending import Spending
+from comparo.run.store import Store
+from comparo.run.task import Task
+from comparo.run.worker import Asking
+from comparo.selection.selector import Selector
+
+FAILED = 0.2  # the share of failed judgements at which a run stops
+ENOUGH = 20  # judgements before that share, and the share of probability on the labels, say anything
+LOOK = 0.5  # seconds between two looks at the clock
+GRACE = 10.0  # seconds that calls in flight have to come back when a run is stopped
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Progress:
+    """How far a run is: calls of all, those that failed, dollars, calls a second, and the ranking so far."""
+
+    total: int
+    answered: int = 0
+    failed: int = 0
+    cost: float = 0.0
+    asked: int = 0  # in this start, of which
+    lost: int = 0  # have failed, and of
+    cut: int = 0  # the texts did not fit the model's window
+    started: float = field(default_factory=time.monotonic)
+    ranking: Ranking | None = None
+
+    @property
+    def rate(self) -> float:
+        """Calls a second since the start."""
+        return self.asked / max(time.monotonic() - self.started, 1e-9)
+
+
+class Run:
+    """One start of a task on a store: what is there is not asked again, what failed is asked once more.
+
+    `watch` is told of the progress about twice a second, and `say` is given a sentence where the user must know
+    something at once. Stopped by an exception, KeyboardInterrupt among them, a run first waits some seconds for the
+    calls in flight, which are paid for; interrupted once more, it leaves at once.
+
+    >>> from comparo.run.budget import Budget
+    >>> from comparo.data.items import Items
+    >>> from comparo.judges import load_judge
+    >>> from comparo.data.prompts import criterion_prompt
+    >>> scores = {"ana": 2.0, "bo": 0.0, "cy": -2.0}
+    >>> items = Items.of({name: f"A story by {name}." for name in scores})
+    >>> task = Task(items, criterion_prompt("better"), load_judge("simulated/soft", scores=scores), Budget.of(6))
+    >>> Run(task, Store(None, task.identity)).go().to_columns()["item"].tolist()
+    ['ana', 'bo', 'cy']
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        store: Store,
+        watch: Callable[[Progress], None] | None = None,
+        say: Callable[[str], None] = logger.warning,
+    ) -> None:
+        self.task, self.store, self.watch, self.say = task, store, watch, say
+        estimate = task.estimate()
+        self.known = store.known()
+        last = [answers[-1] for answers in self.known.values()]
+        failed = sum(answer.failed for answer in last)
+        spent = sum(answer.cost for answers in self.known.values() for answer in answers if answer.cost > 0)
+        self.progress = Progress(estimate.calls, len(last) - failed, failed, spent)
+        self.spending = Spending(task.budget.dollars, task.price_of, spent)
+        self.ahead = int(store.configuration.get("ahead", task.judge.ahead))
+        self.room = max(self.ahead, getattr(task.judge, "room", 0))  # more than `ahead` where replicas share the work
+        names = task.items.names
+        self._size = len(names)
+        generators = np.random.default_rng(task.seed).spawn(len(names))
+        stored = Counter(context for context, _, _ in self.known)
+        # A context of which all was asked before needs no rounds: its answers are known.
+        self._waiting = deque(
+            (context, ids, *estimate.by_context[context], rng)
+            for (context, ids), rng in zip(names.items(), generators, strict=True)
+            if stored[encode(context)] < estimate.by_context[context][0]
+        )
+        self.rounds: dict[Any, Rounds] = {}
+        self._active: list[Any] = []
+        self._pending: deque[Question] = deque()
+        self._masses = [answer.mass for answer in last if answer.mass == answer.mass]
+        self._first = min(ENOUGH, max(1, estimate.calls // 2))
+        self._looked = 0.0
+
+    def go(self) -> Ranking:
+        """Ask until done, then what failed once more; the ranking from all answers."""
+        with Asking(self.task.judge, self.task.prompt, self.store.add) as asking:
+            try:
+                self._check_mass("")
+                self._fill(asking)
+                self._listen(asking, self._fill)
+                self._pending.extend(
+                    self._question(answers[-1].question) for answers in self.known.values() if answers[-1].failed
+                )
+                self._send(asking)
+                self._listen(asking, self._send)
+            except (KeyboardInterrupt, JudgeError, RunError):
+                self._wait_for_last(asking)
+                raise
+        self._check(self.progress.failed, self.progress.failed + self.progress.answered)
+        return self.ranking()
+
+    def ranking(self) -> Ranking:
+        """The ranking from all answers so far."""
+        if not self.progress.answered:
+            raise RunError("there are no answers to rank by yet")
+        return self.task.fitting.rank(comparisons(self.judgements))
+
+    @property
+    def judgements(self) -> list[Judgement]:
+        """All judgements so far, question by question."""
+        return [judgement for judgements in self.known.values() for judgement in judgements]
+
+    @property
+    def possible(self) -> int:
+        """How many comparisons there are: every ordered pair of every context."""
+        return sum(len(ids) * (len(ids) - 1) for ids in self.task.items.names.values())
+
+    def _listen(self, asking: Asking, after: Callable[[Asking], None]) -> None:
+        """Learn from answers as they come, until no question is open."""
+        while asking.open:
+            for judgement in asking.answers(timeout=LOOK):
+                self._take(judgement)
+            self.store.settle()
+            self._look()
+            self._check(self.progress.lost, self.progress.asked, ENOUGH)
+            after(asking)
+
+    def _wait_for_last(self, asking: Asking) -> None:
+        """Wait some seconds for the calls in flight, whose answers the judge's thread stores."""
+        if asking.out:
+            self.say(
+                f"Waiting up to {GRACE:g} s for the calls in flight ({asking.out}), to keep their answers; interrupt "
+                "again to leave at once."
+            )
+        try:
+            late = asking.finish(GRACE)
+        except KeyboardInterrupt:
+            late = asking.late()
+        for judgement in late:
+            self._count(judgement)
+
+    def _take(self, judgement: Judgement) -> None:
+        self._count(judgement)
+        if judgement.cut and self.progress.cut == 1:
+            self.say(
+                f"Texts do not fit the model's window: {judgement.cut:,} characters of a prompt were cut. The judge "
+                "sees only beginnings; a model with a larger window, or shorter texts, would be better."
+            )
+        if not judgement.failed and judgement.mass == judgement.mass and len(self._masses) < self._first:
+            self._masses.append(judgement.mass)
+            self._check_mass(judgement.reply)
+
+    def _count(self, judgement: Judgement) -> None:
+        key = key_of(judgement.question)
+        again = key in self.known
+        self.known.setdefault(key, []).append(judgement)
+        self.progress.asked += 1
+        self.progress.lost += judgement.failed
+        self.progress.cut += judgement.cut > 0
+        self.progress.cost += judgement.cost if judgement.cost > 0 else 0.0
+        self.progress.failed += judgement.failed - again
+        self.progress.answered += not judgement.failed
+        if self._priced:
+            self.spending.settle(judgement)
+        if not again:
+            question = judgement.question
+            self.rounds[question.context].answer((question.first, question.second), judgement)
+
+    @property
+    def _priced(self) -> bool:
+        return self.task.budget.unit == "$"
+
+    def _fill(self, asking: Asking) -> None:
+        """Ask what may be asked now: the next rounds of open contexts, and new contexts while the judge has room."""
+        for context in self._active:
+            self._offer(context)
+        self._active = [context for context in self._active if not self.rounds[context].done]
+        while self._waiting and asking.open + len(self._pending) < 2 * self.room:
+            context = self._begin(*self._waiting.popleft())
+            self._offer(context)
+            if not self.rounds[context].done:
+                self._active.append(context)
+        self._send(asking)
+
+    def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
+        """Open the rounds of a context."""
+        strategy, goal = self.task.strategy or "greedy", self.task.goal
+        contrast = None if strategy == "random" else self.task.fitting.contrast[context]
+        selector = Selector(ids, strategy=strategy, orders=orders, goal=goal, contrast=contrast, rng=rng)
+        size = max(4, len(ids) // 4, -(-self.ahead // self._size))
+        enough = None if self.task.until is None else partial(self._enough, len(ids))
+        self.rounds[context] = Rounds(selector, calls, size, enough)
+        return context
+
+    def _send(self, asking: Asking) -> None:
+        """Ask what is pending, as far as the money goes; where it ends, nothing more is asked."""
+        while self._pending and (not self._priced or self.spending.allows(self._pending[0])):
+            question = self._pending.popleft()
+            if self._priced:
+                self.spending.reserve(question)
+            asking.ask([question])
+        if self._pending and not asking.open:
+            self._pending.clear()
+            self._waiting.clear()
+            self._active.clear()
+
+    def _offer(self, context: Any) -> None:
+        """Make the pairs of a context that may be asked now pending, those answered in an earlier start left out."""
+        rounds = self.rounds[context]
+        while pairs := rounds.offer():
+            for pair in pairs:
+                question = self.task.items.question(context, *pair)
+                if answers := self.known.get(key_of(question)):
+                    # The first answer is what the later rounds went by; one that failed may have been answered since.
+                    rounds.answer(pair, answers[0])
+                else:
+                    self._pending.append(question)
+
+    def _question(self, question: Question) -> Question:
+        return self.task.items.question(question.context, question.first, question.second)
+
+    def _enough(self, items: int, answers: Sequence[Judgement]) -> bool:
+        """Whether all items of a context are connected and their ranking is as sure as was wished."""
+        ranking = self.task.fitting.rank(comparisons(answers))
+        if ranking.graph.components > 1 or ranking.graph.nodes < items:
+            return False
+        found = expected_spearman(ranking) if self.task.goal == "ranking" else top_probability(ranking, self._top)
+        return bool(found[0] >= (self.task.until or 1.0))
+
+    @property
+    def _top(self) -> int:
+        return int(self.task.goal.removeprefix("top-"))
+
+    def _look(self) -> None:
+        """Tell whoever watches, with a ranking where making one takes little of the time."""
+        if self.watch is None or time.monotonic() - self._looked < LOOK:
+            return
+        begin = time.monotonic()
+        if len(self.rounds) == 1 and self.progress.answered:
+            self.progress.ranking = self.ranking()
+        self.watch(self.progress)
+        self._looked = time.monotonic() + 9 * (time.monotonic() - begin)
+
+    def _check(self, failed: int, asked: int, least: int = 0) -> None:
+        """A RunError where too many judgements failed, of at least so many."""
+        if asked >= least and failed > FAILED * asked:
+            last = next(answers[-1].error for answers in reversed(self.known.values()) if answers[-1].failed)
+            raise RunError(
+                f"{failed} of {asked} judgements failed, the last with: {last}. Mend that and run the same command "
+                "again: what was judged is kept"
+            )
+
+    def _check_mass(self, reply: str) -> None:
+        """A RunError where the first answers put too little probability on the labels to mean anything."""
+        masses = self._masses[: self._first]
+        if len(masses) == self._first and (mean := sum(masses) / len(masses)) < self.task.least_mass:
+            labels = " and ".join(self.task.prompt.labels)
+            said = f" Its last reply begins {reply[:80]!r}." if reply else ""
+            raise RunError(
+                f"the judge puts only {mean:.1%} of its probability on the labels {labels} in its first {len(masses)} "
+                f"answers, so they say little about the texts.{said} Change --labels, --answer or the judge; "
+                "--least-mass 0 goes on all the same"
+            )
+
+
+def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
+    """The judgements that were answered, as comparisons.
+
+    >>> comparisons([Judgement(Question("ana", "bo"), p=0.7), Judgement(Question("bo", "cy"), error="lost")]).p
+    array([0.7])
+    """
+    answered = [judgement for judgement in judgements if not judgement.failed]
+    questions = [judgement.question for judgement in answered]
+    return Comparisons.from_columns(
+        [question.first for question in questions],
+        [question.second for question in questions],
+        np.array([judgement.p for judgement in answered]),
+        np.array([judgement.weight for judgement in answered]) if any(one.weight != 1 for one in answered) else None,
+        None
+        if all(question.context is None for question in questions)
+        else [question.context for question in questions],
+    )

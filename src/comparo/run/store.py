@@ -1,0 +1,278 @@
+"""The run folder: how a run was made, and every judgement it got.
+
+    run.json        the resolved configuration, versions, seed and hashes
+    judgements.db   SQLite in WAL mode: the configuration again, the items, and judgements that are only ever added
+    ranking.csv     the ranking, report.html the page about it
+
+A judgement is in the database when `Store.add` returns, so a process that is killed loses the calls in flight and
+nothing else. It is on the disk, safe from a power cut, with the 64th that waits for that or after a second. One process
+at a time may write to a folder.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.data.items import Items
+from comparo.errors import StoreError, WrongFolderError
+from comparo.judges import Judgement
+from comparo.run.database import (
+    DATABASE,
+    Key,
+    clean,
+    decode,
+    encode,
+    insert,
+    open_database,
+    plain,
+    reading,
+    stored_judgements,
+)
+from comparo.run.disk import explained, lock, make_private, sync, write_text
+from comparo.run.identity import differences
+
+CONFIGURATION = "run.json"
+KEPT = ("started", "ahead", "versions")  # of the first start: the rounds depend on how far the judge works ahead
+MOST_UNSYNCED, LONGEST_UNSYNCED = 64, 1.0  # judgements, and seconds, that a power cut may cost
+
+
+class Store:
+    """The judgements of a run and its configuration; without a folder, in memory only.
+
+    `identity` is what must not change between two starts: a folder made with another one is refused, saying what
+    differs. `add` may be called from any thread. `close` gives the folder back.
+
+    >>> from comparo.data.prompts import Question
+    >>> store = Store(None, {"judge": "simulated/soft"})
+    >>> _ = store.add([Judgement(Question("ana", "bo"), p=0.7, mass=1.0)])
+    >>> [(answer.question.first, answer.p) for answer in store.judgements()]
+    [('ana', 0.7)]
+    """
+
+    def __init__(
+        self, folder: Path | None, identity: Mapping[str, Any], configuration: Mapping[str, Any] | None = None
+    ) -> None:
+        self.folder = folder
+        self._turn = threading.Lock()
+        self._lock: IO[str] | None = None
+        self._unsynced, self._synced = 0, time.monotonic()
+        if folder is None:
+            self.configuration = {"identity": dict(identity), **(configuration or {})}
+            self._connection = open_database(":memory:")
+            return
+        if folder.exists() and not folder.is_dir():
+            raise WrongFolderError(f"{folder} is a file; give --out a folder, of a run or a new one")
+        try:
+            with explained(folder):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._lock = lock(folder)
+                make_private(folder / DATABASE)
+                self._connection = open_database(str(folder / DATABASE))
+                self._file = os.stat(folder / DATABASE).st_ino
+                self.configuration = self._configure(folder, identity, configuration or {})
+                sync(folder)
+        except BaseException:
+            self.close()
+            raise
+
+    def add(self, judgements: Iterable[Judgement]) -> list[Judgement]:
+        """Append judgements and return them as they are stored: one that cannot be is stored as failed.
+
+        They outlast the process when this returns, and a power cut at the latest when 64 or a second have passed.
+        """
+        with self._turn, explained(self.folder):
+            self._check_there()
+            with self._connection as connection:
+                kept = [insert(connection, judgement) for judgement in judgements]
+            self._unsynced += len(kept)
+            if self._unsynced >= MOST_UNSYNCED:
+                self._sync()
+        self.settle()
+        return kept
+
+    def settle(self) -> None:
+        """Have on the disk what has waited for a second."""
+        with self._turn, explained(self.folder):
+            if self._unsynced and time.monotonic() - self._synced >= LONGEST_UNSYNCED:
+                self._sync()
+
+    def add_items(self, items: Items) -> None:
+        """Keep the items, so that the folder tells the whole story; those that are there stay."""
+        contexts = [encode(label) for label in items.contexts.tolist()]
+        names = list(items.scores)
+        scores = zip(*(items.scores[name].tolist() for name in names), strict=True) if names else repeat((), len(items))
+        groups = repeat(None, len(items)) if items.group is None else map(encode, items.group.tolist())
+        columns = zip(items.context, items.ids.tolist(), map(clean, items.texts), scores, groups, strict=True)
+        rows = [
+            (contexts[context], encode(label), text, json.dumps(dict(zip(names, map(plain, values), strict=True))), of)
+            for context, label, text, values, of in columns
+        ]
+        shown = [None if text is None else clean(text) for text in items.context_texts]
+        with explained(self.folder), self._connection as connection:
+            if not connection.execute("SELECT 1 FROM items LIMIT 1").fetchone():
+                connection.executemany("INSERT INTO contexts VALUES (?, ?)", zip(contexts, shown, strict=True))
+                connection.executemany(
+                    "INSERT INTO items (context, id, text, scores, shared) VALUES (?, ?, ?, ?, ?)", rows
+                )
+
+    def judgements(self) -> Iterator[Judgement]:
+        """All judgements, in the order in which they came; the questions have names and no texts."""
+        with explained(self.folder):
+            yield from (judgement for _, judgement in stored_judgements(self._connection))
+
+    def known(self) -> dict[Key, list[Judgement]]:
+        """The judgements of each question, in the order in which they came."""
+        found: dict[Key, list[Judgement]] = {}
+        with explained(self.folder):
+            for key, judgement in stored_judgements(self._connection):
+                found.setdefault(key, []).append(judgement)
+        return found
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file of the run folder, whole or not at all."""
+        if self.folder is not None:
+            with explained(self.folder):
+                self._check_there()
+                write_text(self.folder / name, text)
+
+    def close(self) -> None:
+        """Give the folder back; what was added stays."""
+        with self._turn:
+            if connection := getattr(self, "_connection", None):
+                connection.close()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _sync(self) -> None:
+        if self.folder is not None:
+            sync(self.folder / f"{DATABASE}-wal")
+        self._unsynced, self._synced = 0, time.monotonic()
+
+    def _check_there(self) -> None:
+        """A StoreError where the folder is gone: what is written to a deleted file is lost."""
+        if self.folder is None:
+            return
+        try:
+            there = os.stat(self.folder / DATABASE).st_ino == self._file
+        except FileNotFoundError:
+            there = False
+        if not there:
+            raise StoreError(
+                f"{self.folder} was deleted or moved while the run was writing to it, so the run was stopped: answers "
+                "that came since then are not kept. If you moved it, move it back and run the same command again"
+            )
+
+    def _configure(self, folder: Path, identity: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+        """The configuration of the folder, which must be of this run; what may change is as it is `now`."""
+        identity = json.loads(json.dumps(identity, default=str))
+        begun = self._connection.execute("SELECT 1 FROM judgements LIMIT 1").fetchone() is not None
+        before = _stored_configuration(self._connection)
+        if before is None and (begun or (folder / CONFIGURATION).exists()):
+            before = _written_configuration(folder)
+        kept = {}
+        if before is not None:
+            if differing := differences(before["identity"], identity):
+                raise WrongFolderError(
+                    f"{folder} holds another run: {'; '.join(differing)}. Choose another --out, or start anew with "
+                    "--fresh"
+                )
+            kept = {name: before[name] for name in KEPT if name in before}
+        configuration = {"identity": identity, **now, **kept}
+        text = json.dumps(configuration, ensure_ascii=False, indent=2, default=str) + "\n"
+        text = clean(text)
+        with self._connection as connection:
+            connection.execute("INSERT OR REPLACE INTO run VALUES (1, ?)", (text,))
+        write_text(folder / CONFIGURATION, text)
+        return configuration
+
+
+def read_configuration(folder: Path) -> dict[str, Any]:
+    """How a run was made: what its database says, or run.json where that says nothing."""
+    try:
+        with reading(folder) as connection:
+            configuration = _stored_configuration(connection)
+    except StoreError:
+        if not (folder / CONFIGURATION).is_file():
+            raise
+        configuration = None
+    return _written_configuration(folder) if configuration is None else configuration
+
+
+def read_judgements(folder: Path) -> list[Judgement]:
+    """The judgements of a run folder, also while a run writes to it."""
+    with reading(folder) as connection:
+        return [judgement for _, judgement in stored_judgements(connection)]
+
+
+def count_judgements(folder: Path) -> tuple[int, int]:
+    """How many questions of a run folder are answered, and how many have failed and are not answered yet."""
+    asked = "SELECT DISTINCT context, first, second FROM judgements WHERE error IS {} NULL"
+    failed = asked.format("NOT")
+    with reading(folder) as connection:
+        (answered,) = connection.execute("SELECT count(*) FROM judgements WHERE error IS NULL").fetchone()
+        (lost,) = connection.execute(f"SELECT count(*) FROM ({failed})").fetchone()
+        mended = f"{asked.format('')} AND (context, first, second) IN ({failed})"
+        (found,) = connection.execute(f"SELECT count(*) FROM ({mended})").fetchone()
+    return answered, lost - found
+
+
+def stored_items(folder: Path) -> Items:
+    """The items of a run folder."""
+    with reading(folder) as connection:
+        contexts = dict(connection.execute("SELECT context, text FROM contexts ORDER BY rowid").fetchall())
+        rows = connection.execute("SELECT * FROM items ORDER BY number").fetchall()
+    codes = {label: code for code, label in enumerate(contexts)}
+    rows = [row[1:] for row in rows]
+    scores = [json.loads(row[3]) for row in rows]
+    groups = [row[4] for row in rows if len(row) > 4 and row[4] is not None]  # an older folder has no such column
+    return Items(
+        ids=_labels([row[1] for row in rows]),
+        texts=tuple(row[2] for row in rows),
+        contexts=_labels(list(contexts)),
+        context=np.array([codes[row[0]] for row in rows], dtype=np.int32),
+        context_texts=tuple(contexts.values()),
+        scores={
+            name: np.array([math.nan if row[name] is None else row[name] for row in scores])
+            for name in (scores[0] if scores else ())
+        },
+        group=_labels(groups) if groups else None,
+    )
+
+
+def _stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | None:
+    """The configuration in the database; None where an older comparo made it."""
+    (there,) = connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'run'").fetchone()
+    row = connection.execute("SELECT configuration FROM run").fetchone() if there else None
+    return None if row is None else dict(json.loads(row[0]))
+
+
+def _written_configuration(folder: Path) -> dict[str, Any]:
+    """What run.json says, where nothing else says how the run was made."""
+    path = folder / CONFIGURATION
+    remedy = "so nothing says what the judgements beside it are of; put it back, or choose another --out"
+    try:
+        configuration = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise StoreError(f"{path} is missing, {remedy}") from error
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} cannot be read ({error}), {remedy}") from error
+    if not isinstance(configuration, dict) or not isinstance(configuration.get("identity"), dict):
+        raise StoreError(f"{path} is not the configuration of a run, {remedy}")
+    return configuration
+
+
+def _labels(encoded: list[str]) -> NDArray[Any]:
+    return np.fromiter(map(decode, encoded), dtype=object, count=len(encoded))

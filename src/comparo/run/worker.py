@@ -1,0 +1,123 @@
+"""A judge at work in a thread of its own, so that choosing and fitting never keep it or its answers waiting."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from types import TracebackType
+
+from comparo.data.prompts import Prompt, Question
+from comparo.errors import JudgeError
+from comparo.judges import Judge, Judgement
+
+PATIENCE = 0.05  # seconds that a judge waits for one more question before it answers those it has
+LEAVE = 5.0  # seconds that a judge without questions has to end; its thread does not outlive the process
+
+
+class Asking:
+    """Questions in, judgements out as they come.
+
+    `keep` is handed every judgement in the judge's own thread, as soon as it comes, and returns it as it was kept.
+    `ask` never waits. `answers` waits for at least one judgement while questions are open and hands over all that are
+    there; what the judge or `keep` raises is raised there. `finish` asks nothing more and waits for the questions that
+    the judge has `out`: those that it took and has not answered. Leaving the block ends the judge.
+
+    >>> from comparo.judges import load_judge
+    >>> with Asking(load_judge("simulated/soft"), Prompt("{first}{second}"), list) as asking:
+    ...     asking.ask([Question("ana", "bo"), Question("bo", "ana")])
+    ...     answers = [*asking.answers(), *asking.answers()]
+    >>> len(answers) >= 1
+    True
+    """
+
+    def __init__(self, judge: Judge, prompt: Prompt, keep: Callable[[Sequence[Judgement]], list[Judgement]]) -> None:
+        self._judge, self._prompt, self._keep = judge, prompt, keep
+        self._questions: queue.SimpleQueue[Question | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Judgement | BaseException] = queue.SimpleQueue()
+        self._no_more, self._left = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._work, name="judge", daemon=True)
+        self.open = 0
+        self.out = 0
+
+    def __enter__(self) -> Asking:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._left.set()
+        self._end_questions()
+        self._thread.join(LEAVE if error is None else 0.0)
+
+    def ask(self, questions: Iterable[Question]) -> None:
+        """Put questions in line."""
+        for question in questions:
+            self.open += 1
+            self._questions.put(question)
+
+    def answers(self, timeout: float | None = None) -> list[Judgement]:
+        """The judgements that came since; at least one while questions are open, none after `timeout` seconds."""
+        judgements: list[Judgement] = []
+        while self.open and (not judgements or not self._answers.empty()):
+            try:
+                answer = self._answers.get(timeout=timeout)
+            except queue.Empty:
+                break
+            if isinstance(answer, BaseException):
+                if judgements:
+                    self._answers.put(answer)
+                    break
+                raise answer
+            self.open -= 1
+            judgements.append(answer)
+        return judgements
+
+    def finish(self, seconds: float) -> list[Judgement]:
+        """The judgements not handed over yet, once the judge has answered what is out, or after so many seconds."""
+        self._end_questions()
+        self._thread.join(seconds)
+        return self.late()
+
+    def late(self) -> list[Judgement]:
+        """The judgements that came and were not handed over yet."""
+        judgements = []
+        while not self._answers.empty():
+            answer = self._answers.get()
+            if isinstance(answer, Judgement):
+                judgements.append(answer)
+        return judgements
+
+    def _end_questions(self) -> None:
+        self._no_more.set()
+        self._questions.put(None)
+
+    def _work(self) -> None:
+        try:
+            while not self._no_more.is_set() and (question := self._questions.get()) is not None:
+                self.out += 1
+                for judgement in self._judge.judge(chain([question], self._more()), self._prompt):
+                    (kept,) = self._keep([judgement])
+                    self.out -= 1
+                    self._answers.put(kept)
+                    if self._left.is_set():
+                        return
+                if self.out:
+                    raise JudgeError(f"{self._judge.name} gave no answer to {self.out} of the questions that it took")
+        except BaseException as error:  # raised again where the answers are read
+            self._answers.put(error)
+
+    def _more(self) -> Iterator[Question]:
+        """Further questions, until there is none for a moment where the judge may hold answers back for want of one."""
+        patience = None if getattr(self._judge, "streams", False) else PATIENCE
+        while not self._no_more.is_set():
+            try:
+                question = self._questions.get(timeout=patience)
+            except queue.Empty:
+                return
+            if question is None:
+                return
+            self.out += 1
+            yield question

@@ -1,0 +1,217 @@
+"""How many calls a ranking takes, by simulation: before any is paid for.
+
+True scores are standard normal, and a judge of two items answers p with
+
+    logit p = strength·(s_first − s_second) + bias + noise·ε,    ε standard normal, anew in every call.
+
+Its accuracy is how often it prefers the better of two random items (where bias is 0). The difference of their scores
+has variance 2, so signal √2·strength and noise are the legs of a right triangle, and
+
+    accuracy = ½ + arctan(√2·strength / noise) / π.
+
+Logits of random pairs have the standard deviation `SPREAD`, whatever the accuracy. A hard judge says only whether
+p > ½. The truth here is what the judge itself would find if it were asked without end: that judges err together, and
+not only at random, no simulation knows.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from comparo.analysis.agreement import spearman
+from comparo.data.comparisons import Comparisons
+from comparo.methods import fit
+from comparo.selection.selector import Orders, Selector, Strategy
+from comparo.types import Array
+
+Answers = Literal["soft", "hard"]
+
+SPREAD = 1.0  # of the logits of random pairs: most p are between 0.2 and 0.8
+TRIED = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 25, 30, 35, 40, 50, 60, 80, 100)  # calls an item
+SIMULATED = 20  # calls an item up to which they are simulated
+MOST = 300  # items simulated; more need as many calls an item
+REPEATS = (8, 100)  # fewest and most
+SIMULATED_ITEMS = 1600  # in all repeats together, within these bounds
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What so many calls reach: columns `per_item`, `spearman` (mean), `low` and `high`, shape (R,).
+
+    Between low and high are eight of ten repeats; they are NaN where the formula stands for a simulation. The last row
+    reaches the `target`, or is as far as it went.
+    """
+
+    items: int
+    target: float
+    per_item: Array
+    spearman: Array
+    low: Array
+    high: Array
+
+    @property
+    def calls(self) -> int | None:
+        """The fewest calls whose mean Spearman is at least the target; None where none of those tried."""
+        reached = np.flatnonzero(self.spearman >= self.target)
+        return int(self._calls[reached[0]]) if reached.size else None
+
+    @property
+    def _calls(self) -> NDArray[np.int64]:
+        return np.rint(self.per_item * self.items).astype(np.int64)
+
+    def to_columns(self) -> dict[str, NDArray[Any]]:
+        """The table as columns: per_item, calls, spearman, low, high."""
+        columns = {"per_item": self.per_item, "calls": self._calls, "spearman": self.spearman}
+        return columns | {"low": self.low, "high": self.high}
+
+
+def judge_of(accuracy: float) -> tuple[float, float]:
+    """The strength and the noise of a judge who prefers the better of two random items so often.
+
+    >>> strength, noise = judge_of(0.75)
+    >>> round(0.5 + math.atan(math.sqrt(2) * strength / noise) / math.pi, 6)
+    0.75
+    """
+    if not 0.5 < accuracy <= 1:
+        raise ValueError(f"accuracy is above 0.5, a coin's, and at most 1, not {accuracy!r}")
+    angle = math.pi * (accuracy - 0.5)
+    return SPREAD * math.sin(angle) / math.sqrt(2), SPREAD * math.cos(angle)
+
+
+def later(spearman: float, times: float) -> float:
+    """What becomes of a Spearman correlation after so many `times` the calls, where each item has many.
+
+    Errors have a variance that falls with the calls, so the correlation R of scores has R²/(1 − R²) in proportion to
+    them, and that of their ranks is (6/π)·arcsin(R/2), as of any two normal variables.
+
+    >>> round(later(0.9, 2.0), 3)
+    0.946
+    """
+    square = (2 * math.sin(math.pi * spearman / 6)) ** 2
+    square *= times / (1 - square + times * square)
+    return 6 / math.pi * math.asin(math.sqrt(square) / 2)
+
+
+def plan(
+    items: int,
+    accuracy: float = 0.75,
+    target: float = 0.9,
+    *,
+    answers: Answers = "soft",
+    bias: float = 0.0,
+    strategy: Strategy = "greedy",
+    orders: Orders = "one",
+    repeats: int | None = None,
+    rng: np.random.Generator,
+) -> Plan:
+    """How many calls rank `items` with a mean Spearman correlation of `target`, by a judge of this `accuracy`.
+
+    More and more calls an item are tried, until the target is reached or nothing is left to ask; above 20 by a formula,
+    `later`. `bias` is added to every logit: above 0 it favours what is shown first. `strategy` and `orders` are those
+    of `Selector`, scores those of poe-bt with a joint bias. By default there are from 8 to 100 repeats, the fewer the
+    more items. Above 300 items, 300 stand for all: what a ranking reaches depends on the calls an item, hardly on the
+    items.
+
+    >>> found = plan(12, accuracy=0.9, target=0.9, rng=np.random.default_rng(0))
+    >>> found.calls
+    24
+    """
+    if items < 2:
+        raise ValueError(f"there is nothing to compare: {items} items; give at least two")
+    if not 0 < target < 1:
+        raise ValueError(f"target is a correlation between 0 and 1, not {target!r}")
+    if answers not in get_args(Answers):
+        raise ValueError(f"answers is 'soft' or 'hard', not {answers!r}")
+    if repeats is not None and repeats < 1:
+        raise ValueError(f"repeats is at least 1, not {repeats}")
+    judge = _Judge(*judge_of(accuracy), bias, answers == "hard")
+    size = min(items, MOST)
+    if repeats is None:
+        repeats = min(max(SIMULATED_ITEMS // size, REPEATS[0]), REPEATS[1])
+    runs = [_Run(size, judge, strategy, orders, generator) for generator in rng.spawn(repeats)]
+    found: list[tuple[float, ...]] = []
+    for calls in _tried(size, orders):
+        if calls <= SIMULATED * size or not found:
+            reached = _reached(runs, calls)
+            simulated = calls / size, float(np.mean(reached))
+            found.append((*simulated, *np.quantile(reached, [0.1, 0.9])))
+        else:
+            found.append((calls / size, later(simulated[1], calls / size / simulated[0]), math.nan, math.nan))
+        if found[-1][1] >= target:
+            break
+    return Plan(items, target, *np.array(found).T)
+
+
+def _tried(items: int, orders: Orders) -> Iterator[int]:
+    """Numbers of calls: from somewhat more than connect all items up to all that there are."""
+    calls = 2 if orders == "both" else 1
+    most = calls * items * (items - 1) // 2
+    for per_item in TRIED:
+        if per_item > calls and per_item * items < most:
+            yield per_item * items
+    if most <= TRIED[-1] * items:
+        yield most
+
+
+def _reached(runs: list[_Run], calls: int) -> Array:
+    """Spearman's correlation with the true scores in every run after so many calls; runs are contexts of one fit."""
+    parts = [run.until(calls) for run in runs]
+    first, second, p = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    data = Comparisons.from_columns(first, second, p, context=np.repeat(np.arange(len(runs)), calls))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a chain tells no bias
+        ranking = fit(data, bias="joint")
+    found = []
+    for number, run in enumerate(runs):
+        nodes = ranking.nodes_of(number)
+        found.append(spearman(ranking.scores[nodes], run.scores[ranking.items[nodes]]))
+    return np.array(found)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    strength: float
+    noise: float
+    bias: float
+    hard: bool
+
+    def answer(self, difference: Array, rng: np.random.Generator) -> Array:
+        """p for true differences of the first and the second, shape (K,)."""
+        logit = self.strength * difference + self.bias + self.noise * rng.standard_normal(len(difference))
+        return np.asarray((logit > 0).astype(np.float64) if self.hard else expit(logit))
+
+
+class _Run:
+    """One simulated run. An adaptive selector is asked in rounds and hears of one after the next was chosen."""
+
+    def __init__(self, items: int, judge: _Judge, strategy: Strategy, orders: Orders, rng: np.random.Generator) -> None:
+        self.scores = rng.standard_normal(items)
+        self.judge = judge
+        self.rng = rng
+        self.selector = Selector(range(items), strategy=strategy, orders=orders, rng=rng)
+        self.rows = np.empty((0, 2), dtype=np.int64)
+        self.p = np.empty(0)
+        self.heard = 0
+
+    def until(self, calls: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+        """The first so many calls: who was shown first and second, and p."""
+        while (made := len(self.rows)) < calls:
+            adaptive = self.selector.strategy == "adaptive"
+            size = max(4, len(self.scores) // 4) if adaptive else calls - made
+            asked = np.array(self.selector.next(min(size, self.selector.remaining or 0)))
+            self.rows = np.concatenate([self.rows, asked])
+            self.p = np.append(self.p, self.judge.answer(self.scores[asked[:, 0]] - self.scores[asked[:, 1]], self.rng))
+            if adaptive and made:
+                new = slice(self.heard, made)
+                self.selector.observe(Comparisons.from_columns(self.rows[new, 0], self.rows[new, 1], self.p[new]))
+                self.heard = made
+        first, second = self.rows[:calls].T
+        return first, second, self.p[:calls]

@@ -1,0 +1,400 @@
+"""Which pair to ask next.
+
+`greedy_pairs` is the paper's selection before any answer is known, which makes log det(W̃ᵀW̃) large. `Selector` hands
+out pairs while answers come in; its adaptive strategy is the paper's selection under Laplace's approximation.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.data.comparisons import Comparisons
+from comparo.errors import ComparisonsError
+from comparo.methods import WIDE
+from comparo.model.experts import BradleyTerry
+from comparo.model.graph import Graph
+from comparo.model.laplacian import EXACT, Pattern
+from comparo.model.newton import Problem
+from comparo.model.product import Product
+from comparo.selection.designs import (
+    Pairs,
+    among,
+    check_number,
+    connect,
+    distinct,
+    draw,
+    forest,
+    in_both_orders,
+    joining,
+    merge,
+    orient,
+)
+from comparo.selection.greedy import Border, Greedy, curvature, inverse, join
+from comparo.selection.resistance import Goal, Resistance, matching
+from comparo.types import Array
+
+Strategy = Literal["random", "greedy", "adaptive"]
+Orders = Literal["one", "both"]
+
+JITTER = 0.15  # of the logarithm of a contrast: another seed asks about other pairs
+
+log = logging.getLogger(__name__)
+
+
+def greedy_pairs(items: int, pairs: int, rng: np.random.Generator) -> Pairs:
+    """The paper's K ≥ N − 1 pairs of N items: a chain in shuffled order, then the largest A_xx + A_yy − 2A_xy.
+
+    A = (W̃ᵀW̃)⁻¹ with the pairs chosen before, so that each multiplies det(W̃ᵀW̃) as much as a pair can; of pairs that
+    do so equally, the first in the shuffled order is taken. Shape (K, 2). Above 4096 items the gains are estimated, and
+    pairs are chosen in rounds of up to N/2 disjoint ones.
+
+    >>> pairs = greedy_pairs(4, 6, np.random.default_rng(0))
+    >>> len({frozenset(pair) for pair in pairs.tolist()})
+    6
+    """
+    check_number(items, pairs)
+    if pairs < items - 1:
+        raise ValueError(f"{pairs} pairs cannot connect {items} items; choose at least {items - 1}, or random pairs")
+    selector = Selector(range(items), strategy="greedy", rng=rng)
+    return np.array(selector.next(pairs), dtype=np.int32)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """K rows asked: items (K, 2), the first shown first; p (K,), NaN where there is no answer yet; weight (K,)."""
+
+    rows: Pairs
+    p: Array
+    weight: Array
+
+    def and_also(self, rows: Pairs, p: Array, weight: Array) -> Asked:
+        return Asked(
+            np.concatenate([self.rows, rows]), np.concatenate([self.p, p]), np.concatenate([self.weight, weight])
+        )
+
+    def where(self, kept: NDArray[np.bool_]) -> Asked:
+        return Asked(self.rows[kept], self.p[kept], self.weight[kept])
+
+
+class Selector:
+    """Hands out the next pairs to ask, and learns from the answers.
+
+    `strategy` is "random"; "greedy", which looks at who was compared with whom but not at the answers; or "adaptive",
+    which asks where σ(s_x − s_y)·σ(s_y − s_x)·(A_xx + A_yy − 2A_xy) is largest, with the scores s that the answers so
+    far give and A the inverse curvature of all that was asked. The last two first connect all items by a chain in
+    shuffled order.
+
+    `orders` is "one", either order of a pair, so that each item is shown first and second about equally often, or
+    "both", two calls a pair. `goal` is "ranking" or "top-k", such as "top-5": adaptive calls then go where they decide
+    who is among the best k. What was asked is not asked again unless `repeats`. `contrast` (N, N) is how much each
+    comparison tells relative to others, as by `contrast.contrasts`: gains are multiplied by it, also those by which the
+    items are connected. It is of no use to random pairs and the goal top-k, and not used above 4096 items.
+
+    >>> selector = Selector(["ana", "bo", "cy"], rng=np.random.default_rng(0))
+    >>> selector.remaining
+    3
+    >>> pairs = selector.next(2)
+    >>> selector.observe([(first, second, 0.7) for first, second in pairs])
+    >>> len(selector.next(1)), selector.remaining
+    (1, 0)
+    """
+
+    def __init__(
+        self,
+        items: Sequence[Hashable],
+        *,
+        strategy: Strategy = "adaptive",
+        orders: Orders = "one",
+        goal: str = "ranking",
+        repeats: bool = False,
+        contrast: Array | None = None,
+        rng: np.random.Generator,
+    ) -> None:
+        if strategy not in get_args(Strategy):
+            raise ValueError(f"strategy is one of {', '.join(map(repr, get_args(Strategy)))}, not {strategy!r}")
+        if orders not in get_args(Orders):
+            raise ValueError(f"orders is 'one' or 'both', not {orders!r}")
+        if len(items) < 2:
+            raise ValueError(f"there is nothing to compare: {len(items)} items; give at least two")
+        self.strategy = strategy
+        self.calls = 2 if orders == "both" else 1
+        self.top = top_of(goal, len(items), strategy)
+        self.repeats = repeats
+        self.rng = rng
+        names = list(items)
+        order = rng.permutation(len(names))
+        self._items = [names[number] for number in order.tolist()]
+        self._contrast: Array | None = None
+        if contrast is not None and strategy != "random" and self.top is None and len(names) <= EXACT:
+            luck = np.exp(JITTER * rng.standard_normal(contrast.shape))
+            worth = contrast[np.ix_(order, order)] * luck * luck.T
+            self._contrast = worth / float(np.mean(worth[np.triu_indices(len(names), 1)]))
+        self._position = {item: position for position, item in enumerate(self._items)}
+        if len(self._position) < len(items):
+            twice = next(item for position, item in enumerate(self._items) if self._position[item] != position)
+            raise ValueError(f"the item {twice!r} is there more than once; give each item a name of its own")
+        self._scores = np.zeros(len(items))
+        self._asked = Asked(np.empty((0, 2), dtype=np.int32), np.empty(0), np.empty(0))
+        self._connected = False
+        self._planned = np.empty((0, 2), dtype=np.int32)
+        self._queue: list[tuple[int, int]] = []
+        self._engine: Greedy | Border | None = None
+
+    @property
+    def remaining(self) -> int | None:
+        """How many calls can still be asked; None where repeats are allowed."""
+        if self.repeats:
+            return None
+        codes = self._codes(self._asked.rows)
+        pairs = len(self._items) * (len(self._items) - 1) // 2
+        return self.calls * pairs - len(distinct(codes)) + len(self._queue)
+
+    def next(self, batch: int) -> list[tuple[Any, Any]]:
+        """The next `batch` calls, each (item shown first, item shown second).
+
+        Those handed out before count as asked, whether they were answered or not.
+        """
+        if batch < 1:
+            raise ValueError(f"batch is at least 1, not {batch}")
+        left = self.remaining
+        if left is not None and batch > left:
+            pairs = len(self._items) * (len(self._items) - 1) // 2
+            orders = "both orders" if self.calls == 2 else "one order"
+            raise ValueError(
+                f"{batch} calls are more than the {left} that are left: {len(self._items)} items make {pairs} pairs, "
+                f"each asked in {orders}; ask for fewer, or allow repeats"
+            )
+        while len(self._queue) < batch:
+            self._ask(self._choose(-(-(batch - len(self._queue)) // self.calls)))
+        rows, self._queue = self._queue[:batch], self._queue[batch:]
+        return [(self._items[first], self._items[second]) for first, second in rows]
+
+    def observe(self, data: Any) -> None:
+        """Learn from comparisons, in any form that `Comparisons.of` reads; they may be of pairs never handed out."""
+        comparisons = Comparisons.of(data)
+        if comparisons.contexts is not None and len(comparisons.contexts) > 1:
+            raise ComparisonsError(
+                f"the comparisons are of {len(comparisons.contexts)} contexts; use a Selector for each of them"
+            )
+        position = np.array([self._position.get(item, -1) for item in comparisons.items.tolist()], dtype=np.int32)
+        rows = np.column_stack([position[comparisons.first], position[comparisons.second]])
+        if rows.min() < 0:
+            place = tuple(np.argwhere(rows < 0)[0])
+            label = comparisons.items[(comparisons.first, comparisons.second)[place[1]][place[0]]]
+            raise ComparisonsError(
+                f"comparison {place[0] + 1} is of {label!r}, which is not one of the {len(self._items)} items, such as "
+                f"{self._items[0]!r}"
+            )
+        answered = np.isnan(self._asked.p) & among(self._codes(self._asked.rows), np.sort(self._codes(rows)))
+        if self.strategy == "adaptive" or np.count_nonzero(answered) != len(rows):
+            self._engine = None
+        self._asked = self._asked.where(~answered).and_also(rows, comparisons.p, comparisons.weights)
+        if not self.repeats:
+            seen = set(map(tuple, rows.tolist()))
+            self._queue = [row for row in self._queue if row not in seen]
+
+    def _rows(self, rows: Pairs) -> NDArray[np.int64]:
+        """A number for each row that tells its order too."""
+        return rows[:, 0] * np.int64(len(self._items)) + rows[:, 1]
+
+    def _codes(self, rows: Pairs) -> NDArray[np.int64]:
+        """A number for each row, the same for both orders where a pair is asked in one of them."""
+        return self._rows(rows) if self.calls == 2 else self._rows(np.sort(rows, axis=1))
+
+    def _taken(self) -> NDArray[np.int64]:
+        """The sorted codes x·N + y, x < y, of pairs that may not be asked again."""
+        if self.repeats:
+            return np.empty(0, dtype=np.int64)
+        rows = distinct(self._codes(self._asked.rows))
+        if self.calls == 1:
+            return rows
+        first, second = np.divmod(rows, len(self._items))
+        return rows[(first < second) & among(second * len(self._items) + first, rows)]
+
+    def _ask(self, pairs: Pairs) -> None:
+        """Put the calls for `pairs` in the queue."""
+        first, second = (np.bincount(column, minlength=len(self._items)) for column in self._asked.rows.T)
+        rows = in_both_orders(pairs) if self.calls == 2 else orient(pairs, first - second, self.rng)
+        if not self.repeats:
+            rows = rows[~among(self._rows(rows), np.sort(self._rows(self._asked.rows)))]
+        self._asked = self._asked.and_also(rows, np.full(len(rows), np.nan), np.ones(len(rows)))
+        self._queue.extend(map(tuple, rows.tolist()))
+
+    def _choose(self, wanted: int) -> Pairs:
+        """At least one and at most `wanted` pairs to ask next."""
+        items = len(self._items)
+        if self.strategy == "random":
+            component, taken = merge(np.arange(items), self._asked.rows), self._taken()
+            wanted = min(wanted, items * (items - 1) // 2 - len(taken))
+            if wanted < component.max():
+                return forest(component, wanted, self.rng)
+            return connect(component, taken, wanted, self.rng)
+        if not self._connected:
+            component = merge(np.arange(items), self._asked.rows)
+            self._connected = component.max() == 0
+            if not self._connected and self._contrast is None:
+                return joining(component, np.arange(items))[:wanted]
+            if not self._connected and self._contrast is not None:
+                return np.array(join(component, self._asked.rows, self._contrast, wanted), dtype=np.int32)
+        if items > EXACT:
+            return self._choose_of_many(wanted)
+        chosen: list[tuple[int, int]] = []
+        while len(chosen) < wanted:
+            if self._engine is None or not self._engine.free.any():
+                self._engine = self._prepare()
+            chosen.append(self._engine.pick())
+        return np.array(chosen, dtype=np.int32)
+
+    def _choose_of_many(self, wanted: int) -> Pairs:
+        """Pairs from the matching planned last, or from a new one where all of it was asked."""
+        taken, items = self._taken(), len(self._items)
+        self._planned = self._planned[~among(self._rows(self._planned), taken)]
+        if not len(self._planned):
+            dispersion = self._refit()
+            goal = Goal(self.calls)
+            if self.strategy == "adaptive":
+                best = np.sort(self._scores)[::-1]
+                border = None if self.top is None else float(np.mean(best[self.top - 1 : self.top + 1]))
+                goal = Goal(self.calls, self._scores, border, dispersion)
+            resistance = Resistance.of(self._asked.rows, *self._curvature(), self.rng)
+            self._planned = matching(resistance, goal, taken, self.rng)
+            log.debug("planned %d pairs", len(self._planned))
+        if not len(self._planned):
+            return draw(items, taken, min(wanted, items * (items - 1) // 2 - len(taken)), self.rng)
+        chosen, self._planned = self._planned[:wanted], self._planned[wanted:]
+        return chosen
+
+    def _prepare(self) -> Greedy | Border:
+        """What finds the next pairs, from all that was asked and the scores that the answers give."""
+        items = len(self._items)
+        free = np.triu(np.ones((items, items), dtype=bool), 1)
+        free.ravel()[self._taken()] = False
+        dispersion = self._refit()
+        c, ridge = self._curvature()
+        if self.strategy == "greedy":
+            ridge[0] = 1.0  # the paper's expert on the first item
+        covariance = inverse(self._asked.rows[:, 0], self._asked.rows[:, 1], c, ridge)
+        if self.strategy == "greedy":
+            return Greedy(covariance, free, None, self.calls, self.repeats, self._contrast)
+        if self.top is not None:
+            border = Border(covariance, free, self._scores, self.top, dispersion, self.calls, self.repeats)
+            if border.free.any():
+                return border
+        return Greedy(covariance, free, self._scores, self.calls, self.repeats, self._contrast)
+
+    def _curvature(self) -> tuple[Array, Array]:
+        """The curvatures of all rows asked, at the current scores, and the ridge of the prior."""
+        items, rows = len(self._items), self._asked.rows
+        worth = np.ones(len(rows)) if self._contrast is None else self._contrast[rows[:, 0], rows[:, 1]]
+        if self.strategy == "greedy":
+            return worth, np.zeros(items)
+        c = worth * self._asked.weight * curvature(self._scores[rows[:, 0]] - self._scores[rows[:, 1]])
+        return c, np.full(items, WIDE**-2)
+
+    def _refit(self) -> float:
+        """Bring the scores up to date, from where they were; returns the dispersion of the answers around them."""
+        known = self._asked.where(~np.isnan(self._asked.p))
+        if self.strategy == "greedy" or not len(known.p):
+            return 1.0
+        first, second = np.ascontiguousarray(known.rows.T)
+        comparisons = Comparisons(np.arange(len(self._items)), first, second, known.p, known.weight)
+        graph, expert = Graph.build(comparisons), BradleyTerry()
+        problem = Problem.of(Pattern(graph), expert, comparisons, np.full(graph.nodes, WIDE**-2))
+        solution = problem.maximise(graph.centre(self._scores[graph.item]))
+        scores = graph.centre(solution.x)
+        self._scores[graph.item] = scores
+        none = np.empty((1, 0))
+        product = Product(comparisons, graph, expert, WIDE, scores, none, solution.laplacian, solution.steps, True)
+        return product.dispersion
+
+
+def next_pairs(
+    items: Mapping[Any, Sequence[Hashable]],
+    calls: int,
+    asked: Comparisons | None = None,
+    *,
+    rng: np.random.Generator,
+    strategy: Strategy = "adaptive",
+    orders: Orders = "one",
+    goal: str = "ranking",
+    repeats: bool = False,
+) -> dict[str, list[Any]]:
+    """The next `calls` calls in every context, given the comparisons `asked` so far: columns first, second, context.
+
+    `items` are the items of each context; where None is the only context, there is no column context. The options are
+    those of `Selector`.
+
+    >>> columns = next_pairs({"x": ["ana", "bo"], "y": ["ana", "cy"]}, 1, rng=np.random.default_rng(0))
+    >>> [set(pair) == {"ana", other} for *pair, other in zip(columns["first"], columns["second"], ["bo", "cy"])]
+    [True, True]
+    >>> columns["context"]
+    ['x', 'y']
+    """
+    parts = {} if asked is None else _by_context(asked, items)
+    columns: dict[str, list[Any]] = {"first": [], "second": [], "context": []}
+    for (context, names), generator in zip(items.items(), rng.spawn(len(items)), strict=True):
+        try:
+            selector = Selector(names, strategy=strategy, orders=orders, goal=goal, repeats=repeats, rng=generator)
+            if context in parts:
+                selector.observe(parts[context])
+            rows = selector.next(calls)
+        except ValueError as error:
+            raise error if context is None else ValueError(f"context {context!r}: {error}") from error
+        for first, second in rows:
+            columns["first"].append(first)
+            columns["second"].append(second)
+            columns["context"].append(context)
+    if list(items) == [None]:
+        del columns["context"]
+    return columns
+
+
+def _by_context(asked: Comparisons, items: Mapping[Any, Sequence[Hashable]]) -> dict[Any, Comparisons]:
+    """The comparisons of each context, without their contexts."""
+    if list(items) == [None]:
+        return {None: asked}
+    if asked.contexts is None:
+        raise ComparisonsError("the items have contexts and the comparisons have none; add a column context to them")
+    parts = {}
+    for code, context in enumerate(asked.contexts.tolist()):
+        if context not in items:
+            raise ComparisonsError(f"the comparisons are of a context {context!r} that has no items; add its items")
+        rows = asked.context == code
+        parts[context] = replace(
+            asked,
+            first=asked.first[rows],
+            second=asked.second[rows],
+            p=asked.p[rows],
+            weight=None if asked.weight is None else asked.weight[rows],
+            contexts=None,
+            context=None,
+            judges=None,
+            judge=None,
+        )
+    return parts
+
+
+def top_of(goal: str, items: int, strategy: str) -> int | None:
+    """k of the goal "top-k", None for the goal "ranking".
+
+    >>> top_of("top-5", items=20, strategy="adaptive")
+    5
+    """
+    if goal == "ranking":
+        return None
+    found = re.fullmatch(r"top-(\d+)", goal)
+    if found is None:
+        raise ValueError(f"goal is 'ranking' or 'top-' and a number, such as 'top-5', not {goal!r}")
+    if strategy != "adaptive":
+        raise ValueError(f"goal={goal!r} needs answers to go by: use strategy='adaptive', not {strategy!r}")
+    top = int(found[1])
+    if not 0 < top < items:
+        raise ValueError(f"goal={goal!r} decides nothing among {items} items; choose from top-1 to top-{items - 1}")
+    return top

@@ -17,8 +17,8 @@ from itertools import permutations
 from typing import Any
 
 from comparo.data.prompts import Question, criterion_prompt
-from comparo.judges import hf
 from comparo.judges.chat import Chat, Encoded
+from comparo.judges.hf import judge as hf
 from comparo.judges.hf.judge import HfJudge
 
 CANDIDATES, CONTEXT, CANDIDATE = 16, 492, 75  # the prompt's own words are the rest of the 500, 80 and 30 tokens

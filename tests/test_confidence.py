@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from comparo import Comparisons, Gaussian, StudentT, confidence, fit
+from comparo import Comparisons, Gaussian, StudentT, fit
+from comparo.analysis import confidence
 from comparo.analysis.confidence import expected_spearman, top_probability
 from oracle import simulate
 

@@ -16,8 +16,10 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
-from comparo.judges import hf, load_judge, network
+from comparo.judges import load_judge
 from comparo.judges.chat import Chat
+from comparo.judges.hf import judge as hf
+from comparo.judges.hf import network
 from comparo.judges.hf.passes import Batches
 from comparo.judges.models import find_model
 

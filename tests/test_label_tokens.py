@@ -12,8 +12,9 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import PreTrainedTokenizerFast
 
 from comparo.data.prompts import Prompt
-from comparo.judges import hf, load_judge
+from comparo.judges import load_judge
 from comparo.judges.chat import Chat
+from comparo.judges.hf import judge as hf
 from comparo.judges.labels import Words, sequence_probability
 from comparo.judges.openai.verdicts import read_logprobs
 from comparo.judges.spellings import find_spellings

@@ -20,7 +20,7 @@ from scipy.stats import spearmanr
 import comparo
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
-from comparo.judges import wire
+from comparo.judges.openai import wire
 from comparo.judges.openai.judge import load
 from servers import Api, Reply, choices, raw_server, refusal, tokens, words
 

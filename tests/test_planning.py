@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from comparo import planning
 from comparo.cli.app import app
+from comparo.selection import planning
 from comparo.selection.planning import judge_of, later, plan
 
 

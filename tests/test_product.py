@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from comparo import BradleyTerry, Comparisons, Gaussian, StudentT, determinant, fit, laplacian, newton
+from comparo import BradleyTerry, Comparisons, Gaussian, StudentT, fit
 from comparo.analysis.calibration import Interpolated
+from comparo.model import determinant, laplacian, newton
 from comparo.model.covariance import ProductCovariance
 from comparo.model.experts import Constant, Linear
 from comparo.model.product import multiply

@@ -22,7 +22,8 @@ from comparo import rank
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
-from comparo.judges import load_judge, ray_judge, replicas
+from comparo.judges import load_judge, ray_judge
+from comparo.judges.ray import replicas
 from comparo.judges.ray.sharing import Shares
 from comparo.run.store import read_configuration, read_judgements
 

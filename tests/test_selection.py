@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import norm
 
-from comparo import fit, greedy
+from comparo import fit
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.methods import WIDE
 from comparo.model.determinant import design_log_det
+from comparo.selection import greedy
 from comparo.selection.selector import Selector, greedy_pairs, next_pairs
 
 Rows = list[tuple[int, int, float]]

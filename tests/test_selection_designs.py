@@ -13,9 +13,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import chisquare
 
-from comparo import designs, greedy
 from comparo.data.comparisons import Comparisons
 from comparo.model.determinant import design_log_det
+from comparo.selection import designs, greedy
 from comparo.selection.designs import Pairs, in_both_orders, in_one_order, random_pairs
 from comparo.selection.selector import Selector, greedy_pairs
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from comparo import selection
 from comparo.data.comparisons import Comparisons
 from comparo.model.determinant import design_log_det
+from comparo.selection import selector as selection
 from comparo.selection.designs import Pairs, random_pairs
 from comparo.selection.greedy import inverse
 from comparo.selection.resistance import Goal, Resistance, matching

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comparo import tables
+from comparo.data import tables
 from comparo.data.frames import frame_from_columns
 from comparo.data.sheets import guarded, unguarded
 from comparo.data.tables import Table, read_columns, write_columns

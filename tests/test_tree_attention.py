@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
-from comparo.judges import attention, hf, network
 from comparo.judges.chat import Chat, Encoded
+from comparo.judges.hf import attention, network
+from comparo.judges.hf import judge as hf
 from comparo.judges.hf.attention import UnreadableError, attend, place
 from comparo.judges.hf.norms import fuse
 from comparo.judges.hf.passes import Batches

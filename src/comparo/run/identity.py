@@ -28,7 +28,7 @@ def _excerpts(old: str, new: str, around: int = 30, most: int = 80) -> tuple[str
     """Two texts, where they are long only around the first place in which they differ.
 
     >>> _excerpts("'" + "x" * 200 + "more coherent'", "'" + "x" * 200 + "more fluent'", around=5)
-    ('…more coherent\'', "…more fluent'")
+    ("…more coherent'", "…more fluent'")
     """
     if max(len(old), len(new)) <= most:
         return old, new

@@ -124,6 +124,12 @@ class Run:
         self._check(self.progress.failed, self.progress.failed + self.progress.answered)
         return self.ranking()
 
+    def finish(self) -> Ranking:
+        """Ask until done and write the ranking to the folder."""
+        ranking = self.go()
+        self.store.write("ranking.csv", ranking.to_csv())
+        return ranking
+
     def ranking(self) -> Ranking:
         """The ranking from all answers so far."""
         if not self.progress.answered:

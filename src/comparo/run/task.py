@@ -147,10 +147,12 @@ class Task:
         return self._cost(self._characters(question) / CHARACTERS)
 
     def _characters(self, question: Question) -> int:
-        """About how many characters its prompt has; a prompt of long texts takes long to write."""
-        return sum(
-            map(len, (self.prompt.template, question.first_text, question.second_text, question.context_text or ""))
-        )
+        """About how many characters its prompt has; to write a prompt of long texts takes long."""
+        return self._bare + sum(map(len, (question.first_text, question.second_text, question.context_text or "")))
+
+    @cached_property
+    def _bare(self) -> int:
+        return len(self.prompt.text(Question("", "", context_text="")))
 
     def _cost(self, tokens: float) -> float:
         price = getattr(self.judge, "price", None)

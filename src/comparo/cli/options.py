@@ -115,8 +115,8 @@ GroupColumn = Annotated[
     str | None,
     typer.Option(
         "--group",
-        help="The column with what items share, such as the system that wrote them: those of one group lean on each "
-        "other. Default: group, else the same id in other contexts.",
+        help="The column with what items share, such as the system that wrote them: the items of one group inform "
+        "each other's scores. Default: group, else the same id in other contexts.",
         show_default=False,
     ),
 ]

@@ -107,6 +107,7 @@ class Asking:
                 if self.out:
                     raise JudgeError(f"{self._judge.name} gave no answer to {self.out} of the questions that it took")
         except BaseException as error:  # raised again in `answers`
+            self.out = 0
             self._answers.put(error)
 
     def _more(self) -> Iterator[Question]:

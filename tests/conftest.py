@@ -1,9 +1,14 @@
-"""How the tests draw their examples: the same ones each time, unless random ones are asked for (make test-random)."""
+"""What all tests share: their tiers, their examples, and a way to run the command in this process.
+
+The tier of a test is a marker, given here by its file: `make test` runs all tiers, `make test-core` the first one.
+Examples are the same in every run unless random ones are requested (`make test-random`).
+"""
 
 import logging
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -13,6 +18,33 @@ from comparo.cli.app import main
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
 settings.register_profile("random", derandomize=False, deadline=None, database=None, print_blob=True)
 settings.load_profile(os.environ.get("COMPARO_EXAMPLES", "same"))
+
+RECORDED = Path(__file__).parents[2] / "shared" / "data"
+# Files whose tests share an expensive fixture, or that start many processes, run in one worker each, the longest first.
+TIERS = {
+    "cluster": "ray",
+    "judges": """hf_judge judges label_tokens single_failures openai_judge openai_faults tree_attention verdicts
+        function_judge providers judge_command vllm_judge""",
+    "browser": "report_browser notebook",
+    "recorded": "recorded",
+    "statistical": "pooling contrast confidence planning study yardstick baselines",
+}
+FILES = {f"test_{name}.py": tier for tier, names in TIERS.items() for name in names.split()}
+TOGETHER = ("test_ray.py", "test_report_browser.py", "test_notebook.py", "test_hf_judge.py", "test_judges.py")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.get_closest_marker("recorded") and not RECORDED.is_dir():
+            item.add_marker(pytest.mark.skip(reason=f"the recorded judgements are not at {RECORDED}"))
+        if not any(item.get_closest_marker(tier) for tier in TIERS):
+            item.add_marker(FILES.get(item.path.name, "core"))
+        if item.path.name in TOGETHER:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        elif item.get_closest_marker("measures"):
+            item.add_marker(pytest.mark.xdist_group("measures"))
+    files = list(FILES)
+    items.sort(key=lambda item: files.index(item.path.name) if item.path.name in FILES else len(files))
 
 
 @pytest.fixture

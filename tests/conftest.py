@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from comparo.cli.app import main
+from comparo.judges import load_judge
 
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
 settings.register_profile("random", derandomize=False, deadline=None, database=None, print_blob=True)
@@ -27,10 +28,13 @@ TIERS = {
         function_judge providers judge_command vllm_judge""",
     "browser": "report_browser notebook",
     "recorded": "recorded",
+    "package": "wheel",
     "statistical": "pooling contrast confidence planning study yardstick baselines",
 }
 FILES = {f"test_{name}.py": tier for tier, names in TIERS.items() for name in names.split()}
-TOGETHER = ("test_ray.py", "test_report_browser.py", "test_notebook.py", "test_hf_judge.py", "test_judges.py")
+TOGETHER = {"test_judges.py": "unpacked", "test_hf_judge.py": "unpacked"} | {
+    name: name for name in ("test_ray.py", "test_report_browser.py", "test_notebook.py", "test_study.py", "test_wheel.py")
+}
 
 
 def pytest_collection_modifyitems(items):
@@ -40,11 +44,17 @@ def pytest_collection_modifyitems(items):
         if not any(item.get_closest_marker(tier) for tier in TIERS):
             item.add_marker(FILES.get(item.path.name, "core"))
         if item.path.name in TOGETHER:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+            item.add_marker(pytest.mark.xdist_group(TOGETHER[item.path.name]))
         elif item.get_closest_marker("measures"):
             item.add_marker(pytest.mark.xdist_group("measures"))
     files = list(FILES)
     items.sort(key=lambda item: files.index(item.path.name) if item.path.name in FILES else len(files))
+
+
+@pytest.fixture(scope="session")
+def unpacked():
+    """The embedded model in transformers, which takes long to load."""
+    return load_judge("local/smollm2", runtime="transformers", window=1024)
 
 
 @pytest.fixture
@@ -53,8 +63,10 @@ def run(monkeypatch, capfd):
     for name in [name for name in os.environ if name.startswith(("COMPARO_", "OPENAI_"))]:
         monkeypatch.delenv(name)
 
-    def start(folder, arguments):
+    def start(folder, arguments, **variables):
         monkeypatch.chdir(folder)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
         monkeypatch.setattr(sys, "argv", ["comparo", *map(str, arguments)])
         monkeypatch.setattr(logging.getLogger(), "handlers", [])
         code = 0
@@ -62,6 +74,8 @@ def run(monkeypatch, capfd):
             main()
         except SystemExit as end:
             code = end.code
+        for name in variables:
+            monkeypatch.delenv(name)
         said = capfd.readouterr()
         return subprocess.CompletedProcess(arguments, code, said.out, said.err)
 

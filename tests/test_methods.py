@@ -12,6 +12,7 @@ from comparo.methods import METHODS
 from comparo.model.graph import Graph
 from comparo.model.product import multiply
 from comparo.model.zermelo import zermelo
+from comparo.types import as_generator
 from oracle import comparisons_of, incidence, simulate, weights
 
 each_method = pytest.mark.parametrize("method", METHODS)
@@ -251,3 +252,19 @@ def test_a_judge_with_signal_is_ranked_right(method):
 def test_arguments_that_make_no_sense(arguments, message):
     with pytest.raises((ValueError, TypeError), match=message):
         fit([("a", "b", 0.8)], **arguments)
+
+
+def test_no_bias_may_be_written_as_none():
+    rows = [("a", "b", 0.8), ("b", "c", 0.7)]
+    for method in METHODS:
+        assert fit(rows, method, bias=None).scores.tolist() == fit(rows, method, bias="none").scores.tolist()
+
+
+def test_a_generator_is_made_from_a_seed_a_generator_or_none():
+    generator = np.random.default_rng(3)
+    assert as_generator(generator) is generator
+    assert as_generator(np.int64(3)).random() == as_generator(3).random() == np.random.default_rng(3).random()
+    assert as_generator(None).random() != as_generator(None).random()
+    for wrong in ("3", 3.0, True):
+        with pytest.raises(TypeError, match="rng must be a whole number"):
+            as_generator(wrong)

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,10 @@ def test_comparo_needs_numpy_scipy_and_narwhals_only():
 
 def test_import_takes_no_time_because_it_loads_nothing():
     assert installed(modules_after("import comparo") - modules_after("pass")) == {"comparo"}
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert comparo.__version__ == version("comparo")
 
 
 def test_every_exported_name_is_documented():

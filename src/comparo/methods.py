@@ -36,7 +36,7 @@ def fit(
     data: Any,
     method: Method | Expert = "poe-bt",
     *,
-    bias: Bias = "none",
+    bias: Bias | None = None,
     prior: Prior | None = None,
     groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
     features: Mapping[Any, Sequence[float]] | None = None,
@@ -44,39 +44,60 @@ def fit(
     prior_pairs: PriorPairs = "compared",
     level: float = 0.95,
 ) -> Ranking:
-    """Scores, a ranking and its uncertainty from pairwise comparisons.
+    """Estimate scores, a ranking and its uncertainty from pairwise comparisons.
 
-    `data` is a file (CSV, JSONL, Parquet, each also gzipped), a pandas or polars frame, rows (first, second, p), an
-    N × N matrix of P(row beats column), or `Comparisons`. With a column `context` every context is ranked on its own.
+    Parameters
+    ----------
+    data
+        A file (CSV, JSONL, Parquet, each also gzipped), a pandas or polars frame, rows (first, second, p), an N × N
+        matrix of P(row beats column), or `Comparisons`. With a column `context` every context is ranked on its own.
+    method
+        - "poe-bt": product of soft Bradley–Terry experts (default), with a wide Gaussian prior;
+        - "poe-g": product of Gaussian experts, μ(p) = p − ½, constant variance; "poe-g-hard": the same on decisions;
+        - "avg-prob": an item's mean probability; "win-ratio": its mean decision;
+        - "bt": Bradley–Terry on decisions by Zermelo's algorithm to 1e-4 (`algorithm="newman"`: fewer iterations);
+        - an expert of your own: any object with log_density, slope and curvature.
 
-    `method` is one of
+        A decision is p > ½; p = ½ is a tie and counts as half a win.
+    bias
+        The position bias, for products of experts: "none" (default, also None), "plug-in" (from the mean p) or "joint"
+        (estimated together with the scores); see `comparo.model.product.multiply`.
+    prior
+        For products of experts: the standard deviation of a Gaussian prior on the scores, or "first", the paper's
+        expert on the first item. Default: "first" for Gaussian experts; for others 100, or 10 where every answer is a
+        decision. "estimated": the variances of scores, biases and noise are estimated from the comparisons, both orders
+        of a pair are one observation, and scores are shrunk towards what their group and features predict
+        (`comparo.model.pooling.pool`).
+    groups, features
+        With prior "estimated": the group, and a sequence of numbers, for each item or pair (context, item).
+        `groups="items"`: the same item in other contexts.
+    algorithm, prior_pairs
+        For "bt", whose prior is 1/(N − 1) wins for both sides of each comparison made (`prior_pairs="compared"`, as the
+        paper writes) or of every pair of items (`"all"`, as its authors' code does).
+    level
+        The coverage of intervals, between 0 and 1.
 
-    - "poe-bt": product of soft Bradley–Terry experts (default), with a wide Gaussian prior;
-    - "poe-g": product of Gaussian experts, μ(p) = p − ½, constant variance; "poe-g-hard": the same on decisions;
-    - "avg-prob": an item's mean probability; "win-ratio": its mean decision;
-    - "bt": Bradley–Terry on decisions by Zermelo's algorithm to 1e-4 (`algorithm="newman"`: fewer iterations);
-    - an expert of your own: any object with log_density, slope and curvature.
+    Returns
+    -------
+    Ranking
+        Scores are centred in each connected component, except for "avg-prob" and "win-ratio", where they are means.
+        Its `notes` are also issued as warnings.
 
-    Scores are centred, except those of "avg-prob" and "win-ratio", which stay the means that they are. A decision is
-    p > ½; p = ½ is a tie and counts half a win.
+    Raises
+    ------
+    ComparisonsError
+        If the data cannot be used.
+    ValueError, TypeError
+        If an argument has no meaning, or not with this method.
 
-    `bias` is the position bias: "none", "plug-in" (from the mean p) or "joint" (estimated with the scores); see
-    `comparo.model.product.multiply`. `prior` is the standard deviation of a Gaussian prior on the scores or "first",
-    the paper's expert on the first item; by default "first" for Gaussian experts, and for others 100, or 10 where every
-    answer is a decision. With prior "estimated" the variances of scores, biases and noise come from the comparisons,
-    both orders of a pair are taken together, and candidates lean on what they share (`comparo.model.pooling.pool`): on
-    their group, which `groups` gives for an item or a pair (context, item), "items" being the same item in other
-    contexts, and on `features`, some numbers for each of them.
-
-    Bias and prior belong to products of experts; "bt" has the paper's prior instead: 1/(N − 1) wins for either side of
-    each comparison made (`prior_pairs="compared"`, the paper's wording) or of every pair of items (`"all"`, what its
-    authors' code does). `level` is the coverage of intervals.
-
+    Examples
+    --------
     >>> ranking = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1)])
-    >>> ranking.items.tolist()
+    >>> list(ranking)
     ['a', 'b', 'c']
     """
     comparisons = Comparisons.of(data)
+    bias = "none" if bias is None else bias
     _check(method, bias, prior, algorithm, prior_pairs, level)
     if prior != "estimated" and (groups is not None or features is not None):
         raise ValueError("groups and features belong to prior='estimated'; add that, or leave them out")

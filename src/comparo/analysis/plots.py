@@ -250,7 +250,7 @@ def plot_position_bias(data: Any, *, bins: int = 20, ax: Axes | None = None) -> 
     ax.axvline(0.5, color="#999999", linewidth=0.8)
     ax.axvline(mean, color=VERMILION, linewidth=1.5, label=f"mean p = {mean:.2f}")
     ranking = quiet_fit(comparisons, "poe-bt", "joint")
-    if ranking.bias is not None and ranking.product is not None and ranking.product.is_bias_told:
+    if ranking.bias is not None and ranking.product is not None and ranking.product.is_bias_determined:
         context = 0 if comparisons.context is None else comparisons.context
         gamma = ranking.bias[context, comparisons.judged_by]
         wins = float(np.average(expit(-gamma), weights=weight))

@@ -103,7 +103,7 @@ class Product:
         return float((unknown + rows * squares / max(curvature, np.finfo(float).tiny)) / (unknown + freedom))
 
     @cached_property
-    def is_bias_told(self) -> bool:
+    def is_bias_determined(self) -> bool:
         """Whether every estimated γ is at least a tenth as sure as it would be if the scores were known."""
         pattern = self.laplacian.pattern
         if not pattern.judges:

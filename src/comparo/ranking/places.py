@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,21 @@ from comparo.types import Array, LongIndex
 DRAWS = 1000
 COMPARED = 32  # items up to which all are compared with all to rank them
 DRAWN_ENTRIES = 4_000_000  # of one array of drawn scores, 32 MB
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One row of a ranking: an item (in a context, if there are any), its score with standard error and interval."""
+
+    context: Any
+    item: Any
+    score: float
+    std: float
+    low: float
+    high: float
+    rank: int
+    tier: int
+    comparisons: int
 
 
 def beats(difference: Array, variance: Array) -> Array:

@@ -10,6 +10,7 @@ from hypothesis import given
 from comparo import BradleyTerry, Comparisons, Gaussian, StudentT, design_log_det, fit
 from comparo.methods import METHODS
 from comparo.model.graph import Graph
+from comparo.model.limits import Limits
 from comparo.model.product import multiply
 from comparo.model.zermelo import zermelo
 from comparo.types import as_generator
@@ -77,14 +78,14 @@ def test_bradley_terry_by_zermelo(algorithm, prior_pairs, seed):
 
 
 @pytest.mark.parametrize("algorithm", ["zermelo", "newman"])
-def test_a_long_chain_of_certain_answers_does_not_overflow(algorithm, monkeypatch):
-    monkeypatch.setattr("comparo.model.zermelo.ITERATIONS", 500)
+def test_a_long_chain_of_certain_answers_does_not_overflow(algorithm):
     chain = np.arange(2000)
     scores, _, _ = zermelo(
         Graph.build(Comparisons.from_columns(chain[:-1], chain[1:], np.ones(1999))),
         np.full(1999, 1e30),
         np.full(1999, 1e-30),
         algorithm,
+        limits=Limits(zermelo_iterations=500),
     )
     assert np.isfinite(scores).all()
     assert np.all(scores[:100] > scores[-100:])
@@ -97,10 +98,9 @@ def test_a_prior_on_all_pairs_joins_everything():
     assert ranking.notes == ()
 
 
-def test_iterations_that_do_not_settle_are_said(monkeypatch):
-    monkeypatch.setattr("comparo.model.zermelo.ITERATIONS", 2)
+def test_iterations_that_do_not_settle_are_said():
     with pytest.warns(UserWarning, match="did not settle"):
-        fit([("a", "b", 1.0), ("b", "c", 1.0)], method="bt")
+        fit([("a", "b", 1.0), ("b", "c", 1.0)], method="bt", limits=Limits(zermelo_iterations=2))
 
 
 def test_newman_does_not_swing_between_two_items():

@@ -11,6 +11,7 @@ from comparo import Comparisons, fit
 from comparo.analysis.confidence import top_probability
 from comparo.methods import METHODS
 from comparo.model.covariance import ProductCovariance
+from comparo.model.limits import Limits
 from oracle import simulate
 
 COLUMNS = ["item", "score", "std", "low", "high", "rank", "tier", "comparisons"]
@@ -168,12 +169,10 @@ def test_an_item_that_was_never_compared_is_listed_without_a_guess():
         assert row["std"] is None
 
 
-def test_large_contexts_use_marginal_errors(monkeypatch):
+def test_large_contexts_use_marginal_errors():
     comparisons, _ = simulate(np.random.default_rng(2), 300, 6000)
     small = fit(comparisons)
-    for module in ("model.laplacian", "model.covariance", "ranking.places"):
-        monkeypatch.setattr(f"comparo.{module}.EXACT", 100)
-    large = fit(comparisons)
+    large = fit(comparisons, limits=Limits(exact=100))
     assert np.abs(large.std / small.std - 1).max() < 0.05
     for name in ("best_rank", "worst_rank"):
         assert np.abs(by_item(large.rank_intervals(), name) - by_item(small.rank_intervals(), name)).mean() < 3

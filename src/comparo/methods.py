@@ -15,7 +15,9 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.covariance import MeanCovariance, ProductCovariance
 from comparo.model.experts import BradleyTerry, Expert, Gaussian
 from comparo.model.graph import Graph
-from comparo.model.laplacian import Laplacian, Pattern
+from comparo.model.laplacian import Laplacian
+from comparo.model.limits import LIMITS, Limits
+from comparo.model.pattern import Pattern
 from comparo.model.pooling import pool
 from comparo.model.product import Bias, Prior, multiply
 from comparo.model.weights import even
@@ -43,6 +45,7 @@ def fit(
     algorithm: Algorithm = "zermelo",
     prior_pairs: PriorPairs = "compared",
     level: float = 0.95,
+    limits: Limits = LIMITS,
 ) -> Ranking:
     """Estimate scores, a ranking and its uncertainty from pairwise comparisons.
 
@@ -76,6 +79,8 @@ def fit(
         paper writes) or of every pair of items (`"all"`, as its authors' code does).
     level
         The coverage of intervals, between 0 and 1.
+    limits
+        Tolerances, sizes and numbers of draws of the solvers (`comparo.model.limits.Limits`).
 
     Returns
     -------
@@ -96,6 +101,41 @@ def fit(
     >>> list(ranking)
     ['a', 'b', 'c']
     """
+    ranking = quiet_fit(
+        data,
+        method,
+        bias=bias,
+        prior=prior,
+        groups=groups,
+        features=features,
+        algorithm=algorithm,
+        prior_pairs=prior_pairs,
+        level=level,
+        limits=limits,
+    )
+    for note in ranking.notes:
+        warnings.warn(note, stacklevel=2)
+    return ranking
+
+
+def quiet_fit(
+    data: Any,
+    method: Method | Expert = "poe-bt",
+    *,
+    bias: Bias | None = None,
+    prior: Prior | None = None,
+    groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
+    features: Mapping[Any, Sequence[float]] | None = None,
+    algorithm: Algorithm = "zermelo",
+    prior_pairs: PriorPairs = "compared",
+    level: float = 0.95,
+    limits: Limits = LIMITS,
+) -> Ranking:
+    """`fit` without warnings: the notes are in `Ranking.notes` only.
+
+    >>> quiet_fit([("a", "b", 0.8), ("c", "d", 0.8)]).notes[0][:54]
+    'the comparisons fall into groups that are not connecte'
+    """
     comparisons = Comparisons.of(data)
     bias = "none" if bias is None else bias
     _check(method, bias, prior, algorithm, prior_pairs, level)
@@ -104,27 +144,21 @@ def fit(
     if method in ("poe-g-hard", "bt", "win-ratio"):
         comparisons = comparisons.decisions()
     if method == "bt":
-        ranking = _bradley_terry(comparisons, algorithm, prior_pairs, level)
-    elif method in ("win-ratio", "avg-prob"):
-        ranking = _mean(comparisons, method, level)
+        return _bradley_terry(comparisons, algorithm, prior_pairs, level, limits)
+    if method in ("win-ratio", "avg-prob"):
+        return _mean(comparisons, method, level, limits)
+    expert = method if isinstance(method, Expert) else BradleyTerry() if method == "poe-bt" else Gaussian()
+    name = method if isinstance(method, str) else type(method).__name__
+    if prior is None:
+        prior = "first" if isinstance(expert, Gaussian) else WIDE if comparisons.hard else WIDER
+    if prior == "estimated":
+        group, rows = _shared(comparisons, groups, features)
+        weighed = even(comparisons, expert)
+        product = pool(weighed, expert, is_biased=bias == "joint", groups=group, features=rows, limits=limits)
     else:
-        expert = method if isinstance(method, Expert) else BradleyTerry() if method == "poe-bt" else Gaussian()
-        name = method if isinstance(method, str) else type(method).__name__
-        if prior is None:
-            prior = "first" if isinstance(expert, Gaussian) else WIDE if comparisons.hard else WIDER
-        if prior == "estimated":
-            shared = _shared(comparisons, groups, features)
-            weighed = even(comparisons, expert)
-            product = pool(weighed, expert, is_biased=bias == "joint", groups=shared[0], features=shared[1])
-        else:
-            product = multiply(comparisons, expert, prior=prior, bias=bias)
-        covariance = ProductCovariance(product.laplacian, product)
-        ranking = Ranking(
-            name, comparisons, product.graph, product.scores, covariance, level, product, product.converged
-        )
-    for note in ranking.notes:
-        warnings.warn(note, stacklevel=2)
-    return ranking
+        product = multiply(comparisons, expert, prior=prior, bias=bias, limits=limits)
+    covariance = ProductCovariance(product.laplacian, product)
+    return Ranking(name, comparisons, product.graph, product.scores, covariance, level, product, product.converged)
 
 
 def _check(method: object, bias: str, prior: Any, algorithm: str, prior_pairs: str, level: float) -> None:
@@ -192,12 +226,12 @@ def _of(name: str, given: Mapping[Any, Any], label: tuple[Any, Any]) -> Any:
     raise ValueError(f"{name} say nothing of item {label[1]!r}{place}; give every item its own")
 
 
-def _mean(comparisons: Comparisons, name: str, level: float) -> Ranking:
+def _mean(comparisons: Comparisons, name: str, level: float, limits: Limits) -> Ranking:
     """Σ w·p over Σ w, where an item's p is 1 − p when it is shown second."""
     graph = Graph.build(comparisons)
     n, p = graph.nodes, comparisons.p
     weight = comparisons.weights
-    pattern = Pattern(graph)
+    pattern = Pattern(graph, limits=limits)
     laplacian = Laplacian(pattern, weight[pattern.order], np.zeros(n))
     total = laplacian.diagonal
     won = np.bincount(graph.first, weight * p, n) + np.bincount(graph.second, weight * (1 - p), n)
@@ -209,7 +243,9 @@ def _mean(comparisons: Comparisons, name: str, level: float) -> Ranking:
     return Ranking(name, comparisons, graph, scores, MeanCovariance(laplacian, variance), level)
 
 
-def _bradley_terry(comparisons: Comparisons, algorithm: Algorithm, prior_pairs: PriorPairs, level: float) -> Ranking:
+def _bradley_terry(
+    comparisons: Comparisons, algorithm: Algorithm, prior_pairs: PriorPairs, level: float, limits: Limits
+) -> Ranking:
     graph = Graph.build(comparisons)
     weight = comparisons.weights
     position = graph.position
@@ -226,9 +262,9 @@ def _bradley_terry(comparisons: Comparisons, algorithm: Algorithm, prior_pairs: 
         both = np.concatenate([graph.first, first]), np.concatenate([graph.second, second])
         graph = replace(graph, component=position)
         played = replace(graph, first=both[0], second=both[1])
-    scores, _, converged = zermelo(played, won, lost, algorithm)
+    scores, _, converged = zermelo(played, won, lost, algorithm, limits=limits)
     curvature = BradleyTerry().curvature(scores[played.first] - scores[played.second], won)
-    pattern = Pattern(played)
+    pattern = Pattern(played, limits=limits)
     laplacian = Laplacian(pattern, ((won + lost) * curvature)[pattern.order], np.zeros(graph.nodes))
     return Ranking("bt", comparisons, graph, scores, ProductCovariance(laplacian), level, converged=converged)
 

@@ -33,7 +33,8 @@ TIERS = {
 }
 FILES = {f"test_{name}.py": tier for tier, names in TIERS.items() for name in names.split()}
 TOGETHER = {"test_judges.py": "unpacked", "test_hf_judge.py": "unpacked"} | {
-    name: name for name in ("test_ray.py", "test_report_browser.py", "test_notebook.py", "test_study.py", "test_wheel.py")
+    name: name
+    for name in ("test_ray.py", "test_report_browser.py", "test_notebook.py", "test_study.py", "test_wheel.py")
 }
 
 

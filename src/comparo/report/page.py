@@ -231,16 +231,16 @@ def _convergence(record: Record, ahead: list[Outlook]) -> dict[str, Any]:
     moments, made = convergence(record), len(record.answered)
     series = [
         ("final", "with the last ranking", [(moment.calls, moment.final) for moment in moments]),
-        ("expected", "expected after unlimited calls", [(moment.calls, moment.expected) for moment in moments]),
-        ("outlook", "expected, with more calls", [(made + step.more, step.expected) for step in ahead[:3]]),
+        ("expected", "expected agreement", [(moment.calls, moment.expected) for moment in moments]),
+        ("outlook", "expected agreement, with more calls", [(made + step.more, step.expected) for step in ahead[:3]]),
     ]
     for number, name in enumerate(list(record.items.scores)[:4]):
         line = [(moment.calls, moment.people[name]) for moment in moments]
         series.append((f"people-{number}", f"with people: {label(name)}", line))
     about = (
         "Spearman correlations of the ranking after the first calls, from 0 (chance) to 1 (same order): with the last "
-        "ranking, where it ends at 1 by definition; and the expected one with the ranking after unlimited calls, "
-        "continued to what more calls would bring."
+        "ranking, where it ends at 1 by definition; and the expected agreement with the ranking after unlimited "
+        "calls, continued to what more calls would bring."
     )
     return {"convergence": line_chart(series), "convergence_about": about}
 

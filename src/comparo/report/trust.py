@@ -252,8 +252,8 @@ def _mass(record: Record) -> Sign:
     fine = bounds.MASS.verdict(found) == "fine"
     advice = "The judge answers as asked." if fine else "The judge tends to say something else: improve the prompt."
     sentence = (
-        "The share of the model's probability on the two answers that it could give, on average; the rest was on other "
-        f"words. It was below ½ in {low:.1%} of the answers. {advice}"
+        "The mean share of the judge's probability on the two answers that it was asked to choose from; the rest was on "
+        f"other words. It was below ½ in {low:.1%} of the answers. {advice}"
     )
     return _graded(name, f"{found:.3f}", bounds.MASS, found, sentence)
 

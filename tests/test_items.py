@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from comparo import ComparisonsError
 from comparo.data.items import Items, read_items
 from comparo.data.prompts import Question, paper_prompt
-from comparo.data.tables import write_columns
+from comparo.data.writing import write_columns
 from comparo.run.store import Store
 from workbooks import write_workbook
 

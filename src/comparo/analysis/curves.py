@@ -1,4 +1,4 @@
-"""The numbers behind the plots: how a ranking settles, what a difference is given p, what both orders say.
+"""The numbers behind the plots: how a ranking settles, and what a difference is given p.
 
 K comparisons of n candidates (items of contexts) as columns of shape (K,); `scores` maps an item, or a pair (context,
 item), to its true score.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,7 @@ def convergence(
     share[order] = (np.arange(len(data)) - begins + 1) / sizes[context[order]]
     parts = [np.flatnonzero(share <= step / points + 1e-9) for step in range(1, points + 1)]
     taken = {len(rows): rows for rows in parts if len(rows)}
-    settled = [_candidates_scores(last, quiet_fit(_rows(data, rows), method, bias)) for rows in taken.values()]
+    settled = [_candidates_scores(last, quiet_fit(data.take(rows), method, bias)) for rows in taken.values()]
     final = np.array([_mean_spearman(last.graph, scores, last.scores) for scores in settled])
     true = None if truth is None else np.array([_mean_spearman(last.graph, scores, truth) for scores in settled])
     return np.array(list(taken)), final, true
@@ -103,22 +102,6 @@ def moments(p: Array, values: Array, weight: Array, bins: int) -> tuple[Array, A
     return mean(p), middle, np.where(counts[filled] > 1, deviation, np.nan)
 
 
-def both_orders(data: Comparisons) -> tuple[Array, Array]:
-    """p_ij and p_ji, each the mean of its comparisons, of the M pairs that a judge was asked in both orders: (M,).
-
-    >>> both_orders(Comparisons.from_rows([("a", "b", 0.75), ("b", "a", 0.5), ("a", "c", 0.9)]))
-    (array([0.75]), array([0.5]))
-    """
-    graph, weight, judges = Graph.build(data), data.weights, 1 if data.judges is None else len(data.judges)
-    low, high = np.minimum(graph.first, graph.second).astype(np.int64), np.maximum(graph.first, graph.second)
-    _, pair = np.unique((low * graph.nodes + high) * judges + data.judged_by, return_inverse=True)
-    slot, slots = 2 * pair + (graph.first != low), 2 * (int(pair.max()) + 1)
-    total = np.bincount(slot, weight, slots)
-    mean = np.divide(np.bincount(slot, weight * data.p, slots), total, out=np.full(slots, np.nan), where=total > 0)
-    asked = np.isfinite(mean[::2]) & np.isfinite(mean[1::2])
-    return mean[::2][asked], mean[1::2][asked]
-
-
 def quiet_fit(data: Comparisons, method: Method, bias: Bias) -> Ranking:
     """A fit without its warnings, for parts of comparisons that need not be connected.
 
@@ -128,14 +111,6 @@ def quiet_fit(data: Comparisons, method: Method, bias: Bias) -> Ranking:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return fit(data, method, bias=bias)
-
-
-def _rows(data: Comparisons, rows: NDArray[np.intp]) -> Comparisons:
-    weight = None if data.weight is None else data.weight[rows]
-    context = None if data.context is None else data.context[rows]
-    judge = None if data.judge is None else data.judge[rows]
-    first, second, p = data.first[rows], data.second[rows], data.p[rows]
-    return replace(data, first=first, second=second, p=p, weight=weight, context=context, judge=judge)
 
 
 def _candidates_scores(last: Ranking, earlier: Ranking) -> Array:

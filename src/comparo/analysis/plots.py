@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit, stdtrit
 
-from comparo.analysis.curves import both_orders, convergence, moments, quiet_fit, true_differences, true_scores
+from comparo.analysis.curves import convergence, moments, quiet_fit, true_differences, true_scores
 from comparo.data.comparisons import Comparisons
 from comparo.methods import Method
 from comparo.model.experts import BradleyTerry
@@ -241,7 +241,7 @@ def plot_position_bias(data: Any, *, bins: int = 20, ax: Axes | None = None) -> 
     ax.stairs(
         share, edges, fill=True, color="#56B4E9", alpha=0.7, label=f"p of {_counted(len(comparisons), 'comparison')}"
     )
-    first, second = both_orders(comparisons)
+    first, second = comparisons.both_orders()
     if len(first):
         expert = BradleyTerry()
         share = np.histogram(expit((expert.mode(first) + expert.mode(second)) / 2), edges)[0] / len(first)

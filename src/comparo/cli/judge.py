@@ -14,8 +14,9 @@ from comparo.cli.answers import LABELS, Names, line, open_answers
 from comparo.cli.printing import print_text, say, watch
 from comparo.data.items import Items
 from comparo.data.prompts import Question
+from comparo.data.reading import read_columns
 from comparo.data.sheets import csv_line
-from comparo.data.tables import Table, read_columns
+from comparo.data.tables import Table
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
 from comparo.run.money import dollars

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from comparo.cli.printing import Format, print_table, print_text
-from comparo.data.tables import csv_text
+from comparo.data.writing import csv_text
 from comparo.selection.planning import Answers, Plan, plan
 from comparo.selection.selector import Orders, Strategy
 

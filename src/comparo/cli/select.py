@@ -13,7 +13,7 @@ from comparo.cli import options
 from comparo.cli.printing import print_text
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import read_items
-from comparo.data.tables import csv_text
+from comparo.data.writing import csv_text
 from comparo.selection.selector import Orders, Strategy, next_pairs
 
 EPILOG = "Example: `comparo select items.csv --asked comparisons.csv --next 50 > pairs.csv`"

@@ -14,7 +14,7 @@ from scipy.special import expit, ndtri
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.frames import frame_from_columns
-from comparo.data.tables import csv_text
+from comparo.data.writing import csv_text
 from comparo.model.covariance import Covariance
 from comparo.model.effects import Effects
 from comparo.model.experts import BradleyTerry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -79,11 +79,7 @@ def mean(values: Array) -> float:
 
 
 def _at(record: Record, rows: LongIndex) -> Ranking:
-    whole = record.ranking.comparisons
-    weight = None if whole.weight is None else whole.weight[rows]
-    context = None if whole.context is None else whole.context[rows]
-    first, second, p = whole.first[rows], whole.second[rows], whole.p[rows]
-    return record.refit(replace(whole, first=first, second=second, p=p, weight=weight, context=context))
+    return record.refit(record.ranking.comparisons.take(rows))
 
 
 def _with(record: Record, earlier: Ranking) -> Array:

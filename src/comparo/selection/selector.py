@@ -366,18 +366,7 @@ def _by_context(asked: Comparisons, items: Mapping[Any, Sequence[Hashable]]) -> 
     for code, context in enumerate(asked.contexts.tolist()):
         if context not in items:
             raise ComparisonsError(f"the comparisons are of a context {context!r} that has no items; add its items")
-        rows = asked.context == code
-        parts[context] = replace(
-            asked,
-            first=asked.first[rows],
-            second=asked.second[rows],
-            p=asked.p[rows],
-            weight=None if asked.weight is None else asked.weight[rows],
-            contexts=None,
-            context=None,
-            judges=None,
-            judge=None,
-        )
+        parts[context] = replace(asked.take(asked.context == code), contexts=None, context=None)
     return parts
 
 

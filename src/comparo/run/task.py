@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import platform
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
 from comparo.judges import Judge
-from comparo.methods import Method, fit
+from comparo.methods import Method, quiet_fit
 from comparo.model.product import Bias
 from comparo.run.budget import Budget
 from comparo.run.recipe import Fitting
@@ -72,9 +71,7 @@ class Task:
     def _rehearse(self, top: int | None) -> None:
         """Fit four comparisons with the given options, so that impossible ones fail before any call is made."""
         rows = [("a", "b", 0.7), ("b", "c", 0.6), ("c", "a", 0.4), ("b", "a", 0.2)]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # notes about four made-up comparisons have no meaning
-            ranking = fit(rows, self.method, bias=self.bias or "none")
+        ranking = quiet_fit(rows, self.method, bias=self.bias)
         if self.until is not None:
             if top is None:
                 expected_spearman(ranking)

@@ -199,8 +199,7 @@ def _shared(
 ) -> tuple[Index | None, Array | None]:
     """The group (n,) and the features (n, D) of each candidate, by its item or by its context and item."""
     graph = Graph.build(comparisons)
-    contexts = [None] * graph.nodes if comparisons.contexts is None else comparisons.contexts[graph.context].tolist()
-    labels = list(zip(contexts, comparisons.items[graph.item].tolist(), strict=True))
+    labels = graph.labels(comparisons)
     codes = rows = None
     if groups == "items":
         codes = graph.item

@@ -6,12 +6,13 @@ assumes a line and a constant; with true scores for some items both can be read 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from comparo.analysis.curves import known_scores
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.model.experts import Constant, Gaussian
@@ -60,9 +61,7 @@ def calibrate(
     if mean not in ("isotonic", "binned") or variance not in ("constant", "binned") or bins < 1:
         raise ValueError("mean is 'isotonic' or 'binned', variance 'constant' or 'binned', and bins at least 1")
     graph = Graph.build(comparisons)
-    known = np.array(
-        [_score(scores, comparisons, item, context) for item, context in zip(graph.item, graph.context, strict=True)]
-    )
+    known = known_scores(comparisons, graph, scores)
     difference = known[graph.first] - known[graph.second]
     weight = comparisons.weights
     usable = np.isfinite(difference) & (weight > 0)
@@ -87,13 +86,6 @@ def calibrate(
         return Gaussian(learnt, Constant(max(float(np.average(squares, weights=weight)), least)))
     spread = _binned(p, squares, weight, bins)
     return Gaussian(learnt, Interpolated(spread.p, tuple(max(value, least) for value in spread.value)))
-
-
-def _score(scores: Mapping[Any, float], comparisons: Comparisons, item: int, context: int) -> float:
-    label: Hashable = comparisons.items[item]
-    if comparisons.contexts is not None and (comparisons.contexts[context], label) in scores:
-        return float(scores[comparisons.contexts[context], label])
-    return float(scores.get(label, np.nan))
 
 
 def _binned(p: Array, values: Array, weight: Array, bins: int) -> Interpolated:

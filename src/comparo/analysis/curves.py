@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.analysis.agreement import spearman
+from comparo.analysis.agreement import aligned, spearman_within
 from comparo.data.comparisons import Comparisons
 from comparo.methods import Method, quiet_fit
 from comparo.model.graph import Graph
 from comparo.model.product import Bias
-from comparo.ranking.ranking import Ranking
 from comparo.types import Array
 
 
@@ -27,7 +26,7 @@ def convergence(
     """The calls made (P,), and Spearman's correlation of the ranking after them with the last and with `truth` (n,).
 
     Comparisons are taken in their order, each context at the same share of its own; correlations are means over
-    contexts. Who was not yet compared is average. P is `points`, or less where there are fewer comparisons.
+    contexts. Candidates not yet compared get the mean score. P is `points`, or less where there are fewer comparisons.
 
     >>> data = Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7)])
     >>> convergence(data, method="poe-bt", bias="none", points=2)
@@ -41,22 +40,26 @@ def convergence(
     share[order] = (np.arange(len(data)) - begins + 1) / sizes[context[order]]
     parts = [np.flatnonzero(share <= step / points + 1e-9) for step in range(1, points + 1)]
     taken = {len(rows): rows for rows in parts if len(rows)}
-    settled = [_candidates_scores(last, quiet_fit(data.take(rows), method, bias=bias)) for rows in taken.values()]
-    final = np.array([_mean_spearman(last.graph, scores, last.scores) for scores in settled])
-    true = None if truth is None else np.array([_mean_spearman(last.graph, scores, truth) for scores in settled])
+    earlier = [aligned(last, quiet_fit(data.take(rows), method, bias=bias)) for rows in taken.values()]
+    final = np.array([_mean_spearman(last.graph, scores, last.scores) for scores in earlier])
+    true = None if truth is None else np.array([_mean_spearman(last.graph, scores, truth) for scores in earlier])
     return np.array(list(taken)), final, true
 
 
-def true_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) -> Array:
-    """The true score of each candidate, shape (n,), NaN where there is none; a ValueError where there is none at all.
+def known_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) -> Array:
+    """The true score of each candidate, shape (n,), by (context, item) or by item; NaN where there is none.
 
     >>> data = Comparisons.from_rows([("a", "b", 0.8)])
-    >>> true_scores(data, Graph.build(data), {"a": 2})
+    >>> known_scores(data, Graph.build(data), {"a": 2})
     array([ 2., nan])
     """
-    contexts = [None] * graph.nodes if data.contexts is None else data.contexts[graph.context].tolist()
-    labels = zip(contexts, data.items[graph.item].tolist(), strict=True)
-    known = np.array([float(scores.get(label, scores.get(label[1], np.nan))) for label in labels])
+    labels = graph.labels(data)
+    return np.array([float(scores.get(label, scores.get(label[1], np.nan))) for label in labels])
+
+
+def true_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) -> Array:
+    """`known_scores`; a ValueError where there is none at all."""
+    known = known_scores(data, graph, scores)
     if not np.isfinite(known).any():
         raise ValueError(
             "no item has a true score; is every key of `scores` an item (or a pair of context and item) of the "
@@ -101,23 +104,8 @@ def moments(p: Array, values: Array, weight: Array, bins: int) -> tuple[Array, A
     return mean(p), middle, np.where(counts[filled] > 1, deviation, np.nan)
 
 
-def _candidates_scores(last: Ranking, earlier: Ranking) -> Array:
-    """The scores of an earlier ranking for all candidates of the last, (n,)."""
-    keys, found = (
-        ranking.graph.context * np.int64(len(last.comparisons.items)) + ranking.graph.item
-        for ranking in (last, earlier)
-    )
-    order = np.argsort(keys)
-    scores = np.full(len(keys), np.mean(earlier.scores))
-    scores[order[np.searchsorted(keys, found, sorter=order)]] = earlier.scores
-    return scores
-
-
 def _mean_spearman(graph: Graph, one: Array, other: Array) -> float:
-    """The mean over contexts of the correlation of what both know, NaN where no context has one."""
-    correlations = []
-    for begin, end in zip(graph.starts[:-1].tolist(), graph.starts[1:].tolist(), strict=True):
-        known = begin + np.flatnonzero(np.isfinite(other[begin:end]))
-        correlations.append(spearman(one[known], other[known]))
-    told = [correlation for correlation in correlations if not np.isnan(correlation)]
-    return float(np.mean(told)) if told else float("nan")
+    """The mean over contexts of the correlation where both are known; NaN where no context has one."""
+    known = np.where(np.isfinite(other), other, np.nan)
+    found = spearman_within(one, known, graph.position, graph.contexts)
+    return float(np.nanmean(found)) if np.isfinite(found).any() else float("nan")

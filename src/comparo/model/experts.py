@@ -66,7 +66,7 @@ class BradleyTerry:
         return _uncertain(p) - expit(d)
 
     def curvature(self, d: Array, p: Array) -> Array:
-        return expit(d) * expit(-d)
+        return logistic_curvature(d)
 
     def mode(self, p: Array) -> Array:
         """logit(p), the most likely difference.
@@ -181,6 +181,16 @@ class StudentT:
         r = self._residual(d, p)
         nu = self.freedom
         return np.asarray((nu + 1) * (nu - r**2) / ((nu + r**2) ** 2 * self.scale**2))
+
+
+def logistic_curvature(difference: Array) -> Array:
+    """σ(d)·σ(−d) of score differences d, without loss of digits where |d| is large.
+
+    >>> logistic_curvature(np.zeros(1))
+    array([0.25])
+    """
+    loses = expit(-np.abs(difference))
+    return np.asarray(loses * (1.0 - loses))
 
 
 def derivatives(expert: Expert, d: Array, p: Array, slope: Array, curvature: Array) -> None:

@@ -8,6 +8,7 @@ once is then a plain reshape.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +82,12 @@ class Graph:
     def position(self) -> Index:
         """The position of each node's context among the contexts, shape (n,)."""
         return np.repeat(np.arange(self.contexts, dtype=np.int32), np.diff(self.starts))
+
+    def labels(self, comparisons: Comparisons) -> list[tuple[Any, Any]]:
+        """The pair (context, item) of each node; the context is None where there are no contexts."""
+        contexts = comparisons.contexts
+        named = [None] * self.nodes if contexts is None else contexts[self.context].tolist()
+        return list(zip(named, comparisons.items[self.item].tolist(), strict=True))
 
     def degrees(self) -> NDArray[np.int64]:
         """How many comparisons each node is in, shape (n,)."""

@@ -1,4 +1,4 @@
-"""The numbers behind the plots: how a ranking settles, and what a difference is given p.
+"""The numbers of the plots: how a ranking converges, and the true difference given p.
 
 K comparisons of n candidates (items of contexts) as columns of shape (K,); `scores` maps an item, or a pair (context,
 item), to its true score.

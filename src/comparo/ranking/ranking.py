@@ -85,13 +85,15 @@ class Ranking:
         >>> ranking["b"].rank, [ranking[item].tier for item in ranking]
         (2, [1, 1, 1])
         """
-        context = None
-        if self.context is not None and isinstance(key, tuple) and len(key) == 2:
+        context, contexts = None, self.comparisons.contexts
+        if contexts is not None and isinstance(key, tuple) and len(key) == 2:
             context, key = key
         node = self._node(key, context)
-        columns = self.scores, self.std, self.low, self.high, self.rank, self.tier, self.counts
-        label = None if self.context is None else self.context[node]
-        return Candidate(label, key, *(column[node].item() for column in columns))
+        label = None if contexts is None else contexts[self.graph.context[node]]
+        score, std = float(self.scores[node]), float(self.std[node])
+        reach = float(ndtri((1 - self.level) / 2)) * std
+        places = (int(column[node]) for column in (self.rank, self.tier, self.counts))
+        return Candidate(label, key, score, std, score + reach, score - reach, *places)
 
     @property
     def items(self) -> NDArray[Any]:
@@ -331,8 +333,13 @@ class Ranking:
         return slice(int(self.graph.starts[position]), int(self.graph.starts[position + 1]))
 
     def _node(self, item: Hashable, context: Hashable) -> int:
-        nodes = self.nodes_of(context)
-        labels = self.comparisons.items[self.graph.item[nodes]].tolist()
-        if item not in labels:
+        contexts, first = self.comparisons.contexts, self.nodes_of(context).start
+        label = None if contexts is None else contexts[self.graph.context[first]]
+        node = self._numbers.get((label, item))
+        if node is None:
             raise KeyError(f"there is no item {item!r}" + ("" if context is None else f" in context {context!r}"))
-        return int(nodes.start + labels.index(item))
+        return node
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[Any, Any], int]:
+        return {label: node for node, label in enumerate(self.graph.labels(self.comparisons))}

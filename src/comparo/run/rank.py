@@ -17,7 +17,7 @@ from comparo.run.budget import Budget
 from comparo.run.loop import Progress, Run
 from comparo.run.store import Store
 from comparo.run.task import Task
-from comparo.selection.selector import Orders, Strategy
+from comparo.selection.defaults import Orders, Strategy
 
 
 def rank(

@@ -14,6 +14,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.methods import WIDE
@@ -134,9 +135,8 @@ class Selector:
             luck = np.exp(JITTER * rng.standard_normal(contrast.shape))
             worth = contrast[np.ix_(order, order)] * luck * luck.T
             self._contrast = worth / float(np.mean(worth[np.triu_indices(len(names), 1)]))
-        self._position = {item: position for position, item in enumerate(self._items)}
-        if len(self._position) < len(items):
-            twice = next(item for position, item in enumerate(self._items) if self._position[item] != position)
+        if len(set(names)) < len(names):
+            twice = next(item for number, item in enumerate(names) if item in names[:number])
             raise ValueError(f"the item {twice!r} is there more than once; give each item a name of its own")
         self._scores = np.zeros(len(items))
         self._asked = Asked(np.empty((0, 2), dtype=np.int32), np.empty(0), np.empty(0))
@@ -181,7 +181,7 @@ class Selector:
             raise ComparisonsError(
                 f"the comparisons are of {len(comparisons.contexts)} contexts; use a Selector for each of them"
             )
-        position = np.array([self._position.get(item, -1) for item in comparisons.items.tolist()], dtype=np.int32)
+        position = look_up(comparisons.items.tolist(), self._items)
         rows = np.column_stack([position[comparisons.first], position[comparisons.second]])
         if rows.min() < 0:
             place = tuple(np.argwhere(rows < 0)[0])

@@ -20,8 +20,9 @@ from comparo.errors import ComparisonsError
 from comparo.methods import WIDE
 from comparo.model.experts import BradleyTerry
 from comparo.model.graph import Graph
-from comparo.model.laplacian import EXACT, Pattern
+from comparo.model.limits import LIMITS
 from comparo.model.newton import Problem
+from comparo.model.pattern import Pattern
 from comparo.model.product import product_at
 from comparo.selection.defaults import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy, default_strategy, top_of
 from comparo.selection.designs import (
@@ -41,6 +42,7 @@ from comparo.selection.greedy import Border, Greedy, curvature, inverse, join
 from comparo.selection.resistance import Goal, Resistance, matching
 from comparo.types import Array, Seed, as_generator
 
+EXACT = LIMITS.exact  # items up to which all pairs are considered, with an N × N covariance
 JITTER = 0.15  # of the logarithm of a contrast: another seed asks about other pairs
 
 log = logging.getLogger(__name__)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from comparo.data.columns import look_up
 from comparo.data.items import Items
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array
@@ -88,9 +89,9 @@ def agreement(ranking: Ranking, items: Items) -> dict[str, Array]:
     >>> agreement(fit([("a", "b", 0.8), ("b", "c", 0.7)]), items)
     {'score': array([1.])}
     """
-    found = dict(zip(ranking.graph.labels(ranking.comparisons), ranking.scores.tolist(), strict=True))
     labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
-    estimated = np.array([found.get(label, np.nan) for label in labels])
+    row = look_up(labels, ranking.graph.labels(ranking.comparisons))
+    estimated = np.where(row < 0, np.nan, ranking.scores[row])
     contexts_of = len(items.contexts)
     return {
         name: spearman_within(estimated, scores, items.context, contexts_of) for name, scores in items.scores.items()

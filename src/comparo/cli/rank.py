@@ -32,7 +32,7 @@ from comparo.run.loop import Progress, Run
 from comparo.run.money import dollars
 from comparo.run.rank import open_run
 from comparo.run.task import Estimate, Task
-from comparo.selection.selector import Orders, Strategy
+from comparo.selection.defaults import Orders, Strategy
 
 EPILOG = (
     "Example: `comparo rank stories.jsonl --criterion 'more surprising' --kind Story`, or with a server: `comparo rank "

@@ -18,7 +18,7 @@ from comparo.run.folders import set_aside
 from comparo.run.loop import Progress, Run, logger
 from comparo.run.store import Store
 from comparo.run.task import Task
-from comparo.selection.selector import Orders, Strategy
+from comparo.selection.defaults import Orders, Strategy
 
 
 def rank(

@@ -22,7 +22,7 @@ from comparo.methods import Method, quiet_fit
 from comparo.model.product import Bias
 from comparo.run.budget import Budget
 from comparo.run.recipe import Fitting
-from comparo.selection.selector import Orders, Strategy, top_of
+from comparo.selection.defaults import Orders, Strategy, top_of
 
 CHARACTERS = 4  # characters of English text per token, approximately
 

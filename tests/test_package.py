@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,10 @@ def test_the_list_of_commands_loads_no_command_and_no_numpy():
 def test_the_list_of_commands_says_what_each_says():
     for name, (_, summary) in COMMANDS.items():
         assert load_command(name).help.split("\n\n")[0].replace("\n", " ") == summary
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert comparo.__version__ == version("comparo")
 
 
 def test_every_exported_name_is_documented():

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from comparo.data.columns import look_up
 from comparo.data.items import Items
 from comparo.ranking.ranking import Ranking
 
@@ -65,9 +66,9 @@ def agreement(ranking: Ranking, items: Items) -> dict[str, NDArray[np.float64]]:
     {'score': array([1.])}
     """
     contexts = [None] * ranking.graph.nodes if ranking.context is None else ranking.context.tolist()
-    found = dict(zip(zip(contexts, ranking.items.tolist(), strict=True), ranking.scores.tolist(), strict=True))
     labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
-    estimated = np.array([found.get(label, np.nan) for label in labels])
+    row = look_up(labels, zip(contexts, ranking.items.tolist(), strict=True))
+    estimated = np.where(row < 0, np.nan, ranking.scores[row])
     contexts_of = len(items.contexts)
     return {
         name: spearman_within(estimated, scores, items.context, contexts_of) for name, scores in items.scores.items()

@@ -17,8 +17,9 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.effects import random_effects
 from comparo.model.experts import Expert, derivatives
 from comparo.model.graph import Graph
-from comparo.model.laplacian import Laplacian, Pattern
+from comparo.model.laplacian import Laplacian
 from comparo.model.newton import Problem, Solution
+from comparo.model.pattern import Pattern
 from comparo.types import Array
 
 WEAK = 1e-6  # ridge on a bias that nothing else holds
@@ -104,9 +105,7 @@ class Biases:
 
 def pairs(comparisons: Comparisons, graph: Graph) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """The number of each comparison's pair and judge from 0, whatever its order, and whether both orders were asked."""
-    judges = 1 if comparisons.judges is None else len(comparisons.judges)
-    low, high = np.minimum(graph.first, graph.second).astype(np.int64), np.maximum(graph.first, graph.second)
-    number = np.unique((low * graph.nodes + high) * judges + comparisons.judged_by, return_inverse=True)[1]
+    number = np.unique(comparisons.pair_keys(), return_inverse=True)[1]
     orders = np.bincount(number * 2 + (graph.first > graph.second), minlength=2 * int(number.max()) + 2)
     return number, np.min(orders.reshape(-1, 2), axis=1)[number] > 0
 

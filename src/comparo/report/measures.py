@@ -90,16 +90,9 @@ def flips(comparisons: Comparisons) -> Flips:
     >>> flips(Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.6), ("a", "c", 0.9)]))
     Flips(pairs=1, flipped=1, once=1)
     """
-    graph = Graph.build(comparisons)
-    n, key = graph.nodes, graph.first.astype(np.int64) * graph.nodes + graph.second
-    asked, place = np.unique(key, return_inverse=True)
-    p = np.bincount(place, comparisons.p) / np.bincount(place)
-    first, second = np.divmod(asked, n)
-    mirrored = np.searchsorted(asked, second * n + first)
-    mirrored = np.where(mirrored < len(asked), mirrored, 0)
-    both = (asked[mirrored] == second * n + first) & (first < second)
-    flipped, pairs = both & ((p - 0.5) * (p[mirrored] - 0.5) > 0), int(np.count_nonzero(both))
-    return Flips(pairs, int(np.count_nonzero(flipped)), len(asked) - 2 * pairs)
+    one, other = comparisons.both_orders()
+    flipped = int(np.count_nonzero((one - 0.5) * (other - 0.5) > 0))
+    return Flips(len(one), flipped, len(np.unique(comparisons.pair_keys())) - len(one))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +120,8 @@ def cycles(comparisons: Comparisons) -> Cycles:
     decided = merged.p != 0.5
     if not decided.any():
         return Cycles(0, 0)
-    context = None if merged.context is None else merged.context[decided]
-    merged = replace(
-        merged, first=merged.first[decided], second=merged.second[decided], p=merged.p[decided], context=context
-    )
-    graph = Graph.build(replace(merged, weight=None))
+    merged = replace(merged.take(decided), weight=None)
+    graph = Graph.build(merged)
     won = merged.p > 0.5
     winner, loser = np.where(won, (graph.first, graph.second), (graph.second, graph.first))
     ones = np.ones(len(won))

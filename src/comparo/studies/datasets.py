@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt, paper_prompt
-from comparo.data.tables import read_columns
+from comparo.data.reading import read_columns
 from comparo.errors import ComparisonsError
 from comparo.studies.download import fetch
 from comparo.studies.layouts import read_cmcqrd, read_hanna, read_own, read_summeval, read_topicalchat

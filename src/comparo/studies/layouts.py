@@ -173,7 +173,7 @@ def read_own(table: Table, path: Path) -> Read:
     """A data set in comparo's own layout: items with `scores` and, where it is known, the `system` that wrote each.
 
     >>> import tempfile
-    >>> from comparo.data.tables import read_columns
+    >>> from comparo.data.reading import read_columns
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "mine.jsonl")
     ...     _ = path.write_text('{"text": "One.", "system": "GPT"}\\n{"text": "Two.", "system": "Human"}\\n')

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from comparo.data.endings import READ
 from comparo.data.items import Items
-from comparo.data.tables import READ
 from comparo.errors import ComparisonsError
 from comparo.studies.datasets import READERS, load_dataset
 from comparo.studies.recorded import Recorded

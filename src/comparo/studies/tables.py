@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from comparo.data.tables import csv_text
+from comparo.data.writing import csv_text
 from comparo.studies.cells import deviation
 from comparo.studies.sweep import Measure, Results, Way
 from comparo.types import Array

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import zlib
+from dataclasses import replace
 from email.utils import formatdate
 from urllib.parse import quote
 
@@ -20,8 +21,8 @@ from scipy.stats import spearmanr
 import comparo
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
-from comparo.judges.openai import wire
 from comparo.judges.openai.judge import load
+from comparo.judges.openai.wire import Waiting
 from servers import Api, Reply, choices, raw_server, refusal, tokens, words
 
 KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -166,11 +167,11 @@ def busy(seconds):
     return refusal(429, "slow down", headers={"Retry-After": seconds})
 
 
-def test_waiting_for_long_is_said_once_in_a_while(monkeypatch, caplog):
-    monkeypatch.setattr(wire, "QUIET", 0.05)
+def test_waiting_for_long_is_said_once_in_a_while(caplog):
     asked = [question(f"Cats {number}") for number in range(12)]
     with Api(SURE, *[busy("0.1")] * 8, SURE) as api:
-        judgements = ask(api.url, *asked, concurrency=4, retries=5)
+        judge = load("tiny", base_url=api.url, concurrency=4, retries=5, timeout=10.0)
+        judgements = list(replace(judge, waiting=Waiting(quiet=0.05)).judge(asked, PROMPT))
     assert not any(judgement.failed for judgement in judgements)
     [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert record.getMessage() == f"waiting for {api.url} (429): the next try in 0 s"

@@ -572,6 +572,7 @@ def test_rows_come_back_from_a_file(tmp_path_factory, rows, ensure_ascii, compre
     assert sorted(np.concatenate(list(direct.groups.values()))) == list(range(len(rows)))
 
 
+@pytest.mark.measures
 def test_a_hundred_thousand_items():
     stories = [f"Story {k}. " + 40 * "word " for k in range(100_000)]
     start = time.process_time()

@@ -65,6 +65,7 @@ def drip(send, part):
         time.sleep(0.02)
 
 
+@pytest.mark.measures
 @pytest.mark.parametrize("part", [b" ", b"X-More: 1\r\n"])
 def test_a_try_has_a_deadline_however_steadily_it_drips(part):
     """One space of a body, or one header, every 20 ms."""
@@ -183,6 +184,7 @@ def test_short_waits_go_unsaid(caplog):
     assert not caplog.records
 
 
+@pytest.mark.measures
 @pytest.mark.parametrize("when", ["7200", "inf", "1e999", "date"])
 def test_a_server_that_asks_for_hours_is_waited_for_as_long_as_a_try_and_then_left(when):
     when = formatdate(time.time() + 7300, usegmt=True) if when == "date" else when

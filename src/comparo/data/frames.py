@@ -1,4 +1,4 @@
-"""Data frames in and out, through narwhals: pandas, polars, pyarrow, whichever is installed."""
+"""Columns from data frames and data frames from columns, by narwhals: pandas, polars or pyarrow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INSTALL = 'pip install "comparo[data]"'
 def columns_from_frame(frame: Any, wanted: Collection[str] | None = None) -> tuple[dict[str, Column], tuple[str, ...]]:
     """The wanted columns of a data frame (all if None) whose names are text, and the names of the others.
 
-    Numbers come as arrays, everything else as lists. Anything narwhals reads is a data frame; a lazy one is collected.
+    Numbers are arrays, everything else lists. Everything that narwhals reads is a data frame; a lazy one is collected.
 
     >>> import pandas
     >>> columns_from_frame(pandas.DataFrame({"first": ["ana"], "p": [0.7]}))

@@ -1,7 +1,7 @@
 """Columns out of files: CSV, JSON, Parquet and spreadsheets, each as a `Table`.
 
-CSV and JSON need no library; Parquet and .xlsx need one that is installed. A file is text from somewhere else: it is
-parsed, never evaluated.
+CSV and JSON need no library; Parquet and .xlsx need one that is installed. Files are untrusted: they are parsed, never
+evaluated.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from comparo.errors import ComparisonsError
 def read_columns(
     path: str | os.PathLike[str], wanted: Collection[str] | None = None, labels: Collection[str] = ()
 ) -> Table:
-    """The columns of a file, by its ending; only the `wanted` ones where given.
+    """The columns of a file in the format of its ending; only the `wanted` ones if given.
 
-    Values of a CSV file or a spreadsheet are strings. A key that some JSON objects lack is None there. In CSV, columns
-    of `labels` lose the quote that `write_columns` puts before what a spreadsheet would take for a formula.
+    Values of a CSV file or a spreadsheet are strings. A key that a JSON object does not have is None. In CSV, the quote
+    that `write_columns` puts before a possible formula is removed from the columns `labels`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -158,7 +158,7 @@ def _read_json_lines(file: Binary, source: str, wanted: Collection[str] | None) 
 
 
 def _read_json(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
-    """A list of objects, or an object a line."""
+    """A list of objects, or one object per line."""
     content = file.read()
     text = content.decode("utf-8-sig")
     if not text.lstrip().startswith("["):

@@ -60,9 +60,9 @@ def column_from_values(name: str, values: Iterable[Any]) -> Column:
     [0.7, 0.6]
     """
     if isinstance(values, np.ndarray) and values.ndim != 1:
-        raise ComparisonsError(f"column {name!r} has shape {values.shape}; it must have one value a row")
+        raise ComparisonsError(f"column {name!r} has shape {values.shape}; it must have one value per row")
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise ComparisonsError(f"column {name!r} is {values!r}; it must be a sequence with one value a row")
+        raise ComparisonsError(f"column {name!r} is {values!r}; it must be a sequence with one value per row")
     series = nw.from_native(values, series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
         return column_from_series(series)

@@ -142,7 +142,7 @@ class Items:
         """
         if (context, item) not in self._rows:
             place = "" if context is None else f" in context {shown(context)}"
-            raise ComparisonsError(f"there is no item {shown(item)}{place}; add it to the items, or mend its name")
+            raise ComparisonsError(f"there is no item {shown(item)}{place}; add it to the items, or correct its name")
         return self._rows[context, item]
 
     def question(self, context: Any, first: Any, second: Any) -> Question:
@@ -216,7 +216,7 @@ def _named(table: Table, column: Mapping[str, str | None]) -> Items:
     """The items of a table by the columns of their roles, as yet without texts."""
     rows = len(next(iter(table.columns.values()), ()))
     if not rows:
-        raise ComparisonsError(f"there are no items in {table.source or 'the data'}; give at least two, one a row")
+        raise ComparisonsError(f"there are no items in {table.source or 'the data'}; give at least two, one per row")
     for used in filter(None, column.values()):
         _check_characters(table, used)
     name = column["id"]
@@ -298,7 +298,9 @@ def _scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str, NDArr
     objects = table.columns.get("scores", ())
     if any(isinstance(value, Mapping) for value in objects):
         if bad := [row for row, value in enumerate(objects) if not (isinstance(value, Mapping) or _is_blank(value))]:
-            raise table.error(bad, "scores", f"{shown(objects[bad[0]])} is not an object of names and numbers; mend it")
+            raise table.error(
+                bad, "scores", f"{shown(objects[bad[0]])} is not an object of names and numbers; correct it"
+            )
         nested, _ = columns_from_objects(value if isinstance(value, Mapping) else {} for value in objects)
         found |= {str(name): (f"scores.{name}", column) for name, column in nested.items()}
     if chosen is not None:
@@ -322,7 +324,7 @@ def _numbers(table: Table, name: str, column: Column) -> NDArray[np.float64]:
         except (TypeError, ValueError, OverflowError):
             bad.append(row)
     if bad := bad or np.flatnonzero(np.isinf(values)).tolist():
-        problem = f"{shown(column[bad[0]])} is not a number; mend it, leave it empty, or choose others with --scores"
+        problem = f"{shown(column[bad[0]])} is not a number; correct it, leave it empty, or choose others with --scores"
         raise table.error(bad, name, problem)
     return values
 

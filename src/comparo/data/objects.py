@@ -66,7 +66,9 @@ def objects_of_lines(file: Binary, source: str, lines: array[int]) -> Iterator[M
             try:
                 value = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise ComparisonsError(f"{source}, line {number}: this is not JSON ({error}); mend the line") from error
+                raise ComparisonsError(
+                    f"{source}, line {number}: this is not JSON ({error}); correct the line"
+                ) from error
             if not isinstance(value, dict):
                 raise ComparisonsError(
                     f"{source}, line {number}: a {type(value).__name__} is not a JSON object; each line must be one"

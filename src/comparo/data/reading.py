@@ -103,7 +103,7 @@ def _read_csv(file: Binary, source: str, wanted: Collection[str] | None, delimit
                     columns[name].extend(stored_once(cells, seen))
     except csv.Error as error:
         raise ComparisonsError(
-            f"{source}, line {reader.line_num}: this is not CSV ({error}); mend or drop the line"
+            f"{source}, line {reader.line_num}: this is not CSV ({error}); correct or drop the line"
         ) from error
     return Table(dict(columns), source, lines, tuple(name for name in header if name not in columns))
 
@@ -144,7 +144,7 @@ def _rows_of_csv(reader: Any, width: int, source: str, lines: array[int]) -> Ite
             yield row
         elif row:
             raise ComparisonsError(
-                f"{source}, line {reader.line_num}: {len(row)} fields where the header has {width}; mend the line, "
+                f"{source}, line {reader.line_num}: {len(row)} fields where the header has {width}; correct the line, "
                 "or quote the field that holds the separator"
             )
 
@@ -181,7 +181,9 @@ def _read_parquet(file: Binary, source: str, wanted: Collection[str] | None) -> 
 
             frame = polars.read_parquet(data)
     except Exception as error:  # two libraries, and no base class between their errors
-        raise ComparisonsError(f"{source} is not a whole Parquet file; write it again, or mend its ending") from error
+        raise ComparisonsError(
+            f"{source} is not a whole Parquet file; write it again, or correct its ending"
+        ) from error
     columns, others = columns_from_frame(frame, wanted)
     return Table(columns, source, others=others)
 

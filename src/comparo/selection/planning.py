@@ -9,7 +9,7 @@ their scores has variance 2, so that the signal has standard deviation √2·str
 
     accuracy = ½ + arctan(√2·strength / noise) / π.
 
-Logits of random pairs have the standard deviation `SPREAD`, whatever the accuracy. A hard judge says only whether
+Logits of random pairs have the standard deviation `SPREAD` for every accuracy. A hard judge says only whether
 p > ½. The true ranking here is the one that the judge itself would give after infinitely many calls: systematic errors
 of a judge are not simulated.
 """
@@ -226,7 +226,7 @@ class _Run:
         self.heard = 0
 
     def until(self, calls: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        """The first so many calls: who was shown first and second, and p."""
+        """The first `calls` calls: the items shown first and second, and p."""
         while (made := len(self.rows)) < calls:
             adaptive = self.selector.strategy == "adaptive"
             size = max(4, len(self.scores) // 4) if adaptive else calls - made

@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
-from scipy.special import expit
 
+from comparo.model.experts import logistic_curvature
 from comparo.types import Array, Mask
 
 TIES = 1e-9
@@ -44,16 +44,6 @@ def inverse(first: NDArray[np.int32], second: NDArray[np.int32], c: Array, ridge
         raise ValueError("the weights of the comparisons are too far apart to be taken together; rescale them")
     triangle, _ = lapack.dpotri(factor, lower=1, overwrite_c=True)
     return np.asarray(triangle.T)
-
-
-def curvature(difference: Array) -> Array:
-    """σ(d)·σ(−d) of score differences d: the information of one comparison under Bradley–Terry.
-
-    >>> curvature(np.zeros(1))
-    array([0.25])
-    """
-    loses = expit(-np.abs(difference))
-    return np.asarray(loses * (1.0 - loses))
 
 
 def join(component: NDArray[np.int32], asked: NDArray[np.int32], worth: Array, most: int) -> list[tuple[int, int]]:
@@ -174,7 +164,7 @@ class Greedy:
             gains += self.variance[rows, None]
             gains += self.variance[begin:]
             if self.scores is not None:
-                gains *= curvature(self.scores[rows, None] - self.scores[begin:])
+                gains *= logistic_curvature(self.scores[rows, None] - self.scores[begin:])
             if self.worth is not None:
                 gains *= self.worth[rows, begin:]
             gains *= self.calls
@@ -186,7 +176,7 @@ class Greedy:
     def _weight(self, x: NDArray[np.int64], y: NDArray[np.int64]) -> Array:
         weight = np.full(len(x), float(self.calls))
         if self.scores is not None:
-            weight *= curvature(self.scores[x] - self.scores[y])
+            weight *= logistic_curvature(self.scores[x] - self.scores[y])
         return weight if self.worth is None else weight * self.worth[x, y]
 
     def _threshold(self) -> float:
@@ -238,7 +228,7 @@ class Border:
         self.free = free[np.ix_(items, items)]
         self.repeats = repeats
         difference = scores[items, None] - scores[items]
-        self.c = calls * curvature(difference)
+        self.c = calls * logistic_curvature(difference)
         resistance = _differences(self.covariance) + np.eye(len(items))
         inside = np.isin(items, best[:top])
         across = inside[:, None] != inside

@@ -194,7 +194,7 @@ def _reached(runs: list[_Run], calls: int) -> Array:
     found = []
     for number, run in enumerate(runs):
         nodes = ranking.nodes_of(number)
-        found.append(spearman(ranking.scores[nodes], run.scores[ranking.items[nodes]]))
+        found.append(float(spearman(ranking.scores[nodes], run.scores[ranking.items[nodes]])))
     return np.array(found)
 
 

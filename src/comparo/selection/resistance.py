@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
+from comparo.model.experts import logistic_curvature
 from comparo.model.graph import Graph
 from comparo.model.laplacian import Laplacian
 from comparo.model.pattern import Pattern
 from comparo.selection.designs import Pairs
-from comparo.selection.greedy import curvature
 from comparo.types import Array
 
 DRAWS = 24
@@ -103,7 +103,7 @@ class Goal:
         between = resistance.between(x, y)
         if self.scores is None:
             return self.calls * between
-        c = self.calls * curvature(self.scores[x] - self.scores[y])
+        c = self.calls * logistic_curvature(self.scores[x] - self.scores[y])
         if self.border is None:
             return np.asarray(c * between)
         variance = resistance.variance

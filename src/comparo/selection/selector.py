@@ -18,7 +18,7 @@ from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.methods import WIDE
-from comparo.model.experts import BradleyTerry
+from comparo.model.experts import BradleyTerry, logistic_curvature
 from comparo.model.graph import Graph
 from comparo.model.limits import LIMITS
 from comparo.model.newton import Problem
@@ -38,7 +38,7 @@ from comparo.selection.designs import (
     merge,
     orient,
 )
-from comparo.selection.greedy import Border, Greedy, curvature, inverse, join
+from comparo.selection.greedy import Border, Greedy, inverse, join
 from comparo.selection.resistance import Goal, Resistance, matching
 from comparo.types import Array, Seed, as_generator
 
@@ -313,7 +313,7 @@ class Selector:
         worth = np.ones(len(rows)) if self._contrast is None else self._contrast[rows[:, 0], rows[:, 1]]
         if self.strategy == "greedy":
             return worth, np.zeros(items)
-        c = worth * self._asked.weight * curvature(self._scores[rows[:, 0]] - self._scores[rows[:, 1]])
+        c = worth * self._asked.weight * logistic_curvature(self._scores[rows[:, 0]] - self._scores[rows[:, 1]])
         return c, np.full(items, WIDE**-2)
 
     def _refit(self) -> float:

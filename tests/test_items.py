@@ -379,7 +379,8 @@ WRONG = {
     "nested score": (
         [*ROWS, {**ROWS[0], "id": "dee", "scores": {"wit": "high"}}],
         {},
-        "^row 5, column 'scores.wit': 'high' is not a number; mend it, leave it empty, or choose others with --scores",
+        "^row 5, column 'scores.wit': 'high' is not a number; correct it, leave it empty, or choose others with "
+        "--scores",
     ),
     "endless score": (
         [{"text": "A", "score_a": math.inf}, {"text": "B"}],

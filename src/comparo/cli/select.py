@@ -41,9 +41,9 @@ def select_command(
     strategy: Annotated[
         Strategy | None,
         typer.Option(
-            help="greedy: where the fewest comparisons connect, whatever the answers. adaptive: where the scores are "
-            "least certain after the answers so far. random: any pairs that connect all items. Default: greedy, and "
-            "adaptive for a goal top-K",
+            help="greedy: where the fewest comparisons connect, independent of the answers. adaptive: where the scores "
+            "are least certain after the answers so far. random: any pairs that connect all items. Default: greedy, "
+            "and adaptive for a goal top-K",
         ),
     ] = None,
     orders: Annotated[

@@ -25,11 +25,22 @@ def next_pairs(
     contrast: Mapping[Any, Array | None] | None = None,
     rng: Seed = None,
 ) -> dict[str, list[Any]]:
-    """The next `calls` calls in every context, given the comparisons `asked` so far: columns first, second, context.
+    """The next calls in every context.
 
-    `items` are the items of each context; where None is the only context, there is no column context. The options are
-    those of `Selector`, `contrast` as `contrast.contrasts` returns it.
+    Parameters
+    ----------
+    items : The labels of the items of each context; the only context may be None.
+    calls : How many calls to choose in every context.
+    asked : The comparisons made so far.
+    strategy, orders, goal, repeats, rng : As in `Selector`.
+    contrast : As `contrast.contrasts` returns it, by context.
 
+    Returns
+    -------
+    Columns first, second and context, a row per call; no column context where None is the only context.
+
+    Examples
+    --------
     >>> columns = next_pairs({"x": ["ana", "bo"], "y": ["ana", "cy"]}, 1, rng=0)
     >>> [set(pair) == {"ana", other} for *pair, other in zip(columns["first"], columns["second"], ["bo", "cy"])]
     [True, True]

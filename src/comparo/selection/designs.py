@@ -1,6 +1,6 @@
 """Designs: which pairs to compare, before any answer is known, and in which order to show them.
 
-A pair (x, y) stands for two items by their codes; `in_one_order` and `in_both_orders` say who is shown first.
+A pair (x, y) is two items by their codes; `in_one_order` and `in_both_orders` decide which is shown first.
 """
 
 from __future__ import annotations
@@ -19,12 +19,24 @@ DRAWN = 1_000_000  # pairs drawn in all tries together
 
 
 def random_pairs(items: int, pairs: int, rng: Seed = None) -> Pairs:
-    """K different pairs of N items, each item in at least one of them, connected if K ≥ N − 1: shape (K, 2).
+    """K different random pairs of N items, each item in at least one of them, connected if K ≥ N − 1.
 
-    Drawn uniformly among all such sets where a few tries find one. Where they would hardly (few pairs an item), a
-    uniformly drawn spanning tree and a uniform rest; below N − 1 pairs, random pairs of items to which the other items
-    are joined at random.
+    They are drawn uniformly from all such sets if a few tries find one. With few pairs per item they are a uniformly
+    drawn spanning tree and uniformly drawn other pairs; below N − 1 pairs, random pairs to which the other items are
+    joined at random.
 
+    Parameters
+    ----------
+    items : N, the number of items.
+    pairs : K ≥ N/2, the number of pairs.
+    rng : A seed or a generator.
+
+    Returns
+    -------
+    The codes of the items of each pair, shape (K, 2).
+
+    Examples
+    --------
     >>> random_pairs(4, 6, rng=0).shape
     (6, 2)
     """
@@ -43,8 +55,20 @@ def random_pairs(items: int, pairs: int, rng: Seed = None) -> Pairs:
 
 
 def in_one_order(pairs: Pairs, items: int, rng: Seed = None) -> Pairs:
-    """The pairs (K, 2) with either item first, so that each is first and second equally often, to within one.
+    """Each pair in one order, so that each item is first and second equally often, to within one.
 
+    Parameters
+    ----------
+    pairs : The codes of the items of each pair, shape (K, 2).
+    items : N, the number of items.
+    rng : A seed or a generator.
+
+    Returns
+    -------
+    The pairs with the item to show first in the first column, shape (K, 2).
+
+    Examples
+    --------
     >>> in_one_order(np.array([[0, 1], [0, 2], [0, 3], [0, 4]]), 5, rng=0)[:, 0].tolist().count(0)
     2
     """
@@ -52,8 +76,10 @@ def in_one_order(pairs: Pairs, items: int, rng: Seed = None) -> Pairs:
 
 
 def in_both_orders(pairs: Pairs) -> Pairs:
-    """The two orders of each pair, one after the other: shape (2K, 2).
+    """Both orders of each pair (K, 2), one after the other: shape (2K, 2).
 
+    Examples
+    --------
     >>> in_both_orders(np.array([[0, 1], [1, 2]])).tolist()
     [[0, 1], [1, 0], [1, 2], [2, 1]]
     """
@@ -165,7 +191,7 @@ def connect(component: NDArray[np.integer], taken: NDArray[np.int64], pairs: int
 
 
 def forest(component: NDArray[np.integer], pairs: int, rng: np.random.Generator) -> Pairs:
-    """Pairs too few to join all components: each joins two, and as many lone items as can be are in one.
+    """Pairs too few to join all components: each joins two components, and as many single items as possible are used.
 
     >>> np.unique(forest(np.arange(4), 2, np.random.default_rng(0))).tolist()
     [0, 1, 2, 3]

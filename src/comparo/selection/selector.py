@@ -1,7 +1,7 @@
 """Which pair to ask next.
 
-`greedy_pairs` is the paper's selection before any answer is known, which makes log det(W̃ᵀW̃) large. `Selector` hands
-out pairs while answers come in; its adaptive strategy is the paper's selection under Laplace's approximation.
+`greedy_pairs` is the paper's selection before any answer is known, which makes log det(W̃ᵀW̃) large. `Selector` returns
+pairs while answers arrive; its adaptive strategy is the paper's selection under Laplace's approximation.
 """
 
 from __future__ import annotations
@@ -43,18 +43,30 @@ from comparo.selection.resistance import Goal, Resistance, matching
 from comparo.types import Array, Seed, as_generator
 
 EXACT = LIMITS.exact  # items up to which all pairs are considered, with an N × N covariance
-JITTER = 0.15  # of the logarithm of a contrast: another seed asks about other pairs
+JITTER = 0.15  # standard deviation added to the logarithm of a contrast, so that another seed gives other pairs
 
 log = logging.getLogger(__name__)
 
 
 def greedy_pairs(items: int, pairs: int, rng: Seed = None) -> Pairs:
-    """The paper's K ≥ N − 1 pairs of N items: a chain in shuffled order, then the largest A_xx + A_yy − 2A_xy.
+    """The paper's design: a chain of all items in shuffled order, then the pairs with the largest A_xx + A_yy − 2A_xy.
 
-    A = (W̃ᵀW̃)⁻¹ with the pairs chosen before, so that each multiplies det(W̃ᵀW̃) as much as a pair can; of pairs that
-    do so equally, the first in the shuffled order is taken. Shape (K, 2). Above 4096 items the gains are estimated, and
-    pairs are chosen in rounds of up to N/2 disjoint ones.
+    A = (W̃ᵀW̃)⁻¹ with the pairs chosen before, so that each pair multiplies det(W̃ᵀW̃) by as much as possible; of equal
+    pairs the first in the shuffled order is chosen. Above 4096 items the gains are estimated, and pairs are chosen in
+    rounds of at most N/2 disjoint ones.
 
+    Parameters
+    ----------
+    items : N, the number of items.
+    pairs : K ≥ N − 1, the number of different pairs.
+    rng : A seed or a generator; it determines the order of the items.
+
+    Returns
+    -------
+    The codes of the items of each pair, shape (K, 2).
+
+    Examples
+    --------
     >>> pairs = greedy_pairs(4, 6, rng=0)
     >>> len({frozenset(pair) for pair in pairs.tolist()})
     6
@@ -84,19 +96,25 @@ class Asked:
 
 
 class Selector:
-    """Hands out the next pairs to ask, and learns from the answers.
+    """Returns the next pairs to ask, and takes the answers into account.
 
-    `strategy` is "random"; "greedy", which looks at who was compared with whom but not at the answers; or "adaptive",
-    which asks where σ(s_x − s_y)·σ(s_y − s_x)·(A_xx + A_yy − 2A_xy) is largest, with the scores s that the answers so
-    far give and A the inverse curvature of all that was asked. The last two first connect all items by a chain in
-    shuffled order.
+    Parameters
+    ----------
+    items : The labels of N items, all different.
+    strategy : "random"; "greedy", which uses the pairs compared so far but not the answers; or "adaptive", which
+        chooses the pair with the largest σ(s_x − s_y)·σ(s_y − s_x)·(A_xx + A_yy − 2A_xy), where s are the scores
+        estimated from the answers so far and A is the inverse curvature of all comparisons asked. The last two first
+        connect all items by a chain in shuffled order. None is greedy, and adaptive for a goal top-k.
+    orders : "both" asks each pair in both orders, two calls; "one" asks it in one order, such that each item is shown
+        first and second about equally often.
+    goal : "ranking", or "top-k" such as "top-5": calls are then spent on which items are the best k.
+    repeats : Whether a call may be asked again.
+    contrast : How informative each comparison is relative to the others, shape (N, N), as `contrast.contrasts` returns
+        it: gains are multiplied by it. It is ignored for random pairs, for a goal top-k and above 4096 items.
+    rng : A seed or a generator. The same seed and the same answers give the same calls.
 
-    `orders` is "one", either order of a pair, so that each item is shown first and second about equally often, or
-    "both", two calls a pair. `goal` is "ranking" or "top-k", such as "top-5": adaptive calls then go where they decide
-    who is among the best k. What was asked is not asked again unless `repeats`. `contrast` (N, N) is how much each
-    comparison tells relative to others, as by `contrast.contrasts`: gains are multiplied by it, also those by which the
-    items are connected. It is of no use to random pairs and the goal top-k, and not used above 4096 items.
-
+    Examples
+    --------
     >>> selector = Selector(["ana", "bo", "cy"], orders="one", rng=0)
     >>> selector.remaining
     3
@@ -159,7 +177,7 @@ class Selector:
     def next(self, batch: int) -> list[tuple[Any, Any]]:
         """The next `batch` calls, each (item shown first, item shown second).
 
-        Those handed out before count as asked, whether they were answered or not.
+        Calls returned before count as asked, whether they were answered or not.
         """
         if batch < 1:
             raise ValueError(f"batch is at least 1, not {batch}")
@@ -177,7 +195,7 @@ class Selector:
         return [(self._items[first], self._items[second]) for first, second in rows]
 
     def observe(self, data: Any) -> None:
-        """Learn from comparisons, in any form that `Comparisons.of` reads; they may be of pairs never handed out."""
+        """Take comparisons into account, in any form that `Comparisons.of` reads, also of other pairs."""
         comparisons = Comparisons.of(data)
         if comparisons.contexts is not None and len(comparisons.contexts) > 1:
             raise ComparisonsError(
@@ -201,7 +219,7 @@ class Selector:
             self._queue = [row for row in self._queue if row not in seen]
 
     def _rows(self, rows: Pairs) -> NDArray[np.int64]:
-        """A number for each row that tells its order too."""
+        """A number for each row, different for the two orders of a pair."""
         return rows[:, 0] * np.int64(len(self._items)) + rows[:, 1]
 
     def _codes(self, rows: Pairs) -> NDArray[np.int64]:
@@ -272,7 +290,7 @@ class Selector:
         return chosen
 
     def _prepare(self) -> Greedy | Border:
-        """What finds the next pairs, from all that was asked and the scores that the answers give."""
+        """The search for the next pairs, from all that was asked and the scores estimated from the answers."""
         items = len(self._items)
         free = np.triu(np.ones((items, items), dtype=bool), 1)
         free.ravel()[self._taken()] = False
@@ -299,7 +317,7 @@ class Selector:
         return c, np.full(items, WIDE**-2)
 
     def _refit(self) -> float:
-        """Bring the scores up to date, from where they were; returns the dispersion of the answers around them."""
+        """Fit the scores to the answers, starting from the last scores; return the dispersion of the answers."""
         known = self._asked.where(~np.isnan(self._asked.p))
         if self.strategy == "greedy" or not len(known.p):
             return 1.0

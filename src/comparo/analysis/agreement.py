@@ -1,4 +1,4 @@
-"""Correlations: of rankings with people's scores, and of a ranking with an earlier one."""
+"""Correlations, and how well a ranking agrees with people's scores."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from comparo.data.columns import look_up
 from comparo.data.items import Items
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array
@@ -49,22 +50,6 @@ def spearman_within(one: Array, other: Array, segment: NDArray[np.integer], segm
     return np.asarray(np.divide(inner, norm, out=np.full(segments, np.nan), where=norm > 0))
 
 
-def aligned(last: Ranking, earlier: Ranking) -> Array:
-    """The earlier scores of all candidates of the last ranking, shape (n,); the mean for those not yet compared.
-
-    >>> from comparo import Comparisons, fit
-    >>> data = Comparisons.from_columns([*"aab"], [*"bcc"], [0.8, 0.8, 0.5], context=[*"xxx"])
-    >>> aligned(fit(data), fit(data.take([0]))).round(2)
-    array([ 0.69, -0.69,  0.  ])
-    """
-    items = np.int64(len(last.comparisons.items))
-    keys, found = (one.graph.context * items + one.graph.item for one in (last, earlier))
-    order = np.argsort(keys)
-    scores = np.full(len(keys), np.mean(earlier.scores))
-    scores[order[np.searchsorted(keys, found, sorter=order)]] = earlier.scores
-    return scores
-
-
 def _ranks(values: Array, segment: NDArray[np.integer]) -> Array:
     """The rank of each value (n,) in its segment, from 1; equal ones share the mean of theirs."""
     order = np.lexsort((values, segment))
@@ -88,9 +73,9 @@ def agreement(ranking: Ranking, items: Items) -> dict[str, Array]:
     >>> agreement(fit([("a", "b", 0.8), ("b", "c", 0.7)]), items)
     {'score': array([1.])}
     """
-    found = dict(zip(ranking.graph.labels(ranking.comparisons), ranking.scores.tolist(), strict=True))
     labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
-    estimated = np.array([found.get(label, np.nan) for label in labels])
+    row = look_up(labels, ranking.graph.labels(ranking.comparisons))
+    estimated = np.where(row < 0, np.nan, ranking.scores[row])
     contexts_of = len(items.contexts)
     return {
         name: spearman_within(estimated, scores, items.context, contexts_of) for name, scores in items.scores.items()

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.analysis.agreement import aligned, spearman_within
+from comparo.analysis.agreement import spearman_within
 from comparo.data.comparisons import Comparisons
 from comparo.methods import Method, quiet_fit
 from comparo.model.graph import Graph
 from comparo.model.product import Bias
-from comparo.types import Array
+from comparo.ranking.ranking import Ranking
+from comparo.types import Array, LongIndex
 
 
 def convergence(
@@ -25,25 +26,65 @@ def convergence(
 ) -> tuple[NDArray[np.int64], Array, Array | None]:
     """The calls made (P,), and Spearman's correlation of the ranking after them with the last and with `truth` (n,).
 
-    Comparisons are taken in their order, each context at the same share of its own; correlations are means over
-    contexts. Candidates not yet compared get the mean score. P is `points`, or less where there are fewer comparisons.
+    Correlations are means over contexts. P is `points`, or less where there are fewer comparisons.
 
     >>> data = Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7)])
     >>> convergence(data, method="poe-bt", bias="none", points=2)
     (array([1, 2]), array([0.5, 1. ]), None)
     """
     last = quiet_fit(data, method, bias=bias)
-    context = last.graph.context[last.graph.first]
-    sizes, order = np.bincount(context), np.argsort(context, kind="stable")
-    share = np.empty(len(data))
-    begins = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    share[order] = (np.arange(len(data)) - begins + 1) / sizes[context[order]]
-    parts = [np.flatnonzero(share <= step / points + 1e-9) for step in range(1, points + 1)]
-    taken = {len(rows): rows for rows in parts if len(rows)}
-    earlier = [aligned(last, quiet_fit(data.take(rows), method, bias=bias)) for rows in taken.values()]
-    final = np.array([_mean_spearman(last.graph, scores, last.scores) for scores in earlier])
-    true = None if truth is None else np.array([_mean_spearman(last.graph, scores, truth) for scores in earlier])
+    parts = (first_rows(last.graph, step / points) for step in range(1, points + 1))
+    taken = {len(rows): rows for rows in parts}
+    rankings = [quiet_fit(data.take(rows), method, bias=bias) for rows in taken.values()]
+    final = np.array([correlation(last, earlier, last.scores) for earlier in rankings])
+    true = None if truth is None else np.array([correlation(last, earlier, truth) for earlier in rankings])
     return np.array(list(taken)), final, true
+
+
+def first_rows(graph: Graph, share: float) -> LongIndex:
+    """The comparisons that are among the first `share` of their context, at least one per context.
+
+    Contexts may have been compared one after the other, so each is taken at the same share of its own comparisons.
+
+    >>> graph = Graph.build(Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.4)]))
+    >>> first_rows(graph, 0.5)
+    array([0, 1])
+    """
+    context = graph.context[graph.first]
+    sizes, order = np.bincount(context), np.argsort(context, kind="stable")
+    before = np.empty(len(context))
+    begins = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    before[order] = (np.arange(len(context)) - begins) / sizes[context[order]]
+    return np.flatnonzero(before < share - 1e-9)
+
+
+def correlation(last: Ranking, earlier: Ranking, scores: Array) -> float:
+    """Spearman's correlation of an earlier ranking with `scores` (n,) of the last one's candidates: mean over contexts.
+
+    Candidates that the earlier ranking does not have get its mean score. NaN where no context has a correlation.
+
+    >>> last = quiet_fit([("a", "b", 0.8), ("b", "c", 0.7)])
+    >>> correlation(last, quiet_fit([("a", "b", 0.8)]), last.scores)
+    0.5
+    """
+    keys, found = (
+        ranking.graph.context * np.int64(len(last.comparisons.items)) + ranking.graph.item
+        for ranking in (last, earlier)
+    )
+    order = np.argsort(keys)
+    known = np.full(len(keys), np.mean(earlier.scores))
+    known[order[np.searchsorted(keys, found, sorter=order)]] = earlier.scores
+    return mean_known(spearman_within(known, scores, last.graph.position, last.graph.contexts))
+
+
+def mean_known(values: Array) -> float:
+    """The mean of the values that are not NaN; NaN where all are.
+
+    >>> mean_known(np.array([0.5, np.nan]))
+    0.5
+    """
+    known = values[~np.isnan(values)]
+    return float(np.mean(known)) if known.size else float("nan")
 
 
 def known_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) -> Array:
@@ -102,10 +143,3 @@ def moments(p: Array, values: Array, weight: Array, bins: int) -> tuple[Array, A
     middle = mean(values)
     deviation = np.sqrt(mean((values - middle[(np.cumsum(filled) - 1)[which]]) ** 2))
     return mean(p), middle, np.where(counts[filled] > 1, deviation, np.nan)
-
-
-def _mean_spearman(graph: Graph, one: Array, other: Array) -> float:
-    """The mean over contexts of the correlation where both are known; NaN where no context has one."""
-    known = np.where(np.isfinite(other), other, np.nan)
-    found = spearman_within(one, known, graph.position, graph.contexts)
-    return float(np.nanmean(found)) if np.isfinite(found).any() else float("nan")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import reprlib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain, count
 from typing import Any
 
@@ -46,6 +46,16 @@ def factorise(table: Table, *names: str) -> tuple[NDArray[Any], tuple[NDArray[np
         order = np.argsort(labels)
         flat, labels = np.argsort(order).astype(np.int32)[flat], labels[order]
     return labels, tuple(np.ascontiguousarray(codes) for codes in flat.reshape(-1, len(columns)).T)
+
+
+def look_up(labels: Iterable[Any], known: Iterable[Any]) -> NDArray[np.int32]:
+    """The code of each label (K,) among the `known` ones, −1 where it is not one of them.
+
+    >>> look_up(["bo", "ana", "zoe"], ["ana", "bo"]).tolist()
+    [1, 0, -1]
+    """
+    code = {label: number for number, label in enumerate(known)}
+    return np.array([code.get(label, -1) for label in labels], dtype=np.int32)
 
 
 def _factorise_integers(columns: list[NDArray[np.int64]]) -> tuple[NDArray[Any], tuple[NDArray[np.int32], ...]]:

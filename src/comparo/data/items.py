@@ -167,25 +167,28 @@ def read_items(
     path: str | os.PathLike[str],
     *,
     id: str | None = None,  # noqa: A002
+    text: str | None = None,
     context: str | None = None,
     context_id: str | None = None,
-) -> dict[Any, list[Any]]:
-    """The ids of the items of a file or folder by context, all under None without one; texts are not needed.
+) -> Items:
+    """The items of a file or folder that need no texts: `texts` is empty where there is no such column.
 
-    The arguments name columns, as in `Items.of`. Without a column `id` the first that is not a context holds them.
+    The arguments name columns, as in `Items.of`. Without a column `id` the first that is not a context holds the ids.
 
     >>> import tempfile
     >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "items.csv")
     ...     _ = path.write_text("name,age\\nana,7\\nbo,8\\n")
-    ...     read_items(path)
+    ...     read_items(path).names
     {None: ['ana', 'bo']}
     """
     table = table_of(path, header=True)
     contexts = {role: _column(table, role, name) for role, name in (("context", context), ("context_id", context_id))}
     others = (name for name in table.columns if name not in contexts.values())
-    return _named(table, {"id": _column(table, "id", id) or next(others, None), **contexts}).names
+    items = _named(table, {"id": _column(table, "id", id) or next(others, None), **contexts})
+    text = _column(table, "text", text)
+    return items if text is None else replace(items, texts=_texts(table, text))
 
 
 def _column(table: Table, role: str, name: str | None) -> str | None:

@@ -176,11 +176,11 @@ def multiply(
         else:
             problem = Problem.of(Pattern(graph, limits=limits), expert, comparisons, ridge)
         solution = problem.maximise(_start(problem))
-    product = _product(comparisons, graph, expert, prior, solution)
+    product = product_at(comparisons, graph, expert, prior, solution)
     return product if bias != "plug-in" else replace(product, bias=np.tile(shift, (graph.contexts, 1)))
 
 
-def _product(
+def product_at(
     comparisons: Comparisons, graph: Graph, expert: Expert, prior: float | Literal["first"], solution: Solution
 ) -> Product:
     """The product at a solution, whose unknowns after the scores are the biases."""
@@ -248,6 +248,6 @@ def _joint(pattern: Pattern, expert: Expert, comparisons: Comparisons, ridge: Ar
     problem = biases.applied(Problem.of(pattern, expert, comparisons, ridge), ridge, mean)
     solution = problem.maximise(np.zeros(pattern.unknowns))
     for _ in range(pattern.limits.bias_rounds if biases.shared.any() else 0):
-        biases = biases.learn(solution, _product(comparisons, graph, expert, "first", solution).dispersion)
+        biases = biases.learn(solution, product_at(comparisons, graph, expert, "first", solution).dispersion)
         solution = biases.applied(problem, ridge, mean).maximise(solution.x)
     return solution

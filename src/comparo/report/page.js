@@ -136,7 +136,7 @@
     }
     const means = Array.from(met, ([other, all]) => [other, all.reduce((sum, one) => sum + one, 0) / all.length]);
     means.sort((a, b) => b[1] - a[1]);
-    const paragraph = make("p", "against", "P(preferred) against ");
+    const paragraph = make("p", "against", "Probability of being preferred to: ");
     means.slice(0, OPPONENTS).forEach(([other, probability], place) => {
       paragraph.append(place ? ", " : "", isolated(data.candidates.item[other]), ` ${number(probability)}`);
     });

@@ -10,23 +10,26 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from comparo.types import Seed, as_generator
+
 Pairs = NDArray[np.int32]
 
 TRIES = 100
 DRAWN = 1_000_000  # pairs drawn in all tries together
 
 
-def random_pairs(items: int, pairs: int, rng: np.random.Generator) -> Pairs:
+def random_pairs(items: int, pairs: int, rng: Seed = None) -> Pairs:
     """K different pairs of N items, each item in at least one of them, connected if K ≥ N − 1: shape (K, 2).
 
     Drawn uniformly among all such sets where a few tries find one. Where they would hardly (few pairs an item), a
     uniformly drawn spanning tree and a uniform rest; below N − 1 pairs, random pairs of items to which the other items
     are joined at random.
 
-    >>> random_pairs(4, 6, np.random.default_rng(0)).shape
+    >>> random_pairs(4, 6, rng=0).shape
     (6, 2)
     """
     check_number(items, pairs)
+    rng = as_generator(rng)
     if 2 * pairs < items:
         raise ValueError(f"{pairs} pairs cannot hold {items} items; draw at least {(items + 1) // 2} pairs")
     apart, none = np.arange(items), np.empty(0, dtype=np.int64)
@@ -39,13 +42,13 @@ def random_pairs(items: int, pairs: int, rng: np.random.Generator) -> Pairs:
     return forest(apart, pairs, rng)
 
 
-def in_one_order(pairs: Pairs, items: int, rng: np.random.Generator) -> Pairs:
+def in_one_order(pairs: Pairs, items: int, rng: Seed = None) -> Pairs:
     """The pairs (K, 2) with either item first, so that each is first and second equally often, to within one.
 
-    >>> in_one_order(np.array([[0, 1], [0, 2], [0, 3], [0, 4]]), 5, np.random.default_rng(0))[:, 0].tolist().count(0)
+    >>> in_one_order(np.array([[0, 1], [0, 2], [0, 3], [0, 4]]), 5, rng=0)[:, 0].tolist().count(0)
     2
     """
-    return orient(pairs, np.zeros(items, dtype=np.int64), rng)
+    return orient(pairs, np.zeros(items, dtype=np.int64), as_generator(rng))
 
 
 def in_both_orders(pairs: Pairs) -> Pairs:

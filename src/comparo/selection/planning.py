@@ -29,8 +29,9 @@ from scipy.special import expit
 from comparo.analysis.agreement import spearman
 from comparo.data.comparisons import Comparisons
 from comparo.methods import fit
-from comparo.selection.selector import Orders, Selector, Strategy
-from comparo.types import Array
+from comparo.selection.defaults import DEFAULT_ORDERS, Orders, Strategy
+from comparo.selection.selector import Selector
+from comparo.types import Array, Seed, as_generator
 
 Answers = Literal["soft", "hard"]
 
@@ -106,11 +107,11 @@ def plan(
     target: float = 0.9,
     *,
     answers: Answers = "soft",
-    bias: float = 0.0,
-    strategy: Strategy = "greedy",
-    orders: Orders = "one",
+    bias: float | None = None,
+    strategy: Strategy | None = None,
+    orders: Orders = DEFAULT_ORDERS,
     repeats: int | None = None,
-    rng: np.random.Generator,
+    rng: Seed = None,
 ) -> Plan:
     """How many calls rank `items` with a mean Spearman correlation of `target`, by a judge of this `accuracy`.
 
@@ -120,9 +121,9 @@ def plan(
     more items. Above 300 items, 300 stand for all: what a ranking reaches depends on the calls an item, hardly on the
     items.
 
-    >>> found = plan(12, accuracy=0.9, target=0.9, rng=np.random.default_rng(0))
+    >>> found = plan(12, accuracy=0.9, target=0.9, rng=0)
     >>> found.calls
-    24
+    36
     """
     if items < 2:
         raise ValueError(f"there is nothing to compare: {items} items; give at least two")
@@ -132,11 +133,11 @@ def plan(
         raise ValueError(f"answers is 'soft' or 'hard', not {answers!r}")
     if repeats is not None and repeats < 1:
         raise ValueError(f"repeats is at least 1, not {repeats}")
-    judge = _Judge(*judge_of(accuracy), bias, answers == "hard")
+    judge = _Judge(*judge_of(accuracy), bias or 0.0, answers == "hard")
     size = min(items, MOST)
     if repeats is None:
         repeats = min(max(SIMULATED_ITEMS // size, REPEATS[0]), REPEATS[1])
-    runs = [_Run(size, judge, strategy, orders, generator) for generator in rng.spawn(repeats)]
+    runs = [_Run(size, judge, strategy, orders, generator) for generator in as_generator(rng).spawn(repeats)]
     found: list[tuple[float, ...]] = []
     for calls in _tried(size, orders):
         if calls <= SIMULATED * size or not found:
@@ -192,7 +193,9 @@ class _Judge:
 class _Run:
     """One simulated run. An adaptive selector is asked in rounds and hears of one after the next was chosen."""
 
-    def __init__(self, items: int, judge: _Judge, strategy: Strategy, orders: Orders, rng: np.random.Generator) -> None:
+    def __init__(
+        self, items: int, judge: _Judge, strategy: Strategy | None, orders: Orders, rng: np.random.Generator
+    ) -> None:
         self.scores = rng.standard_normal(items)
         self.judge = judge
         self.rng = rng

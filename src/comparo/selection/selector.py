@@ -7,14 +7,14 @@ out pairs while answers come in; its adaptive strategy is the paper's selection 
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.methods import WIDE
@@ -23,7 +23,8 @@ from comparo.model.graph import Graph
 from comparo.model.limits import LIMITS
 from comparo.model.newton import Problem
 from comparo.model.pattern import Pattern
-from comparo.model.product import Product
+from comparo.model.product import product_at
+from comparo.selection.defaults import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy, default_strategy, top_of
 from comparo.selection.designs import (
     Pairs,
     among,
@@ -39,10 +40,7 @@ from comparo.selection.designs import (
 )
 from comparo.selection.greedy import Border, Greedy, inverse, join
 from comparo.selection.resistance import Goal, Resistance, matching
-from comparo.types import Array
-
-Strategy = Literal["random", "greedy", "adaptive"]
-Orders = Literal["one", "both"]
+from comparo.types import Array, Seed, as_generator
 
 EXACT = LIMITS.exact  # items up to which all pairs are considered, with an N × N covariance
 JITTER = 0.15  # of the logarithm of a contrast: another seed asks about other pairs
@@ -50,21 +48,21 @@ JITTER = 0.15  # of the logarithm of a contrast: another seed asks about other p
 log = logging.getLogger(__name__)
 
 
-def greedy_pairs(items: int, pairs: int, rng: np.random.Generator) -> Pairs:
+def greedy_pairs(items: int, pairs: int, rng: Seed = None) -> Pairs:
     """The paper's K ≥ N − 1 pairs of N items: a chain in shuffled order, then the largest A_xx + A_yy − 2A_xy.
 
     A = (W̃ᵀW̃)⁻¹ with the pairs chosen before, so that each multiplies det(W̃ᵀW̃) as much as a pair can; of pairs that
     do so equally, the first in the shuffled order is taken. Shape (K, 2). Above 4096 items the gains are estimated, and
     pairs are chosen in rounds of up to N/2 disjoint ones.
 
-    >>> pairs = greedy_pairs(4, 6, np.random.default_rng(0))
+    >>> pairs = greedy_pairs(4, 6, rng=0)
     >>> len({frozenset(pair) for pair in pairs.tolist()})
     6
     """
     check_number(items, pairs)
     if pairs < items - 1:
         raise ValueError(f"{pairs} pairs cannot connect {items} items; choose at least {items - 1}, or random pairs")
-    selector = Selector(range(items), strategy="greedy", rng=rng)
+    selector = Selector(range(items), strategy="greedy", orders="one", rng=rng)
     return np.array(selector.next(pairs), dtype=np.int32)
 
 
@@ -99,7 +97,7 @@ class Selector:
     comparison tells relative to others, as by `contrast.contrasts`: gains are multiplied by it, also those by which the
     items are connected. It is of no use to random pairs and the goal top-k, and not used above 4096 items.
 
-    >>> selector = Selector(["ana", "bo", "cy"], rng=np.random.default_rng(0))
+    >>> selector = Selector(["ana", "bo", "cy"], orders="one", rng=0)
     >>> selector.remaining
     3
     >>> pairs = selector.next(2)
@@ -112,13 +110,14 @@ class Selector:
         self,
         items: Sequence[Hashable],
         *,
-        strategy: Strategy = "adaptive",
-        orders: Orders = "one",
-        goal: str = "ranking",
+        strategy: Strategy | None = None,
+        orders: Orders = DEFAULT_ORDERS,
+        goal: str = DEFAULT_GOAL,
         repeats: bool = False,
         contrast: Array | None = None,
-        rng: np.random.Generator,
+        rng: Seed = None,
     ) -> None:
+        strategy = default_strategy(goal) if strategy is None else strategy
         if strategy not in get_args(Strategy):
             raise ValueError(f"strategy is one of {', '.join(map(repr, get_args(Strategy)))}, not {strategy!r}")
         if orders not in get_args(Orders):
@@ -129,7 +128,7 @@ class Selector:
         self.calls = 2 if orders == "both" else 1
         self.top = top_of(goal, len(items), strategy)
         self.repeats = repeats
-        self.rng = rng
+        self.rng = rng = as_generator(rng)
         names = list(items)
         order = rng.permutation(len(names))
         self._items = [names[number] for number in order.tolist()]
@@ -138,9 +137,8 @@ class Selector:
             luck = np.exp(JITTER * rng.standard_normal(contrast.shape))
             worth = contrast[np.ix_(order, order)] * luck * luck.T
             self._contrast = worth / float(np.mean(worth[np.triu_indices(len(names), 1)]))
-        self._position = {item: position for position, item in enumerate(self._items)}
-        if len(self._position) < len(items):
-            twice = next(item for position, item in enumerate(self._items) if self._position[item] != position)
+        if len(set(names)) < len(names):
+            twice = next(item for number, item in enumerate(names) if item in names[:number])
             raise ValueError(f"the item {twice!r} is there more than once; give each item a name of its own")
         self._scores = np.zeros(len(items))
         self._asked = Asked(np.empty((0, 2), dtype=np.int32), np.empty(0), np.empty(0))
@@ -185,7 +183,7 @@ class Selector:
             raise ComparisonsError(
                 f"the comparisons are of {len(comparisons.contexts)} contexts; use a Selector for each of them"
             )
-        position = np.array([self._position.get(item, -1) for item in comparisons.items.tolist()], dtype=np.int32)
+        position = look_up(comparisons.items.tolist(), self._items)
         rows = np.column_stack([position[comparisons.first], position[comparisons.second]])
         if rows.min() < 0:
             place = tuple(np.argwhere(rows < 0)[0])
@@ -310,82 +308,6 @@ class Selector:
         graph, expert = Graph.build(comparisons), BradleyTerry()
         problem = Problem.of(Pattern(graph), expert, comparisons, np.full(graph.nodes, WIDE**-2))
         solution = problem.maximise(graph.centre(self._scores[graph.item]))
-        scores = graph.centre(solution.x)
-        self._scores[graph.item] = scores
-        none = np.empty((1, 0))
-        product = Product(comparisons, graph, expert, WIDE, scores, none, solution.laplacian, solution.steps, True)
+        product = product_at(comparisons, graph, expert, WIDE, solution)
+        self._scores[graph.item] = product.scores
         return product.dispersion
-
-
-def next_pairs(
-    items: Mapping[Any, Sequence[Hashable]],
-    calls: int,
-    asked: Comparisons | None = None,
-    *,
-    rng: np.random.Generator,
-    strategy: Strategy = "adaptive",
-    orders: Orders = "one",
-    goal: str = "ranking",
-    repeats: bool = False,
-) -> dict[str, list[Any]]:
-    """The next `calls` calls in every context, given the comparisons `asked` so far: columns first, second, context.
-
-    `items` are the items of each context; where None is the only context, there is no column context. The options are
-    those of `Selector`.
-
-    >>> columns = next_pairs({"x": ["ana", "bo"], "y": ["ana", "cy"]}, 1, rng=np.random.default_rng(0))
-    >>> [set(pair) == {"ana", other} for *pair, other in zip(columns["first"], columns["second"], ["bo", "cy"])]
-    [True, True]
-    >>> columns["context"]
-    ['x', 'y']
-    """
-    parts = {} if asked is None else _by_context(asked, items)
-    columns: dict[str, list[Any]] = {"first": [], "second": [], "context": []}
-    for (context, names), generator in zip(items.items(), rng.spawn(len(items)), strict=True):
-        try:
-            selector = Selector(names, strategy=strategy, orders=orders, goal=goal, repeats=repeats, rng=generator)
-            if context in parts:
-                selector.observe(parts[context])
-            rows = selector.next(calls)
-        except ValueError as error:
-            raise error if context is None else ValueError(f"context {context!r}: {error}") from error
-        for first, second in rows:
-            columns["first"].append(first)
-            columns["second"].append(second)
-            columns["context"].append(context)
-    if list(items) == [None]:
-        del columns["context"]
-    return columns
-
-
-def _by_context(asked: Comparisons, items: Mapping[Any, Sequence[Hashable]]) -> dict[Any, Comparisons]:
-    """The comparisons of each context, without their contexts."""
-    if list(items) == [None]:
-        return {None: asked}
-    if asked.contexts is None:
-        raise ComparisonsError("the items have contexts and the comparisons have none; add a column context to them")
-    parts = {}
-    for code, context in enumerate(asked.contexts.tolist()):
-        if context not in items:
-            raise ComparisonsError(f"the comparisons are of a context {context!r} that has no items; add its items")
-        parts[context] = replace(asked.take(asked.context == code), contexts=None, context=None)
-    return parts
-
-
-def top_of(goal: str, items: int, strategy: str) -> int | None:
-    """k of the goal "top-k", None for the goal "ranking".
-
-    >>> top_of("top-5", items=20, strategy="adaptive")
-    5
-    """
-    if goal == "ranking":
-        return None
-    found = re.fullmatch(r"top-(\d+)", goal)
-    if found is None:
-        raise ValueError(f"goal is 'ranking' or 'top-' and a number, such as 'top-5', not {goal!r}")
-    if strategy != "adaptive":
-        raise ValueError(f"goal={goal!r} needs answers to go by: use strategy='adaptive', not {strategy!r}")
-    top = int(found[1])
-    if not 0 < top < items:
-        raise ValueError(f"goal={goal!r} decides nothing among {items} items; choose from top-1 to top-{items - 1}")
-    return top

@@ -1,4 +1,4 @@
-"""Correlations, and how well a ranking agrees with people's scores."""
+"""Correlations: of rankings with people's scores, and of a ranking with an earlier one."""
 
 from __future__ import annotations
 
@@ -48,6 +48,22 @@ def spearman_within(one: Array, other: Array, segment: NDArray[np.integer], segm
     inner, square, others = (np.bincount(segment, values, segments) for values in (a * b, a * a, b * b))
     norm = np.sqrt(square * others)
     return np.asarray(np.divide(inner, norm, out=np.full(segments, np.nan), where=norm > 0))
+
+
+def aligned(last: Ranking, earlier: Ranking) -> Array:
+    """The earlier scores of all candidates of the last ranking, shape (n,); the mean for those not yet compared.
+
+    >>> from comparo import Comparisons, fit
+    >>> data = Comparisons.from_columns([*"aab"], [*"bcc"], [0.8, 0.8, 0.5], context=[*"xxx"])
+    >>> aligned(fit(data), fit(data.take([0]))).round(2)
+    array([ 0.69, -0.69,  0.  ])
+    """
+    items = np.int64(len(last.comparisons.items))
+    keys, found = (one.graph.context * items + one.graph.item for one in (last, earlier))
+    order = np.argsort(keys)
+    scores = np.full(len(keys), np.mean(earlier.scores))
+    scores[order[np.searchsorted(keys, found, sorter=order)]] = earlier.scores
+    return scores
 
 
 def _ranks(values: Array, segment: NDArray[np.integer]) -> Array:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.analysis.agreement import spearman_within
+from comparo.analysis.agreement import aligned, spearman_within
 from comparo.data.comparisons import Comparisons
 from comparo.methods import Method, quiet_fit
 from comparo.model.graph import Graph
@@ -35,9 +35,9 @@ def convergence(
     last = quiet_fit(data, method, bias=bias)
     parts = (first_rows(last.graph, step / points) for step in range(1, points + 1))
     taken = {len(rows): rows for rows in parts}
-    rankings = [quiet_fit(data.take(rows), method, bias=bias) for rows in taken.values()]
-    final = np.array([correlation(last, earlier, last.scores) for earlier in rankings])
-    true = None if truth is None else np.array([correlation(last, earlier, truth) for earlier in rankings])
+    settled = [quiet_fit(data.take(rows), method, bias=bias) for rows in taken.values()]
+    final = np.array([correlation(last, earlier, last.scores) for earlier in settled])
+    true = None if truth is None else np.array([correlation(last, earlier, truth) for earlier in settled])
     return np.array(list(taken)), final, true
 
 
@@ -63,17 +63,12 @@ def correlation(last: Ranking, earlier: Ranking, scores: Array) -> float:
 
     Candidates that the earlier ranking does not have get its mean score. NaN where no context has a correlation.
 
-    >>> last = quiet_fit([("a", "b", 0.8), ("b", "c", 0.7)])
-    >>> correlation(last, quiet_fit([("a", "b", 0.8)]), last.scores)
+    >>> from comparo import fit
+    >>> last = fit([("a", "b", 0.8), ("b", "c", 0.7)])
+    >>> correlation(last, fit([("a", "b", 0.8)]), last.scores)
     0.5
     """
-    keys, found = (
-        ranking.graph.context * np.int64(len(last.comparisons.items)) + ranking.graph.item
-        for ranking in (last, earlier)
-    )
-    order = np.argsort(keys)
-    known = np.full(len(keys), np.mean(earlier.scores))
-    known[order[np.searchsorted(keys, found, sorter=order)]] = earlier.scores
+    known = aligned(last, earlier)
     return mean_known(spearman_within(known, scores, last.graph.position, last.graph.contexts))
 
 

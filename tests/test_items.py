@@ -581,7 +581,7 @@ def test_a_hundred_thousand_items():
     assert len(items) == 100_000
 
 
-@pytest.mark.skipif(not DATA.exists(), reason=f"the data sets are not at {DATA}")
+@pytest.mark.recorded
 @pytest.mark.parametrize(
     ("name", "contexts", "size", "scores"),
     [

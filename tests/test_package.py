@@ -5,18 +5,20 @@ import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 import comparo
+from comparo.cli.commands import COMMANDS, load_command
 
 ROOT = Path(__file__).parents[1]
 
 
 def modules_after(statement):
     """The modules that a fresh interpreter has loaded after `statement`."""
-    code = f"import sys; {statement}; print('\\n'.join(sys.modules))"
+    code = f"import sys; {statement}\nprint('\\n'.join(sys.modules))"
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
 
@@ -34,6 +36,22 @@ def test_comparo_needs_numpy_scipy_and_narwhals_only():
 
 def test_import_takes_no_time_because_it_loads_nothing():
     assert installed(modules_after("import comparo") - modules_after("pass")) == {"comparo"}
+
+
+def test_the_list_of_commands_loads_no_command_and_no_numpy():
+    code = "sys.argv = ['comparo', '--help']; from comparo.cli.app import main\ntry:\n main()\nexcept SystemExit: pass"
+    loaded = modules_after(code)
+    assert "comparo.cli.app" in loaded
+    assert not loaded & {"numpy", "scipy", "narwhals", "comparo.run", "comparo.judges", "comparo.cli.rank"}
+
+
+def test_the_list_of_commands_says_what_each_says():
+    for name, (_, summary) in COMMANDS.items():
+        assert load_command(name).help.split("\n\n")[0].replace("\n", " ") == summary
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert comparo.__version__ == version("comparo")
 
 
 def test_every_exported_name_is_documented():

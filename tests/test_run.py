@@ -357,14 +357,14 @@ def test_interrupted_a_run_gives_the_ranking_so_far_and_can_go_on(loud):
     assert len(read_judgements(folder / "run")) == 300
 
 
-def test_a_read_only_folder_is_one_line(loud):
+def test_a_file_in_place_of_the_folder_is_a_wrong_command(loud):
     folder, environment = loud
     locked = folder / "locked"
     locked.mkdir()
     (locked / "run").write_text("a file where a folder should be")
     done = subprocess.run(command(folder, "locked/run"), env=environment, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "cannot be written to" in done.stderr
+    assert done.returncode == 2
+    assert "run is a file; give --out a folder" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -5,7 +5,6 @@ import io
 import itertools
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -41,7 +40,7 @@ from comparo.studies.tables import (
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"
-real = pytest.mark.skipif(not DATA.exists(), reason=f"the recorded judgements are not at {DATA}")
+real = pytest.mark.recorded
 
 
 def texts(sizes, rng, scores=("score",)):
@@ -486,18 +485,17 @@ def folder(tmp_path):
     return tmp_path
 
 
-def command(*arguments, code=0):
-    run = subprocess.run(
-        [sys.executable, "-m", "comparo.cli", "study", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == code, run.stderr
-    return run
+@pytest.fixture
+def command(run, tmp_path):
+    def start(*arguments, code=0):
+        done = run(tmp_path, ["study", *arguments])
+        assert done.returncode == code, done.stderr
+        return done
+
+    return start
 
 
-def test_the_command_studies_a_users_own_set(folder):
+def test_the_command_studies_a_users_own_set(command, folder):
     run = command(
         folder / "stories.jsonl", "--calls", "2n,all", "--draws", 5, "--format", "csv", "--out", folder / "study",
         "--method", "poe-bt", "--method", "win-ratio", "--orders", "both", "--orders", "one", "--bias", "joint",
@@ -519,7 +517,7 @@ def test_the_command_studies_a_users_own_set(folder):
     assert (folder / "study" / "spearman.csv").read_text() == run.stdout
 
 
-def test_the_command_takes_one_file_of_judgements_and_named_scores(folder):
+def test_the_command_takes_one_file_of_judgements_and_named_scores(command, folder):
     file = folder / "judgements" / "stories.wit.csv.gz"
     arguments = [folder / "stories.jsonl", "--judgements", file, "--draws", 2, "--calls", "12", "--processes", 1]
     named = command(*arguments, "--scores", "score_wit", "--format", "markdown", "--table", "retention")

@@ -6,7 +6,6 @@ item), to its true score.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from comparo.analysis.agreement import spearman_within
 from comparo.data.comparisons import Comparisons
-from comparo.methods import Method, fit
+from comparo.methods import Method, quiet_fit
 from comparo.model.graph import Graph
 from comparo.model.product import Bias
 from comparo.ranking.ranking import Ranking
@@ -23,7 +22,7 @@ from comparo.types import Array, LongIndex
 
 
 def convergence(
-    data: Comparisons, truth: Array | None = None, *, method: Method, bias: Bias, points: int
+    data: Comparisons, truth: Array | None = None, *, method: Method, bias: Bias | None, points: int
 ) -> tuple[NDArray[np.int64], Array, Array | None]:
     """The calls made (P,), and Spearman's correlation of the ranking after them with the last and with `truth` (n,).
 
@@ -33,10 +32,10 @@ def convergence(
     >>> convergence(data, method="poe-bt", bias="none", points=2)
     (array([1, 2]), array([0.5, 1. ]), None)
     """
-    last = quiet_fit(data, method, bias)
+    last = quiet_fit(data, method, bias=bias)
     parts = (first_rows(last.graph, step / points) for step in range(1, points + 1))
     taken = {len(rows): rows for rows in parts}
-    settled = [quiet_fit(data.take(rows), method, bias) for rows in taken.values()]
+    settled = [quiet_fit(data.take(rows), method, bias=bias) for rows in taken.values()]
     final = np.array([correlation(last, earlier, last.scores) for earlier in settled])
     true = None if truth is None else np.array([correlation(last, earlier, truth) for earlier in settled])
     return np.array(list(taken)), final, true
@@ -140,14 +139,3 @@ def moments(p: Array, values: Array, weight: Array, bins: int) -> tuple[Array, A
     middle = mean(values)
     deviation = np.sqrt(mean((values - middle[(np.cumsum(filled) - 1)[which]]) ** 2))
     return mean(p), middle, np.where(counts[filled] > 1, deviation, np.nan)
-
-
-def quiet_fit(data: Comparisons, method: Method, bias: Bias) -> Ranking:
-    """A fit without its warnings, for parts of comparisons that need not be connected.
-
-    >>> quiet_fit(Comparisons.from_rows([("a", "b", 0.8), ("c", "d", 0.8)]), "poe-bt", "none").graph.components
-    2
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return fit(data, method, bias=bias)

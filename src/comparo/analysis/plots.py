@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit, stdtrit
 
-from comparo.analysis.curves import convergence, moments, quiet_fit, true_differences, true_scores
+from comparo.analysis.curves import convergence, moments, true_differences, true_scores
 from comparo.data.comparisons import Comparisons
-from comparo.methods import Method
+from comparo.methods import Method, quiet_fit
 from comparo.model.experts import BradleyTerry
 from comparo.model.graph import Graph
 from comparo.model.product import Bias
@@ -65,7 +65,7 @@ def plot_convergence(
     scores: Mapping[Any, float] | None = None,
     *,
     method: Method = "poe-bt",
-    bias: Bias = "none",
+    bias: Bias | None = None,
     points: int = 20,
     ax: Axes | None = None,
 ) -> Axes:
@@ -249,8 +249,8 @@ def plot_position_bias(data: Any, *, bins: int = 20, ax: Axes | None = None) -> 
     mean = float(np.average(comparisons.p, weights=weight))
     ax.axvline(0.5, color="#999999", linewidth=0.8)
     ax.axvline(mean, color=VERMILION, linewidth=1.5, label=f"mean p = {mean:.2f}")
-    ranking = quiet_fit(comparisons, "poe-bt", "joint")
-    if ranking.bias is not None and ranking.product is not None and ranking.product.is_bias_told:
+    ranking = quiet_fit(comparisons, bias="joint")
+    if ranking.bias is not None and ranking.product is not None and ranking.product.is_bias_determined:
         context = 0 if comparisons.context is None else comparisons.context
         gamma = ranking.bias[context, comparisons.judged_by]
         wins = float(np.average(expit(-gamma), weights=weight))

@@ -14,15 +14,9 @@ import numpy as np
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.experts import Expert, derivatives
-from comparo.model.laplacian import Laplacian, Pattern
+from comparo.model.laplacian import Laplacian
+from comparo.model.pattern import Pattern
 from comparo.types import Array
-
-ACCURACY = 1e-8  # of a score, by its gradient over its curvature
-ROUNDING = 1e-12  # of a gradient, relative to the curvature at the start
-STEP = 1e-6  # of a score, where some links are much weaker than others
-EVEN = 1e3  # ratio of curvatures above which they are
-STEPS = 200
-CHUNK = 1 << 15  # comparisons evaluated at once, so that what is temporary stays in the cache
 
 log = logging.getLogger(__name__)
 
@@ -64,10 +58,10 @@ class Problem:
 
         These are the largest arrays, and to use them again costs less than to have the system clear new ones.
         """
-        pattern = self.pattern
+        pattern, chunk = self.pattern, self.pattern.limits.chunk
         first, second = pattern.first, pattern.second
-        for begin in range(0, len(self.p), CHUNK):
-            rows = slice(begin, begin + CHUNK)
+        for begin in range(0, len(self.p), chunk):
+            rows = slice(begin, begin + chunk)
             d = x.take(first[rows])
             d -= x.take(second[rows])
             if pattern.judges:
@@ -84,18 +78,18 @@ class Problem:
         return pattern.gather(slope) - self.ridge * (x - self.mean)
 
     def maximise(self, start: Array) -> Solution:
-        """Newton's method from `start`, until every gradient is below `ACCURACY` of its curvature."""
-        x = start
+        """Newton's method from `start`, until every gradient is below `Limits.accuracy` of its curvature."""
+        x, limits = start, self.pattern.limits
         exact = bool(getattr(self.expert, "quadratic", False))
         slope, c = np.empty((2, len(self.p)))
         gradient = self.evaluate(x, slope, c)
         laplacian = self._laplacian(c)
-        rounding = ROUNDING * laplacian.diagonal
+        rounding = limits.rounding * laplacian.diagonal
         largest = float(np.max(np.abs(gradient), initial=0.0))
-        for steps in range(STEPS):
-            allowed = ACCURACY * laplacian.diagonal + rounding
+        for steps in range(limits.newton_steps):
+            allowed = limits.accuracy * laplacian.diagonal + rounding
             excess = float(np.max(np.abs(gradient) / np.maximum(allowed, np.finfo(float).tiny), initial=0.0))
-            if excess <= 1 and (_even(c) or self._close(laplacian, gradient)):
+            if excess <= 1 and (self._is_even(c) or self._is_close(laplacian, gradient)):
                 return Solution(x, self._final(laplacian, c), steps, True)
             share = float(np.max(np.abs(gradient))) / largest
             accuracy = 1e-13 if exact else min(1e-2, max(1e-2 * share, 1e-2 / excess))
@@ -103,13 +97,19 @@ class Problem:
             x, gradient = self._advance(x, gradient, direction, slope, c)
             laplacian = self._laplacian(c)
         log.warning(
-            "the scores did not settle in %d Newton steps; the largest gradient is %.1e", STEPS, share * largest
+            "the scores did not settle in %d Newton steps; the largest gradient is %.1e", steps + 1, share * largest
         )
-        return Solution(x, self._final(laplacian, c), STEPS, False)
+        return Solution(x, self._final(laplacian, c), steps + 1, False)
 
-    def _close(self, laplacian: Laplacian, gradient: Array) -> bool:
+    def _is_close(self, laplacian: Laplacian, gradient: Array) -> bool:
         """Whether the next step would be small: a weak link between strong ones hardly shows in the gradient."""
-        return bool(np.max(np.abs(laplacian.solve(gradient, 1e-2))) <= STEP)
+        return bool(np.max(np.abs(laplacian.solve(gradient, 1e-2))) <= self.pattern.limits.last_step)
+
+    def _is_even(self, c: Array) -> bool:
+        """Whether no curvature above zero is far below the largest."""
+        least = float(np.min(c, initial=np.inf))
+        least = least if least > 0 else float(np.min(c[c > 0], initial=np.inf))
+        return float(np.max(c, initial=0.0)) <= self.pattern.limits.even * least
 
     def _laplacian(self, c: Array) -> Laplacian:
         """H from |c|: where an expert is not concave, it still points uphill."""
@@ -136,9 +136,3 @@ class Problem:
             if not over.any():
                 return advanced, new_gradient
             t[over] *= np.clip(uphill[over] / (uphill[over] - ahead[over]), 0.1, 0.9)
-
-
-def _even(c: Array) -> bool:
-    """Whether no curvature that counts is far below the others."""
-    least = float(np.min(c, initial=np.inf))
-    return float(np.max(c, initial=0.0)) <= EVEN * (least if least > 0 else float(np.min(c[c > 0], initial=np.inf)))

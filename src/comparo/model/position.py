@@ -17,8 +17,9 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.effects import random_effects
 from comparo.model.experts import Expert, derivatives
 from comparo.model.graph import Graph
-from comparo.model.laplacian import Laplacian, Pattern
+from comparo.model.laplacian import Laplacian
 from comparo.model.newton import Problem, Solution
+from comparo.model.pattern import Pattern
 from comparo.types import Array
 
 WEAK = 1e-6  # ridge on a bias that nothing else holds

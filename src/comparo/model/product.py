@@ -24,15 +24,15 @@ from comparo.model.determinant import log_det
 from comparo.model.effects import Effects
 from comparo.model.experts import BradleyTerry, Expert, derivatives
 from comparo.model.graph import Graph
-from comparo.model.laplacian import BATCHED, Laplacian, Pattern
-from comparo.model.newton import CHUNK, Problem, Solution
+from comparo.model.laplacian import Laplacian
+from comparo.model.limits import LIMITS, Limits
+from comparo.model.newton import Problem, Solution
+from comparo.model.pattern import Pattern
 from comparo.model.position import Biases, bias_variances, plug_in
 from comparo.types import Array
 
 Bias = Literal["none", "plug-in", "joint"]
 Prior = float | Literal["first", "estimated"]
-
-SHRINKING = 4  # rounds in which the mean and spread of the biases settle
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class Product:
 
     def _sum(self, of: Callable[[Array, Array, Array | float], list[float]]) -> Array:
         """Σ of what `of` returns for the differences, probabilities and weights of each chunk of comparisons."""
-        parts = []
-        for begin in range(0, len(self.comparisons), CHUNK):
-            rows = slice(begin, begin + CHUNK)
+        parts, chunk = [], self.laplacian.pattern.limits.chunk
+        for begin in range(0, len(self.comparisons), chunk):
+            rows = slice(begin, begin + chunk)
             weight = 1.0 if self.comparisons.weight is None else self.comparisons.weight[rows]
             parts.append(of(self.differences(rows), self.comparisons.p[rows], weight))
         return np.asarray(np.sum(parts, axis=0))
@@ -103,7 +103,7 @@ class Product:
         return float((unknown + rows * squares / max(curvature, np.finfo(float).tiny)) / (unknown + freedom))
 
     @cached_property
-    def is_bias_told(self) -> bool:
+    def is_bias_determined(self) -> bool:
         """Whether every estimated γ is at least a tenth as sure as it would be if the scores were known."""
         pattern = self.laplacian.pattern
         if not pattern.judges:
@@ -140,7 +140,12 @@ class Product:
 
 
 def multiply(
-    comparisons: Comparisons, expert: Expert, *, prior: float | Literal["first"] = "first", bias: Bias = "none"
+    comparisons: Comparisons,
+    expert: Expert,
+    *,
+    prior: float | Literal["first"] = "first",
+    bias: Bias = "none",
+    limits: Limits = LIMITS,
 ) -> Product:
     """The product of `expert` over all comparisons, at its maximum.
 
@@ -157,17 +162,19 @@ def multiply(
     graph = Graph.build(comparisons)
     ridge = np.full(graph.nodes, 0.0 if prior == "first" else 1.0 / prior**2)
     if bias == "joint":
-        solution = _joint(graph, expert, comparisons, ridge)
+        solution = _joint(Pattern(graph, comparisons.judged_by, limits), expert, comparisons, ridge)
     elif bias == "plug-in":
         shift = plug_in(expert, comparisons)
-        problem = Problem.of(Pattern(graph), expert, comparisons, ridge, shift[comparisons.judged_by])
+        offset = shift[comparisons.judged_by]
+        problem = Problem.of(Pattern(graph, limits=limits), expert, comparisons, ridge, offset)
         solution = problem.maximise(np.zeros(graph.nodes))
     else:
         poolable = getattr(expert, "pooled", False) and graph.nodes**2 <= 2 * len(comparisons)
         if poolable:
-            problem = _pool(graph, expert, comparisons, ridge)
+            graph_of_pairs, pairs = _pool(graph, comparisons)
+            problem = Problem.of(Pattern(graph_of_pairs, limits=limits), expert, pairs, ridge)
         else:
-            problem = Problem.of(Pattern(graph), expert, comparisons, ridge)
+            problem = Problem.of(Pattern(graph, limits=limits), expert, comparisons, ridge)
         solution = problem.maximise(_start(problem))
     product = _product(comparisons, graph, expert, prior, solution)
     return product if bias != "plug-in" else replace(product, bias=np.tile(shift, (graph.contexts, 1)))
@@ -191,8 +198,8 @@ def _product(
     )
 
 
-def _pool(graph: Graph, expert: Expert, comparisons: Comparisons, ridge: Array) -> Problem:
-    """The same problem with one comparison a pair: its total weight, and the mean p with the lower node first.
+def _pool(graph: Graph, comparisons: Comparisons) -> tuple[Graph, Comparisons]:
+    """The same with one comparison per pair: its total weight, and the mean p with the lower node first.
 
     Exact for an expert whose slope is linear in p, whose curvature is free of p, and with ℓ(d; p) = ℓ(−d; 1 − p).
     """
@@ -206,7 +213,7 @@ def _pool(graph: Graph, expert: Expert, comparisons: Comparisons, ridge: Array) 
     mean = np.bincount(pair, p if weight is None else weight * p, n * n)[asked] / total[asked]
     first, second = (part.astype(np.int32) for part in np.divmod(asked, n))
     pooled = replace(comparisons, first=first, second=second, p=mean, weight=total[asked], context=None, judge=None)
-    return Problem.of(Pattern(replace(graph, first=first, second=second)), expert, pooled, ridge)
+    return replace(graph, first=first, second=second), pooled
 
 
 def _start(problem: Problem) -> Array:
@@ -217,7 +224,7 @@ def _start(problem: Problem) -> Array:
     """
     pattern, graph = problem.pattern, problem.pattern.graph
     sizes = np.diff(graph.starts)
-    if not isinstance(problem.expert, BradleyTerry) or sizes[-1] <= BATCHED:
+    if not isinstance(problem.expert, BradleyTerry) or sizes[-1] <= pattern.limits.batched:
         return np.zeros(graph.nodes)
     first: NDArray[Any]
     second: NDArray[Any]
@@ -234,13 +241,13 @@ def _start(problem: Problem) -> Array:
     return np.asarray(scores / np.sqrt(1.0 - np.minimum(variance / 2.9, 0.8))[context])
 
 
-def _joint(graph: Graph, expert: Expert, comparisons: Comparisons, ridge: Array) -> Solution:
+def _joint(pattern: Pattern, expert: Expert, comparisons: Comparisons, ridge: Array) -> Solution:
     """Scores and one γ for each context and judge, γ ~ N(m, τ²) with m and τ² from the data (`Biases`)."""
-    pattern, mean = Pattern(graph, comparisons.judged_by), np.zeros(graph.nodes)
+    graph, mean = pattern.graph, np.zeros(pattern.graph.nodes)
     biases = Biases.of(pattern, expert, comparisons)
     problem = biases.applied(Problem.of(pattern, expert, comparisons, ridge), ridge, mean)
     solution = problem.maximise(np.zeros(pattern.unknowns))
-    for _ in range(SHRINKING if biases.shared.any() else 0):
+    for _ in range(pattern.limits.bias_rounds if biases.shared.any() else 0):
         biases = biases.learn(solution, _product(comparisons, graph, expert, "first", solution).dispersion)
         solution = biases.applied(problem, ridge, mean).maximise(solution.x)
     return solution

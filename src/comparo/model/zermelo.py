@@ -17,17 +17,21 @@ import numpy as np
 from scipy.special import expit
 
 from comparo.model.graph import Graph
+from comparo.model.limits import LIMITS, Limits
 from comparo.types import Array
 
 Algorithm = Literal["zermelo", "newman"]
-
-ITERATIONS = 100_000
 
 log = logging.getLogger(__name__)
 
 
 def zermelo(
-    graph: Graph, won: Array, lost: Array, algorithm: Algorithm = "zermelo", tolerance: float = 1e-4
+    graph: Graph,
+    won: Array,
+    lost: Array,
+    algorithm: Algorithm = "zermelo",
+    tolerance: float = 1e-4,
+    limits: Limits = LIMITS,
 ) -> tuple[Array, int, bool]:
     """Scores (n,) from the wins of the first (`won`) and of the second (`lost`) in each comparison, shape (K,).
 
@@ -43,7 +47,7 @@ def zermelo(
     wins = np.bincount(first, won, n) + np.bincount(second, lost, n)
     played = wins > 0
     scores, step = np.zeros(n), np.zeros(n)
-    for iteration in range(1, ITERATIONS + 1):
+    for iteration in range(1, limits.zermelo_iterations + 1):
         difference = scores[first] - scores[second]
         share, rest = expit(difference), expit(-difference)
         if algorithm == "zermelo":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
+import os
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +16,16 @@ from scipy.special import expit, ndtri
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.frames import frame_from_columns
+from comparo.data.words import visible
 from comparo.data.writing import csv_text
 from comparo.model.covariance import Covariance
 from comparo.model.effects import Effects
 from comparo.model.experts import BradleyTerry
 from comparo.model.graph import Graph
 from comparo.model.product import Product
-from comparo.ranking.notebook import table_html
-from comparo.ranking.places import among_best, beats, rank_intervals, ranks, tiers
+from comparo.ranking.display import json_rows, plain, table_html, table_text
+from comparo.ranking.notes import notes
+from comparo.ranking.places import Candidate, among_best, beats, rank_intervals, ranks, tiers
 from comparo.types import Array
 
 if TYPE_CHECKING:
@@ -54,6 +58,31 @@ class Ranking:
     level: float = 0.95
     product: Product | None = None
     converged: bool = True
+
+    def __len__(self) -> int:
+        """How many candidates are ranked."""
+        return self.graph.nodes
+
+    def __iter__(self) -> Iterator[Any]:
+        """The items best first; with contexts, pairs (context, item) in the order of the table."""
+        items = self.items[self._order].tolist()
+        return iter(items if self.context is None else zip(self.context[self._order].tolist(), items, strict=True))
+
+    def __getitem__(self, key: Hashable) -> Candidate:
+        """The row of an item; with several contexts, of a pair (context, item).
+
+        >>> from comparo import fit
+        >>> ranking = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1)])
+        >>> ranking["b"].rank, [ranking[item].tier for item in ranking]
+        (2, [1, 1, 1])
+        """
+        context = None
+        if self.context is not None and isinstance(key, tuple) and len(key) == 2:
+            context, key = key
+        node = self._node(key, context)
+        columns = self.scores, self.std, self.low, self.high, self.rank, self.tier, self.counts
+        label = None if self.context is None else self.context[node]
+        return Candidate(label, key, *(column[node].item() for column in columns))
 
     @property
     def items(self) -> NDArray[Any]:
@@ -189,46 +218,15 @@ class Ranking:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know before trusting the ranking."""
-        notes = []
-        split = np.diff(np.append(self.graph.component[self.graph.starts[:-1]], self.graph.components)) > 1
-        if split.any():
-            place = ""
-            if self.comparisons.contexts is not None:
-                label = self.comparisons.contexts[self.graph.context[self.graph.starts[:-1]][split][0]]
-                others = np.count_nonzero(split) - 1
-                place = f" in context '{label}'" + (f" and {others} more" if others else "")
-            notes.append(
-                f"the comparisons{place} fall into groups that are not connected: each group is ranked on its own, and "
-                "scores do not compare across groups; compare items of different groups to join them"
-            )
-        if not self.converged:
-            notes.append(
-                "the scores did not settle and may be wrong; try method='poe-bt' with a firm prior, as prior=1"
-            )
-        if self.product is not None and not self.product.is_bias_told:
-            notes.append(
-                "the comparisons cannot tell the position bias from the scores: show items in both positions, or leave "
-                "the bias out with bias='none'"
-            )
-        return tuple(notes)
+        return notes(self.comparisons, self.graph, self.product, self.converged)
 
     def to_columns(self) -> dict[str, NDArray[Any]]:
         """The table as columns, best first: item, score, std, low, high, rank, tier, comparisons.
 
         With contexts, a column context comes first; where a graph is not connected, so does a column component.
         """
-        return self._table(
-            {
-                "item": self.items,
-                "score": self.scores,
-                "std": self.std,
-                "low": self.low,
-                "high": self.high,
-                "rank": self.rank,
-                "tier": self.tier,
-                "comparisons": self.counts,
-            }
-        )
+        columns = {"item": self.items, "score": self.scores, "std": self.std, "low": self.low, "high": self.high}
+        return self._table(columns | {"rank": self.rank, "tier": self.tier, "comparisons": self.counts})
 
     def _table(self, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Columns (n,) in the order of `items` as a table: best first, with what else names a row."""
@@ -242,14 +240,22 @@ class Ranking:
         """The table of `to_columns` as a pandas, polars or pyarrow frame: the first that is installed, or `backend`."""
         return frame_from_columns(self.to_columns(), backend)
 
-    def to_csv(self) -> str:
-        """The table of `to_columns` as CSV, missing numbers as empty fields.
+    @overload
+    def to_csv(self) -> str: ...
+    @overload
+    def to_csv(self, path: str | os.PathLike[str]) -> None: ...
+    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """Return the table of `to_columns` as CSV, or write it to `path`; missing numbers are empty fields.
 
         >>> from comparo import fit
         >>> fit([("a", "b", 0.8)]).to_csv().splitlines()[0]
         'item,score,std,low,high,rank,tier,comparisons'
         """
-        return csv_text(self.to_columns())
+        text = csv_text(self.to_columns())
+        if path is None:
+            return text
+        Path(path).write_text(text, encoding="utf-8", newline="")
+        return None
 
     def to_json(self) -> str:
         """The table and how it was made, as one JSON object.
@@ -258,30 +264,38 @@ class Ranking:
         >>> json.loads(fit([("a", "b", 0.8)], method="poe-g").to_json())["ranking"][0]["item"]
         'a'
         """
-        columns = self.to_columns()
-        values = (column.tolist() for column in columns.values())
-        rows = [dict(zip(columns, map(_plain, row), strict=True)) for row in zip(*values, strict=True)]
         document: dict[str, Any] = {"method": self.method, "level": self.level, "notes": list(self.notes)}
         if self.product is not None:
-            document["dispersion"] = _plain(self.product.dispersion)
-            document["bias"] = self._bias_rows(self.product)
+            document["dispersion"] = plain(self.product.dispersion)
+            document["bias"] = json_rows(self._bias_columns())
         if self.effects is not None:
             names = ("scores", "groups", "style", "noise", "bias")
-            document["variances"] = {name: _plain(getattr(self.effects, name)) for name in names}
-        return json.dumps(document | {"ranking": rows}, ensure_ascii=False, default=str, allow_nan=False)
+            document["variances"] = {name: plain(getattr(self.effects, name)) for name in names}
+        return json.dumps(
+            document | {"ranking": json_rows(self.to_columns())}, ensure_ascii=False, default=str, allow_nan=False
+        )
 
-    def _bias_rows(self, product: Product) -> list[dict[str, Any]]:
+    def bias_frame(self, backend: str | None = None) -> Any:
+        """`bias` as a frame with columns context, judge (where there are such), gamma and, as in JSON, first_wins.
+
+        >>> from comparo import fit
+        >>> fit([("a", "b", 0.8), ("b", "a", 0.6)], bias="joint").bias_frame("polars").columns
+        ['gamma', 'first_wins']
+        """
+        return frame_from_columns(self._bias_columns(), backend)
+
+    def _bias_columns(self) -> dict[str, NDArray[Any]]:
         """γ by context and judge; under Bradley–Terry also how often the first of two equal texts wins, σ(−γ)."""
-        rows = []
-        contexts, judges = self.comparisons.contexts, self.comparisons.judges
-        for (context, judge), gamma in np.ndenumerate(np.empty((0, 0)) if self.bias is None else self.bias):
-            row: dict[str, Any] = {} if contexts is None else {"context": _plain(contexts[context])}
-            row |= {} if judges is None else {"judge": _plain(judges[judge])}
-            row["gamma"] = float(gamma)
-            if isinstance(product.expert, BradleyTerry):
-                row["first_wins"] = float(expit(-gamma))
-            rows.append(row)
-        return rows
+        bias = np.empty((0, 0)) if self.bias is None else self.bias
+        columns: dict[str, NDArray[Any]] = {}
+        if self.comparisons.contexts is not None:
+            columns["context"] = np.repeat(self.comparisons.contexts[: len(bias)], bias.shape[1])
+        if self.comparisons.judges is not None:
+            columns["judge"] = np.tile(self.comparisons.judges[: bias.shape[1]], len(bias))
+        columns["gamma"] = bias.ravel()
+        if self.product is not None and isinstance(self.product.expert, BradleyTerry):
+            columns["first_wins"] = expit(-bias.ravel())
+        return columns
 
     def plot(self, context: Hashable = None, top: int = 40, ax: Axes | None = None) -> Axes:
         """The best `top` items with their intervals, tiers in turn shaded; needs matplotlib."""
@@ -291,8 +305,11 @@ class Ranking:
 
     def __repr__(self) -> str:
         contexts = "" if self.context is None else f" in {self.graph.contexts} contexts"
-        best = [str(item) for item in self.items[self._order[:3]]] + ["…"] * (self.graph.nodes > 3)
+        best = [visible(item, lines=False) for item in self.items[self._order[:3]]] + ["…"] * (self.graph.nodes > 3)
         return f"<Ranking of {self.graph.nodes} candidates{contexts} by {self.method}: {', '.join(best)}>"
+
+    def __str__(self) -> str:
+        return table_text(self.to_columns(), self.notes)
 
     def _repr_html_(self) -> str:
         return table_html(self.to_columns(), self.level, self.notes)
@@ -323,8 +340,3 @@ class Ranking:
         if item not in labels:
             raise KeyError(f"there is no item {item!r}" + ("" if context is None else f" in context {context!r}"))
         return int(nodes.start + labels.index(item))
-
-
-def _plain(value: Any) -> Any:
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not np.isfinite(value) else value

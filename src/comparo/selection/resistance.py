@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.graph import Graph
-from comparo.model.laplacian import Laplacian, Pattern
+from comparo.model.laplacian import Laplacian
+from comparo.model.pattern import Pattern
 from comparo.selection.designs import Pairs
 from comparo.selection.greedy import curvature
 from comparo.types import Array
@@ -52,14 +53,10 @@ class Resistance:
         array([0.5, 0.5, 0.5])
         """
         laplacian = _laplacian(pairs, c, ridge)
-        pattern, own = laplacian.pattern, 1.0 / laplacian.diagonal
+        own = 1.0 / laplacian.diagonal
         if len(np.unique(np.sort(pairs, axis=1), axis=0)) < TREE * len(own):
             return cls(own, np.zeros((len(own), 1)))
-        root = np.sqrt(laplacian.c)
-        rhs = np.sqrt(ridge)[:, None] * rng.standard_normal((len(own), DRAWS))
-        for column in rhs.T:
-            column += pattern.gather(root * rng.standard_normal(len(root)))
-        rhs = pattern.centre(rhs)
+        rhs = laplacian.noise(DRAWS, rng)
         # S z = D z − H z, and H z is the right-hand side.
         drawn = laplacian.solve(rhs, ACCURACY)
         drawn -= own[:, None] * rhs

@@ -20,8 +20,9 @@ from comparo.errors import ComparisonsError
 from comparo.methods import WIDE
 from comparo.model.experts import BradleyTerry
 from comparo.model.graph import Graph
-from comparo.model.laplacian import EXACT, Pattern
+from comparo.model.limits import LIMITS
 from comparo.model.newton import Problem
+from comparo.model.pattern import Pattern
 from comparo.model.product import Product
 from comparo.selection.designs import (
     Pairs,
@@ -43,6 +44,7 @@ from comparo.types import Array
 Strategy = Literal["random", "greedy", "adaptive"]
 Orders = Literal["one", "both"]
 
+EXACT = LIMITS.exact  # items up to which all pairs are considered, with an N × N covariance
 JITTER = 0.15  # of the logarithm of a contrast: another seed asks about other pairs
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import numpy as np
 from comparo.data.comparisons import Comparisons
 from comparo.methods import Method, fit
 from comparo.model.graph import Graph
-from comparo.model.laplacian import BATCHED
+from comparo.model.limits import LIMITS
 from comparo.model.product import Bias
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array
@@ -81,7 +81,7 @@ class Fit:
 def _bradley_terry(comparisons: Comparisons) -> Ranking:
     """The scores of "bt": by Newton's method where all contexts are small, else by Newman's iteration."""
     graph = Graph.build(comparisons)
-    if int(np.max(np.diff(graph.starts))) > BATCHED:
+    if int(np.max(np.diff(graph.starts))) > LIMITS.batched:
         return fit(comparisons, "bt", algorithm="newman")
     decisions = comparisons.decisions()
     extra = 1.0 / (np.diff(graph.starts) - 1.0)[graph.position[graph.first]]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.model.laplacian import EXACT
+from comparo.model.limits import LIMITS
 from comparo.selection.designs import merge
 from comparo.selection.greedy import Greedy, inverse
 from comparo.selection.selector import greedy_pairs
@@ -103,8 +103,10 @@ def greedy_among(pairs: Index, items: int, wanted: int, rng: np.random.Generator
     >>> greedy_among(np.array([[0, 1], [1, 2], [2, 3], [0, 3]]), 4, 4, np.random.default_rng(0)).tolist()
     [0, 1, 2, 3]
     """
-    if items > EXACT:
-        raise ValueError(f"greedy draws among recorded pairs take at most {EXACT} items a context; draw at random")
+    if items > LIMITS.exact:
+        raise ValueError(
+            f"greedy draws among recorded pairs take at most {LIMITS.exact} items a context; draw at random"
+        )
     component, tree = np.arange(items), []
     for position in rng.permutation(len(pairs)).tolist():
         x, y = component[pairs[position]]

@@ -16,87 +16,97 @@ from comparo.judges.openai.caller import Caller
 from comparo.judges.openai.settings import Settings
 from comparo.judges.protocol import Judgement
 
-GRACE = 10.0  # seconds that calls in flight have to come back where one has found that none can be answered
-LANE = 8  # calls at once that share a pool of connections; every call searches its whole pool
+GRACE = 10.0  # seconds that calls in flight have after an error, as many as a stopped run gives them (run/loop.py)
+
+Outcome = Judgement | Exception | None  # an answer, what ends the questions, or the end
 
 
-def work(callers: Sequence[Caller], questions: Iterable[Question], judge: Settings) -> Iterator[Judgement]:
-    """The answers to questions as they come, `concurrency` calls at a time, one until the server has answered.
+class Calls:
+    """Calls to a server, `concurrency` of them at a time, in a thread with an event loop; leaving the block ends them.
 
-    The calls are made in a thread with an event loop, which takes a question only when it can be sent at once: where
-    the questions end, nothing but the calls in flight is left to wait for. A call that finds that none can be answered
-    ends the questions too; the others in flight, which are paid for, have `GRACE` seconds to come back. Leaving ends
-    all calls at once, whatever they wait for.
+    The first call goes alone until the server has answered. A question is taken only when it can be sent at once, so
+    that after the last question only the calls in flight remain. An error that no question can escape ends the
+    questions; the other calls in flight, which are paid for, have `GRACE` seconds to return. Leaving the block cancels
+    all calls at once.
     """
-    answered: SimpleQueue[Judgement | Exception | None] = SimpleQueue()
-    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None] | None]] = Future()
-    source, taking = iter(questions), ThreadPoolExecutor(1, thread_name_prefix="questions")
 
-    async def call(caller: Caller, question: Question, taker: asyncio.Task[None] | None) -> None:
+    def __init__(self, callers: Sequence[Caller], questions: Iterable[Question], judge: Settings) -> None:
+        self._callers, self._questions, self._judge = callers, iter(questions), judge
+        self._outcomes: SimpleQueue[Outcome] = SimpleQueue()
+        self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="questions")  # the questions may make it wait
+        self._thread = Thread(target=self._run, name=judge.name, daemon=True)
+
+    def __enter__(self) -> Calls:
+        self._thread.start()
+        self._loop, self._server = self._started.result()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(RuntimeError):  # the loop has ended by itself
+            self._loop.call_soon_threadsafe(self._server.cancel)
+        self._thread.join()
+        self._reader.shutdown(wait=False, cancel_futures=True)
+
+    def answers(self) -> Iterator[Judgement]:
+        """The answers in the order in which they arrive; then the first error, if there was one, is raised."""
+        error, deadline = None, None
+        while (outcome := self._next(deadline)) is not None:
+            if isinstance(outcome, Judgement):
+                yield outcome
+            elif error is None:
+                error, deadline = outcome, time.monotonic() + GRACE
+        if error is not None:
+            raise error
+
+    def _next(self, deadline: float | None) -> Outcome:
+        """The next outcome; None at the end, and where there is none before the deadline."""
         try:
-            outcome: Judgement | Exception = await caller.answer(question)
-        except Exception as error:  # raised again where the answers are read
-            outcome = error
-        if taker is not None and isinstance(outcome, Exception):
-            taker.cancel()
-        answered.put(outcome)
+            return self._outcomes.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+        except Empty:
+            return None
 
-    async def take(calls: asyncio.TaskGroup) -> None:
-        free = asyncio.Semaphore(judge.concurrency)
-        for caller in cycle(callers):
+    def _run(self) -> None:
+        try:
+            with suppress(asyncio.CancelledError):
+                asyncio.run(self._serve())
+        except Exception as error:  # raised again by `__enter__` or `answers`
+            if not self._started.done():
+                self._started.set_exception(error)
+            self._outcomes.put(error)
+        self._outcomes.put(None)
+
+    async def _serve(self) -> None:
+        async with AsyncExitStack() as clients, asyncio.TaskGroup() as calls:
+            for caller in self._callers:
+                await clients.enter_async_context(caller.client)
+            self._taker = calls.create_task(self._take(calls))
+            task = asyncio.current_task()
+            assert task is not None
+            self._started.set_result((asyncio.get_running_loop(), task))
+
+    async def _take(self, calls: asyncio.TaskGroup) -> None:
+        """Start a call for each question, the callers in turn, as soon as fewer than `concurrency` are in flight."""
+        loop, free = asyncio.get_running_loop(), asyncio.Semaphore(self._judge.concurrency)
+        for caller in cycle(self._callers):
             await free.acquire()
             try:
-                question = await asyncio.get_running_loop().run_in_executor(taking, next, source, None)
-            except Exception as error:  # the questions', raised again where the answers are read
-                answered.put(error)
+                question = await loop.run_in_executor(self._reader, next, self._questions, None)
+            except Exception as error:  # of the questions; raised again by `answers`
+                self._outcomes.put(error)
                 return
             if question is None:
                 return
-            made = calls.create_task(call(caller, question, asyncio.current_task()))
-            made.add_done_callback(lambda _: free.release())
-            if not judge.dialect.answers:
-                await made
+            call = calls.create_task(self._call(caller, question))
+            call.add_done_callback(lambda _: free.release())
+            if not self._judge.dialect.answers:
+                await call
 
-    async def serve() -> None:
-        async with AsyncExitStack() as clients, asyncio.TaskGroup() as calls:
-            for caller in callers:
-                await clients.enter_async_context(caller.client)
-            started.set_result((asyncio.get_running_loop(), asyncio.current_task()))
-            calls.create_task(take(calls))
-
-    def run() -> None:
+    async def _call(self, caller: Caller, question: Question) -> None:
         try:
-            with suppress(asyncio.CancelledError):
-                asyncio.run(serve())
-        except Exception as error:  # raised again where the answers are read
-            if not started.done():
-                started.set_exception(error)
-            answered.put(error)
-        answered.put(None)
-
-    thread = Thread(target=run, name=judge.name, daemon=True)
-    thread.start()
-    loop, whole = started.result()
-    problem, patience = None, None
-    try:
-        while (outcome := _next(answered, patience)) is not None:
-            if isinstance(outcome, Judgement):
-                yield outcome
-            elif problem is None:
-                problem, patience = outcome, time.monotonic() + GRACE
-        if problem is not None:
-            raise problem
-    finally:
-        with suppress(RuntimeError):  # the loop has ended by itself
-            if whole is not None:
-                loop.call_soon_threadsafe(whole.cancel)
-        thread.join()
-        taking.shutdown(wait=False, cancel_futures=True)
-
-
-def _next(answered: SimpleQueue[Judgement | Exception | None], until: float | None) -> Judgement | Exception | None:
-    """What comes next; None at the end, or where nothing comes until then."""
-    try:
-        return answered.get(timeout=None if until is None else max(0.0, until - time.monotonic()))
-    except Empty:
-        return None
+            outcome: Judgement | Exception = await caller.answer(question)
+        except Exception as error:  # raised again by `answers`
+            outcome = error
+        if isinstance(outcome, Exception):
+            self._taker.cancel()
+        self._outcomes.put(outcome)

@@ -16,12 +16,13 @@ from urllib.parse import unquote, urlsplit
 from comparo.data.prompts import Prompt, Question
 from comparo.judges.openai.access import OPENAI
 from comparo.judges.openai.caller import Caller
-from comparo.judges.openai.calling import LANE, work
+from comparo.judges.openai.calling import Calls
 from comparo.judges.openai.prices import Price, find_price, read_price
 from comparo.judges.openai.settings import Settings
 from comparo.judges.protocol import Judgement
 
 BASE_URL = "OPENAI_BASE_URL"
+SHARED = 8  # calls at once that share a client, whose every call searches all of its connections
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,9 @@ class OpenAIJudge(Settings):
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """The answers as they come, from `concurrency` calls at once; the first question goes alone."""
-        lanes = -(-self.concurrency // LANE) if self.base_url.startswith("http:") else 1
-        yield from work([Caller(self, prompt) for _ in range(lanes)], questions, self)
+        clients = -(-self.concurrency // SHARED) if self.base_url.startswith("http:") else 1
+        with Calls([Caller(self, prompt) for _ in range(clients)], questions, self) as calls:
+            yield from calls.answers()
 
 
 def load(

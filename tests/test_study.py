@@ -298,10 +298,10 @@ def test_contexts_that_people_do_not_tell_are_left_out_and_said():
     rows[5]["score"] = None
     comparisons = judged([row | {"score": row["score"] or 0} for row in rows], np.random.default_rng(0))
     recorded = Recorded.of(comparisons, Items.of(rows), "score")
-    assert recorded.told.tolist() == [False, True, True]
+    assert recorded.has_spread.tolist() == [False, True, True]
     assert recorded.notes == (
         "1 of 12 items have no human score and count in no correlation",
-        "1 of 3 contexts count in no mean: people scored all of their items alike",
+        "1 of 3 contexts count in no mean: people gave all of their items the same score",
     )
     scores = np.random.default_rng(1).normal(size=(1, 12))
     known = [[4, 6, 7], [8, 9, 10, 11]]
@@ -434,7 +434,7 @@ def test_a_difference_has_the_interval_of_students_t_over_contexts():
     assert (apart.value, apart.low, apart.high) == pytest.approx(
         (gaps.mean(), gaps.mean() - reach, gaps.mean() + reach)
     )
-    assert apart.verdict == "not told"
+    assert apart.verdict == "not significant"
     assert Difference(-1, -2, -0.5).verdict == "did not hold"
 
 

@@ -92,11 +92,11 @@ def study_command(
     calls: Annotated[
         str,
         typer.Option(
-            help="How many calls in each context, with commas between: 48 is a number, 3n three an item, all every one "
-            "that was recorded. In both orders a pair takes two calls."
+            help="How many calls in each context, with commas between: 48 is a number, 3n three per item, all every "
+            "one that was recorded. In both orders a pair takes two calls."
         ),
     ] = "2n,3n,5n,10n,all",
-    draws: Annotated[int, typer.Option(min=1, help="How often so many calls are drawn from the recorded ones.")] = 100,
+    draws: Annotated[int, typer.Option(min=1, help="How many times the calls are drawn from the recorded ones.")] = 100,
     orders: Annotated[
         list[str] | None,
         typer.Option(

@@ -298,10 +298,10 @@ def test_contexts_that_people_do_not_tell_are_left_out_and_said():
     rows[5]["score"] = None
     comparisons = judged([row | {"score": row["score"] or 0} for row in rows], np.random.default_rng(0))
     recorded = Recorded.of(comparisons, Items.of(rows), "score")
-    assert recorded.told.tolist() == [False, True, True]
+    assert recorded.has_spread.tolist() == [False, True, True]
     assert recorded.notes == (
         "1 of 12 items have no human score and count in no correlation",
-        "1 of 3 contexts count in no mean: people scored all of their items alike",
+        "1 of 3 contexts count in no mean: people gave all of their items the same score",
     )
     scores = np.random.default_rng(1).normal(size=(1, 12))
     known = [[4, 6, 7], [8, 9, 10, 11]]
@@ -434,7 +434,7 @@ def test_a_difference_has_the_interval_of_students_t_over_contexts():
     assert (apart.value, apart.low, apart.high) == pytest.approx(
         (gaps.mean(), gaps.mean() - reach, gaps.mean() + reach)
     )
-    assert apart.verdict == "not told"
+    assert apart.verdict == "not significant"
     assert Difference(-1, -2, -0.5).verdict == "did not hold"
 
 
@@ -524,6 +524,43 @@ def test_the_command_takes_one_file_of_judgements_and_named_scores(command, fold
     assert named.stdout.startswith("| method | % at 12 | all × 100 | calls for 95% |")
     message = command(*arguments, code=2).stderr
     assert "holds the judgements of one attribute; say which with --attribute: wit, salt" in message
+
+
+def test_the_command_asks_a_judge_for_a_baseline(folder, monkeypatch, capsys):
+    items = Items.of(folder / "stories.jsonl")
+    options = ["--judge", "simulated/soft", "--option", "scores=wit", "--option", "noise=0"]
+
+    def rows(*arguments):
+        monkeypatch.setattr(sys, "argv", ["comparo", "study", str(folder / "stories.jsonl"), *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert not end.value.code
+        return list(csv.reader(io.StringIO(capsys.readouterr().out)))
+
+    for baseline, most, tied in (("geval", 6, 0.1), ("pairs", 11, 15)):  # a sort has no ties, people's scores do
+        found = rows("--baseline", baseline, *options, "--format", "csv")
+        assert found[0] == ["attribute", "Spearman", "calls"]
+        assert [row[0] for row in found[1:]] == ["wit", "salt"]
+        assert float(found[1][1]) == pytest.approx(100, abs=tied)  # it knows the scores
+        wit, salt = (items.scores[name] for name in ("wit", "salt"))
+        known = [spearmanr(wit[nodes], salt[nodes]).statistic for nodes in items.groups.values()]
+        assert float(found[2][1]) == pytest.approx(100 * np.mean(known), abs=tied)
+        assert 0 < float(found[1][2]) <= most
+
+
+def test_a_judge_in_a_settings_file_concerns_a_study_only_with_a_baseline(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    (folder / "comparo.toml").write_text('judge = "openai/some"\n', encoding="utf-8")
+
+    def code(*arguments):
+        monkeypatch.setattr(sys, "argv", ["comparo", "study", "stories.jsonl", "--processes", "1", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code
+
+    assert not code("--draws", "2", "--calls", "12", "--method", "poe-bt")
+    assert code("--baseline", "geval") == 2
+    assert "decides where keys and texts go" in capsys.readouterr().err
 
 
 def test_the_command_says_what_is_missing(folder, monkeypatch, capsys):

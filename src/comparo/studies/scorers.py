@@ -1,4 +1,4 @@
-"""Scorers: whatever makes scores of comparisons can be studied, the methods of `comparo.fit` among them."""
+"""Scorers: functions from comparisons to scores that a study can compare, among them the methods of `comparo.fit`."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Fit:
     """`comparo.fit` by a method's name and bias.
 
     Methods that use decisions decide a pair that was asked in both orders once, by p̃_ij = ½(p_ij + 1 − p_ji), as the
-    paper's symmetric set-up does: else a judge who favours a position would tie what it can tell apart. "bt" in small
-    contexts is solved by Newton's method, in a small part of the time: e = 1/(N − 1) wins more for either side of a
+    paper's symmetric set-up does: else a judge who favours a position would tie items that it can distinguish. "bt" in
+    small contexts is solved by Newton's method, which is faster: e = 1/(N − 1) additional wins for either side of a
     comparison are p = (y + e)/(1 + 2e) with weight 1 + 2e, so that its maximum is that of a product of soft
     Bradley–Terry experts.
 

@@ -47,17 +47,14 @@ def calibrate(
 
     Parameters
     ----------
-    data
-        Comparisons, in any form that `fit` reads.
-    scores
-        The true score of an item, or of a pair (context, item). Comparisons with other items are ignored.
+    data, scores
+        Comparisons, in any form that `fit` reads, and the true score of an item, or of a pair (context, item).
+        Comparisons with other items are ignored.
     mean
         "isotonic", the non-decreasing function closest to the differences, or "binned", their mean in `bins` bins of
         equally many comparisons. A position bias of the judge becomes part of μ.
-    variance
-        The variance around the mean: "constant" or "binned".
-    bins
-        The number of bins.
+    variance, bins
+        The variance around the mean, "constant" or "binned", and the number of bins.
 
     Returns
     -------

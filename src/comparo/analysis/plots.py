@@ -33,18 +33,10 @@ def plot_ranking(ranking: Ranking, context: Hashable = None, top: int = 40, ax: 
 
     Parameters
     ----------
-    ranking
-        What `fit` returned.
-    context
-        Which context; may be omitted if there is only one.
-    top
-        At most so many items.
-    ax
-        Axes to draw on; by default those of a new figure.
-
-    Returns
-    -------
-    matplotlib Axes
+    ranking, context
+        What `fit` returned, and which context of it; may be omitted if there is only one.
+    top, ax
+        The largest number of items, and axes to draw on; by default those of a new figure.
 
     Examples
     --------
@@ -87,20 +79,12 @@ def plot_convergence(
 
     Parameters
     ----------
-    data
-        Comparisons, in any form that `fit` reads, in the order in which they were asked.
+    data, method, bias
+        As in `fit`; comparisons in the order in which they were asked.
     scores
         The true score of an item, or of a pair (context, item); optional.
-    method, bias
-        As in `fit`.
-    points
-        The number of fits.
-    ax
-        Axes to draw on; by default those of a new figure.
-
-    Returns
-    -------
-    matplotlib Axes
+    points, ax
+        The number of fits, and axes to draw on; by default those of a new figure.
 
     Examples
     --------
@@ -137,18 +121,10 @@ def plot_efficiency(
 
     Parameters
     ----------
-    calls
-        Shape (K,).
-    curves
-        Name and values of each curve, shape (draws, K); NaN where a curve was not measured.
-    measure
-        The label of the vertical axis.
-    ax
-        Axes to draw on; by default those of a new figure.
-
-    Returns
-    -------
-    matplotlib Axes
+    calls, curves
+        Numbers of calls (K,), and the values of each curve by its name, shape (draws, K); NaN where not measured.
+    measure, ax
+        The label of the vertical axis, and axes to draw on; by default those of a new figure.
 
     Examples
     --------
@@ -192,18 +168,11 @@ def plot_joint(data: Any, scores: Mapping[Any, float], *, bins: int = 20, ax: Ax
 
     Parameters
     ----------
-    data
-        Comparisons, in any form that `fit` reads.
-    scores
-        The true score of an item, or of a pair (context, item). Comparisons with other items are ignored.
-    bins
-        The number of bins along each axis.
-    ax
-        Axes to draw on; by default those of a new figure.
-
-    Returns
-    -------
-    matplotlib Axes
+    data, scores
+        Comparisons, in any form that `fit` reads, and the true score of an item, or of a pair (context, item).
+        Comparisons with other items are ignored.
+    bins, ax
+        The number of bins along each axis, and axes to draw on; by default those of a new figure.
 
     Examples
     --------
@@ -238,10 +207,6 @@ def plot_difference_given_p(data: Any, scores: Mapping[Any, float], *, bins: int
     ----------
     data, scores, bins, ax
         As in `plot_joint`.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------
@@ -300,10 +265,6 @@ def plot_position_bias(data: Any, *, bins: int = 20, ax: Axes | None = None) -> 
     ----------
     data, bins, ax
         As in `plot_joint`; bins of p.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------

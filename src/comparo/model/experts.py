@@ -121,8 +121,15 @@ class Gaussian:
 
         ℓ(d; p) = −(d − μ(p))² / 2σ²(p) − ½ log 2πσ²(p)
 
-    The default is the paper's: μ(p) = p − ½ and constant variance. `comparo.calibrate` learns both from true scores.
+    `comparo.calibrate` estimates both from true scores.
 
+    Parameters
+    ----------
+    mean, variance
+        Functions of p (K,), by default the paper's: μ(p) = p − ½ and σ²(p) = 1.
+
+    Examples
+    --------
     >>> Gaussian().slope(np.zeros(1), np.array([0.75]))
     array([0.25])
     """
@@ -153,10 +160,18 @@ class StudentT:
 
         ℓ(d; p) = −½(ν + 1) log(1 + r²/ν) + log Γ((ν+1)/2) − log Γ(ν/2) − ½ log(πν) − log τ,   r = (d − logit p)/τ
 
-    with ν = `freedom` and τ = `scale`. The further an answer is from what the others imply, the smaller its effect:
-    the curvature is negative beyond |r| = √ν. p is kept inside [`floor`, 1 − `floor`], so that a certain answer has a
-    finite mode.
+    The further an answer is from what the others imply, the smaller its effect: the curvature is negative beyond
+    |r| = √ν.
 
+    Parameters
+    ----------
+    freedom, scale
+        ν and τ.
+    floor
+        p is kept inside [floor, 1 − floor], so that a certain answer has a finite mode.
+
+    Examples
+    --------
     >>> StudentT().curvature(np.zeros(1), np.array([0.5]))
     array([1.25])
     """

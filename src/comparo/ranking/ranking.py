@@ -179,7 +179,7 @@ class Ranking:
         return float(beats(np.array(self.scores[a] - self.scores[b]), variance))
 
     def rank_intervals(self) -> dict[str, NDArray[Any]]:
-        """The best and the worst rank of each candidate at `level`: a table with two further columns.
+        """The best and the worst rank of each candidate at `level`: a table with columns best_rank and worst_rank.
 
         From 1000 draws of all scores of a component; in contexts of more than 4096 items, the ranks that the ends of
         the score's interval would have.

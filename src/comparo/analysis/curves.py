@@ -63,6 +63,7 @@ def correlation(last: Ranking, earlier: Ranking, scores: Array) -> float:
 
     Candidates that the earlier ranking does not have get its mean score. NaN where no context has a correlation.
 
+    >>> from comparo import fit
     >>> last = fit([("a", "b", 0.8), ("b", "c", 0.7)])
     >>> correlation(last, fit([("a", "b", 0.8)]), last.scores)
     0.5

@@ -25,17 +25,15 @@ RECORDED = Path(__file__).parents[2] / "shared" / "data"
 TIERS = {
     "cluster": "ray",
     "judges": """hf_judge judges label_tokens single_failures openai_judge openai_faults tree_attention verdicts
-        function_judge providers judge_command vllm_judge""",
+        function_judge providers judge_command vllm_judge reliability""",
     "browser": "report_browser notebook",
     "recorded": "recorded",
     "package": "wheel",
     "statistical": "pooling contrast confidence planning study yardstick baselines",
 }
 FILES = {f"test_{name}.py": tier for tier, names in TIERS.items() for name in names.split()}
-TOGETHER = {"test_judges.py": "unpacked", "test_hf_judge.py": "unpacked"} | {
-    name: name
-    for name in ("test_ray.py", "test_report_browser.py", "test_notebook.py", "test_study.py", "test_wheel.py")
-}
+TOGETHER = {"test_judges.py": "unpacked", "test_hf_judge.py": "unpacked"}
+TOGETHER |= {f"test_{name}.py": name for name in ("ray", "report_browser", "notebook", "study", "wheel")}
 
 
 def pytest_collection_modifyitems(items):

@@ -106,14 +106,15 @@ def pairs_of(run):
 
 def test_the_next_pairs_are_new_and_join_everything(comparo, asked):
     items, answers = asked
-    pairs = pairs_of(comparo("select", items, "--asked", answers, "--next", 4))
+    options = ("--asked", answers, "--next", 4, "--strategy", "adaptive", "--orders", "one")
+    pairs = pairs_of(comparo("select", items, *options))
     assert len(pairs) == 4
     seen = {frozenset(pair) for pair in pairs}
     assert len(seen) == 4
     assert not seen & {frozenset("ab"), frozenset("bc")}
     assert set("de") <= set().union(*seen)
-    assert pairs == pairs_of(comparo("select", items, "--asked", answers, "--next", 4))
-    assert pairs != pairs_of(comparo("select", items, "--asked", answers, "--next", 4, "--seed", 1))
+    assert pairs == pairs_of(comparo("select", items, *options))
+    assert pairs != pairs_of(comparo("select", items, *options, "--seed", 1))
 
 
 def test_pairs_as_json_lines_in_both_orders(comparo, asked):
@@ -121,6 +122,21 @@ def test_pairs_as_json_lines_in_both_orders(comparo, asked):
     run = comparo("select", items, "--next", 4, "--orders", "both", "--strategy", "greedy", "--format", "jsonl")
     rows = [json.loads(line) for line in run.stdout.splitlines()]
     assert [row["first"] for row in rows[::2]] == [row["second"] for row in rows[1::2]]
+
+
+def test_pairs_by_the_contrast_of_texts(comparo, tmp_path):
+    texts = [
+        "A grey cat sat on the mat.",
+        "Dogs run through the park!",
+        "It rained on Tuesday, again.",
+        "Why not eat soup?",
+    ]
+    rows = [{"id": f"{n}{twin}", "story": text + twin} for n, text in enumerate(texts) for twin in ("", "!")]
+    items = tmp_path / "items.jsonl"
+    items.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    pairs = pairs_of(comparo("select", items, "--text", "story", "--next", 48))
+    assert len({frozenset(pair) for pair in pairs}) == 24
+    assert not [pair for pair in pairs if pair[0][0] == pair[1][0]]
 
 
 def test_pairs_for_every_context(comparo, tmp_path):
@@ -134,7 +150,7 @@ def test_pairs_for_every_context(comparo, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--next", 9], "9 calls are more than the 8 that are left: 5 items make 10 pairs"),
+        (["--next", 9, "--orders", "one"], "9 calls are more than the 8 that are left: 5 items make 10 pairs"),
         (["--next", 2, "--goal", "best"], "goal is 'ranking' or 'top-' and a number"),
         (["--next", 2, "--goal", "top-5"], "decides nothing among 5 items"),
     ],

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 from scipy.special import expit
 
@@ -96,18 +97,19 @@ def test_variances_make_the_comparisons_most_probable():
     firsts = [effects.noise, effects.scores * 6 / len(group), effects.scores * 2 / len(group)]
     assert effects.noise == pytest.approx(effects.dispersion)
 
-    def freedom(sizes):
-        phi, *variances = sizes
-        prior = sum(v * design @ kind @ kind.T @ design.T for v, kind in zip(variances, kinds, strict=True))
-        covariance = prior + phi * np.diag(1 / weight)
-        return phi * np.trace(np.linalg.inv(covariance) / weight), covariance
+    parts = [np.diag(1 / weight), *(design @ kind @ kind.T @ design.T for kind in kinds)]
 
-    unknown = 1 / (1 + freedom([effects.dispersion, effects.scores, effects.groups, effects.style])[0])
+    def covariance_of(sizes):
+        return sum(size * part for size, part in zip(sizes, parts, strict=True))
+
+    covariance = covariance_of([effects.dispersion, effects.scores, effects.groups, effects.style])
+    unknown = 1 / (1 + effects.dispersion * np.trace(np.linalg.inv(covariance) / weight))
 
     def loss(logs):
         sizes = np.exp(logs)
-        covariance = freedom(sizes)[1]
-        value = 0.5 * (np.linalg.slogdet(covariance)[1] + y @ np.linalg.solve(covariance, y))
+        factor = np.linalg.cholesky(covariance_of(sizes))
+        white = solve_triangular(factor, y, lower=True, check_finite=False)
+        value = np.sum(np.log(np.diag(factor))) + 0.5 * white @ white
         value += 0.5 * unknown * (logs[0] + 1 / sizes[0])
         return value + 0.5 * sum(
             log + first / size for log, first, size in zip(logs[1:], firsts, sizes[1:], strict=True)

@@ -23,7 +23,8 @@ from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import load_judge, ray_judge
-from comparo.judges.ray import replicas
+from comparo.judges.ray.judge import RayJudge
+from comparo.judges.ray.replicas import Patience
 from comparo.judges.ray.sharing import Shares
 from comparo.run.store import read_configuration, read_judgements
 
@@ -41,6 +42,10 @@ class Frail(Simulated):
     fails: str = ""
     dies: str = ""
     differs: bool = False
+    keyless: bool = False
+    def ready(self):
+        if self.keyless:
+            raise JudgeError("frail/soft needs a key")
     @property
     def settings(self):
         return super().settings | ({"process": os.getpid()} if self.differs else {})
@@ -52,13 +57,13 @@ class Frail(Simulated):
                 os._exit(1)
             yield from super().judge([question])
 
-def load(model, *, folder=None, seed=0, seconds=0.0, fails="", dies="", exits=False, differs=False):
+def load(model, *, folder=None, seed=0, seconds=0.0, fails="", dies="", exits=False, differs=False, keyless=False):
     if exits:
         os._exit(1)
     if folder is not None:
         import ray
         Path(folder, str(os.getpid())).write_text(ray.get_runtime_context().get_node_id())
-    return Frail(seed=seed, seconds=seconds, fails=fails, dies=dies, differs=differs)
+    return Frail(seed=seed, seconds=seconds, fails=fails, dies=dies, differs=differs, keyless=keyless)
 """
 PROMPT = Prompt("{first}{second}")
 
@@ -72,7 +77,7 @@ def cluster(tmp_path_factory):
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: frail\nVersion: 1.0\n")
     (information / "entry_points.txt").write_text("[comparo.judges]\nfrail = frail_judge:load\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(package))
+        patch.setenv("PYTHONPATH", str(package), prepend=os.pathsep)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         node = {"num_cpus": 4, "object_store_memory": 80_000_000}
         cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
@@ -131,19 +136,44 @@ def test_a_judge_that_cannot_be_loaded_or_is_not_the_same_everywhere_says_why():
 
 
 @pytest.mark.usefixtures("cluster")
-def test_questions_that_kill_every_judge_and_a_judge_that_dies_at_once_are_errors(monkeypatch):
-    monkeypatch.setattr(replicas, "PAUSES", (0.0, 0.0, 0.0))
-    with ray_judge("frail/soft", {"dies": "item 30"}, replicas=2, cpus=0.5) as judge:
+def test_a_missing_key_is_found_before_the_run_folder_is_made(tmp_path):
+    texts = {name: f"Text {name}." for name in "abcd"}
+    with ray_judge("frail/soft", {"keyless": True}, cpus=0.5) as judge:
+        with pytest.raises(JudgeError, match=r"^frail/soft needs a key \(on the Ray node .+\)$"):
+            rank(texts, "better", judge=judge, out=tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+    with ray_judge("frail/soft", cpus=0.5) as judge:
+        judge.ready()
+        assert not hasattr(judge, "adds")
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("prefill", [False, True])
+def test_what_is_added_to_a_prompt_is_what_the_judge_inside_adds(prefill):
+    options = {"base_url": "http://localhost:1/v1", "prefill": prefill}
+    alone, prompt = load_judge("openai/tiny", **options), Prompt("{first}{second}", answer="Text")
+    with ray_judge("openai/tiny", options, cpus=0.5) as judge:
+        assert judge.adds(prompt) == alone.adds(prompt)
+        assert judge.begins(prompt) == alone.begins(prompt) == prefill
+
+
+IMPATIENT = Patience(pauses=(0.0, 0.0, 0.0), busy=2.0)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_questions_that_kill_every_judge_and_a_judge_that_dies_at_once_are_errors():
+    half = {"CPU": 0.5, "GPU": 0.0}
+    with RayJudge("frail/soft", {"dies": "item 30"}, 2, half, None, IMPATIENT) as judge:
         found = []
         with pytest.raises(JudgeError, match="a judge died 4 times over the same questions, such as 'item"):
             found.extend(judge.judge(questions(400, 10), PROMPT))
     assert len(found) == len({one.question for one in found})
     with pytest.raises(JudgeError, match="every judge on Ray died 4 times in a row"):
-        ray_judge("frail/soft", {"exits": True}, cpus=0.5)
+        RayJudge("frail/soft", {"exits": True}, 1, half, None, IMPATIENT)
 
 
 @pytest.mark.usefixtures("cluster")
-def test_too_little_room_is_an_error_and_less_than_asked_a_warning(caplog, monkeypatch):
+def test_too_little_room_is_an_error_and_less_than_asked_a_warning(caplog):
     with pytest.raises(JudgeError, match=r"can hold a judge with 1 CPU and 1 GPU; the nodes have 4 CPU and 0 GPU"):
         ray_judge("simulated/soft", gpus=1)
     with ray_judge("simulated/soft", replicas=9) as judge:
@@ -152,9 +182,8 @@ def test_too_little_room_is_an_error_and_less_than_asked_a_warning(caplog, monke
         deadline = time.monotonic() + 60
         while ray.available_resources().get("CPU", 0) and time.monotonic() < deadline:
             time.sleep(0.1)
-        monkeypatch.setattr(replicas, "CROWDED", 2.0)
         with pytest.raises(JudgeError, match="no judge found a place on the Ray cluster: each needs 1 CPU"):
-            ray_judge("simulated/soft")
+            RayJudge("simulated/soft", {}, 1, {"CPU": 1.0, "GPU": 0.0}, None, IMPATIENT)
 
 
 @contextmanager

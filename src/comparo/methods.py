@@ -1,4 +1,4 @@
-"""The methods by the names that the paper gives them, behind one call: `fit`."""
+"""`fit`: all methods of the paper, by their names."""
 
 from __future__ import annotations
 
@@ -29,9 +29,11 @@ Method = Literal["win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard"]
 PriorPairs = Literal["compared", "all"]
 
 METHODS: tuple[str, ...] = get_args(Method)
-WIDE = 10.0  # the prior's standard deviation in logits: certain answers have finite scores, others hardly feel it
-WIDER = 100.0  # for soft answers, which scatter less than the coin flips of a decision and so would feel it more
-MOST_PAIRS = 50_000_000
+# Standard deviation of the prior in logits: finite scores for certain answers, and almost no effect on others. Soft
+# answers vary less than the coin flips of decisions, so that the same prior would have more effect on their scores.
+WIDE = 10.0
+WIDER = 100.0
+MOST_PAIRS = 50_000_000  # 400 MB of node numbers
 
 
 def fit(
@@ -199,17 +201,16 @@ def _shared(
 ) -> tuple[Index | None, Array | None]:
     """The group (n,) and the features (n, D) of each candidate, by its item or by its context and item."""
     graph = Graph.build(comparisons)
-    contexts = [None] * graph.nodes if comparisons.contexts is None else comparisons.contexts[graph.context].tolist()
-    labels = list(zip(contexts, comparisons.items[graph.item].tolist(), strict=True))
+    labels = graph.labels(comparisons)
     codes = rows = None
     if groups == "items":
         codes = graph.item
     elif groups is not None:
-        found = [_of("groups", groups, label) for label in labels]
+        found = [_entry("groups", groups, label) for label in labels]
         number = {group: code for code, group in enumerate(dict.fromkeys(found))}
         codes = np.array([number[group] for group in found], dtype=np.int32)
     if features is not None:
-        values = [tuple(_of("features", features, label)) for label in labels]
+        values = [tuple(_entry("features", features, label)) for label in labels]
         if len(set(map(len, values))) > 1:
             raise ValueError("features are of different lengths; give every item as many numbers")
         rows = np.array(values, dtype=np.float64)
@@ -218,12 +219,12 @@ def _shared(
     return codes, rows
 
 
-def _of(name: str, given: Mapping[Any, Any], label: tuple[Any, Any]) -> Any:
+def _entry(name: str, given: Mapping[Any, Any], label: tuple[Any, Any]) -> Any:
     for key in (label, label[1]):
         if key in given:
             return given[key]
     place = "" if label[0] is None else f" of context {label[0]!r}"
-    raise ValueError(f"{name} say nothing of item {label[1]!r}{place}; give every item its own")
+    raise ValueError(f"{name} have no entry for item {label[1]!r}{place}; give every item its own")
 
 
 def _mean(comparisons: Comparisons, name: str, level: float, limits: Limits) -> Ranking:
@@ -238,7 +239,7 @@ def _mean(comparisons: Comparisons, name: str, level: float, limits: Limits) -> 
     scores = np.divide(won, total, out=np.full(n, 0.5), where=total > 0)
     squares = np.sum(weight * ((p - scores[graph.first]) ** 2 + (1 - p - scores[graph.second]) ** 2))
     freedom = max(0, 2 * len(p) - n)
-    unknown = 1.0 / (1.0 + freedom)  # where nothing is known of the spread, that of a coin: ¼
+    unknown = 1.0 / (1.0 + freedom)  # weight of the variance of a coin, ¼, for very few comparisons
     variance = float((0.25 * unknown + squares) / (unknown + freedom))
     return Ranking(name, comparisons, graph, scores, MeanCovariance(laplacian, variance), level)
 

@@ -1,4 +1,4 @@
-"""The numbers behind the plots: how a ranking settles, and what a difference is given p.
+"""The numbers of the plots: how a ranking converges, and the true difference given p.
 
 K comparisons of n candidates (items of contexts) as columns of shape (K,); `scores` maps an item, or a pair (context,
 item), to its true score.
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.analysis.agreement import spearman_within
+from comparo.analysis.agreement import aligned, spearman_within
 from comparo.data.comparisons import Comparisons
 from comparo.methods import Method, quiet_fit
 from comparo.model.graph import Graph
@@ -68,13 +68,7 @@ def correlation(last: Ranking, earlier: Ranking, scores: Array) -> float:
     >>> correlation(last, fit([("a", "b", 0.8)]), last.scores)
     0.5
     """
-    keys, found = (
-        ranking.graph.context * np.int64(len(last.comparisons.items)) + ranking.graph.item
-        for ranking in (last, earlier)
-    )
-    order = np.argsort(keys)
-    known = np.full(len(keys), np.mean(earlier.scores))
-    known[order[np.searchsorted(keys, found, sorter=order)]] = earlier.scores
+    known = aligned(last, earlier)
     return mean_known(spearman_within(known, scores, last.graph.position, last.graph.contexts))
 
 
@@ -88,16 +82,20 @@ def mean_known(values: Array) -> float:
     return float(np.mean(known)) if known.size else float("nan")
 
 
-def true_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) -> Array:
-    """The true score of each candidate, shape (n,), NaN where there is none; a ValueError where there is none at all.
+def known_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) -> Array:
+    """The true score of each candidate, shape (n,), by (context, item) or by item; NaN where there is none.
 
     >>> data = Comparisons.from_rows([("a", "b", 0.8)])
-    >>> true_scores(data, Graph.build(data), {"a": 2})
+    >>> known_scores(data, Graph.build(data), {"a": 2})
     array([ 2., nan])
     """
-    contexts = [None] * graph.nodes if data.contexts is None else data.contexts[graph.context].tolist()
-    labels = zip(contexts, data.items[graph.item].tolist(), strict=True)
-    known = np.array([float(scores.get(label, scores.get(label[1], np.nan))) for label in labels])
+    labels = graph.labels(data)
+    return np.array([float(scores.get(label, scores.get(label[1], np.nan))) for label in labels])
+
+
+def true_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) -> Array:
+    """`known_scores`; a ValueError where there is none at all."""
+    known = known_scores(data, graph, scores)
     if not np.isfinite(known).any():
         raise ValueError(
             "no item has a true score; is every key of `scores` an item (or a pair of context and item) of the "

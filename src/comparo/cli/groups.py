@@ -16,6 +16,7 @@ from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.judges import Judge
 from comparo.run.rank import make_prompt
+from comparo.run.task import DEFAULT_JUDGE
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class QuestionFlags:
 class JudgeFlags:
     """Who is asked, and where it runs."""
 
-    judge: options.JudgeName = "local/smollm2"
+    judge: options.JudgeName = DEFAULT_JUDGE
     option: options.Options = None
     base_url: options.BaseUrl = None
     votes: options.Votes = None

@@ -31,8 +31,8 @@ from comparo.run.folders import choose_folder
 from comparo.run.loop import Progress, Run
 from comparo.run.money import dollars
 from comparo.run.rank import open_run
-from comparo.run.task import Estimate, Task
-from comparo.selection.selector import Orders, Strategy
+from comparo.run.task import DEFAULT_LEAST_MASS, DEFAULT_METHOD, Estimate, Task
+from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_ORDERS, Orders, Strategy
 
 EPILOG = (
     "Example: `comparo rank stories.jsonl --criterion 'more surprising' --kind Story`, or with a server: `comparo rank "
@@ -46,7 +46,7 @@ class Plan:
 
     budget: Annotated[
         str, typer.Option(help="Calls to make: 500, 10n (ten per item), 5% (of all ordered pairs) or $2.50.")
-    ] = "10n"
+    ] = DEFAULT_BUDGET
     until: Annotated[
         float | None,
         typer.Option(
@@ -66,8 +66,10 @@ class Plan:
             show_default=False,
         ),
     ] = None
-    orders: Annotated[Orders, typer.Option(help="Ask each pair in both orders (two calls), or in one.")] = "both"
-    method: Annotated[Method, typer.Option(help="How comparisons become scores; see comparo fit.")] = "poe-bt"
+    orders: Annotated[Orders, typer.Option(help="Ask each pair in both orders (two calls), or in one.")] = (
+        DEFAULT_ORDERS
+    )
+    method: Annotated[Method, typer.Option(help="How comparisons become scores; see comparo fit.")] = DEFAULT_METHOD
     bias: Annotated[Bias | None, typer.Option(help="How the position bias is removed. Default: joint.")] = None
     seed: Annotated[int, typer.Option(min=0, help="The same seed and answers give the same run.")] = 0
     plain: Annotated[
@@ -84,7 +86,7 @@ class Plan:
             help="Stop early if the judge puts less than this share of its probability on the labels: its answers then "
             "mean little. 0 never stops."
         ),
-    ] = 0.5
+    ] = DEFAULT_LEAST_MASS
 
 
 @dataclass(frozen=True)

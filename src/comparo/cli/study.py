@@ -13,7 +13,7 @@ from comparo.cli.printing import print_notes, print_table, print_text, say
 from comparo.data.items import Items
 from comparo.methods import METHODS
 from comparo.model.product import Bias
-from comparo.selection.selector import Orders
+from comparo.selection.defaults import Orders
 from comparo.studies.datasets import READERS
 from comparo.studies.draws import Strategy
 from comparo.studies.judged import Baseline, judged_table

@@ -32,9 +32,20 @@ __all__ = ["Comparisons", "ComparisonsError"]
 class Comparisons:
     """K comparisons of N items.
 
-    Labels are any hashable values. Integer labels are kept as integers and stand in ascending order, all others in
-    the order of their first appearance. The constructors below check what they are given; this one does not.
+    Labels are any hashable values. Integer labels are kept as integers in ascending order, all others in the order of
+    their first appearance. The class methods `of`, `from_…` and `read` check their input; this constructor does not.
 
+    Parameters
+    ----------
+    items : The labels of the items, shape (N,).
+    first, second : The items shown first and second, as codes into `items`, shape (K,).
+    p : The probability that the first item is better, shape (K,).
+    weight : The weight of each comparison, shape (K,); None if all have weight 1.
+    contexts, context : The labels of the contexts, and the code of each comparison's context, shape (K,).
+    judges, judge : The labels of the judges, and the code of each comparison's judge, shape (K,).
+
+    Examples
+    --------
     >>> comparisons = Comparisons.from_rows([("ana", "bo", 0.7), ("bo", "cy", 0.6)])
     >>> comparisons.items, comparisons.first, comparisons.p
     (array(['ana', 'bo', 'cy'], dtype=object), array([0, 1], dtype=int32), array([0.7, 0.6]))
@@ -55,7 +66,7 @@ class Comparisons:
 
     @classmethod
     def of(cls, data: Any) -> Comparisons:
-        """Comparisons from whatever holds them: a path, a matrix, rows, a data frame, or comparisons themselves.
+        """Comparisons from a path, a square numpy matrix, rows, a data frame, or comparisons themselves.
 
         >>> Comparisons.of(np.array([[np.nan, 0.7], [0.4, np.nan]])).p
         array([0.7, 0.4])
@@ -117,9 +128,9 @@ class Comparisons:
 
     @classmethod
     def from_matrix(cls, matrix: ArrayLike, items: Iterable[Any] | None = None) -> Comparisons:
-        """One comparison for each entry [i, j] = P(i beats j), i shown first, of an N×N matrix; NaN is not asked.
+        """One comparison for each entry [i, j] = P(i beats j), i shown first, of an N×N matrix.
 
-        The diagonal is ignored. `items` keep the order of the matrix, also those that were never compared.
+        NaN means no comparison; the diagonal is ignored. All `items` are kept, in the order of the matrix.
 
         >>> Comparisons.from_matrix([[np.nan, 0.7], [0.4, np.nan]], items=["bo", "ana"]).to_columns()["first"]
         array(['bo', 'ana'], dtype=object)
@@ -148,8 +159,8 @@ class Comparisons:
     def read(cls, path: str | os.PathLike[str]) -> Comparisons:
         """Comparisons from a file, or the answers of a run folder.
 
-        A file is .csv, .tsv, .jsonl, .ndjson, .json (a list of objects), .parquet or .xlsx, each also with .gz behind
-        it. The labels of CSV and of spreadsheets are strings.
+        A file is .csv, .tsv, .jsonl, .ndjson, .json (a list of objects), .parquet or .xlsx, each also compressed (with
+        .gz added). The labels of CSV files and spreadsheets are strings.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -162,7 +173,7 @@ class Comparisons:
         return cls(**fields_from_table(table))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the columns to a file, by its ending; `read` gives the same comparisons back, CSV labels as strings.
+        """Write the columns to a file in the format of its ending; `read` returns the same comparisons.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -209,13 +220,13 @@ class Comparisons:
         return replace(self, **{name: column[rows] for name, column in columns.items() if column is not None})
 
     def merge_orders(self) -> Comparisons:
-        """One comparison for each unordered pair within a context and a judge, free of the bias of position.
+        """One comparison for each unordered pair within a context and a judge, without the position bias.
 
             p̃_ij = ½ (p_ij + 1 − p_ji) = 1 − p̃_ji
 
-        p_ij is the mean of the comparisons that showed i first, weighted (unweighted where their weights sum to 0); a
-        pair shown in one order only keeps that order's mean. The weight is the sum of the weights, 1 a comparison
-        where there are none. A pair stands in the order and the place of its first appearance.
+        p_ij is the weighted mean of the comparisons that showed i first (unweighted if their weights sum to 0); a pair
+        shown in one order only keeps the mean of that order. The weight is the sum of the weights. Pairs are in the
+        order of their first appearance, and each shows the item first that was first there.
 
         >>> merged = Comparisons.from_rows([("ana", "bo", 0.75), ("bo", "ana", 0.5)]).merge_orders()
         >>> merged.p, merged.weight
@@ -274,7 +285,7 @@ class Comparisons:
 
     @property
     def weights(self) -> NDArray[np.float64]:
-        """The weight of each comparison, 1 where none are given: shape (K,).
+        """The weight of each comparison, 1 if there are none, shape (K,).
 
         >>> Comparisons.from_rows([("ana", "bo", 0.7)]).weights
         array([1.])
@@ -283,7 +294,7 @@ class Comparisons:
 
     @property
     def judged_by(self) -> NDArray[np.int32]:
-        """The judge's code of each comparison, 0 where none are given: shape (K,).
+        """The code of each comparison's judge, 0 if there are none, shape (K,).
 
         >>> Comparisons.from_rows([("ana", "bo", 0.7)]).judged_by
         array([0], dtype=int32)
@@ -300,7 +311,7 @@ class Comparisons:
         return bool(np.all((self.p == 0) | (self.p == 0.5) | (self.p == 1)))
 
     def decisions(self) -> Comparisons:
-        """The same comparisons with hard p: 1 where p > ½, 0 where p < ½, ½ where the judge saw no difference.
+        """The same comparisons with hard p: 1 where p > ½, 0 where p < ½, and ½ where p = ½.
 
         >>> Comparisons.from_rows([("ana", "bo", 0.7), ("bo", "cy", 0.5)]).decisions().p
         array([1. , 0.5])

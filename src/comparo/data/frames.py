@@ -1,4 +1,4 @@
-"""Data frames in and out, through narwhals: pandas, polars, pyarrow, whichever is installed."""
+"""Columns from data frames and data frames from columns, by narwhals: pandas, polars or pyarrow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INSTALL = 'pip install "comparo[data]"'
 def columns_from_frame(frame: Any, wanted: Collection[str] | None = None) -> tuple[dict[str, Column], tuple[str, ...]]:
     """The wanted columns of a data frame (all if None) whose names are text, and the names of the others.
 
-    Numbers come as arrays, everything else as lists. Anything narwhals reads is a data frame; a lazy one is collected.
+    Numbers are arrays, everything else lists. Everything that narwhals reads is a data frame; a lazy one is collected.
 
     >>> import pandas
     >>> columns_from_frame(pandas.DataFrame({"first": ["ana"], "p": [0.7]}))
@@ -60,9 +60,9 @@ def column_from_values(name: str, values: Iterable[Any]) -> Column:
     [0.7, 0.6]
     """
     if isinstance(values, np.ndarray) and values.ndim != 1:
-        raise ComparisonsError(f"column {name!r} has shape {values.shape}; it must have one value a row")
+        raise ComparisonsError(f"column {name!r} has shape {values.shape}; it must have one value per row")
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise ComparisonsError(f"column {name!r} is {values!r}; it must be a sequence with one value a row")
+        raise ComparisonsError(f"column {name!r} is {values!r}; it must be a sequence with one value per row")
     series = nw.from_native(values, series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
         return column_from_series(series)

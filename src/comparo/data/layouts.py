@@ -54,7 +54,7 @@ def fields_from_table(table: Table) -> dict[str, Any]:
     lengths = {name: len(table.columns[name]) for name in column.values()}
     if len(set(lengths.values())) > 1:
         counted = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-        raise ComparisonsError(f"the columns differ in length: {counted} rows; give one value a row in each")
+        raise ComparisonsError(f"the columns differ in length: {counted} rows; give one value per row in each")
     if not all(lengths.values()):
         place = table.source or "the data"
         raise ComparisonsError(f"there are no comparisons in {place}; at least two items are needed, compared once")

@@ -1,7 +1,7 @@
 """Columns out of files: CSV, JSON, Parquet and spreadsheets, each as a `Table`.
 
-CSV and JSON need no library; Parquet and .xlsx need one that is installed. A file is text from somewhere else: it is
-parsed, never evaluated.
+CSV and JSON need no library; Parquet and .xlsx need one that is installed. Files are untrusted: they are parsed, never
+evaluated.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from comparo.errors import ComparisonsError
 def read_columns(
     path: str | os.PathLike[str], wanted: Collection[str] | None = None, labels: Collection[str] = ()
 ) -> Table:
-    """The columns of a file, by its ending; only the `wanted` ones where given.
+    """The columns of a file in the format of its ending; only the `wanted` ones if given.
 
-    Values of a CSV file or a spreadsheet are strings. A key that some JSON objects lack is None there. In CSV, columns
-    of `labels` lose the quote that `write_columns` puts before what a spreadsheet would take for a formula.
+    Values of a CSV file or a spreadsheet are strings. A key that a JSON object does not have is None. In CSV, the quote
+    that `write_columns` puts before a possible formula is removed from the columns `labels`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -103,7 +103,7 @@ def _read_csv(file: Binary, source: str, wanted: Collection[str] | None, delimit
                     columns[name].extend(stored_once(cells, seen))
     except csv.Error as error:
         raise ComparisonsError(
-            f"{source}, line {reader.line_num}: this is not CSV ({error}); mend or drop the line"
+            f"{source}, line {reader.line_num}: this is not CSV ({error}); correct or drop the line"
         ) from error
     return Table(dict(columns), source, lines, tuple(name for name in header if name not in columns))
 
@@ -144,7 +144,7 @@ def _rows_of_csv(reader: Any, width: int, source: str, lines: array[int]) -> Ite
             yield row
         elif row:
             raise ComparisonsError(
-                f"{source}, line {reader.line_num}: {len(row)} fields where the header has {width}; mend the line, "
+                f"{source}, line {reader.line_num}: {len(row)} fields where the header has {width}; correct the line, "
                 "or quote the field that holds the separator"
             )
 
@@ -158,7 +158,7 @@ def _read_json_lines(file: Binary, source: str, wanted: Collection[str] | None) 
 
 
 def _read_json(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
-    """A list of objects, or an object a line."""
+    """A list of objects, or one object per line."""
     content = file.read()
     text = content.decode("utf-8-sig")
     if not text.lstrip().startswith("["):
@@ -181,7 +181,9 @@ def _read_parquet(file: Binary, source: str, wanted: Collection[str] | None) -> 
 
             frame = polars.read_parquet(data)
     except Exception as error:  # two libraries, and no base class between their errors
-        raise ComparisonsError(f"{source} is not a whole Parquet file; write it again, or mend its ending") from error
+        raise ComparisonsError(
+            f"{source} is not a whole Parquet file; write it again, or correct its ending"
+        ) from error
     columns, others = columns_from_frame(frame, wanted)
     return Table(columns, source, others=others)
 

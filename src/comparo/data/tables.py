@@ -14,10 +14,10 @@ from comparo.errors import ComparisonsError
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of equal length, with what names a row in an error.
+    """Columns of equal length, and what errors need to name a row.
 
-    `source` is the file they came from ("" in memory), `lines` the line each row ends on (None where there are no
-    lines), `others` the names of columns that were there and not wanted.
+    `source` is the file they were read from ("" in memory), `lines` the last line of each row (None if there are no
+    lines), `others` the names of columns that were not wanted.
 
     >>> Table({"p": ["0.3", "0.6", "1.2"]}, "pairs.csv", lines=[2, 3, 4]).place(2, "p")
     "pairs.csv, row 3 (line 4), column 'p'"
@@ -29,7 +29,7 @@ class Table:
     others: tuple[str, ...] = ()
 
     def place(self, row: int, column: str | None = None) -> str:
-        """Where a value stands: rows are counted from 1, and a line is named where it is not the row's number.
+        """The place of a value, for errors: rows are counted from 1, and the line is named if it is another number.
 
         >>> Table({}).place(0, "first")
         "row 1, column 'first'"
@@ -39,7 +39,7 @@ class Table:
         return f"{file}row {row + 1}{line}" + (f", column {column!r}" if column else "")
 
     def error(self, rows: Sequence[int] | NDArray[np.integer], column: str | None, problem: str) -> ComparisonsError:
-        """The error for the first of the offending rows, saying how many more there are.
+        """The error for the first of the wrong rows, with the number of the others.
 
         >>> str(Table({}).error([1, 4, 5], "p", "7.0 is not a probability"))
         "row 2, column 'p': 7.0 is not a probability (and 2 more rows like it)"

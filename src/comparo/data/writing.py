@@ -25,7 +25,7 @@ from comparo.errors import ComparisonsError
 
 
 def write_columns(path: str | os.PathLike[str], columns: Mapping[str, Column]) -> None:
-    """Write columns to a file, by its ending.
+    """Write columns to a file in the format of its ending.
 
     The file appears whole or not at all, and the same columns give the same bytes.
 
@@ -60,7 +60,7 @@ def write_columns(path: str | os.PathLike[str], columns: Mapping[str, Column]) -
 
 
 def csv_text(columns: Mapping[str, Column]) -> str:
-    """Columns as CSV, missing numbers as empty fields, and a quote before what a spreadsheet would take for a formula.
+    """Columns as CSV, missing numbers as empty fields, and a quote before cells that a spreadsheet might execute.
 
     >>> csv_text({"item": ["ana", "=bo()"], "std": np.array([0.5, np.nan])})
     "item,std\\nana,0.5\\n'=bo(),\\n"

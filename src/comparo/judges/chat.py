@@ -1,7 +1,7 @@
 """From a question to the tokens that a model reads, and from its labels to the tokens that it answers with.
 
-Shared by the judges that run a model themselves (hf, vllm) and hold its tokenizer. The reply is begun for the model, so
-that it goes on with a label.
+Shared by the judges that run a model themselves (hf, vllm) and have its tokenizer. The prompt ends with the beginning
+of the answer, so that the next word is a label.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from comparo.judges.spellings import Spellings, find_spellings
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# Some templates write today's date, which would change the answers from day to day, or open a turn of thinking.
+# Some templates write today's date, which would change the answers from day to day, or begin with a turn of reasoning.
+# 26 Jul 2024 is the date that Llama 3's template writes by default.
 TEMPLATE_OPTIONS: dict[str, Any] = {"date_string": "26 Jul 2024", "enable_thinking": False}
 _MARKUP = re.compile(r"<.+>|\[.+\]", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A question as token ids, what the model reads `after` them, and how many characters did not fit the window.
+    """A question as token ids, what the model reads `after` them, and how many characters were cut to fit the window.
 
-    `after` are the longest beginnings of the labels: the model reads the question once with each of them.
+    `after` are the longest beginnings of the labels; the model reads the question once with each of them.
     """
 
     question: Question
@@ -40,12 +41,12 @@ class Encoded:
 
     @property
     def sequences(self) -> list[list[int]]:
-        """The question with each of what comes after it."""
+        """The question with each entry of `after`."""
         return [[*self.ids, *path] for path in self.after]
 
     @property
     def size(self) -> int:
-        """How many tokens the model reads for it, the shorter sequences filled up to the longest."""
+        """How many tokens the model reads for it, all sequences padded to the longest."""
         return len(self.after) * (len(self.ids) + max(map(len, self.after)))
 
 
@@ -54,7 +55,7 @@ class Chat:
 
     A decoder reads the prompt as the user's turn of its chat template and the beginning of the answer as its own turn;
     without a template, the two as plain text. An encoder (`encoder=True`) reads the prompt alone. `window` is how many
-    tokens the model can read; None where there is no end to them.
+    tokens the model can read; None: no limit.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, window: int | None = None, *, encoder: bool = False) -> None:
@@ -67,7 +68,7 @@ class Chat:
         self._spellings: dict[Prompt, Spellings] = {}
 
     def encode(self, questions: Sequence[Question], prompt: Prompt) -> list[Encoded | Judgement]:
-        """Every question as tokens within the window; a failed judgement for one that has no tokens or does not fit."""
+        """Every question as tokens within the window; a failed judgement for one that cannot be encoded or cut."""
         after = self.spellings(prompt).paths
         try:
             tokens = self._tokens([self._asked(prompt.text(question, self._plain), prompt) for question in questions])
@@ -95,7 +96,7 @@ class Chat:
         return Encoded(question, read(text), cut, after)
 
     def spellings(self, prompt: Prompt) -> Spellings:
-        """How the model spells the labels of a prompt after the answer that was begun."""
+        """How the model spells the labels of a prompt after the beginning of the answer."""
         if prompt not in self._spellings:
             whole = tuple(self._continuation(prompt.answer, label.strip()) for label in prompt.labels)
             vocabulary = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
@@ -104,13 +105,13 @@ class Chat:
         return self._spellings[prompt]
 
     def _continuation(self, answer: str, label: str) -> Path:
-        """The tokens that a label adds to the answer that was begun."""
+        """The tokens that a label adds to the beginning of the answer."""
         longer = answer + label if answer[-1:].isspace() else f"{answer} {label}".strip()
         if self._encoder:
             before, whole = self.tokenizer([answer, longer], add_special_tokens=False)["input_ids"]
         else:
             before, whole = self._tokens([self._written("", text) for text in (answer, longer)])
-        if common_prefix([before, whole]) < len(before):  # the end of the answer and the label are written as one
+        if common_prefix([before, whole]) < len(before):  # the end of the answer and the label share a token
             return tuple(self.tokenizer(label, add_special_tokens=False)["input_ids"])
         return tuple(whole[len(before) :])
 
@@ -145,7 +146,7 @@ class Chat:
         return True
 
     def _tokens(self, texts: list[str]) -> list[list[int]]:
-        # A template has written the tokens that begin a text, and a second one would be read as a new text.
+        # A template writes the token that begins a text itself; a second one would begin a new text.
         tokens: list[list[int]] = self.tokenizer(texts, add_special_tokens=not self._templated, verbose=False)[
             "input_ids"
         ]
@@ -155,17 +156,17 @@ class Chat:
         return tokens
 
     def _plain(self, text: str) -> str:
-        """The text with a space in every token that is no text."""
+        """The text with a space inside every special token, so that it is read as text."""
         return self._special.sub(r"\g<0> ", text)
 
 
 def common_prefix(sequences: Iterable[list[int]]) -> int:
-    """How many tokens all the sequences begin with alike.
+    """The length of the longest common prefix of the sequences.
 
     >>> common_prefix([[1, 2, 3], [1, 2], [1, 2, 4]])
     2
     """
-    # Whatever the least and the greatest of them share, those in between share too.
+    # In sorted order, a prefix that the first and the last have in common is common to all.
     ordered = sorted(sequences)
     for length, (low, high) in enumerate(zip(ordered[0], ordered[-1], strict=False)):
         if low != high:
@@ -174,7 +175,7 @@ def common_prefix(sequences: Iterable[list[int]]) -> int:
 
 
 def _special_pattern(tokenizer: Any) -> re.Pattern[str]:
-    """Matches the first character of every token that is no text, so that a space after it makes it text again."""
+    """Matches the first character of every special token, so that a space after it turns the rest into text."""
     added = tokenizer.added_tokens_decoder.values()
     special = {token.content for token in added if token.special or _MARKUP.fullmatch(token.content)}
     words = [re.escape(token) for token in special | set(tokenizer.all_special_tokens) if len(token) > 1]

@@ -4,7 +4,8 @@ A label is one token or a sequence of them; its probability is that of the seque
 
     P(label) = Σ over its spellings Π_k P(token_k | the tokens before it)
 
-so the model is read after every beginning of a spelling. A path is such a beginning: a tuple of tokens, () first.
+so probabilities are needed after every beginning of a spelling. A path is such a beginning, a tuple of tokens; the
+shortest is ().
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-UNLISTED = -9999.0  # what servers say of a token that is not among the likeliest
-AROUND = " \t\n\r\"'`*_.,:;()[]{}<>▁ĠĊ"
+UNLISTED = -9999.0  # the log-probability that OpenAI's API gives a token which is not among the 20 likeliest
+AROUND = " \t\n\r\"'`*_.,:;()[]{}<>▁ĠĊ"  # characters that may surround a label
 
 Path = tuple[Any, ...]
 
 
 class Spelling(Protocol):
-    """Which tokens spell which label, in whatever way tokens are told."""
+    """Which tokens spell which label; tokens are texts or ids."""
 
     def label(self, path: Path) -> int | None:
         """The number of the label that the path spells; None where it spells none."""
@@ -30,7 +31,7 @@ class Spelling(Protocol):
 
 
 class Words:
-    """The spelling of labels where tokens are told as text.
+    """The spelling of labels where tokens are texts.
 
     >>> words = Words(("10", "Story 1"))
     >>> words.label((" ", "1", "0")), words.begins((" ", "1"), 0), words.begins(("Story",), 1), words.label(("1",))
@@ -63,7 +64,7 @@ def spells(token: str, label: str) -> bool:
 def label_probability(logprobs: Iterable[tuple[str, float]], labels: Sequence[str]) -> tuple[float, float] | None:
     """p and the mass ΣP from the log-probabilities of the likeliest next tokens; None where no label is among them.
 
-    It is `sequence_probability` of labels that are one token.
+    This is `sequence_probability` for labels of one token.
 
     >>> label_probability([("A", math.log(0.6)), (" A", math.log(0.2)), ("B", math.log(0.2))], ("A", "B"))
     (0.8, 1.0)
@@ -88,12 +89,12 @@ def sequence_probability(
 
         p = Σ_k v_k P(label_k) / Σ_k P(label_k),   v_k = 1 − k / (S − 1),   k = 0 … S − 1
 
-    The spellings of a label are summed; one that another label goes on from counts only where that one does not. Where
-    only one of two labels is among the tokens, the other gets the most that it can have: after the longest of its
-    beginnings that was read, the probability of the least likely token, or what is left over where that is less. On a
-    longer scale a label that is not among the tokens counts for nothing. Labels that are among them without a number
-    (−∞ or nan) get what all others leave over, in equal shares: that they are impossible is more than such a server
-    knows.
+    The spellings of a label are summed. Where one label is the beginning of another (1 and 10), what continues to the
+    longer one is subtracted from the shorter one. Where only one of two labels is among the tokens, the other gets the
+    largest probability that it can have: after the longest of its beginnings that was read, that of the least likely
+    token, or the remaining probability where that is less. On a longer scale a label that is not among the tokens gets
+    0. Labels among the tokens with −∞ or nan get equal shares of the probability that the other tokens leave: such a
+    value does not show that a label is impossible.
 
     >>> read = {(): [(" ", math.log(0.9)), ("1", math.log(0.05))], (" ",): [("1", math.log(0.6)), ("2", math.log(0.4))]}
     >>> p, mass = sequence_probability(read, Words(("1", "2")), 2)
@@ -148,8 +149,9 @@ def reply_probability(
 ) -> tuple[float, float] | None:
     """p and the mass ΣP where a reply begins with a label, from its tokens, each with the likeliest in its place.
 
-    It is read on while what was said is the beginning of a label. What else begins one label and no other counts as
-    that label: how it would have gone on is not told. A ValueError where numbers are no log-probabilities.
+    Tokens are read as long as the reply so far is the beginning of a label. A token that was not chosen and begins
+    exactly one label counts as that label, because its continuation is unknown. A ValueError where a number is not a
+    log-probability.
 
     >>> said = [("Fir", [("Fir", math.log(0.6)), ("Sec", math.log(0.3))]), ("st", [("st", 0.0)])]
     >>> p, mass = reply_probability(said, ("First", "Second"))
@@ -160,7 +162,7 @@ def reply_probability(
     path: Path = ()
     read: dict[Path, list[tuple[str, float]]] = {}
     for token, likeliest in positions:
-        if any(logprob > 0.01 for _, logprob in likeliest):
+        if any(logprob > 0.01 for _, logprob in likeliest):  # above 0 by more than rounding
             raise ValueError("there are numbers that are no log-probabilities")
         read[path] = likeliest
         path = (*path, token)
@@ -170,7 +172,7 @@ def reply_probability(
 
 
 class _Said(Words):
-    """The spelling of labels where the model was read only along what it said."""
+    """The spelling of labels where probabilities are known only along the reply itself."""
 
     def __init__(self, labels: Sequence[str], read: Container[Path]) -> None:
         super().__init__(labels)
@@ -185,7 +187,7 @@ class _Said(Words):
 
 
 def inner_label(path: Path, spelling: Spelling) -> int | None:
-    """The label that the longest part of the path, from its beginning, spells; None where none does.
+    """The label that the longest beginning of the path spells; None where none does.
 
     >>> inner_label((" ", "1", "st"), Words(("1", "2")))
     0

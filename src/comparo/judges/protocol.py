@@ -1,4 +1,4 @@
-"""What a judge is asked and what it answers: the protocol that every provider keeps."""
+"""The protocol that every provider follows: what a judge is asked, and what it answers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Judgement:
     """The answer to one question, or why there is none.
 
     `p` is P(first label) / (P(first label) + P(second label)) with the question's first text shown first, and `mass`
-    the denominator: how much of the model's probability lies on the two labels. `weight` is what the answer counts
-    for, 1 for one call's probabilities, the number of votes for votes. A failed judgement has an error and p = mass =
-    nan; it is never a tie. `cut` is how many characters did not fit the model's window.
+    the denominator: how much of the model's probability lies on the two labels. `weight` is 1 for the probabilities of
+    one call, and the number of votes for votes. A failed judgement has an error and p = mass = nan; it is never a tie.
+    `cut` is how many characters were cut to fit the model's window.
 
     >>> Judgement(Question("ana", "bo"), p=0.7, mass=0.98).row()["p"]
     0.7
@@ -47,24 +47,29 @@ class Judgement:
         return self.error is not None
 
     def row(self) -> dict[str, Any]:
-        """The judgement as columns: context, first and second by name, then all that was answered."""
+        """The judgement as columns: the names context, first and second, then all fields of the answer."""
         question = self.question
         named = {"context": question.context, "first": question.first, "second": question.second}
         return named | {field.name: getattr(self, field.name) for field in fields(self)[1:]}
 
 
 class Judge(Protocol):
-    """Whoever says which of two texts is better.
+    """Decides which of two texts is better.
 
     `name` is provider/model, `settings` all that changes its answers (never a key), `ahead` how many questions it works
     on at once. `judge` takes questions as it has room for them and yields an answer to each, in any order.
 
-    A judge that also rates one text on a scale says so by an attribute `scales` = True. Its prompts then may have more
-    than two labels, the highest first, and p is where the expected label lies between the last (0) and the first (1).
-    One that is several judges at once may say by an attribute `room` how many questions all of them take. One whose
-    answers never wait for a further question says so by `streams` = True: it is then handed questions for as long as
-    there may be any; others are told that there are none whenever none comes for a moment. One that can tell before
-    anything is asked that it cannot answer, for want of a key, has a method `ready` that raises a JudgeError.
+    A judge may have further members:
+
+    - `scales` = True: it also rates one text on a scale. A prompt may then have more than two labels, the highest
+      first, and p is where the expected label lies between the last (0) and the first (1).
+    - `room`: how many questions it takes at once, where it is several judges; `ahead` is then that of one of them.
+    - `streams` = True: no answer waits for a further question. The iterator of questions then waits for new ones; for
+      other judges it ends whenever no new question arrives within a moment.
+    - `begins(prompt)`, `adds(prompt)`: whether the answer is begun for the model, and what is added to the prompt, as
+      `--dry-run` shows them.
+    - `ready()`: raises a JudgeError where it is known beforehand that no question can be answered, such as without a
+      key.
     """
 
     @property
@@ -73,11 +78,11 @@ class Judge(Protocol):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What changes an answer, as JSON can hold it."""
+        """What changes an answer, as values that JSON can hold."""
 
     @property
     def ahead(self) -> int:
         """How many questions it works on at once."""
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
-        """An answer to every question, as they come; JudgeError where none can be had."""
+        """Yield an answer to every question; raise a JudgeError where no question can be answered."""

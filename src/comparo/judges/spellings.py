@@ -1,9 +1,9 @@
-"""How a tokenizer spells the labels after the answer that was begun: as one token, or as a sequence of them.
+"""How a tokenizer spells the labels after the beginning of the answer: as one token, or as a sequence of them.
 
-With most tokenizers " A" is one token and the model's next token is a label. " 1" is two with those of Qwen, Llama and
-SmolLM, a space and the digit, so the model must be read after the space too:
+With most tokenizers " A" is one token and the model's next token is a label. " 1" is two tokens with those of Qwen,
+Llama and SmolLM, a space and the digit, so the probabilities after the space are needed too:
 
-    paths to read after    ()             (" ",)
+    probabilities after    ()             (" ",)
     spellings              ("1",)         (" ", "1")
 """
 
@@ -24,10 +24,10 @@ _SPACES = str.maketrans("▁Ġ", "  ")  # how vocabularies write a space
 
 @dataclass(frozen=True)
 class Spellings:
-    """The labels as paths of token ids: `whole`, the plain spelling of each, and `ends`, the number of each spelling.
+    """The labels as paths of token ids: `whole`, the plain spelling of each; `ends`, every spelling's label number.
 
-    `nodes` are the paths after which the model is read, () first and each after its own beginnings. `begun` is the
-    answer that the decoder of an encoder–decoder model has read before.
+    `nodes` are the paths after which probabilities are needed, () first and each after its own beginnings. `begun` is
+    the beginning of the answer, which the decoder of an encoder–decoder model reads before them.
 
     >>> digits = find_spellings(("1", "2"), ((7, 3), (7, 4)), ["", "", "", "1", "2", "x", "x1", "Ġ"])
     >>> digits.nodes, digits.paths, digits.ends
@@ -46,12 +46,12 @@ class Spellings:
         return self.ends.get(path)
 
     def begins(self, path: Path, number: int) -> bool:
-        """Whether the plain spelling of a label goes on after the path."""
+        """Whether the plain spelling of a label continues after the path."""
         return path != self.whole[number] and self.whole[number][: len(path)] == path
 
     @cached_property
     def paths(self) -> tuple[Path, ...]:
-        """The longest nodes: whoever reads a question with each of them has read it with all."""
+        """The longest nodes: a pass over the question with each of them covers all nodes."""
         shorter = {node[:length] for node in self.nodes for length in range(len(node))}
         return tuple(node for node in self.nodes if node not in shorter)
 
@@ -78,7 +78,7 @@ class Spellings:
 
     @cached_property
     def inside(self) -> dict[int, Ends]:
-        """By label what it must not count: where the spellings of others end that go on from one of its own."""
+        """By label what to subtract from it: where the spellings of other labels end that begin with one of its own."""
         outer: defaultdict[int, list[Path]] = defaultdict(list)
         for path in self.ends:
             if (number := inner_label(path[:-1], self)) is not None:
@@ -91,7 +91,7 @@ class Spellings:
 
 
 def likeliest_path(likeliest: Mapping[Path, int]) -> Path:
-    """The likeliest tokens one after the other, as far as the model was read, from the likeliest after each node.
+    """The likeliest tokens in sequence, as far as they are known, from the likeliest token after each node.
 
     >>> likeliest_path({(): 7, (7,): 4, (8,): 5})
     (7, 4)
@@ -105,10 +105,10 @@ def likeliest_path(likeliest: Mapping[Path, int]) -> Path:
 def find_spellings(
     labels: Sequence[str], whole: tuple[Path, ...], vocabulary: Sequence[str | None], begun: Sequence[int] = ()
 ) -> Spellings:
-    """The spellings of labels whose plain ones, in tokens, are `whole`; a ValueError where two are the same.
+    """The spellings of labels whose plain spellings, in tokens, are `whole`; a ValueError where two are the same.
 
-    To them come all tokens of the vocabulary that, after a beginning of a plain spelling, spell a label in other
-    letters or with what may stand around it: after () they are the labels that are one token.
+    Added are all tokens of the vocabulary that, after a beginning of a plain spelling, complete a label in lower or
+    upper case or with characters of `AROUND`: after (), these are the labels of one token.
     """
     for (first, path), (second, other) in combinations(zip(labels, whole, strict=True), 2):
         if path == other:
@@ -116,8 +116,10 @@ def find_spellings(
     if () in whole:
         raise ValueError(f"the model has no token for the label {labels[whole.index(())]!r}; use A and B")
     nodes = sorted({path[:length] for path in whole for length in range(len(path))}, key=lambda path: (len(path), path))
-    alone: defaultdict[str, list[tuple[Path, int]]] = defaultdict(list)  # labels of which nothing is said at a node
-    missing: defaultdict[str, list[tuple[Path, int]]] = defaultdict(list)  # the rest of those that are begun there
+    alone: defaultdict[str, list[tuple[Path, int]]] = defaultdict(
+        list
+    )  # labels of which no letter is written at a node
+    missing: defaultdict[str, list[tuple[Path, int]]] = defaultdict(list)  # the rest of labels that are begun at a node
     for node in nodes:
         text = "".join(vocabulary[token] or "" for token in node).translate(_SPACES).lstrip(AROUND).casefold()
         for number, label in enumerate(labels):
@@ -134,7 +136,7 @@ def find_spellings(
                 ends[(*node, token)] = number
     ends |= {path: number for number, path in enumerate(whole)}
     all_ends = Spellings(whole, tuple(nodes), ends, begun)
-    kept = {  # what goes on from a spelling of the same label is counted by that
+    kept = {  # the continuation of a spelling of the same label is counted with that spelling
         path: number
         for path, number in sorted(ends.items(), key=lambda entry: (entry[1], len(entry[0]), entry[0]))
         if inner_label(path[:-1], all_ends) != number

@@ -1,4 +1,4 @@
-"""How much a set of comparisons determines: log det of the curvature.
+"""How precisely a set of comparisons determines the scores: log det of the curvature.
 
 For Gaussian experts the density of the best scores is √det(W̃ᵀ Σ̃⁻¹ W̃) / (2π)^(n/2): a larger determinant means a better
 design. W̃ has one row more than W, for the prior: without a ridge that is the paper's expert
@@ -20,8 +20,20 @@ from comparo.types import Array
 
 
 def design_log_det(comparisons: Comparisons) -> float:
-    """log det(W̃ᵀW̃) of the comparisons asked, whatever their answers.
+    """Return log det(W̃ᵀW̃) of the comparisons that were asked, independent of their answers and weights.
 
+    Parameters
+    ----------
+    comparisons
+        K comparisons; W (K, n) has +1 at the first item and −1 at the second, W̃ one further row for the prior.
+
+    Returns
+    -------
+    float
+        The larger, the more precisely the comparisons determine the scores.
+
+    Examples
+    --------
     >>> rows = [(a, b, 0.5) for a in range(4) for b in range(a)]
     >>> round(np.exp(design_log_det(Comparisons.from_rows(rows))))   # 4² spanning trees
     16

@@ -6,8 +6,8 @@ is estimated, −1 at the bias of its context and judge,
     H = Xᵀ diag(c) X + diag(ridge),    c_k = weight · curvature of expert k.
 
 Small contexts (`Limits.batched`) are solved as dense matrices, all those of one size in one call. Larger ones are
-solved together by conjugate gradients, which need few steps on a well-connected graph; where they need many, the
-graph has narrow waists, and then a sparse factorisation has little fill.
+solved together by conjugate gradients, which need few steps on a well-connected graph. Where they need many, the graph
+is close to a tree, and a sparse factorisation has few entries.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from comparo.types import Array
 class Laplacian:
     """H for the curvatures c (K,) in the pattern's order and a ridge (n + C·J,) on the unknowns.
 
-    The constant score of a component is left out of every solution: comparisons say nothing about it.
+    Solutions are centred in each component, since comparisons do not determine the mean score of a component.
 
     >>> from comparo.data.comparisons import Comparisons
     >>> from comparo.model.graph import Graph
@@ -156,7 +156,7 @@ class Tail:
         if pattern.judges:
             self.unknowns = np.concatenate([np.arange(self.start, graph.nodes), biases])
         self.nodes = nodes
-        self.thin = False  # whether conjugate gradients were too slow
+        self.thin = False  # whether conjugate gradients have been too slow
         self.diagonal = whole.diagonal[self.unknowns]
         self.ridge = whole.ridge[self.unknowns]
         self.component = graph.component[self.start :]
@@ -199,7 +199,7 @@ class Tail:
         return result
 
     def solve(self, rhs: Array, accuracy: float) -> Array:
-        """H⁻¹·rhs by conjugate gradients, or by a factorisation where they did not arrive once."""
+        """H⁻¹·rhs by conjugate gradients, or by a factorisation once they have not converged."""
         x = None if self.thin else self.iterate(rhs, accuracy)
         if x is not None:
             return x
@@ -242,7 +242,7 @@ class Tail:
 
     @cached_property
     def grounding(self) -> tuple[NDArray[np.intp], Array]:
-        """The first node of each component that no ridge holds, and what is added there to fix its constant."""
+        """The first node of each component without a ridge, and what is added there to make H invertible."""
         grounded = np.flatnonzero((np.diff(self.component, prepend=-1) > 0) & (self.ridge[: self.nodes] == 0))
         return grounded, np.where(self.diagonal[grounded] > 0, self.diagonal[grounded], 1.0)
 

@@ -1,8 +1,8 @@
 """Newton's method for the product of experts, every context at once.
 
 From the scores and biases x, with slopes r and curvatures c of the experts at d = X·x − offset, the next x is
-x + H⁻¹·g, where g = Xᵀ(w·r) − ridge·(x − mean) is the gradient and H the Laplacian of w·c. A context that the full
-step takes too far goes back along it to where its slope vanishes.
+x + H⁻¹·g, where g = Xᵀ(w·r) − ridge·(x − mean) is the gradient and H the Laplacian of w·c. Where the full step
+overshoots in a context, a shorter step is taken there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Solution:
-    """The maximum `x` (n + C·J,), the Laplacian there, the Newton steps taken, and whether they arrived."""
+    """The maximum `x` (n + C·J,), the Laplacian there, the number of Newton steps, and whether they converged."""
 
     x: Array
     laplacian: Laplacian
@@ -56,7 +56,7 @@ class Problem:
     def evaluate(self, x: Array, slope: Array, c: Array) -> Array:
         """The gradient (n + C·J,) at x; fills in the weighted slopes and curvatures (K,).
 
-        These are the largest arrays, and to use them again costs less than to have the system clear new ones.
+        These are the largest arrays: to reuse them is faster than to allocate new ones.
         """
         pattern, chunk = self.pattern, self.pattern.limits.chunk
         first, second = pattern.first, pattern.second
@@ -102,7 +102,7 @@ class Problem:
         return Solution(x, self._final(laplacian, c), steps + 1, False)
 
     def _is_close(self, laplacian: Laplacian, gradient: Array) -> bool:
-        """Whether the next step would be small: a weak link between strong ones hardly shows in the gradient."""
+        """Whether the next step is small: a weak link between strong ones has little effect on the gradient."""
         return bool(np.max(np.abs(laplacian.solve(gradient, 1e-2))) <= self.pattern.limits.last_step)
 
     def _is_even(self, c: Array) -> bool:
@@ -116,14 +116,14 @@ class Problem:
         return Laplacian(self.pattern, np.abs(c) if np.min(c, initial=0.0) < 0 else c, self.ridge)
 
     def _final(self, laplacian: Laplacian, c: Array) -> Laplacian:
-        """H without the experts that tell nothing at the solution (curvature below zero)."""
+        """H without the experts whose curvature is negative at the solution."""
         return laplacian if laplacian.c is c else Laplacian(self.pattern, np.maximum(c, 0.0), self.ridge)
 
     def _advance(self, x: Array, gradient: Array, direction: Array, slope: Array, c: Array) -> tuple[Array, Array]:
         """x + t·direction with the gradient there, t ≤ 1 for each context; fills in slopes and curvatures.
 
-        The slope along the direction falls from `uphill` at t = 0. Where it is below −½·`uphill` at t, the step went
-        too far, and t moves to the root of the line through both slopes.
+        The slope along the direction is `uphill` at t = 0 and decreases. Where it is below −½·`uphill` at t, the step
+        is too long, and t becomes the root of the line through both slopes.
         """
         context, contexts = self.pattern.context, self.pattern.graph.contexts
         uphill = np.bincount(context, gradient * direction, contexts)

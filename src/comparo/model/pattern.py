@@ -111,7 +111,7 @@ class Pattern:
         else:
             filled = np.flatnonzero(np.diff(self.row_starts))
             first[filled] = np.add.reduceat(values, self.row_starts[filled])
-            # Read as columns by the first, the comparisons are a matrix whose row sums are wanted.
+            # As a matrix in compressed columns, with the first as column, its row sums are the sums by the second.
             columns = sparse.csc_array((values, self.second, self.row_starts), shape=(nodes, nodes))
             second[:nodes] = np.asarray(columns @ np.ones(nodes))
         return first, second

@@ -37,7 +37,7 @@ Prior = float | Literal["first", "estimated"]
 
 @dataclass(frozen=True)
 class Product:
-    """The most probable scores and the curvature around them.
+    """The most probable scores and the curvature at them.
 
     `scores` (n,) are centred in each component of `graph`; `bias` (C, J) is γ of each context and judge, contexts in
     the graph's order (J = 0 without a bias term); `laplacian` is H at the solution; `steps` counts Newton steps.
@@ -79,9 +79,9 @@ class Product:
 
             φ = (ν + X²) / (ν + K − parameters),   X² = K · Σ w·slope² / Σ curvature,   ν = 1 / (1 + K − parameters)
 
-        An expert that is right has φ = 1 (E slope² = E curvature). Soft probabilities scatter far less than the coin
-        flips that Bradley–Terry assumes: then φ is small and so are the standard errors. A bias that is shrunk counts
-        as the part of a parameter that it is free. Where there are no more comparisons than parameters, φ is 1. Hard
+        A correct expert has φ = 1 (E slope² = E curvature). Soft probabilities vary far less than the coin flips that
+        Bradley–Terry assumes: then φ is small and so are the standard errors. A bias that is shrunk counts as a
+        fraction of a parameter. Where there are no more comparisons than parameters, φ is 1. Hard
         decisions (every p is 0, ½ or 1) under Bradley–Terry are coin flips: φ is 1 by definition.
         """
         if self.effects is not None:
@@ -104,7 +104,7 @@ class Product:
 
     @cached_property
     def is_bias_determined(self) -> bool:
-        """Whether every estimated γ is at least a tenth as sure as it would be if the scores were known."""
+        """Whether the standard error of every γ is at most ten times what it would be if the scores were known."""
         pattern = self.laplacian.pattern
         if not pattern.judges:
             return True
@@ -112,7 +112,7 @@ class Product:
         return bool(np.all(bias_variances(self.laplacian) * known <= 100.0))
 
     def _free_biases(self) -> float:
-        """Σ (1 − ridge·variance) over the biases: how many parameters they are worth."""
+        """Σ (1 − ridge·variance) over the biases: their effective number of parameters."""
         pattern = self.laplacian.pattern
         if not pattern.judges:
             return float(self.bias.shape[1])
@@ -150,10 +150,10 @@ def multiply(
     """The product of `expert` over all comparisons, at its maximum.
 
     `prior` is the standard deviation of a Gaussian prior on every score, or "first": the paper's expert N(0, 1) on the
-    first item (of each component), which fixes the constant and nothing else. `bias` is "none"; "plug-in", one γ for
-    each judge, by which equal texts have slopes that sum to zero (γ = −logit(mean p) for Bradley–Terry, β = mean p for
-    the linear Gaussian); or "joint", one γ for each context and judge, estimated with the scores and shrunk towards
-    their mean by as much as the data say that they agree.
+    first item (of each component), which determines the mean score and nothing else. `bias` is "none"; "plug-in", one γ
+    for each judge, by which equal texts have slopes that sum to zero (γ = −logit(mean p) for Bradley–Terry, β = mean p
+    for the linear Gaussian); or "joint", one γ for each context and judge, estimated with the scores and shrunk towards
+    their mean according to their estimated variance.
 
     >>> from comparo.model.experts import Gaussian
     >>> multiply(Comparisons.from_rows([("a", "b", 0.9)]), Gaussian()).scores.round(6)
@@ -176,11 +176,11 @@ def multiply(
         else:
             problem = Problem.of(Pattern(graph, limits=limits), expert, comparisons, ridge)
         solution = problem.maximise(_start(problem))
-    product = _product(comparisons, graph, expert, prior, solution)
+    product = product_at(comparisons, graph, expert, prior, solution)
     return product if bias != "plug-in" else replace(product, bias=np.tile(shift, (graph.contexts, 1)))
 
 
-def _product(
+def product_at(
     comparisons: Comparisons, graph: Graph, expert: Expert, prior: float | Literal["first"], solution: Solution
 ) -> Product:
     """The product at a solution, whose unknowns after the scores are the biases."""
@@ -217,9 +217,9 @@ def _pool(graph: Graph, comparisons: Comparisons) -> tuple[Graph, Comparisons]:
 
 
 def _start(problem: Problem) -> Array:
-    """Scores to start from, shape (n,): zero, but for Bradley–Terry on many items those of a random mix of opponents.
+    """Scores to start from, shape (n,): zero, or for Bradley–Terry on many items as if opponents were drawn at random.
 
-    There an item's mean probability is about σ(s / κ) with κ² = 1 + v/2.9, v the variance of the scores, and from
+    Then an item's mean probability is about σ(s / κ) with κ² = 1 + v/2.9, v the variance of the scores, and from
     v = κ²·Var(logit mean) follows κ² = 1 / (1 − Var(logit mean)/2.9).
     """
     pattern, graph = problem.pattern, problem.pattern.graph
@@ -248,6 +248,6 @@ def _joint(pattern: Pattern, expert: Expert, comparisons: Comparisons, ridge: Ar
     problem = biases.applied(Problem.of(pattern, expert, comparisons, ridge), ridge, mean)
     solution = problem.maximise(np.zeros(pattern.unknowns))
     for _ in range(pattern.limits.bias_rounds if biases.shared.any() else 0):
-        biases = biases.learn(solution, _product(comparisons, graph, expert, "first", solution).dispersion)
+        biases = biases.learn(solution, product_at(comparisons, graph, expert, "first", solution).dispersion)
         solution = biases.applied(problem, ridge, mean).maximise(solution.x)
     return solution

@@ -8,8 +8,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
+from comparo.data.comparisons import Comparisons
 from comparo.data.words import visible
+from comparo.model.experts import BradleyTerry
+from comparo.model.product import Product
+from comparo.types import Array
 
 SHOWN = 100  # rows
 
@@ -62,6 +67,20 @@ def json_rows(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
     """A table as JSON holds it: one object per row, null for what is not finite."""
     values = (column.tolist() for column in columns.values())
     return [dict(zip(columns, map(plain, row), strict=True)) for row in zip(*values, strict=True)]
+
+
+def bias_columns(comparisons: Comparisons, product: Product | None, bias: Array | None) -> dict[str, NDArray[Any]]:
+    """γ (C, J) by context and judge; under Bradley–Terry also σ(−γ) = P(the first of two equal texts wins)."""
+    bias = np.empty((0, 0)) if bias is None else bias
+    columns: dict[str, NDArray[Any]] = {}
+    if comparisons.contexts is not None:
+        columns["context"] = np.repeat(comparisons.contexts[: len(bias)], bias.shape[1])
+    if comparisons.judges is not None:
+        columns["judge"] = np.tile(comparisons.judges[: bias.shape[1]], len(bias))
+    columns["gamma"] = bias.ravel()
+    if product is not None and isinstance(product.expert, BradleyTerry):
+        columns["first_wins"] = np.asarray(expit(-bias.ravel()))
+    return columns
 
 
 def plain(value: Any) -> Any:

@@ -27,7 +27,7 @@ def notes(comparisons: Comparisons, graph: Graph, product: Product | None, conve
         found.append("the scores did not settle and may be wrong; try method='poe-bt' with a firm prior, as prior=1")
     if product is not None and not product.is_bias_determined:
         found.append(
-            "the comparisons cannot tell the position bias from the scores: show items in both positions, or leave "
-            "the bias out with bias='none'"
+            "the position bias cannot be estimated from these comparisons: show items in both positions, or use "
+            "bias='none'"
         )
     return tuple(found)

@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
 
-from comparo.analysis.agreement import spearman
+from comparo.analysis.agreement import pearson, spearman
 from comparo.report.record import Record
 from comparo.report.views import PEOPLE
 from comparo.types import Array
@@ -50,17 +49,6 @@ def agreements(record: Record, shared: bool) -> list[Agreement]:
     return [agreement for agreement in found if agreement is not None]
 
 
-def correlate(one: Array, other: Array) -> Array:
-    """Pearson's correlation of the rows of two tables (B, n), shape (B,); NaN where a row is constant.
-
-    >>> correlate(np.array([[1.0, 2.0, 3.0]]), np.array([[1.0, 3.0, 2.0]]))
-    array([0.5])
-    """
-    a, b = (table - np.mean(table, axis=1, keepdims=True) for table in (one, other))
-    norm = np.sqrt(np.sum(a * a, axis=1) * np.sum(b * b, axis=1))
-    return np.asarray(np.divide(np.sum(a * b, axis=1), norm, out=np.full(len(a), math.nan), where=norm > 1e-12))
-
-
 def _agreement(record: Record, name: str, shared: bool) -> Agreement | None:
     human, scores = record.items.scores[name][record.row], record.ranking.scores
     pairs = []
@@ -73,16 +61,15 @@ def _agreement(record: Record, name: str, shared: bool) -> Agreement | None:
     if len(pairs) == 1:
         x, y = pairs[0]
         drawn = np.random.default_rng(0).integers(len(x), size=(DRAWS, len(x)))
-        ranked = (np.asarray(rankdata(column[drawn], axis=1), dtype=np.float64) for column in (x, y))
         found = {
-            "spearman": _interval(spearman(x, y), correlate(*ranked)),
-            "pearson": _interval(correlate(x[None], y[None])[0], correlate(x[drawn], y[drawn])),
+            "spearman": _interval(float(spearman(x, y)), spearman(x[drawn], y[drawn])),
+            "pearson": _interval(float(pearson(x, y)), pearson(x[drawn], y[drawn])),
         }
     else:
         x, y = (np.concatenate([pair[side] - np.mean(pair[side]) for pair in pairs]) for side in (0, 1))
         found = {
-            "spearman": _over_contexts([spearman(a, b) for a, b in pairs]),
-            "pearson": _over_contexts([correlate(a[None], b[None])[0] for a, b in pairs]),
+            "spearman": _over_contexts([float(spearman(a, b)) for a, b in pairs]),
+            "pearson": _over_contexts([float(pearson(a, b)) for a, b in pairs]),
         }
     if math.isnan(found["spearman"].value):
         return None
@@ -114,4 +101,4 @@ def _systems(record: Record, human: Array) -> float:
     seen = np.bincount(item)
     kept = seen > 1
     totals = (np.bincount(item, values[known])[kept] / seen[kept] for values in (record.ranking.scores, human))
-    return spearman(*totals) if np.count_nonzero(kept) > 2 else math.nan
+    return float(spearman(*totals)) if np.count_nonzero(kept) > 2 else math.nan

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from comparo.selection.selector import Orders
+from comparo.selection.defaults import Orders
 
 _FORM = re.compile(r"(?P<dollars>\$)?(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<unit>[n%]?)")
 

@@ -17,30 +17,30 @@ from comparo.run.budget import Budget
 from comparo.run.folders import set_aside
 from comparo.run.loop import Progress, Run, logger
 from comparo.run.store import Store
-from comparo.run.task import Task
-from comparo.selection.selector import Orders, Strategy
+from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, DEFAULT_METHOD, Task
+from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 
 
 def rank(
     data: Any,
     criterion: str | None = None,
     *,
-    judge: str | Judge | Callable[..., float] = "local/smollm2",
-    budget: str | int = "10n",
+    judge: str | Judge | Callable[..., float] = DEFAULT_JUDGE,
+    budget: str | int = DEFAULT_BUDGET,
     until: float | None = None,
-    goal: str = "ranking",
+    goal: str = DEFAULT_GOAL,
     kind: str = "Text",
     heading: str | None = None,
     prompt: str | Prompt | None = None,
     labels: tuple[str, str] | None = None,
     answer: str | None = None,
     strategy: Strategy | None = None,
-    orders: Orders = "both",
-    method: Method = "poe-bt",
+    orders: Orders = DEFAULT_ORDERS,
+    method: Method = DEFAULT_METHOD,
     bias: Bias | None = None,
     seed: int = 0,
     plain: bool = False,
-    least_mass: float = 0.5,
+    least_mass: float = DEFAULT_LEAST_MASS,
     out: str | Path | None = None,
     fresh: bool = False,
     options: Mapping[str, Any] | None = None,

@@ -22,9 +22,8 @@ class Rounds:
     `offer` gives pairs to ask; `answer` takes what came back, and a failed judgement teaches nothing. `enough` is asked
     after every round with all answers so far, and the round that was handed out by then is the last.
 
-    >>> import numpy as np
     >>> from comparo.data.prompts import Question
-    >>> rounds = Rounds(Selector(["ana", "bo", "cy"], rng=np.random.default_rng(0)), calls=3, size=1)
+    >>> rounds = Rounds(Selector(["ana", "bo", "cy"], orders="one", rng=0), calls=3, size=1)
     >>> first = rounds.offer()
     >>> len(first), rounds.done
     (2, False)

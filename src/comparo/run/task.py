@@ -22,8 +22,11 @@ from comparo.methods import Method, quiet_fit
 from comparo.model.product import Bias
 from comparo.run.budget import Budget
 from comparo.run.recipe import Fitting
-from comparo.selection.selector import Orders, Strategy, top_of
+from comparo.selection.defaults import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy, default_strategy, top_of
 
+DEFAULT_JUDGE = "local/smollm2"  # runs everywhere, without a key
+DEFAULT_METHOD: Method = "poe-bt"  # docs/defaults.md compares the methods
+DEFAULT_LEAST_MASS = 0.5  # below, most of the model's probability is on something else than the labels
 CHARACTERS = 4  # characters of English text per token, approximately
 
 
@@ -42,18 +45,18 @@ class Task:
     judge: Judge
     budget: Budget
     until: float | None = None
-    goal: str = "ranking"
+    goal: str = DEFAULT_GOAL
     strategy: Strategy | None = None
-    orders: Orders = "both"
-    method: Method = "poe-bt"
+    orders: Orders = DEFAULT_ORDERS
+    method: Method = DEFAULT_METHOD
     bias: Bias | None = None
     seed: int = 0
     plain: bool = False
-    least_mass: float = 0.5
+    least_mass: float = DEFAULT_LEAST_MASS
 
     def __post_init__(self) -> None:
         if self.strategy is None:
-            object.__setattr__(self, "strategy", "greedy" if self.goal == "ranking" else "adaptive")
+            object.__setattr__(self, "strategy", default_strategy(self.goal))
         if self.bias is None:
             object.__setattr__(self, "bias", "joint" if str(self.method).startswith("poe") else "none")
         if self.until is not None and not (isinstance(self.until, Real) and 0 < self.until < 1):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
-from comparo.selection.selector import Orders
+from comparo.selection.defaults import Orders
 from comparo.studies.recorded import Recorded
 from comparo.studies.subsets import Group
 from comparo.types import Index

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.columns import shown
+from comparo.data.columns import look_up, shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.errors import ComparisonsError
@@ -153,18 +154,16 @@ def _matched(data: Comparisons, items: Items) -> NDArray[np.int64]:
         raise ComparisonsError("the items have contexts and the judgements have none; add a column context to them")
     of_items = ["" if alone else str(label) for label in items.contexts.tolist()]
     labels = zip((of_items[code] for code in items.context.tolist()), map(str, items.ids.tolist()), strict=True)
-    row = {label: number for number, label in enumerate(labels)}
     names = list(map(str, data.items.tolist()))
     if alone or data.context is None or data.contexts is None:
         contexts = [""] * len(data)
     else:
         of_data = list(map(str, data.contexts.tolist()))
         contexts = [of_data[code] for code in data.context.tolist()]
-    columns = [
-        [row.get((context, names[code]), -1) for context, code in zip(contexts, column.tolist(), strict=True)]
-        for column in (data.first, data.second)
+    compared = [
+        zip(contexts, map(names.__getitem__, column.tolist()), strict=True) for column in (data.first, data.second)
     ]
-    rows = np.array(columns, dtype=np.int64)
+    rows = look_up(chain(*compared), labels).astype(np.int64).reshape(2, -1)
     if rows.min() < 0:
         side, bad = (int(index[0]) for index in np.nonzero(rows < 0))
         name = data.items[(data.first, data.second)[side][bad]]

@@ -21,7 +21,7 @@ import numpy as np
 
 from comparo.methods import Method
 from comparo.model.product import Bias
-from comparo.selection.selector import Orders
+from comparo.selection.defaults import Orders
 from comparo.studies.cells import Cell, column_means, evaluate
 from comparo.studies.draws import Draws, Strategy, calls_in, draw, reaches
 from comparo.studies.recorded import Recorded

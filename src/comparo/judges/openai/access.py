@@ -1,6 +1,6 @@
-"""What the environment says of a server: the key, and whose account pays. Each goes where it belongs, and is not told.
+"""The key and the account that the environment gives for a server; both are secret.
 
-Read are OPENAI_API_KEY, for whichever server is asked, and OPENAI_ORG_ID and OPENAI_PROJECT_ID, for OpenAI's own alone.
+OPENAI_API_KEY is sent to the server that is asked, OPENAI_ORG_ID and OPENAI_PROJECT_ID to OpenAI's own servers only.
 """
 
 from __future__ import annotations

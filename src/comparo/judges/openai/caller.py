@@ -1,4 +1,4 @@
-"""One question after another to a server that speaks OpenAI's API: what is sent, what replies and refusals mean."""
+"""Questions to a server that speaks OpenAI's API: what is sent, and what replies and refusals mean."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ from comparo.judges.openai.verdicts import (
 from comparo.judges.openai.wire import Answer, NoAnswerError, Wire
 from comparo.judges.protocol import Judgement
 
-FORMS = 8  # ways in which a question is put before it counts as refused
-TEMPLATE = 64  # tokens that a chat template may add to a prompt
-TOKENS = 10**9  # more than any call has
-ANSWER, TOKEN = 2**24, 2**14  # bytes of an answer that are read, and more for every token asked for: 20 in its place
+FORMS = 8  # in which a question is sent: the first, five with a part of `Dialect` changed, two with the prompt cut
+TEMPLATE = 64  # tokens that a chat template may add to a prompt: SmolLM2's adds 30, with its system prompt
+TOKENS = 10**9  # a count above this is an error of the server: no model reads as many
+ANSWER = 2**24  # bytes of an answer that are read
+TOKEN = 2**14  # further bytes for each token asked for: with 20 alternatives in indented JSON one takes 3,600
 
 
 class _AnswerError(Exception):
@@ -44,7 +45,7 @@ class _AnswerError(Exception):
 
 @dataclass
 class _Case:
-    """A question, how it is put, and what came back so far; `form` is what it does otherwise than the dialect."""
+    """A question, its prompt, and what was returned so far; `form` is where its request differs from the dialect."""
 
     question: Question
     text: str = ""
@@ -62,7 +63,7 @@ class _Case:
 
 
 class Caller:
-    """Puts questions to the server and reads what comes back."""
+    """Sends questions to the server and reads its answers."""
 
     def __init__(self, judge: Settings, prompt: Prompt) -> None:
         access = judge.access()
@@ -75,7 +76,7 @@ class Caller:
         self.added = judge.adds(prompt)
 
     async def answer(self, question: Question) -> Judgement | JudgeError:
-        """The answer to a question, whatever becomes of it; a JudgeError where no question can be answered."""
+        """The answer to a question, or its failure; a JudgeError is returned where no question can be answered."""
         start, case = time.perf_counter(), _Case(question)
         p, mass, weight, error = math.nan, math.nan, 1.0, None
         try:
@@ -140,7 +141,7 @@ class Caller:
         return found
 
     async def _ask(self, case: _Case, wanted: int = 1) -> list[dict[str, Any]]:
-        """The choices that the server offers, asked in the form that it takes; what that is counts for all to come."""
+        """The choices that the server offers; a form of the question that it accepts is used for all later ones."""
         judge, dialect = self.judge, self.dialect
         route = "/chat/completions" if judge.endpoint == "chat" else "/completions"
         for _ in range(FORMS):
@@ -166,7 +167,7 @@ class Caller:
         raise _AnswerError(f"the server refused the question in {FORMS} forms")
 
     def _put(self, part: str, case: _Case) -> Any:
-        """How a part of the question is put: as this one needs, else as the server takes them."""
+        """The value of a part of the request: this question's own, else the dialect's."""
         return case.form.get(part, getattr(self.dialect, part))
 
     def _body(self, case: _Case, wanted: int) -> dict[str, Any]:
@@ -182,7 +183,7 @@ class Caller:
         body["messages"] = [{"role": "user", "content": case.text + self.added}]
         if self.begun:
             body["messages"].append({"role": "assistant", "content": answer})
-            body |= {"add_generation_prompt": False, "continue_final_message": True}  # llama.cpp does without, vLLM not
+            body |= {"add_generation_prompt": False, "continue_final_message": True}  # needed by vLLM, not by llama.cpp
         if not judge.votes:
             body |= {"logprobs": True, "top_logprobs": self._put("top_logprobs", case)}
         elif self._put("response_format", case):
@@ -190,7 +191,7 @@ class Caller:
         return body
 
     def _heed(self, answer: Answer, body: dict[str, Any], case: _Case) -> None:
-        """Do as the server's complaint says, so that the question can be put again, or raise what it means."""
+        """Change the question as the server's complaint asks, so that it can be sent again, or raise what it means."""
         url, status = self.judge.base_url, answer.status
         if status < 400:
             raise self._redirected(answer)
@@ -215,14 +216,14 @@ class Caller:
         raise _AnswerError(f"the server answered {said}")
 
     def _about(self, complaint: Complaint, case: _Case, *names: str) -> bool:
-        """Whether a complaint is for certain about a parameter: it says so, and not with a word of the question."""
+        """Whether a complaint is certainly about a parameter: it names it, and not by repeating the question."""
         if any(name in told for name in names for told in complaint.names):
             return True
         asked = case.text.lower()
         return any(name in complaint.words and name not in asked for name in names)
 
     def _ask_for_fewer(self, complaint: Complaint, case: _Case, said: str) -> None:
-        """Ask for as many log-probabilities as the server gives, or raise that it gives none."""
+        """Ask for as many log-probabilities as the server gives; raise an error where it gives none."""
         most = self._put("top_logprobs", case)
         fewer = [int(number) for number in re.findall(r"\b1?\d\b", complaint.words) if 0 < int(number) < most]
         if fewer:
@@ -243,7 +244,7 @@ class Caller:
         return TEMPLATE + _tokens(self.added + self.prompt.answer) + self.max_tokens
 
     def _write(self, case: _Case, window: int | None) -> None:
-        """The prompt, cut to the window by a careful estimate of its tokens."""
+        """Write the prompt, cut to the window by an upper estimate of its tokens."""
         text = self.prompt.text(case.question)
         if window is not None:
             try:
@@ -284,7 +285,7 @@ class Caller:
 
 
 def _count(usage: Any, name: str) -> int | None:
-    """A number of tokens; None where the server tells none, or what can be none."""
+    """A number of tokens; None where the server gives none, or an impossible one."""
     value = usage.get(name) if isinstance(usage, dict) else None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -292,10 +293,10 @@ def _count(usage: Any, name: str) -> int | None:
 
 
 def _shown(reply: str) -> str:
-    """A reply as it is kept: no more of it than is read."""
+    """A reply as it is stored: no more of it than is read."""
     return reply if len(reply) <= LONGEST else reply[:LONGEST] + "…"
 
 
 def _tokens(text: str) -> int:
-    """How many tokens a text has at most, near enough: three bytes of it make one."""
+    """An upper estimate of the tokens of a text: one per three bytes; English has about one per four."""
     return -(-len(text.encode("utf-8", "replace")) // 3)

@@ -1,6 +1,6 @@
 """What a server's refusal is about, by its fields and its own words, never by words that it repeats from the question.
 
-OpenAI, vLLM, llama.cpp, Ollama, TGI and FastAPI's servers put it differently: an object `error` with `message`,
+The form differs between OpenAI, vLLM, llama.cpp, Ollama, TGI and FastAPI's servers: an object `error` with `message`,
 `param`, `code` and `type`, an `error` that is a text, a `detail` that is a text or a list with `loc` and `msg`.
 """
 
@@ -14,11 +14,11 @@ from typing import Any
 
 from comparo.judges.openai.scrubbing import parts, replace_parts
 
-ECHO = 24  # characters in a row that a complaint shares with the question only where it repeats them
-LONGEST = 50_000  # characters of a complaint that are read
+ECHO = 24  # characters in a row that a complaint shares with the question only by repeating it: about four words
+LONGEST = 50_000  # characters of a complaint that are read: searching them takes some 10 ms
 
 _TOO_LONG = re.compile(r"context[ _](?:length|size|window)|max_model_len|(?:prompt|input|request) is too long")
-_WISHES: dict[str, tuple[re.Pattern[str], object]] = {  # by part of the body: how words name it, what to do then
+_WISHES: dict[str, tuple[re.Pattern[str], object]] = {  # by part of the request: how words name it, and its new value
     "max_tokens": (re.compile(r"max_completion_tokens"), "max_completion_tokens"),
     "temperature": (re.compile(r"temperature"), False),
     "response_format": (re.compile(r"response_format|schema|structured|grammar|guided"), False),
@@ -28,7 +28,7 @@ _WISHES: dict[str, tuple[re.Pattern[str], object]] = {  # by part of the body: h
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """The parameters that the server names, its codes, and its words less those of the question, in small letters."""
+    """The parameters that the server names, its codes, and its words without those of the question, in lower case."""
 
     names: frozenset[str]
     codes: frozenset[str]
@@ -45,7 +45,7 @@ class Complaint:
 
     @property
     def share(self) -> float:
-        """How much of a question that is too long may stay: a careful share by the tokens told, else 0.7.
+        """The share of a question that is too long to keep: 0.9 of what the token counts allow, without them 0.7.
 
         >>> read_complaint("the limit is 1000 tokens, and you sent 2000 tokens").share
         0.45
@@ -54,7 +54,7 @@ class Complaint:
         return max(0.9 * min(counts) / max(counts), 0.05) if len(counts) > 1 else 0.7
 
     def wish(self, body: Mapping[str, Any]) -> tuple[str, object] | None:
-        """Which part of a body to put otherwise, and how; None where the complaint is about none of them.
+        """Which part of a request to change, and to what; None where the complaint is about none of them.
 
         >>> read_complaint('{"error": {"param": "temperature"}}').wish({"n": 5, "temperature": 0.0})
         ('temperature', False)

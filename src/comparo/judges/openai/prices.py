@@ -1,7 +1,7 @@
 """What a model's tokens cost, in USD per million tokens read and written.
 
-The table was set in November 2026 from the list prices for standard processing, without discounts for cached prompts
-or batches. Prices change: what is not in the table, or not right any more, is given by the user.
+The table holds OpenAI's list prices of November 2026 for standard processing, without discounts for cached prompts or
+batches. Prices change: the user gives those that are missing or out of date.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def read_price(value: object) -> Price:
 
 
 def cost(price: Price | None, tokens_in: int, tokens_out: int) -> float:
-    """What the tokens cost in USD; nan where the price is unknown, or nobody counted the tokens of a paid model.
+    """What the tokens cost in USD; nan where the price is unknown, or a paid model's tokens were not counted.
 
     >>> cost((0.15, 0.60), 1000, 2), cost((0.15, 0.60), 0, 0), cost((0.0, 0.0), 0, 0)
     (0.0001512, nan, 0.0)

@@ -1,7 +1,7 @@
-"""What is taken out of a text before it is handed on: keys and passwords, whole or in part, and half characters.
+"""Removes keys and passwords, whole or in part, and half characters from a text before it is stored or shown.
 
-Servers repeat what they were sent. A part of a secret is any `PART` characters of it, in the writing of the secret
-itself, of a URL, of JSON, of HTML or, for a login, of the header that carries it.
+Servers repeat what they were sent. A part of a secret is any `PART` characters of it, plain or encoded as in a URL, in
+JSON, in HTML or, for a login, in its header.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from base64 import b64encode
 from collections.abc import Set
 from urllib.parse import quote, quote_plus
 
-PART = 6  # characters: shorter keys are words, such as "none"
-SHORTEST = 4  # characters of a password that is hidden where it stands whole
+PART = 6  # characters; parts as short as 4 are words, such as the key "none" of servers that need none
+SHORTEST = 4  # characters of a password that is hidden where it appears whole; shorter ones are found in any text
 HIDDEN = "***"
 
 
 class Secrets:
-    """A key, a login (user:password) and other texts that are nobody else's business.
+    """A key, a login (user:password) and other secret texts.
 
     >>> secrets = Secrets("sk-abcdef123456", login="ana:pass word")
     >>> secrets.scrub("Incorrect key: sk-abcde***23456. You sent pass%20word and pass+word.")
@@ -40,14 +40,14 @@ class Secrets:
         self._parts.setdefault(size, set()).update(parts(secret, size))
 
     def scrub(self, text: str) -> str:
-        """The text with *** wherever it holds a part of a secret, in small letters or large."""
+        """The text with *** in place of every part of a secret, in lower or upper case."""
         for size, known in self._parts.items():
             text = replace_parts(text, known, size, HIDDEN)
         return text
 
 
 def parts(text: str, size: int) -> set[str]:
-    """All runs of `size` characters, in small letters.
+    """All runs of `size` characters, in lower case.
 
     >>> sorted(parts("ABCD", 3))
     ['abc', 'bcd']

@@ -1,4 +1,4 @@
-"""What a user sets for a server that speaks OpenAI's API, and what the server turned out to take."""
+"""What a user sets for a server that speaks OpenAI's API, and what the server was found to accept."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from comparo.judges.openai.prices import Price
 from comparo.judges.openai.verdicts import grading, is_scale
 from comparo.judges.openai.wire import Waiting, need_client
 
-TOP = 20  # tokens whose log-probabilities are asked for: the most that OpenAI gives
+TOP = 20  # tokens whose log-probabilities are asked for: the most that OpenAI's API allows
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
 class Dialect:
-    """What the server turned out to take (by the names of OpenAI's API) and to give; later questions go by it."""
+    """What the server was found to accept (by the names of OpenAI's API) and to give; used for later questions."""
 
     max_tokens: str = "max_tokens"
     temperature: bool = True
@@ -31,7 +31,7 @@ class Dialect:
     gives_logprobs: bool = False
 
     def adopt(self, part: str, value: object) -> None:
-        """Put questions otherwise from now on."""
+        """Send later questions with this value."""
         if getattr(self, part) != value:
             logger.info("the server does not take the questions as they were put: now with %s = %s", part, value)
             setattr(self, part, value)
@@ -82,7 +82,7 @@ class Settings:
         return self.endpoint == "completion" or (self.prefill and bool(prompt.answer))
 
     def adds(self, prompt: Prompt) -> str:
-        """What is said after a prompt to a model whose reply is not begun.
+        """The instruction after a prompt, for a model whose reply is not begun.
 
         >>> from comparo.judges.openai.judge import load
         >>> load("llama").adds(Prompt("{first} or {second}?", answer="Text"))
@@ -93,10 +93,10 @@ class Settings:
         return "\n\n" + (grading(prompt) if self.graded and not is_scale(prompt) else prompt.instruction)
 
     def ready(self) -> None:
-        """Nothing, where the first question can be sent; a JudgeError where the key is missing or broken."""
+        """Raise a JudgeError where the key is missing or broken, so that no question can be sent."""
         need_client()
         self.access()
 
     def access(self) -> Access:
-        """What is sent with every call, and is secret."""
+        """The headers of every call, and the secrets among them."""
         return read_access(self.name, self.base_url, self.login)

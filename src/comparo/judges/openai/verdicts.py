@@ -1,11 +1,11 @@
 """What a server's reply says: the probability of a label among its tokens or, in words, a vote or a grade.
 
-Words are for servers that give no probabilities. Nothing is guessed: a reply that hedges, negates or says two things
-is no verdict. n votes, a of them for the first text and b for the second, become
+Words are for servers that give no probabilities. Nothing is guessed: a reply that is uncertain, negates or names both
+texts is not a verdict. n votes, a of them for the first text and b for the second, become
 
     p = (a + ½) / (a + b + 1),    weight = a + b,    mass = (a + b) / n,
 
-the mean under Jeffreys' prior Beta(½, ½), so that few votes never make a certainty. Grades become the probabilities in
+the mean under Jeffreys' prior Beta(½, ½), so that p is never 0 or 1. Grades become the probabilities in
 `GRADES`, scores on a scale their place between its ends (0 and 1), and p is their mean.
 """
 
@@ -24,8 +24,9 @@ from comparo.judges.openai.scrubbing import whole_characters
 
 Positions = list[tuple[str, list[tuple[str, float]]]]
 
-GRADES = {">>": 0.95, ">": 0.75, "=": 0.5, "<": 0.25, "<<": 0.05}  # first to second, as in "A>>B"
-LONGEST = 10_000  # characters of a reply that are read
+# p of each grade, first to second, as in "A>>B". By convention: a quarter from the tie, and near certainty.
+GRADES = {">>": 0.95, ">": 0.75, "=": 0.5, "<": 0.25, "<<": 0.05}
+LONGEST = 10_000  # characters of a reply that are read; a verdict of `max_tokens` = 64 has a few hundred
 
 _FIRST, _SECOND = "\ue000", "\ue001"  # stand for the labels, whatever words they are
 _ONE = f"[{_FIRST}{_SECOND}]"
@@ -77,8 +78,8 @@ def reply_text(choice: dict[str, Any]) -> str:
 def token_logprobs(choice: dict[str, Any]) -> Positions:
     """The tokens of a choice, each with the log-probabilities of the likeliest in its place and its own.
 
-    Empty where the server does not give them; a ValueError where they are not in the form of OpenAI's API. Where one
-    of them is null it is nan: no server that writes JSON by the book can say −∞.
+    Empty where the server does not give them; a ValueError where they are not in the form of OpenAI's API. Null becomes
+    nan: valid JSON cannot hold −∞.
 
     >>> token_logprobs({"logprobs": {"tokens": [" A"], "token_logprobs": [-0.1], "top_logprobs": [{" B": -2.5}]}})
     [(' A', [(' B', -2.5), (' A', -0.1)])]
@@ -135,7 +136,7 @@ def label_tokens(prompt: Prompt) -> int:
 
 
 def read_verdict(reply: str, prompt: Prompt) -> float | None:
-    """1 where the reply is for the first text, 0 where it is for the second, None where it does not clearly say.
+    """1 where the reply prefers the first text, 0 where it prefers the second, None where that is not clear.
 
     >>> prompt = Prompt("{first}{second}", answer="Summary")
     >>> [read_verdict(reply, prompt) for reply in ("A", "**Summary B**", "I think A is better", '{"better": "B"}')]
@@ -190,7 +191,7 @@ def read_score(reply: str, prompt: Prompt) -> float | None:
 
 
 def soften(verdicts: Sequence[float | None], graded: bool = False) -> tuple[float, float, float] | None:
-    """p, mass and weight of several verdicts; None where there is none among them. Grades and scores are averaged.
+    """p, mass and weight of several verdicts; None where all are None. Grades and scores are averaged.
 
     >>> soften([1.0, 1.0, None, 0.0])
     (0.625, 0.75, 3.0)
@@ -253,7 +254,7 @@ def _grades(prompt: Prompt) -> list[str]:
 
 
 def _marked(reply: str, prompt: Prompt) -> str:
-    """The reply without thoughts, form and decoration, in lower case, with a sign for every mention of a label."""
+    """The reply without reasoning, JSON and decoration, in lower case, with a sign for every mention of a label."""
     text = _unwrap(reply, "better") if len(reply) <= LONGEST else ""
     text = _DECORATION.sub(" ", text.replace("’", "'"))
     for label, sign in zip(prompt.labels, (_FIRST, _SECOND), strict=True):

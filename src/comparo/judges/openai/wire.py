@@ -29,23 +29,22 @@ from comparo.errors import JudgeError
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
 
-PAUSE, LONGEST_PAUSE = 0.5, 8.0  # seconds before the second try, doubled each time, and before any
-QUIET, EVERY = 10.0, 60.0  # seconds without an answer that go unsaid, and between two times of saying so
-HOURS = 600.0  # seconds that a server may ask to wait for; longer waits are another run
+PAUSE, LONGEST_PAUSE = 0.5, 8.0  # seconds before the second try, doubled for each later one: as OpenAI's own library
+LONGEST_WAIT = 600.0  # seconds that a server may ask to wait for; OpenAI's limits per minute end long before
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server said; the text is cut where it is too long for one that tells of an error."""
+    """A server's answer; the text of an error is cut where it is too long."""
 
     status: int
     headers: Mapping[str, str]
     text: str
 
     def location(self, address: str) -> str:
-        """The host that a redirect from an address points to, alone: a path or a login may hold what is secret.
+        """The host alone that a redirect from an address points to: a path or a login may hold a secret.
 
         >>> Answer(307, {"location": "https://ana:secret@example.org/v1?key=secret"}, "").location("http://localhost/v1")
         'https://example.org'
@@ -58,7 +57,7 @@ class Answer:
 
 
 class NoAnswerError(Exception):
-    """Why there is no answer; `refused` where there is no connection at all, `lasting` where no other try helps."""
+    """Why there is no answer; `refused`: no connection at all, `lasting`: no further try can help."""
 
     def __init__(self, reason: str, *, refused: bool = False, lasting: bool = False) -> None:
         super().__init__(reason)
@@ -67,20 +66,25 @@ class NoAnswerError(Exception):
 
 @dataclass
 class Waiting:
-    """Since when no call has had an answer, and when that was said; for all calls of a judge."""
+    """Since when no call of a judge has had an answer, and when that was last logged.
+
+    A wait of at least `quiet` seconds is logged, every `every` seconds at most.
+    """
 
     since: float = math.inf
     said: float = -math.inf
+    quiet: float = 10.0
+    every: float = 60.0
 
     def over(self) -> None:
-        """There is an answer."""
+        """End the wait: there is an answer."""
         self.since = math.inf
 
     def tell(self, address: str, why: str, pause: float) -> None:
-        """Say that the judge waits, if that takes long and was not said just now."""
+        """Log that the judge waits, if the wait is long and was not logged lately."""
         now = time.monotonic()
         self.since = min(self.since, now)
-        if now - self.since + pause >= QUIET and now - self.said >= EVERY:
+        if now - self.since + pause >= self.quiet and now - self.said >= self.every:
             self.said = now
             waited = f"no answer for {now - self.since:.0f} s, " if now - self.since >= 1 else ""
             logger.warning("waiting for %s (%s): %sthe next try in %.0f s", address, why, waited, pause)
@@ -105,7 +109,7 @@ class Wire:
         await self._http.__aexit__(kind, error, trace)
 
     async def post(self, route: str, body: Mapping[str, Any]) -> Answer:
-        """The answer to a body, after as many tries as it takes; NoAnswerError where there is none."""
+        """The answer to a request, after up to `retries` more tries; NoAnswerError where there is none."""
         sent = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         tried = 0
         while True:
@@ -122,7 +126,7 @@ class Wire:
                     self.waiting.over()
                     return answer
                 if tried == self.retries:
-                    return self._unless_hours(answer, asked)
+                    return self._check_wait(answer, asked)
                 why = str(answer.status)
             growing = min(PAUSE * 2 ** min(tried, 10), LONGEST_PAUSE) * (1 - random() / 4)
             pause = min(asked or growing, self.timeout)
@@ -145,7 +149,7 @@ class Wire:
         return Answer(response.status_code, response.headers, body.decode("utf-8-sig", "replace"))
 
     async def _read(self, response: Response) -> bytes:
-        """The body, unpacked; what is longer than the limit is not read, nor what comes in an encoding unasked for."""
+        """The decompressed body; no more than the limit is read, and no encoding that was not asked for."""
         encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in ("identity", "", "gzip"):
             raise NoAnswerError(f"the answer is packed as {encoding[:20]!r}, which nobody asked for", lasting=True)
@@ -162,8 +166,8 @@ class Wire:
             raise zlib.error("the answer ends halfway")
         return bytes(body)
 
-    def _unless_hours(self, answer: Answer, asked: float | None) -> Answer:
-        if asked is not None and asked > HOURS:
+    def _check_wait(self, answer: Answer, asked: float | None) -> Answer:
+        if asked is not None and asked > LONGEST_WAIT:
             hours = f"{min(asked / 3600, 9999):.1f} hours"
             raise JudgeError(
                 f"{self.address} asks to wait for {hours} ({answer.status}); run this again then, or use another server"
@@ -172,7 +176,7 @@ class Wire:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, which no proxy can reach for us.
+    """Whether a host is this machine, which a proxy cannot reach.
 
     >>> [host for host in ("localhost", "127.0.0.1", "127.1", "::1", "example.org", "10.0.0.1") if is_loopback(host)]
     ['localhost', '127.0.0.1', '127.1', '::1']
@@ -189,7 +193,7 @@ def is_loopback(host: str) -> bool:
 
 
 def asked_pause(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a server asks to wait, in any of the ways in which servers do; None where it does not.
+    """The seconds that a server asks to wait, by any of the usual headers; None where it does not ask.
 
     >>> asked_pause({"retry-after": "20"}), asked_pause({"retry-after-ms": "20"}), asked_pause({"retry-after": "soon"})
     (20.0, 0.02, None)
@@ -209,13 +213,13 @@ def asked_pause(headers: Mapping[str, str]) -> float | None:
 
 
 def _passing(answer: Answer) -> bool:
-    """Whether another try may have an answer, by the status or by what OpenAI's servers say."""
+    """Whether another try may have an answer, by the status or by the header of OpenAI's servers."""
     said = answer.headers.get("x-should-retry")
     return said == "true" or (said != "false" and (answer.status in (408, 409, 429) or answer.status >= 500))
 
 
 def need_client() -> None:
-    """Nothing, where the library for HTTP is installed."""
+    """Raise an ImportError unless the library for HTTP is installed."""
     try:
         import httpx2  # noqa: F401
     except ImportError as error:
@@ -226,7 +230,7 @@ def _client(address: str, headers: Mapping[str, str], timeout: float) -> AsyncCl
     need_client()
     import httpx2
 
-    # to load certificates takes 70 ms a client; an address that is not https needs none, for nothing leads elsewhere
+    # loading certificates takes 70 ms per client; an http address needs none, as redirects are not followed
     verify = SSLContext(PROTOCOL_TLS_CLIENT) if address.startswith("http:") else True
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
     try:
@@ -235,7 +239,7 @@ def _client(address: str, headers: Mapping[str, str], timeout: float) -> AsyncCl
         transport = httpx2.AsyncHTTPTransport(verify=verify, limits=limits) if here else None
         return httpx2.AsyncClient(
             headers={**headers, "Accept": "application/json", "Accept-Encoding": "gzip"},
-            timeout=httpx2.Timeout(None, connect=timeout / 2),  # tells a server that is not there from a slow one
+            timeout=httpx2.Timeout(None, connect=timeout / 2),  # distinguishes a missing server from a slow one
             verify=verify,
             limits=limits,
             transport=transport,

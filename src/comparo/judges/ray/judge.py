@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import fields
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from typing import Any
@@ -20,12 +21,12 @@ from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges.protocol import Judgement
 from comparo.judges.ray.cluster import join
-from comparo.judges.ray.replicas import Replicas, Seat, question_key, reason
+from comparo.judges.ray.replicas import Patience, Replicas, Seat, question_key, reason
 from comparo.judges.ray.sharing import Shares
 
 AT_ONCE = 2  # batches handed to a replica: the one that it judges, and the next
 SHORT, MANY = 0.1, 64  # seconds, and questions, below which a batch is not worth its millisecond on the way
-LOSSES = 4  # of one question that are too many
+LOSSES = 4  # replicas that may die over one question: as many deaths as one replica may have in a row
 
 Flying = dict[Any, tuple[Seat, Any, list[Question]]]  # what stands for answers: who was asked, and what
 
@@ -67,16 +68,24 @@ class RayJudge:
     """Replicas of one judge behind the protocol of a judge; made by `ray_judge`, ended by `close` or a `with` block.
 
     Name, settings, `ahead`, price and `scales` are those of the judge inside, so a run and its folder are the same on
-    one machine and on many. `room` is how many questions all replicas together take at once.
+    one machine and on many; so are its methods `ready`, `begins` and `adds`, where it has them, which a replica calls.
+    `room` is how many questions all replicas together take at once. It has no `streams`: a batch waits until it is
+    full or the questions end.
     """
 
     def __init__(
-        self, name: str, options: dict[str, Any], replicas: int, need: Mapping[str, float], address: str | None
+        self,
+        name: str,
+        options: dict[str, Any],
+        replicas: int,
+        need: Mapping[str, float],
+        address: str | None,
+        patience: Patience | None = None,
     ) -> None:
         self._end = ExitStack()
         try:
             self._end.callback(join(address))
-            self._replicas = Replicas(name, options, replicas, need)
+            self._replicas = Replicas(name, options, replicas, need, patience or Patience())
             self._end.callback(self._replicas.end)
             while not self._replicas.about:
                 self._replicas.hear([])
@@ -86,6 +95,8 @@ class RayJudge:
         about = self._replicas.about
         self.name, self.settings = str(about["name"]), about["settings"]
         self.price, self.scales = about["price"], about["scales"]
+        for method in about["methods"]:
+            setattr(self, method, partial(self._replicas.call, method))
         # Not times the replicas: the rounds of a run go by it, and must not depend on how many there are.
         self.ahead = int(about["ahead"])
         self.room = (AT_ONCE + 1) * replicas * max(self.ahead, MANY)

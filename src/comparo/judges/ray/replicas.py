@@ -23,13 +23,27 @@ from comparo.errors import JudgeError
 from comparo.judges.protocol import Judgement
 from comparo.judges.ray.cluster import free, in_words, library, places
 
-PAUSES = (0.0, 5.0, 20.0)  # seconds before a replica is started anew, by its deaths in a row; then it is not
-TICK = 0.5  # seconds between two looks at replicas that find no place
-CROWDED, SLOW = 20.0, 120.0  # seconds that the first place may take: on a cluster in use, and on an idle one
+TICK = 0.5  # seconds between two looks at replicas that wait for a place
+PASSED_ON = ("ready", "begins", "adds")  # methods that a judge may have besides `judge`
 
 question_key = attrgetter("context", "first", "second")
 _answer = attrgetter(*(field.name for field in fields(Judgement)[1:]))
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds to wait for replicas.
+
+    `pauses` come before a replica is started again after its first, second, … death in a row; after one more death it
+    is given up. The later ones give a node time to restart. A first place must be found in `busy` seconds on a cluster
+    in use, so that a user hears of it within half a minute, and in `idle` seconds on an idle one: twice the minute in
+    which Ray lets a worker process start.
+    """
+
+    pauses: tuple[float, ...] = (0.0, 5.0, 20.0)
+    busy: float = 20.0
+    idle: float = 120.0
 
 
 class Replica:
@@ -49,7 +63,15 @@ class Replica:
             return problem
         about = {"name": judge.name, "settings": dict(judge.settings), "ahead": judge.ahead}
         more = {"price": getattr(judge, "price", None), "scales": getattr(judge, "scales", False)}
-        return about | more | {"comparo": version("comparo")}
+        methods = [method for method in PASSED_ON if hasattr(judge, method)]
+        return about | more | {"methods": methods, "comparo": version("comparo")}
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """What another method of the judge returns, or the error that it raises."""
+        try:
+            return getattr(self._judge, method)(*arguments)
+        except (JudgeError, ValueError, ImportError) as problem:
+            return problem
 
     def judge(
         self, rows: list[tuple[Any, ...]], prompt: Prompt
@@ -93,13 +115,15 @@ class Replicas:
     `about` says what the judge is, as soon as one is loaded; all must be the same.
     """
 
-    def __init__(self, name: str, options: dict[str, Any], count: int, need: Mapping[str, float]) -> None:
+    def __init__(
+        self, name: str, options: dict[str, Any], count: int, need: Mapping[str, float], patience: Patience
+    ) -> None:
         self._ray = library()
-        self._spec, self._need = (name, options), need
+        self._spec, self._need, self._pauses = (name, options), need, patience.pauses
         self._lock, self._ended = threading.Lock(), False
         self.about: dict[str, Any] = {}
         self._check_places(count)
-        self._patience = SLOW if free(need) else CROWDED
+        self._first_place = patience.idle if free(need) else patience.busy
         self._seats = [Seat(number, time.monotonic()) for number in range(count)]
         self._fill_seats()
 
@@ -116,6 +140,21 @@ class Replicas:
         with self._lock:
             self._check_not_ended()
             return seat.actor.judge.remote(rows, prompt)
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """What a method of the judge returns in the first replica that is ready; what it raises is raised here."""
+        while not self.ready:
+            self.hear([])
+        seat = self.ready[0]
+        ref = seat.actor.call.remote(method, *arguments)
+        while not (heard := self.hear([ref])):
+            pass
+        [(_, word)] = heard
+        if self.lost(word):
+            self.replace(seat, word)
+            return self.call(method, *arguments)
+        _raise_error(word, seat)
+        return word
 
     def hear(self, refs: list[Any]) -> list[tuple[Any, Any]]:
         """The answers that are there, waiting for the first of them a moment; a RayError for one that is lost."""
@@ -140,7 +179,7 @@ class Replicas:
     def replace(self, seat: Seat, problem: Exception) -> None:
         """Have another replica in place of one that died, at once or after a while; after too many deaths, none."""
         self._ray.kill(seat.actor)
-        pause = PAUSES[seat.deaths] if seat.deaths < len(PAUSES) else math.inf
+        pause = self._pauses[seat.deaths] if seat.deaths < len(self._pauses) else math.inf
         seat.deaths += 1
         seat.start, seat.actor, seat.coming, seat.ready = time.monotonic() + pause, None, None, False
         where = f" on the Ray node {seat.node}" if seat.node else ""
@@ -190,8 +229,7 @@ class Replicas:
         if not seat.node:
             seat.node, seat.coming = word, seat.actor.load.remote(*self._spec)
             return
-        if isinstance(word, Exception):
-            raise type(word)(f"{word} (on the Ray node {seat.node})")
+        _raise_error(word, seat)
         here = version("comparo")
         if word["comparo"] != here:
             raise JudgeError(
@@ -229,13 +267,19 @@ class Replicas:
         """An error where no replica has found a place for too long."""
         there = [seat for seat in self._seats if seat.start < math.inf]
         newest = max(seat.start for seat in there)
-        if any(seat.actor is not None and seat.node for seat in there) or time.monotonic() - newest < self._patience:
+        if any(seat.actor is not None and seat.node for seat in there) or time.monotonic() - newest < self._first_place:
             return
         raise JudgeError(
             f"no judge found a place on the Ray cluster: each needs {in_words(self._need)}, and "
             f"{in_words(self._ray.available_resources())} are free. Wait for what else runs there, or ask for less by "
             "--judge-gpus or --judge-cpus"
         )
+
+
+def _raise_error(word: Any, seat: Seat) -> None:
+    """Raise what a replica's judge raised, with its node; nothing where the word is no error."""
+    if isinstance(word, Exception):
+        raise type(word)(f"{word} (on the Ray node {seat.node})")
 
 
 def reason(problem: Exception) -> str:

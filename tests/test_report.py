@@ -460,7 +460,7 @@ def test_agreement_with_people_over_contexts(tmp_path):
     ],
 )
 def test_the_command_gives_the_same_prompt(prompt, tmp_path, monkeypatch):
-    from comparo.cli.options import make_prompt
+    from comparo.cli.groups import ColumnFlags, QuestionFlags
 
     items = Items.of([{"id": k, "text": "t", "context": "c"} for k in "ab"] if prompt.has_context else ["a", "b"])
     task = Task(items, prompt, load_judge("simulated/soft"), Budget.of("2n"), until=0.9)
@@ -474,10 +474,10 @@ def test_the_command_gives_the_same_prompt(prompt, tmp_path, monkeypatch):
     words = shlex.split(line)
     assert words[:3] == ["comparo", "rank", "ITEMS"]
     flags = dict(zip(words[3::2], words[4::2], strict=True))
-    names = ("criterion", "prompt", "kind", "heading", "context", "labels", "answer")
-    given_flags = {name: flags.get(f"--{name}") for name in names}
-    given_flags["kind"] = given_flags["kind"] or "Text"
-    assert make_prompt(items, **given_flags, judge=flags["--judge"]) == prompt
+    assert "--context" not in flags
+    names = ("criterion", "prompt", "kind", "heading", "labels", "answer")
+    asked = QuestionFlags(**{name: flags[f"--{name}"] for name in names if f"--{name}" in flags})
+    assert asked.make(items, ColumnFlags(), flags["--judge"]) == prompt
     assert flags["--budget"] == "2n"
     assert flags["--until"] == "0.9"
     assert flags["--bias"] == "joint"

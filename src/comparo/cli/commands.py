@@ -21,7 +21,7 @@ COMMANDS = {
     "plan": ("plan", "How many calls a ranking will take, by simulation; no judge is asked."),
     "study": (
         "study",
-        "How few comparisons are enough, and by which method? No judge is asked: it takes recorded judgements.",
+        "How few comparisons are enough, and by which method? From recorded judgements: only --baseline asks a judge.",
     ),
     "report": ("runs", "Make the page of a run again, report.html in its folder, and print where it is."),
     "runs": (

@@ -13,6 +13,7 @@ from comparo.cli.printing import print_notes, print_table, print_text, say
 from comparo.data.items import Items
 from comparo.methods import METHODS
 from comparo.model.product import Bias
+from comparo.run.task import DEFAULT_JUDGE
 from comparo.selection.defaults import Orders
 from comparo.studies.datasets import READERS
 from comparo.studies.draws import Strategy
@@ -57,7 +58,7 @@ def study_command(
             show_default=False,
         ),
     ] = None,
-    judge: options.JudgeName = "local/smollm2",
+    judge: options.JudgeName = DEFAULT_JUDGE,
     option: options.Options = None,
     folder: Annotated[
         Path | None,

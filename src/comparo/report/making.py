@@ -59,7 +59,7 @@ def question(prompt: Prompt) -> str:
 
 
 def settings(configuration: Mapping[str, Any], judgements: Sequence[Judgement]) -> list[tuple[str, str]]:
-    """What was chosen and what it took, as names and values."""
+    """The settings, cost and time of a run, as names and values."""
     identity = configuration["identity"]
     tokens = sum(judgement.tokens_in + judgement.tokens_out for judgement in judgements)
     costs = [judgement.cost for judgement in judgements if not math.isnan(judgement.cost)]
@@ -87,7 +87,7 @@ def settings(configuration: Mapping[str, Any], judgements: Sequence[Judgement]) 
 
 
 def command(configuration: Mapping[str, Any]) -> str:
-    """A shell command that repeats the run: as it was given, if that was kept, else from the configuration."""
+    """A shell command that repeats the run: the original one if it was stored, else made from the configuration."""
     if "command" in configuration:
         return str(configuration["command"])
     identity, prompt = configuration["identity"], prompt_of(configuration)
@@ -104,7 +104,7 @@ def command(configuration: Mapping[str, Any]) -> str:
 
 
 def _prompt_flags(prompt: Prompt) -> list[str]:
-    """The flags that give this very prompt; none where it takes a template."""
+    """The flags that give exactly this prompt; none where it needs a template."""
     for name in PAPER:
         if paper_prompt(name) == prompt:
             return ["--prompt", name]

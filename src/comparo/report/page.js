@@ -117,9 +117,9 @@
       parts.push(make("p", "against", `${left.toLocaleString("en")} more characters are not in this page.`));
     }
     const people = Object.keys(data.candidates).filter((name) => name.startsWith("people: "));
-    const told = people.filter((name) => data.candidates[name][row] !== null);
-    if (told.length) {
-      const scores = told.map((name) => `${name.slice(8)} ${number(data.candidates[name][row])}`);
+    const known = people.filter((name) => data.candidates[name][row] !== null);
+    if (known.length) {
+      const scores = known.map((name) => `${name.slice(8)} ${number(data.candidates[name][row])}`);
       parts.push(make("p", "against", `People's scores: ${scores.join(", ")}`));
     }
     if (row < data.judgements.whole) parts.push(opponents(row));

@@ -31,8 +31,8 @@ from comparo.run.disk import write_text
 
 HERE = Path(__file__).parent
 MOST = 5_000_000  # bytes of a page
-RESERVE = 600_000  # of these for the page around the data, at first
-STATIC = 50  # lines of the ranking that need no script
+RESERVE = 600_000  # of these for the page around the data, in the first attempt
+STATIC = 50  # lines of the ranking that are shown without JavaScript
 LISTED = 200  # contexts in the list of them
 SURPRISES = 5
 EXCERPT = 3000  # characters of a text beside another
@@ -71,7 +71,9 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None) -
     try:
         write_text(path, page)
     except OSError as error:
-        raise StoreError(f"{path} cannot be written ({error.strerror}); make room, or mend its permissions") from error
+        raise StoreError(
+            f"{path} cannot be written ({error.strerror}); make room, or correct its permissions"
+        ) from error
     return path
 
 

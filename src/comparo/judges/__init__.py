@@ -1,4 +1,4 @@
-"""Judges: from two texts to the probability that the first is better. One file a provider.
+"""Judges: from two texts to the probability that the first is better. One file per provider.
 
 A judge is named provider/model, split at the first slash. A provider is a module with a function
 `load(model, **options)`; those of other packages are found by the entry point group `comparo.judges`.

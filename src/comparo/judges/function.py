@@ -24,16 +24,18 @@ MEANT = (
 
 @dataclass(frozen=True)
 class FunctionJudge:
-    """Asks a function, which is called by the number of arguments that it requires:
+    """Asks a function, which is called according to the number of arguments that it requires:
 
     - one: `function(question)`, a `Question` with names, texts and context;
     - two: `function(first_text, second_text)`;
     - three: `function(first_text, second_text, context_text)`, where context_text is None without one.
 
-    It returns P(first is better), a number from 0 to 1, or True and False. Whatever else it returns, and whatever it
-    raises, is a failed judgement, never a tie; a `JudgeError` ends the run. The prompt is not used. Answers are told
-    apart from those of another function by its module, its name and its code.
+    It returns P(first is better), a number from 0 to 1, or True or False. Any other value and any exception is a failed
+    judgement, never a tie; a `JudgeError` ends the run. The prompt is not used. A function is identified by its module,
+    its name and its code.
 
+    Examples
+    --------
     >>> judge = FunctionJudge(lambda first, second: 0.9 if len(first) > len(second) else 0.1)
     >>> [answer.p for answer in judge.judge([Question("ana", "bo", first_text="A story.", second_text="Hm.")])]
     [0.9]
@@ -90,7 +92,7 @@ class FunctionJudge:
 
     @cached_property
     def _arguments(self) -> int:
-        """How many arguments the function requires; two where that cannot be told."""
+        """How many arguments the function requires; two where that is unknown."""
         try:
             parameters = inspect.signature(self.function).parameters.values()
         except (TypeError, ValueError):
@@ -142,7 +144,7 @@ def _probability(answer: Any) -> float | None:
 
 
 def _told(code: CodeType) -> str:
-    """What code does, the same in every process: a constant set has no order, and inner code an address."""
+    """Code as text that is the same in every process: a constant set has no order, and inner code has an address."""
     constants = [
         _told(value)
         if isinstance(value, CodeType)

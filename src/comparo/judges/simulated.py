@@ -17,7 +17,7 @@ Answers = Literal["soft", "hard"]
 
 @dataclass(frozen=True)
 class Simulated:
-    """Answers from known scores, the same for the same question and seed, in whatever order they are asked.
+    """Answers from known scores; an answer depends on the question and the seed only, not on the order of questions.
 
         p = σ( strength·(s_first − s_second) + bias + effect·(e_first + e_second) + noise·ε )
 
@@ -56,7 +56,7 @@ class Simulated:
         return {name: getattr(self, name) for name in names} | {"scores": hashlib.sha256(known).hexdigest()[:16]}
 
     def judge(self, questions: Iterable[Question], prompt: Prompt | None = None) -> Iterator[Judgement]:
-        """An answer to each question; each takes `seconds`, where a slow judge is wanted."""
+        """An answer to each question, which takes `seconds`."""
         for question in questions:
             if self.seconds:
                 time.sleep(self.seconds)
@@ -79,7 +79,7 @@ class Simulated:
         return 0.5 + 0.5 * math.tanh(logit / 2)
 
     def score(self, context: Any, item: Any) -> float:
-        """The score that the judge goes by."""
+        """The score of an item."""
         for key in ((context, item), item):
             if key in self.scores:
                 return float(self.scores[key])

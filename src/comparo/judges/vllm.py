@@ -1,8 +1,8 @@
 """vllm/MODEL: a model in vLLM's offline engine, the fastest way on a GPU to many answers from one model.
 
-The engine batches by itself and keeps what prompts begin with, so the questions are only put in an order in which
-neighbours begin alike. It tells the 20 likeliest next tokens; a label that is not among them gets the most that it can
-have. A question whose labels are several tokens is asked once after each beginning of a label.
+The engine makes batches and caches common beginnings of prompts itself, so the questions are only sorted by their
+beginnings. It returns the 20 likeliest next tokens; a label that is not among them gets the largest probability that it
+can have. A question whose labels are several tokens is asked once after each beginning of a label.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from comparo.judges.labels import sequence_probability
 from comparo.judges.protocol import Judgement
 from comparo.judges.spellings import Spellings, likeliest_path
 
-LIKELIEST = 20  # the most that the engine tells unless it is started with a larger max_logprobs
+LIKELIEST = 20  # tokens; vLLM's default limit, max_logprobs
 
 
 def load(
@@ -53,8 +53,8 @@ def load(
             max_model_len=window,
             revision=revision,
             enable_prefix_caching=True,
-            # Logits in half precision move in steps as large as a small model's preference. vLLM heeds it from 0.26;
-            # before, it warns and keeps to the model's type.
+            # Logits in half precision change in steps as large as a small model's preference. vLLM has the option
+            # from 0.26 on; before, it warns and uses the model's type.
             hf_overrides={"head_dtype": "float32"},
         )
     except (OSError, HFValidationError) as problem:
@@ -68,7 +68,7 @@ def load(
         "revision": config.revision,
         "vllm": vllm.__version__,
     }
-    # The engine wants room for the token that is answered.
+    # The engine needs room for the answer's token.
     chat = Chat(engine.get_tokenizer(), config.max_model_len - 1)
     sampling = vllm.SamplingParams(max_tokens=1, temperature=0, logprobs=LIKELIEST)
     return VllmJudge(f"vllm/{model}", settings, chat, engine, sampling)
@@ -84,7 +84,7 @@ class VllmJudge:
     _engine: Any = field(repr=False)
     _sampling: Any = field(repr=False)
 
-    ahead = 512
+    ahead = 512  # twice the 256 sequences that vLLM computes at once by default, max_num_seqs
     scales = True
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
@@ -95,7 +95,7 @@ class VllmJudge:
             yield from self._answer(sorted(rows, key=lambda row: row.ids), labels, prompt)
 
     def _answer(self, rows: list[Encoded], labels: Spellings, prompt: Prompt) -> Iterator[Judgement]:
-        """The answers to the rows, each read after every node; one that the engine refuses fails alone."""
+        """The answers to the rows, each asked after every node; one that the engine refuses is one failed judgement."""
         started = time.perf_counter()
         asked = [{"prompt_token_ids": [*row.ids, *node]} for row in rows for node in labels.nodes]
         try:

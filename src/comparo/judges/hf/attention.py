@@ -1,11 +1,11 @@
 """Attention in a tree of tokens: every token reads its own node up to itself, and the whole of the nodes above it.
 
-Each reading is an attention of its own, in a kernel that knows where its groups begin, and returns besides its output o
-the log-sum-exp l of its scores. Two readings of the same queries are one attention over both sets of keys:
+Each reading is a separate attention, by a kernel for groups of several lengths, which returns its output o and the
+log-sum-exp l of its scores. Two readings of the same queries combine to one attention over both sets of keys:
 
     o = o₁ + w·(o₂ − o₁),   w = σ(l₂ − l₁),   l = log(e^l₁ + e^l₂)
 
-So nothing is approximated and no mask is made. transformers calls `attend` in every layer of a model whose attention is
+This is exact, and needs no mask. transformers calls `attend` in every layer of a model whose attention is
 set to NAME; the readings come along as an argument of the model.
 """
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     import torch
 
 NAME = "comparo_tree"
-# What a layer may tell its attention without changing what is computed here.
+# Arguments of a layer to its attention that do not change what is computed here.
 _HARMLESS = {"dropout", "is_causal", "position_ids", "cache_position", "position_embeddings", "use_cache"}
 
 
 class UnreadableError(ValueError):
-    """The model's attention has something that the readings do not: a window, a cap, a bias, a mask."""
+    """The model's attention has a part that is not computed here: a window, a cap, a bias, a mask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Piece:
 
 
 def register() -> None:
-    """Makes `attend` known to transformers under NAME."""
+    """Register `attend` with transformers under NAME."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(NAME, attend)
@@ -82,7 +82,7 @@ def attend(
 ) -> tuple[torch.Tensor, None]:
     """The attention of a layer: query (1, H, T, D), key and value (1, G, T, D) with G | H, output (1, T, H, D).
 
-    What a layer says besides is refused unless it is known to change nothing.
+    Further arguments of a layer are refused unless they are known to have no effect.
     """
     import torch
 
@@ -117,7 +117,7 @@ def _by_flash(
 def _by_hand(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, piece: Piece, scale: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same one group after another, for processors and types of number that the kernel does not know."""
+    """The same one group after another, for devices and types of number that the kernel does not support."""
     import torch
 
     output, total = torch.empty_like(q), q.new_empty(q.shape[1], q.shape[0], dtype=torch.float32)

@@ -3,8 +3,8 @@
     p = P(A) / (P(A) + P(B)),   mass = P(A) + P(B)
 
 with both probabilities from the softmax over the whole vocabulary at the last position and, where a label is several
-tokens, at each of them. The output head runs in float32
-whatever the body's type: bfloat16 logits move in steps of 0.06 to 0.125, as large as a small model's preference.
+tokens, at each of them. The output head runs in float32 for every type of the body: bfloat16 logits change in steps of
+0.06 to 0.125, as large as a small model's preference.
 """
 
 from __future__ import annotations
@@ -45,10 +45,25 @@ def load(
     window: int | None = None,
     revision: str | None = None,
 ) -> HfJudge:
-    """The judge that asks a model through transformers; `model` is a name on the Hub, a folder or a .gguf file.
+    """A judge that runs a model by transformers.
 
-    `dtype` is the type of the model's body: "auto" is bfloat16 on a GPU and float32 elsewhere. `batch`, `reuse` and
-    `window` are those of `judge_with`.
+    Parameters
+    ----------
+    model
+        A name on the Hub, a folder or a .gguf file.
+    dtype
+        The type of the model's body: "auto" is bfloat16 on a GPU and float32 elsewhere.
+    device, device_map
+        Where the model runs, such as "cuda:1"; `device_map="auto"` spreads it over several GPUs.
+    batch, reuse, window
+        As in `judge_with`.
+    revision
+        The revision on the Hub.
+
+    Raises
+    ------
+    JudgeError
+        The model cannot be found or loaded.
 
     >>> load("no/such/folder")
     Traceback (most recent call last):
@@ -80,14 +95,20 @@ def judge_with(
     reuse: Literal["auto", "tree"] | bool = "auto",
     window: int | None = None,
 ) -> HfJudge:
-    """The judge that asks a model which is at hand, with its tokenizer.
+    """A judge that runs a transformers model which is loaded already, with its tokenizer.
 
     The model's output head is changed to float32 and, on a GPU, its norms to one kernel each.
-    `batch` is how many questions run at once, by default as many as make a fixed number of tokens. `reuse` says whether
-    what questions begin with alike is computed once: "tree" lays them out in one sequence if the model's attention
-    allows it, true computes what the questions of a context begin with and keeps it, and "auto" does where it saves
-    time the former on a GPU and the latter elsewhere. `window` is how many tokens the model may read, by default as
-    many as it can.
+
+    Parameters
+    ----------
+    batch
+        How many questions run at once; by default as many as make a fixed number of tokens.
+    reuse
+        Whether a common beginning of questions is computed once. "tree": all questions form one sequence, if the
+        model's attention allows it. True: the beginning that the questions of a context share is computed and kept.
+        "auto": the first on a GPU and the second elsewhere, where that saves time.
+    window
+        How many tokens the model may read; by default as many as it can.
 
         judge = judge_with(model, tokenizer, "my-model", reuse="tree")
     """
@@ -106,7 +127,8 @@ def judge_with(
     }
     network = Network(transformer)
     on_cpu, on_gpu = transformer.device.type == "cpu", transformer.device.type == "cuda"
-    # A GPU starts a pass in 25 ms, in which it does 1e13 operations, or 1e12 in float32, two a parameter and token.
+    # Launching a pass takes 25 ms on a GPU, in which it does 1e13 operations, 1e12 in float32: two per parameter and
+    # token. 32,768 tokens hold all 240 pairs of a context in SummEval's shape, which are 28,180 as a tree.
     pass_tokens = (1e9 if on_cpu else 6e11 if dtype == "float32" else 5e12) / network.parameters
     batches = Batches(batch, 2_048 if on_cpu else 32_768, pass_tokens)
     trees = (reuse == "tree" or (reuse == "auto" and on_gpu)) and network.reads_trees()
@@ -132,7 +154,7 @@ class HfJudge:
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """An answer to every question, `ahead` of them at a time.
 
-        While a GPU is at a batch, the next one is prepared, if need be from the next questions.
+        While a GPU computes a batch, the next one is prepared, if necessary from the next questions.
         """
         labels = self._chat.spellings(prompt)
         running: list[_Running] = []
@@ -164,16 +186,16 @@ class HfJudge:
         yield from self._batches.of(single)
 
     def _shared(self, group: Sequence[Encoded], prompt: Prompt) -> int:
-        # The same question without its texts ends what is shared where the texts begin, so that later questions about
-        # this context find the same prefix, whatever these ones have in common besides.
+        # The same question without its texts ends the shared part where the texts begin, so that later questions of
+        # this context have the same prefix, even if these questions have more in common.
         bare = self._chat.encode([replace(group[0].question, first_text="", second_text="")], prompt)
         sequences = [row.ids for row in [*group, *bare] if isinstance(row, Encoded)]
         return min(common_prefix(sequences), min(len(row.ids) for row in group) - 1)
 
     def _start(self, batch: Batch, labels: Spellings) -> Iterator[_Running]:
-        """The batch at work or, where the device's memory does not hold it, its halves one after the other.
+        """Start the batch or, where the device's memory does not hold it, its halves one after the other.
 
-        What the model cannot read is found in the same way, so that one question does not take others with it.
+        A question that the model cannot read is found in the same way, so that the others are still answered.
         """
         started, size = time.perf_counter(), len(batch.rows)
         try:
@@ -228,7 +250,7 @@ class _Done(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A batch that the device is at, what it will have found, and when it was started."""
+    """A batch that the device computes, its results to come, and when it was started."""
 
     batch: Batch
     found: torch.Tensor | str
@@ -283,11 +305,12 @@ def _first_line(problem: Exception) -> str:
 def _window(config: Any, tokenizer: Any, asked: int | None) -> int | None:
     """How many tokens the model reads at most.
 
-    Positions that the model was not made for end it; what the tokenizer or a T5 recommends can be asked away.
+    The model's positions are a limit that `asked` cannot exceed; the lengths that a tokenizer or T5 recommends are
+    used only where `asked` is None.
     """
     limit: int | None = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     if limits := [length for length in (asked, limit) if length]:
         return min(limits)
-    if tokenizer.model_max_length < 1_000_000:
+    if tokenizer.model_max_length < 1_000_000:  # transformers writes 1e30 where there is no limit
         return int(tokenizer.model_max_length)
     return getattr(config, "n_positions", 512) if config.is_encoder_decoder else None

@@ -2,8 +2,8 @@
 
     norm(x) = weight · x / √(mean(x²) + ε)
 
-transformers writes it as six operations, each of which reads and writes all of x: with one pass over many tokens that
-is a ninth of a 7B model's time on a GPU. torch has a kernel for it.
+transformers computes it by six operations, each of which reads and writes all of x: a ninth of a 7B model's time on a
+GPU, in a pass over many tokens. torch has one kernel for it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def fuse(model: Any) -> int:
-    """Lets every norm of the model that is found to compute the formula use torch's kernel; returns how many do.
+    """Replace every norm of the model that computes the formula by torch's kernel; return how many were replaced.
 
-    Found to: on random numbers it gives what the kernel gives, up to the rounding of the type. Norms that do something
-    else (Gemma's add one to the weight) stay as they are, and so do those whose forward has been replaced before.
+    A norm computes the formula if its result on random numbers is that of the kernel, up to the rounding of the type.
+    Other norms (Gemma's add one to the weight) are not changed, nor are those whose forward was replaced before.
     """
     import torch
 

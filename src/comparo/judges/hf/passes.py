@@ -1,12 +1,12 @@
 """Which questions run through a model together.
 
-A pass through the model is launched by one processor and computed by another, at the same time, so that it costs as
-much as the slower of the two. In tokens, with `pass_tokens` for what is launched,
+The CPU launches the kernels of a pass while the GPU computes, so a pass takes as long as the slower of the two. In
+units of tokens, where launching a pass takes as long as computing `pass_tokens` tokens,
 
     cost = max(pass_tokens · launches, tokens)
 
 Questions run as rows, each with all its tokens or, after a pass for what the questions of a context begin with, with
-the rest of them; or as a tree, in which all that they begin with alike is read once, by more launches.
+the rest of them; or as a tree, in which every common beginning is read once, with more launches.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from comparo.judges.chat import Chat, Encoded
 from comparo.judges.hf.tree import Tree, grow, packs
 from comparo.judges.protocol import Judgement
 
-READING = 0.22  # of a pass's launches is one more reading in every layer; measured with a model of 24 layers
-DEARER = 1.1  # times one in a batch costs a token in a tree, for its attention; measured 1.02 with 7B, 1.16 with 0.5B
+READING = 0.22  # share of a pass's launches that one more reading in every layer adds; measured with 24 layers
+DEARER = 1.1  # cost of a token in a tree over one in a batch, for its attention; measured 1.02 with 7B, 1.16 with 0.5B
 
 
 def pulls(
@@ -51,7 +51,7 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """How many tokens run, those that fill up the shorter rows included."""
+        """How many tokens run, with the padding of shorter rows."""
         return self.tree.size if self.tree else len(self.rows) * max(row.size for row in self.rows)
 
 
@@ -78,7 +78,7 @@ class Batches:
                 yield batch
             else:
                 single += batch.rows
-        for batch in self.of(single):  # which fills rows up to the longest, as a tree does not
+        for batch in self.of(single):  # its rows are padded to the longest, those of a tree are not
             tree = _tree(batch.rows)
             yield tree if self._cheaper(tree, batch.tokens) else batch
 
@@ -100,18 +100,18 @@ class Batches:
             yield Batch(batch, shared)
 
     def pays(self, questions: int, shared: int, kept: bool) -> bool:
-        """Whether to read the shared tokens once: it takes a pass for them, unless kept, and one for the rest."""
+        """Whether reading the shared tokens once is cheaper: a pass for them, unless kept, and one for the rest."""
         passes = 1 if kept else 2
         return shared * (questions + 1 - passes) > passes * self.pass_tokens
 
     def halve(self, batch: Batch) -> tuple[Batch, Batch]:
-        """A batch that the device's memory did not hold in two; from now on, batches have half of its size."""
+        """The halves of a batch that the device's memory did not hold; later batches have half of its size."""
         self.size, self.tokens = self.size and len(batch.rows) // 2, batch.tokens // 2
         return split(batch)
 
 
 def split(batch: Batch) -> tuple[Batch, Batch]:
-    """The two halves of a batch, to run as it would have."""
+    """The two halves of a batch, in the same layout."""
     middle = len(batch.rows) // 2
     first, second = batch.rows[:middle], batch.rows[middle:]
     if batch.tree:

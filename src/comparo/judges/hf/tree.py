@@ -1,4 +1,4 @@
-"""Many rows of tokens as one sequence in which what they begin with alike stands once.
+"""Many rows of tokens as one sequence in which every common beginning appears once.
 
 The rows form a tree: a node holds tokens that every row below it has in common, and a row is the path from a root to
 the node where it ends. With one context, its candidates and all their pairs
@@ -6,8 +6,8 @@ the node where it ends. With one context, its candidates and all their pairs
     context ─► each first candidate ─► each second candidate and the question
 
 16 candidates of 80 tokens, a context of 500 and a question of 30 make 500 + 16·80 + 240·110 = 28,180 tokens instead of
-240·690 = 165,600. The nodes lie level by level, those of a level in the order of the rows below them, so that all that
-reads one node is one stretch of each deeper level.
+240·690 = 165,600. The nodes are stored level by level, those of a level in the order of the rows below them, so that
+the tokens that read a node are contiguous in each deeper level.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itertools import accumulate, pairwise
 from comparo.judges.chat import common_prefix
 
 DEEPEST = 3  # levels; a question has three parts: the context, the first candidate and the rest
-WORTH = 32  # a token that is read once for many saves this many times what one more level costs a token below it
+WORTH = 32  # computing one token costs as much as one more level of attention for this many tokens below it
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Tree:
         return self.places([(row, len(tokens) - 1) for row, tokens in enumerate(self.rows)])
 
     def places(self, positions: Iterable[tuple[int, int]]) -> list[int]:
-        """Where in the sequence tokens are that are told by their row and their position there."""
+        """The places in the sequence of tokens that are given by their row and their position in it."""
         bounds, found = self._bounds(), []
         for row, position in positions:
             level, node = self.last[row]
@@ -87,7 +87,7 @@ class Tree:
 
     @property
     def readings(self) -> list[Reading]:
-        """Who reads whom: first every node itself, then each level the levels above it."""
+        """Which tokens read which: first every node itself, then each level the levels above it."""
         levels = self._bounds()
         whole = [bound for bounds in levels for bound in bounds[:-1]] + [self.size]
         readings = [Reading(whole, whole, causal=True)]
@@ -109,9 +109,9 @@ class Tree:
 
 
 def grow(rows: Sequence[list[int]]) -> Tree:
-    """The tree of the rows, sorted as lists are.
+    """The tree of the rows, which are in the order of `sorted`.
 
-    A node is made where the tokens that it saves are worth one more level to all tokens below it.
+    A node is made where the tokens that it saves cost more than one more level for all tokens below it.
 
     >>> tree = grow([[1, 2, 3, 4], [1, 2, 3, 5, 6]])
     >>> tree.tokens, tree.positions, tree.ends
@@ -147,7 +147,7 @@ def grow(rows: Sequence[list[int]]) -> Tree:
 
 
 def packs(rows: Sequence[list[int]], tokens: int, most: int | None) -> Iterator[range]:
-    """The sorted rows in stretches whose trees have about `tokens` tokens, and no more than `most` rows.
+    """The sorted rows in ranges whose trees have about `tokens` tokens, and at most `most` rows.
 
     >>> [*packs([[1, 2, 3], [1, 2, 4], [1, 2, 5], [6]], tokens=4, most=None)]
     [range(0, 2), range(2, 4)]

@@ -1,6 +1,6 @@
-"""The way to Ray: a cluster that runs already, or one of this machine alone that ends with the work.
+"""Connects to Ray: to a running cluster, or to one of this machine alone that ends with the judge.
 
-A cluster that is not there is noticed within half a minute; Ray itself would look for it for a quarter of an hour.
+A missing cluster is an error within half a minute; Ray itself would try to reach it for a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 
 from comparo.errors import JudgeError
 
-LOOK = 5.0  # seconds that a cluster's head has to answer
-JOIN = 20.0  # seconds that Ray has to join a cluster
-STORE = 200_000_000  # bytes of shared memory for a Ray of our own: only questions and answers pass through it
-# How a client of HTTP/2, and so of Ray's head, begins; the answer begins with a frame of the same type, 4.
+LOOK = 5.0  # seconds for a cluster's head to answer: Linux repeats a lost first packet after 1 and 3 s
+JOIN = 20.0  # seconds for Ray to join a cluster; with LOOK, less than half a minute
+STORE = 200_000_000  # bytes of shared memory for a Ray of our own, for questions and answers; Ray needs 79 million
+# The first bytes of a client of HTTP/2, and so of Ray's head (RFC 9113, 3.4); the answer begins with a frame of type 4.
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 REMEDY = (
     "check that `ray start --head` runs there, that the port is the one it printed (6379) and that no firewall bars it"
@@ -35,7 +35,7 @@ def library() -> Any:
 
 
 def join(address: str | None) -> Callable[[], None]:
-    """Connect this process to Ray; what comes back ends the connection, if it was made here.
+    """Connect this process to Ray; the function returned ends the connection, if it was made here.
 
     `address` is HOST:PORT of the cluster's head, "auto" for the cluster that this machine belongs to, "local" for a Ray
     of this machine alone. Without one, it is the Ray that the process is connected to, else the environment's
@@ -77,7 +77,7 @@ def join(address: str | None) -> Callable[[], None]:
 
 
 def _in_time(call: Callable[[], object]) -> None:
-    """Make a call, with a TimeoutError where it takes too long; it may go on in a thread that ends with the process."""
+    """Make a call; a TimeoutError after JOIN seconds, when the call may continue in a daemon thread."""
     done: Future[object] = Future()
 
     def make() -> None:
@@ -91,7 +91,7 @@ def _in_time(call: Callable[[], object]) -> None:
 
 
 def look(address: str) -> None:
-    """A JudgeError unless the head of a Ray cluster answers at HOST:PORT."""
+    """Raise a JudgeError unless the head of a Ray cluster answers at HOST:PORT."""
     if address.startswith("ray://"):
         raise ValueError(
             f"{address} is Ray's client port; run comparo on a node of the cluster, with HOST:6379 or auto"
@@ -114,7 +114,7 @@ def look(address: str) -> None:
 
 
 def places(need: Mapping[str, float]) -> int | None:
-    """How many judges that each need so much fit on the nodes of the cluster, were they idle; None for any number."""
+    """How many judges that each need so much fit on the nodes of the cluster, if these were idle; None: no limit."""
     wanted = {name: amount for name, amount in need.items() if amount}
     if not wanted:
         return None
@@ -123,7 +123,7 @@ def places(need: Mapping[str, float]) -> int | None:
 
 
 def free(need: Mapping[str, float]) -> bool:
-    """Whether as much as a judge needs is not in use now."""
+    """Whether the cluster has now as much free as a judge needs."""
     there = library().available_resources()
     return all(there.get(name, 0) >= amount for name, amount in need.items())
 

@@ -1,8 +1,8 @@
-"""One judge many times over, on the machines of a Ray cluster: judging is where the time goes.
+"""Replicas of one judge on the machines of a Ray cluster, because judging takes most of a run's time.
 
-The judge is loaded in every replica and nowhere else. This process keeps the questions: it hands them out in batches,
-two to a replica so that none waits for the next, and takes the answers back. A batch whose replica died is handed out
-again, so each question gets one answer, and only this process writes to the run folder.
+The judge is loaded in the replicas only. This process sends them the questions in batches, two per replica so that none
+waits for the next, and receives the answers. A batch whose replica died is sent again, so each question gets one
+answer, and only this process writes to the run folder.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from comparo.judges.ray.cluster import join
 from comparo.judges.ray.replicas import Patience, Replicas, Seat, question_key, reason
 from comparo.judges.ray.sharing import Shares
 
-AT_ONCE = 2  # batches handed to a replica: the one that it judges, and the next
-SHORT, MANY = 0.1, 64  # seconds, and questions, below which a batch is not worth its millisecond on the way
+AT_ONCE = 2  # batches sent to a replica: the one that it judges, and the next
+SHORT, MANY = 0.1, 64  # seconds and questions of a small batch; sending one takes about 1 ms, 1% of that
 LOSSES = 4  # replicas that may die over one question: as many deaths as one replica may have in a row
 
-Flying = dict[Any, tuple[Seat, Any, list[Question]]]  # what stands for answers: who was asked, and what
+Flying = dict[Any, tuple[Seat, Any, list[Question]]]  # by Ray's reference to the answers: who was asked, and what
 
 _row = attrgetter(*(field.name for field in fields(Question)))
 
@@ -42,13 +42,27 @@ def ray_judge(
     cpus: float = 1.0,
     address: str | None = None,
 ) -> RayJudge:
-    """The judge `name`, as `load_judge` knows it with these options, in `replicas` processes on a Ray cluster.
+    """A judge in several processes on a Ray cluster; every node needs comparo and what the judge needs installed.
 
-    Each replica takes so many GPUs and CPUs; a node must have comparo and what the judge needs installed. `address` is
-    the cluster's HOST:PORT, or "auto" for that of this machine; without it (and without RAY_ADDRESS in the environment)
-    a Ray is started on this machine alone and ended with the judge. Fewer replicas than asked are made do with, none
-    are a JudgeError.
+    Parameters
+    ----------
+    name, options
+        The judge, as for `load_judge`.
+    replicas
+        How many processes. Fewer are used where the cluster has no room for all.
+    gpus, cpus
+        What each replica reserves; a part of a GPU is possible.
+    address
+        HOST:PORT of the cluster, or "auto" for that of this machine. Without it, and without RAY_ADDRESS in the
+        environment, a Ray of this machine alone is started, which ends with the judge.
 
+    Raises
+    ------
+    JudgeError
+        The cluster cannot be reached, has no room for any replica, or the judge cannot be loaded there.
+
+    Examples
+    --------
         with ray_judge("vllm/Qwen/Qwen2.5-7B-Instruct", replicas=8, gpus=1, address="auto") as judge:
             comparo.rank(texts, "more coherent", judge=judge)
 
@@ -97,7 +111,7 @@ class RayJudge:
         self.price, self.scales = about["price"], about["scales"]
         for method in about["methods"]:
             setattr(self, method, partial(self._replicas.call, method))
-        # Not times the replicas: the rounds of a run go by it, and must not depend on how many there are.
+        # Not times the replicas: the rounds of a run depend on it, and must be the same for any number of replicas.
         self.ahead = int(about["ahead"])
         self.room = (AT_ONCE + 1) * replicas * max(self.ahead, MANY)
         self._pace = math.inf  # seconds a question
@@ -148,16 +162,16 @@ class RayJudge:
 
     @property
     def _quick(self) -> int:
-        """How many questions a replica answers in no time, up to MANY."""
+        """How many questions a replica answers in SHORT seconds, at most MANY."""
         return int(min(SHORT / self._pace, MANY))
 
     @property
     def _most(self) -> int:
-        """Questions in a batch: as many as the judge works on at once, or several times that while it takes no time."""
+        """Questions in a batch: as many as the judge works on at once, or several times that where it is quick."""
         return self.ahead * max(1, self._quick // self.ahead)
 
     def _hand_out(self, waiting: Shares, flying: Flying, prompt: Prompt) -> None:
-        """Batches to those that have none, then to those that have one."""
+        """Send batches to the replicas that have none, then to those that have one."""
         ready = self._replicas.ready
         busy = Counter(seat.number for seat, actor, _ in flying.values() if seat.actor is actor)
         for batches in range(AT_ONCE):

@@ -1,7 +1,7 @@
-"""The replicas of one judge on a Ray cluster: where they find a place, how they load, what happens when one dies.
+"""The replicas of one judge on a Ray cluster: how they are placed and loaded, and what happens when one dies.
 
-A replica says three things in turn: the node it was placed on, what the judge is that it loaded there, and then the
-answers to batches. One that dies is started anew, on whichever node has room for it, now or later.
+A replica returns in turn the node on which it was placed, a description of the judge that it loaded, and the answers to
+batches. One that dies is started again, on any node that has room for it, now or later.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Replica:
         return str(library().util.get_node_ip_address())
 
     def load(self, name: str, options: dict[str, Any]) -> dict[str, Any] | Exception:
-        """Load the judge; what it is, or why it cannot be had."""
+        """Load the judge; its description, or the error."""
         from comparo.judges.loading import load_judge
 
         try:
@@ -95,9 +95,9 @@ class Replica:
 
 @dataclass
 class Seat:
-    """The place of a replica among the others, whoever sits there: `coming` is its next word until it is ready.
+    """One of the replicas, also when its process was replaced: `coming` is its next answer until it is ready.
 
-    It is empty, with no actor, until the time `start`.
+    It has no actor until the time `start`.
     """
 
     number: int
@@ -136,7 +136,7 @@ class Replicas:
         return [seat for seat in self._seats if seat.ready]
 
     def ask(self, seat: Seat, rows: list[tuple[Any, ...]], prompt: Prompt) -> Any:
-        """Hand a batch to a replica; what comes back stands for its answers."""
+        """Send a batch to a replica; returns Ray's reference to its answers."""
         with self._lock:
             self._check_not_ended()
             return seat.actor.judge.remote(rows, prompt)
@@ -157,7 +157,7 @@ class Replicas:
         return word
 
     def hear(self, refs: list[Any]) -> list[tuple[Any, Any]]:
-        """The answers that are there, waiting for the first of them a moment; a RayError for one that is lost."""
+        """The answers that have arrived, after waiting TICK seconds at most; a RayError for one that is lost."""
         self._fill_seats()
         words = {seat.coming: seat for seat in self._seats if seat.coming is not None}
         answers = []
@@ -173,11 +173,11 @@ class Replicas:
         return answers
 
     def lost(self, word: Any) -> bool:
-        """Whether that is what Ray says in place of an answer."""
+        """Whether Ray returned an error in place of an answer."""
         return isinstance(word, self._ray.exceptions.RayError)
 
     def replace(self, seat: Seat, problem: Exception) -> None:
-        """Have another replica in place of one that died, at once or after a while; after too many deaths, none."""
+        """Replace a replica that died, at once or after a pause; after too many deaths in a row, not at all."""
         self._ray.kill(seat.actor)
         pause = self._pauses[seat.deaths] if seat.deaths < len(self._pauses) else math.inf
         seat.deaths += 1
@@ -192,7 +192,7 @@ class Replicas:
             )
 
     def end(self) -> None:
-        """End them all; whoever asks or listens still gets a JudgeError."""
+        """End them all; later calls raise a JudgeError."""
         with self._lock:
             self._ended = True
             for seat in self._seats:
@@ -225,7 +225,7 @@ class Replicas:
         return found
 
     def _go_on(self, seat: Seat, word: Any) -> None:
-        """What follows on the word of a replica that was placed, or that has loaded its judge."""
+        """The next step of a replica that was placed, or that has loaded its judge."""
         if not seat.node:
             seat.node, seat.coming = word, seat.actor.load.remote(*self._spec)
             return
@@ -249,7 +249,7 @@ class Replicas:
             raise JudgeError("the judges on Ray were ended")
 
     def _check_places(self, count: int) -> None:
-        """An error where no node can hold a judge; a warning where they cannot hold all, or have GPUs for nothing."""
+        """An error where no node has room for a judge; a warning where there is no room for all, or GPUs are unused."""
         fitting = places(self._need)
         if fitting == 0:
             nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
@@ -283,7 +283,7 @@ def _raise_error(word: Any, seat: Seat) -> None:
 
 
 def reason(problem: Exception) -> str:
-    """What Ray says of a death, in one line and without what it says of every one.
+    """Ray's message about a death, in one line and without the parts that are the same for all.
 
     >>> reason(RuntimeError("The actor died. class_name: Replica ip: 10.0.0.1 Out of memory. Some common causes"))
     'The actor died. Out of memory.'

@@ -1,7 +1,7 @@
-"""Which questions go together to which of several judges at work side by side.
+"""Which questions are sent together, and to which of several judges that work in parallel.
 
-Questions of one context begin alike, and a judge reads what they begin with once. So a batch holds whole contexts as
-far as it can, and a context goes back to the judge that had it before, unless that leaves another with nothing to do.
+Questions of one context begin alike, and a judge reads their common beginning once. So a batch holds whole contexts as
+far as possible, and a context goes to the judge that had it before, unless another would be idle.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Shares:
         return self._count
 
     def add(self, questions: Iterable[Question]) -> None:
-        """Let questions wait."""
+        """Add questions to those that wait."""
         for question in questions:
             self._waiting.setdefault(question.context, []).append(question)
             self._count += 1
 
     def move(self, judge: int) -> None:
-        """Let the contexts of a judge that is gone find another."""
+        """Free the contexts of a judge that is gone for the others."""
         self._home = {context: home for context, home in self._home.items() if home != judge}
 
     def take(self, judge: int, among: int, least: int, most: int) -> list[Question]:

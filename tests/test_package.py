@@ -45,6 +45,12 @@ def test_the_list_of_commands_loads_no_command_and_no_numpy():
     assert not loaded & {"numpy", "scipy", "narwhals", "comparo.run", "comparo.judges", "comparo.cli.rank"}
 
 
+@pytest.mark.parametrize("name", ["fit", "select", "plan", "judge", "rank"])
+def test_a_command_loads_only_what_it_needs_to_start(name):
+    loaded = modules_after(f"from comparo.cli.commands import load_command; load_command({name!r})")
+    assert not loaded & {"scipy.stats", "jinja2", "matplotlib", "pandas", "torch", "ray", "httpx2"}
+
+
 def test_the_list_of_commands_says_what_each_says():
     for name, (_, summary) in COMMANDS.items():
         assert load_command(name).help.split("\n\n")[0].replace("\n", " ") == summary

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from comparo.data.columns import look_up
 from comparo.data.items import Items
@@ -29,6 +28,8 @@ def spearman(one: Array, other: Array) -> Array:
     >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0]))
     array(0.5)
     """
+    from scipy.stats import rankdata  # half of the time that a command takes to start
+
     return pearson(*(np.asarray(rankdata(column, axis=-1), dtype=np.float64) for column in (one, other)))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from comparo.analysis.posterior import Posterior
 from comparo.ranking.ranking import Ranking
@@ -47,6 +46,8 @@ def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
     >>> bool(expected_spearman(sure)[0] > 0.9), bool(expected_spearman(vague)[0] < 0.5)
     (True, True)
     """
+    from scipy.stats import rankdata  # half of the time that a command takes to start
+
     if not more >= 0:
         raise ValueError(f"more is a number from 0 up, not {more!r}")
     found, rng = np.empty(ranking.graph.contexts), np.random.default_rng(1)

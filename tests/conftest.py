@@ -41,7 +41,8 @@ def pytest_collection_modifyitems(items):
         if item.get_closest_marker("recorded") and not RECORDED.is_dir():
             item.add_marker(pytest.mark.skip(reason=f"the recorded judgements are not at {RECORDED}"))
         if not any(item.get_closest_marker(tier) for tier in TIERS):
-            item.add_marker(FILES.get(item.path.name, "core"))
+            other = "judges" if item.nodeid.startswith("src/comparo/judges/") else "core"  # examples in docstrings
+            item.add_marker(FILES.get(item.path.name, other))
         if item.path.name in TOGETHER:
             item.add_marker(pytest.mark.xdist_group(TOGETHER[item.path.name]))
         elif item.get_closest_marker("measures"):

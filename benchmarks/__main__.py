@@ -1,6 +1,6 @@
 """Every benchmark: `make bench`."""
 
-from benchmarks import core, coverage, defaults, efficiency, judges, loop, scale, selection, study
+from benchmarks import bounds, core, coverage, defaults, efficiency, judges, loop, scale, selection, study
 
-for part in (core, coverage, selection, judges, loop, scale, defaults, study, efficiency):
+for part in (core, coverage, selection, judges, loop, scale, defaults, study, efficiency, bounds):
     part.main()

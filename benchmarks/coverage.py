@@ -83,7 +83,9 @@ def answered(
     mean, between, own, shared, spread = JUDGES[judge]
     truth = shared * rng.standard_normal(items) + spread * rng.standard_normal((contexts, items))
     gamma, effect = mean + between * rng.standard_normal(contexts), own * rng.standard_normal((contexts, items))
-    pairs = [Selector(range(items), orders=orders, rng=rng).next(calls * items) for _ in range(contexts)]
+    pairs = [
+        Selector(range(items), orders=orders, strategy="adaptive", rng=rng).next(calls * items) for _ in range(contexts)
+    ]
     context = np.repeat(np.arange(contexts), calls * items)
     first, second = np.array(pairs).reshape(-1, 2).T
     d = truth[context, first] - truth[context, second] - gamma[context] - effect[context, first]

@@ -99,6 +99,8 @@ class Outcome:
 def stop_again_and_again(which: signal.Signals, stops: int, seed: int = 0, budget: str = "40n") -> Outcome:
     """Start a run, stop it by a signal after a random while, start it again; after so many stops, let it finish."""
     rng, outcome = random.Random(seed), Outcome()
+    total = int(budget.removesuffix("n")) * ITEMS
+    most = max(total // (stops + 1) - CONCURRENCY, 1)  # calls before each stop, so that no run ends before it
     server = Server(seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -114,8 +116,9 @@ def stop_again_and_again(which: signal.Signals, stops: int, seed: int = 0, budge
             before = server.calls
             while server.calls == before and process.poll() is None:
                 time.sleep(0.002)
-            if process.poll() is None:
-                time.sleep(rng.uniform(0.0, 0.5))
+            end = time.monotonic() + rng.uniform(0.0, 0.5)
+            while time.monotonic() < end and server.calls < before + most and process.poll() is None:
+                time.sleep(0.002)
             assert process.poll() is None, "the run ended before it was stopped: give it a larger budget"
             outcome.in_flight += server.open
             process.send_signal(which)
@@ -130,7 +133,7 @@ def stop_again_and_again(which: signal.Signals, stops: int, seed: int = 0, budge
     server.server.server_close()
     outcome.distinct, outcome.paid_twice = len(server.paid), server.calls - len(server.paid)
     outcome.stored, outcome.doubled = len(stored), sum(count - 1 for count in stored.values())
-    outcome.lost = int(budget.removesuffix("n")) * ITEMS - len(stored)
+    outcome.lost = total - len(stored)
     return outcome
 
 

@@ -1,18 +1,59 @@
-"""How the tests draw their examples: the same ones each time, unless random ones are asked for (make test-random)."""
+"""What all tests share: their tiers, their examples, and a way to run the command in this process.
+
+The tier of a test is a marker, given here by its file: `make test` runs all tiers, `make test-core` the first one.
+Examples are the same in every run unless random ones are requested (`make test-random`).
+"""
 
 import logging
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from comparo.cli.app import main
+from comparo.judges import load_judge
 
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
 settings.register_profile("random", derandomize=False, deadline=None, database=None, print_blob=True)
 settings.load_profile(os.environ.get("COMPARO_EXAMPLES", "same"))
+
+RECORDED = Path(__file__).parents[2] / "shared" / "data"
+# Files whose tests share an expensive fixture, or that start many processes, run in one worker each, the longest first.
+TIERS = {
+    "cluster": "ray",
+    "judges": """hf_judge judges label_tokens single_failures openai_judge openai_faults tree_attention verdicts
+        function_judge providers judge_command vllm_judge reliability""",
+    "browser": "report_browser notebook",
+    "recorded": "recorded",
+    "package": "wheel",
+    "statistical": "pooling contrast confidence planning study yardstick baselines",
+}
+FILES = {f"test_{name}.py": tier for tier, names in TIERS.items() for name in names.split()}
+TOGETHER = {"test_judges.py": "unpacked", "test_hf_judge.py": "unpacked"}
+TOGETHER |= {f"test_{name}.py": name for name in ("ray", "report_browser", "notebook", "study", "wheel")}
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.get_closest_marker("recorded") and not RECORDED.is_dir():
+            item.add_marker(pytest.mark.skip(reason=f"the recorded judgements are not at {RECORDED}"))
+        if not any(item.get_closest_marker(tier) for tier in TIERS):
+            item.add_marker(FILES.get(item.path.name, "core"))
+        if item.path.name in TOGETHER:
+            item.add_marker(pytest.mark.xdist_group(TOGETHER[item.path.name]))
+        elif item.get_closest_marker("measures"):
+            item.add_marker(pytest.mark.xdist_group("measures"))
+    files = list(FILES)
+    items.sort(key=lambda item: files.index(item.path.name) if item.path.name in FILES else len(files))
+
+
+@pytest.fixture(scope="session")
+def unpacked():
+    """The embedded model in transformers, which takes long to load."""
+    return load_judge("local/smollm2", runtime="transformers", window=1024)
 
 
 @pytest.fixture
@@ -21,8 +62,10 @@ def run(monkeypatch, capfd):
     for name in [name for name in os.environ if name.startswith(("COMPARO_", "OPENAI_"))]:
         monkeypatch.delenv(name)
 
-    def start(folder, arguments):
+    def start(folder, arguments, **variables):
         monkeypatch.chdir(folder)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
         monkeypatch.setattr(sys, "argv", ["comparo", *map(str, arguments)])
         monkeypatch.setattr(logging.getLogger(), "handlers", [])
         code = 0
@@ -30,6 +73,8 @@ def run(monkeypatch, capfd):
             main()
         except SystemExit as end:
             code = end.code
+        for name in variables:
+            monkeypatch.delenv(name)
         said = capfd.readouterr()
         return subprocess.CompletedProcess(arguments, code, said.out, said.err)
 

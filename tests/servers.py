@@ -184,6 +184,7 @@ def llama_server(window: int = 4096) -> Iterator[str]:
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(next(Path(package.origin).parent.glob("*.gguf")))
     parameters.n_ctx, parameters.n_parallel, parameters.verbosity = window, 1, -1
+    parameters.cpuparams.n_threads = 1
     # As in the local/ judge: with flash attention, p depends on what was cached before.
     parameters.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     server = xllamacpp.Server(parameters)

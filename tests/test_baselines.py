@@ -221,7 +221,7 @@ def test_what_cannot_be_sorted_is_refused():
     assert pairs("", lambda *_: 0.5, rng=rng).order == ()
 
 
-real = pytest.mark.skipif(not DATA.exists(), reason=f"the recorded judgements are not at {DATA}")
+real = pytest.mark.recorded
 
 
 @real
@@ -339,7 +339,7 @@ def test_little_probability_on_the_scores_is_said(caplog):
 
 def test_the_embedded_model_scores_as_it_does_over_the_network():
     """Some hundredths of p lie in what llama.cpp remembers of the questions before."""
-    local = geval(TEXTS, load_judge("local/smollm2", runtime="llama.cpp", window=512), FLUENCY)
+    local = geval(TEXTS, load_judge("local/smollm2", runtime="llama.cpp", window=512, threads=1), FLUENCY)
     assert ((local.scores > 1) & (local.scores < 5)).all()
     assert all(0 < answer.mass <= 1 for answer in local.judgements)
     text = FLUENCY.text(Question("ana", "ana", first_text=TEXTS.texts[0]))

@@ -1,9 +1,8 @@
-"""The command as a user runs it: a process of its own."""
+"""The command as a user runs it: once in a process of its own, else in this one."""
 
 import csv
 import io
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,14 +14,14 @@ from comparo import fit
 STORIES = Path(__file__).parents[1] / "examples" / "stories.csv"
 
 
-def comparo(*arguments, width=None):
-    environment = os.environ | ({"COLUMNS": str(width)} if width else {})
-    command = [sys.executable, "-m", "comparo.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+@pytest.fixture
+def comparo(run, tmp_path):
+    return lambda *arguments, **variables: run(tmp_path, arguments, **variables)
 
 
 def test_the_table_is_whole_in_a_pipe():
-    run = comparo("fit", STORIES, "--bias", "joint")
+    command = [sys.executable, "-m", "comparo.cli", "fit", STORIES, "--bias", "joint"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0
     assert run.stderr == ""
     lines = run.stdout.splitlines()
@@ -34,7 +33,7 @@ def test_the_table_is_whole_in_a_pipe():
 
 
 @pytest.mark.parametrize("method", ["poe-bt", "poe-g", "win-ratio"])
-def test_csv_and_json_are_the_frame(method):
+def test_csv_and_json_are_the_frame(comparo, method):
     frame = fit(STORIES, method=method).to_frame("pandas")
     rows = list(csv.DictReader(io.StringIO(comparo("fit", STORIES, "--method", method, "--format", "csv").stdout)))
     assert [row["item"] for row in rows] == frame["item"].tolist()
@@ -44,14 +43,14 @@ def test_csv_and_json_are_the_frame(method):
     assert document["method"] == method
 
 
-def test_the_best_of_each_context(tmp_path):
+def test_the_best_of_each_context(comparo, tmp_path):
     file = tmp_path / "two.csv"
     file.write_text("context,first,second,p\nx,a,b,0.9\nx,b,c,0.9\ny,c,b,0.9\n", encoding="utf-8")
     run = comparo("fit", file, "--top", "1", "--format", "csv")
     assert [line.split(",")[:2] for line in run.stdout.splitlines()[1:]] == [["x", "a"], ["y", "c"]]
 
 
-def test_the_reader_is_warned_of_groups(tmp_path):
+def test_the_reader_is_warned_of_groups(comparo, tmp_path):
     file = tmp_path / "groups.jsonl"
     file.write_text('{"first":"a","second":"b","p":0.9}\n{"first":"c","second":"d","p":0.9}\n', encoding="utf-8")
     run = comparo("fit", file, "--format", "csv")
@@ -72,7 +71,7 @@ def test_the_reader_is_warned_of_groups(tmp_path):
         ("first,second,p\na,b,0.2\n", ["--level", "95"], "level is a probability between 0 and 1, not 95"),
     ],
 )
-def test_mistakes_are_one_line_and_exit_code_two(tmp_path, content, arguments, message):
+def test_mistakes_are_one_line_and_exit_code_two(comparo, tmp_path, content, arguments, message):
     file = tmp_path / "pairs.csv"
     file.write_text(content, encoding="utf-8")
     run = comparo("fit", file, *arguments)
@@ -82,8 +81,8 @@ def test_mistakes_are_one_line_and_exit_code_two(tmp_path, content, arguments, m
     assert len(run.stderr.splitlines()) == 1
 
 
-def test_help_teaches():
-    run = comparo("fit", "--help", width=200)
+def test_help_teaches(comparo):
+    run = comparo("fit", "--help", COLUMNS="200")
     assert run.returncode == 0
     for word in ("model_a", "joint", "Example: comparo fit comparisons.csv", "--format"):
         assert word in run.stdout
@@ -105,26 +104,42 @@ def pairs_of(run):
     return [tuple(row.values()) for row in csv.DictReader(io.StringIO(run.stdout))]
 
 
-def test_the_next_pairs_are_new_and_join_everything(asked):
+def test_the_next_pairs_are_new_and_join_everything(comparo, asked):
     items, answers = asked
-    pairs = pairs_of(comparo("select", items, "--asked", answers, "--next", 4))
+    options = ("--asked", answers, "--next", 4, "--strategy", "adaptive", "--orders", "one")
+    pairs = pairs_of(comparo("select", items, *options))
     assert len(pairs) == 4
     seen = {frozenset(pair) for pair in pairs}
     assert len(seen) == 4
     assert not seen & {frozenset("ab"), frozenset("bc")}
     assert set("de") <= set().union(*seen)
-    assert pairs == pairs_of(comparo("select", items, "--asked", answers, "--next", 4))
-    assert pairs != pairs_of(comparo("select", items, "--asked", answers, "--next", 4, "--seed", 1))
+    assert pairs == pairs_of(comparo("select", items, *options))
+    assert pairs != pairs_of(comparo("select", items, *options, "--seed", 1))
 
 
-def test_pairs_as_json_lines_in_both_orders(asked):
+def test_pairs_as_json_lines_in_both_orders(comparo, asked):
     items, _ = asked
     run = comparo("select", items, "--next", 4, "--orders", "both", "--strategy", "greedy", "--format", "jsonl")
     rows = [json.loads(line) for line in run.stdout.splitlines()]
     assert [row["first"] for row in rows[::2]] == [row["second"] for row in rows[1::2]]
 
 
-def test_pairs_for_every_context(tmp_path):
+def test_pairs_by_the_contrast_of_texts(comparo, tmp_path):
+    texts = [
+        "A grey cat sat on the mat.",
+        "Dogs run through the park!",
+        "It rained on Tuesday, again.",
+        "Why not eat soup?",
+    ]
+    rows = [{"id": f"{n}{twin}", "story": text + twin} for n, text in enumerate(texts) for twin in ("", "!")]
+    items = tmp_path / "items.jsonl"
+    items.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    pairs = pairs_of(comparo("select", items, "--text", "story", "--next", 48))
+    assert len({frozenset(pair) for pair in pairs}) == 24
+    assert not [pair for pair in pairs if pair[0][0] == pair[1][0]]
+
+
+def test_pairs_for_every_context(comparo, tmp_path):
     items = tmp_path / "items.jsonl"
     rows = [{"id": name, "context": context} for context in ("x", "y") for name in "abc"]
     items.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -135,19 +150,19 @@ def test_pairs_for_every_context(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--next", 9], "9 calls are more than the 8 that are left: 5 items make 10 pairs"),
+        (["--next", 9, "--orders", "one"], "9 calls are more than the 8 that are left: 5 items make 10 pairs"),
         (["--next", 2, "--goal", "best"], "goal is 'ranking' or 'top-' and a number"),
         (["--next", 2, "--goal", "top-5"], "decides nothing among 5 items"),
     ],
 )
-def test_pairs_that_cannot_be_had(asked, arguments, message):
+def test_pairs_that_cannot_be_had(comparo, asked, arguments, message):
     items, answers = asked
     run = comparo("select", items, "--asked", answers, *arguments)
     assert run.returncode == 2
     assert message in run.stderr
 
 
-def test_an_answer_about_an_unknown_item_is_said(asked):
+def test_an_answer_about_an_unknown_item_is_said(comparo, asked):
     items, answers = asked
     answers.write_text("first,second,p\na,z,0.9\n", encoding="utf-8")
     run = comparo("select", items, "--asked", answers, "--next", 2)

@@ -312,7 +312,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"first": [], "second": [], "p": []},
         "there are no comparisons in the data; at least two items are needed",
     ),
-    "two dimensions": ({"first": np.zeros((3, 2))}, r"column 'first' has shape \(3, 2\); it must have one value a row"),
+    "two dimensions": (
+        {"first": np.zeros((3, 2))},
+        r"column 'first' has shape \(3, 2\); it must have one value per row",
+    ),
     "no dimension": ({"first": "abc"}, "column 'first' is 'abc'; it must be a sequence"),
     "one number": ({"p": 0.5}, "column 'p' is 0.5; it must be a sequence"),
 }

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import rankdata
 
 from comparo import Comparisons, Gaussian, StudentT, fit
-from comparo.analysis import confidence
 from comparo.analysis.confidence import expected_spearman, top_probability
+from comparo.model.limits import LIMITS, Limits
 from oracle import simulate
 
 
@@ -116,14 +116,14 @@ def test_the_best_are_right_as_often_as_they_are_said_to_be():
 
 
 @pytest.mark.parametrize("hard", [False, True])
-def test_large_contexts_take_errors_as_independent_and_lose_little(hard, monkeypatch):
+def test_large_contexts_take_errors_as_independent_and_lose_little(hard):
     rng = np.random.default_rng(5)
     data, truth = simulate(rng, 200, 1000, 0.7, 0.8)
-    ranking = ranked(decisions(data, rng) if hard else data)
+    data = decisions(data, rng) if hard else data
+    ranking, independent = ranked(data), ranked(data, limits=Limits(correlated=100))
     exact, best = expected_spearman(ranking)[0], top_probability(ranking, 20)[0]
-    monkeypatch.setattr(confidence, "DENSE", 100)
-    assert expected_spearman(ranking)[0] == pytest.approx(exact, abs=0.02)
-    assert top_probability(ranking, 20)[0] == pytest.approx(best, abs=0.1)
+    assert expected_spearman(independent)[0] == pytest.approx(exact, abs=0.02)
+    assert top_probability(independent, 20)[0] == pytest.approx(best, abs=0.1)
     assert exact == pytest.approx(actual(ranking, truth)[0], abs=0.06)
 
 
@@ -139,15 +139,15 @@ def test_more_comparisons_bring_what_was_foreseen():
     assert np.all(expected_spearman(little, more=1e6) > 0.98)
 
 
-def test_groups_that_nothing_joins_cannot_be_ranked_as_one(monkeypatch):
+def test_groups_that_nothing_joins_cannot_be_ranked_as_one():
     rng = np.random.default_rng(7)
     truth = rng.standard_normal(20)
     pairs = [(a, b) for a in range(20) for b in range(20) if a != b and (a < 10) == (b < 10)]
     rows = [(a, b, 1 / (1 + np.exp(truth[b] - truth[a]))) for a, b in pairs]
-    split, joined = ranked(rows), ranked([*rows, (0, 10, 1 / (1 + np.exp(truth[10] - truth[0])))])
+    joined = ranked([*rows, (0, 10, 1 / (1 + np.exp(truth[10] - truth[0])))])
     assert expected_spearman(joined)[0] > 0.99
-    for dense in (confidence.DENSE, 10):
-        monkeypatch.setattr(confidence, "DENSE", dense)
+    for limits in (LIMITS, Limits(correlated=10)):
+        split = ranked(rows, limits=limits)
         assert 0.6 < expected_spearman(split)[0] < 0.98
         assert top_probability(split, 1)[0] < 0.95
 

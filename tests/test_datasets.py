@@ -391,7 +391,7 @@ def test_cmcqrd_comes_from_a_path_only():
         load_dataset("cmcqrd")
 
 
-real = pytest.mark.skipif(not DATA.exists(), reason=f"the data sets are not at {DATA}")
+real = pytest.mark.recorded
 
 
 @real

@@ -229,8 +229,8 @@ def test_a_plain_task_chooses_and_fits_as_the_paper_does(tmp_path):
     [
         ({"groups": {"a": 1}}, "groups and features belong to prior='estimated'"),
         ({"features": {"a": [1.0]}}, "groups and features belong to prior='estimated'"),
-        ({"prior": "estimated", "groups": {"a": 1}}, "groups say nothing of item 'b'"),
-        ({"prior": "estimated", "features": {"a": [1.0]}}, "features say nothing of item 'b'"),
+        ({"prior": "estimated", "groups": {"a": 1}}, "groups have no entry for item 'b'"),
+        ({"prior": "estimated", "features": {"a": [1.0]}}, "features have no entry for item 'b'"),
         ({"prior": "estimated", "features": {"a": [1.0], "b": [1.0, 2.0]}}, "features are of different lengths"),
         ({"prior": "estimated", "features": {"a": [1.0], "b": [np.nan]}}, "not a finite number"),
         ({"prior": "estimated", "bias": "plug-in"}, "finds the bias with the scores"),

@@ -21,7 +21,6 @@ from comparo.judges.chat import Chat
 from comparo.judges.hf import judge as hf
 from comparo.judges.hf import network
 from comparo.judges.hf.passes import Batches
-from comparo.judges.models import find_model
 
 PROMPT = criterion_prompt("more natural", kind="Response", context="Dialogue")
 WORDS = "the cat sat on a mat and then it ran to see who was at the door of an old house by the sea".split()
@@ -388,8 +387,8 @@ def test_a_model_that_is_nowhere_is_named(tmp_path, monkeypatch):
         hf.load(str(tmp_path), reuse="roots")
 
 
-def test_a_gguf_file_runs_with_its_own_template():
-    judge = hf.load(str(find_model("smollm2")), device="cpu", reuse=True)
+def test_a_gguf_file_runs_with_its_own_template(unpacked):
+    judge = hf.judge_with(unpacked._network._model, unpacked._chat.tokenizer, "smollm2", reuse=True)
     questions = [
         Question(1, 2, 0, "Cats are soft.", "Cat cat soft the.", "I like cats."),
         Question(2, 1, 0, "Cat cat soft the.", "Cats are soft.", "I like cats."),

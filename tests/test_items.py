@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from comparo import ComparisonsError
 from comparo.data.items import Items, read_items
 from comparo.data.prompts import Question, paper_prompt
-from comparo.data.tables import write_columns
+from comparo.data.writing import write_columns
 from comparo.run.store import Store
 from workbooks import write_workbook
 
@@ -178,7 +178,7 @@ def test_a_folder_has_an_item_a_file(tmp_path):
     for path in (tmp_path, str(tmp_path), f"{tmp_path}/"):
         items = Items.of(path)
         assert (items.ids.tolist(), items.texts) == (["a", "b"], (" A story.", "Two\n lines."))
-    assert read_items(tmp_path) == {None: ["a", "b"]}
+    assert read_items(tmp_path).names == {None: ["a", "b"]}
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_standard_input(pipe, content, ids, texts):
 def test_standard_input_with_named_columns_is_csv(pipe):
     assert Items.of(pipe("story\nA\nB\n"), text="story").texts == ("A", "B")
     assert Items.of(Path(pipe("text\nA\nB\n"))).texts == ("A", "B")
-    assert read_items(pipe("name\na\nb\n")) == {None: ["a", "b"]}
+    assert read_items(pipe("name\na\nb\n")).names == {None: ["a", "b"]}
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_context_that_is_a_number_is_only_a_label(tmp_path):
         items = Items.of(source)
         assert items.names == {2: ["a", "b"], 9: ["a", "b"]}
         assert items.context_texts == (None, None)
-    assert read_items(written(tmp_path, "items.jsonl", json_lines(rows))) == items.names
+    assert read_items(written(tmp_path, "items.jsonl", json_lines(rows))).names == items.names
 
 
 @pytest.mark.parametrize("empty", [None, "", " ", math.nan])
@@ -379,7 +379,8 @@ WRONG = {
     "nested score": (
         [*ROWS, {**ROWS[0], "id": "dee", "scores": {"wit": "high"}}],
         {},
-        "^row 5, column 'scores.wit': 'high' is not a number; mend it, leave it empty, or choose others with --scores",
+        "^row 5, column 'scores.wit': 'high' is not a number; correct it, leave it empty, or choose others with "
+        "--scores",
     ),
     "endless score": (
         [{"text": "A", "score_a": math.inf}, {"text": "B"}],
@@ -572,6 +573,7 @@ def test_rows_come_back_from_a_file(tmp_path_factory, rows, ensure_ascii, compre
     assert sorted(np.concatenate(list(direct.groups.values()))) == list(range(len(rows)))
 
 
+@pytest.mark.measures
 def test_a_hundred_thousand_items():
     stories = [f"Story {k}. " + 40 * "word " for k in range(100_000)]
     start = time.process_time()
@@ -581,7 +583,7 @@ def test_a_hundred_thousand_items():
     assert len(items) == 100_000
 
 
-@pytest.mark.skipif(not DATA.exists(), reason=f"the data sets are not at {DATA}")
+@pytest.mark.recorded
 @pytest.mark.parametrize(
     ("name", "contexts", "size", "scores"),
     [
@@ -596,7 +598,7 @@ def test_the_data_sets_of_the_paper(name, contexts, size, scores):
     assert set(items.scores) == set(scores.split())
     assert all(np.isfinite(values).all() for values in items.scores.values())
     assert list(Items.of(DATA / f"{name}.jsonl", scores=["coherence"]).scores) == ["coherence"]
-    assert read_items(DATA / f"{name}.jsonl") == items.names
+    assert read_items(DATA / f"{name}.jsonl").names == items.names
     first, second, *_ = items.names[items.contexts[0]]
     question = items.question(items.contexts[0], first, second)
     assert (question.context_text is None) == (name == "hanna")
@@ -617,7 +619,7 @@ def test_the_data_sets_of_the_paper(name, contexts, size, scores):
     ],
 )
 def test_ids_by_context_without_texts(tmp_path, name, text, expected):
-    assert read_items(written(tmp_path, name, text)) == expected
+    assert read_items(written(tmp_path, name, text)).names == expected
 
 
 @pytest.mark.parametrize(
@@ -681,7 +683,7 @@ def test_an_id_that_stands_in_two_contexts_is_told_of_context(tmp_path):
     with pytest.raises(ComparisonsError, match=r"'a' stands there before; give each item its own name$"):
         Items.of([*rows, rows[0]], context="article")
     path = written(tmp_path, "items.jsonl", json_lines(rows))
-    assert read_items(path, id="id", context="article") == {"x": ["a", "b"], "y": ["a", "b"]}
-    assert read_items(path, id="id", context_id="article") == {"x": ["a", "b"], "y": ["a", "b"]}
+    assert read_items(path, id="id", context="article").names == {"x": ["a", "b"], "y": ["a", "b"]}
+    assert read_items(path, id="id", context_id="article").names == {"x": ["a", "b"], "y": ["a", "b"]}
     with pytest.raises(ComparisonsError, match="there is no column 'name'"):
         read_items(path, id="name")

@@ -30,13 +30,7 @@ DATA = Path(__file__).parents[2] / "shared" / "data"
 
 @pytest.fixture(scope="module")
 def smollm2():
-    return load_judge("local/smollm2", runtime="llama.cpp", window=1024)
-
-
-@pytest.fixture(scope="module")
-def unpacked():
-    """The embedded model in transformers."""
-    return load_judge("local/smollm2", runtime="transformers", window=1024)
+    return load_judge("local/smollm2", runtime="llama.cpp", window=1024, threads=1)
 
 
 def question(first=SHORT, second=LONG, context=None):
@@ -62,14 +56,14 @@ def test_a_context_read_once_gives_the_same_answers(smollm2):
     prompt = criterion_prompt("more detailed", kind="Answer", context="Dialogue")
     asked = [question(SHORT, LONG, context), question(LONG, SHORT, context), question("Sun.", SHORT, context)]
     together = {answer.question.first: answer.p for answer in smollm2.judge(asked, prompt)}
-    alone = load_judge("local/smollm2", runtime="llama.cpp", window=1024)
+    alone = load_judge("local/smollm2", runtime="llama.cpp", window=1024, threads=1)
     for one in asked:
         [answer] = alone.judge([one], prompt)
         assert together[one.first] == pytest.approx(answer.p, abs=0.005)
 
 
 def test_what_does_not_fit_is_cut_and_said(smollm2):
-    small = load_judge("local/smollm2", runtime="llama.cpp", window=160)
+    small = load_judge("local/smollm2", runtime="llama.cpp", window=160, threads=1)
     prompt = criterion_prompt("better", context="Article")
     [answer] = small.judge([question(context="The rain in the town. " * 60)], prompt)
     assert answer.error is None
@@ -109,7 +103,7 @@ def test_labels_of_several_tokens_are_scored_as_a_whole_by_both_runtimes(
 
 def test_the_embedded_judge_says_what_it_is(caplog):
     with caplog.at_level(logging.WARNING):
-        judge = load_judge("local/smollm2", runtime="llama.cpp", window=512)
+        judge = load_judge("local/smollm2", runtime="llama.cpp", window=512, threads=1)
     assert "smoke-test judge" in caplog.text
     assert isinstance(judge, LlamaCpp)
     assert judge.settings["file"] == "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -227,7 +221,7 @@ def test_replay_answers_what_was_recorded(tmp_path):
     assert judge.name == "replay/judged.csv"
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"the recorded judgements are not at {DATA}")
+@pytest.mark.recorded
 def test_replay_of_the_recorded_judgements():
     path = DATA / "judgements" / "topicalchat.coherence.csv.gz"
     judge = load_judge(f"replay/{path}")
@@ -266,9 +260,9 @@ def test_spellings():
     ]  # fmt: skip
 
 
-def comparo(*arguments):
-    command = [sys.executable, "-m", "comparo.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True)
+@pytest.fixture
+def comparo(run, tmp_path):
+    return lambda *arguments: run(tmp_path, arguments)
 
 
 @pytest.fixture
@@ -280,7 +274,7 @@ def files(tmp_path):
     return tmp_path
 
 
-def test_judging_as_a_command(files):
+def test_judging_as_a_command(comparo, files):
     judge = ("judge", files / "pairs.csv", "--items", files / "items.jsonl", "--judge", "simulated/soft")
     done = comparo(*judge, "-o", "scores=score", "-o", "noise=0")
     assert done.returncode == 0, done.stderr
@@ -292,7 +286,7 @@ def test_judging_as_a_command(files):
     assert "5 judgements; mean p" in done.stderr
 
 
-def test_judging_goes_on_where_it_stopped(files):
+def test_judging_goes_on_where_it_stopped(comparo, files):
     judge = ("judge", files / "pairs.csv", "--items", files / "items.jsonl", "--judge", "simulated/hard", "--out")
     out = files / "judged.jsonl"
     assert comparo(*judge, out).returncode == 0
@@ -315,7 +309,7 @@ def test_judging_goes_on_where_it_stopped(files):
         ("one,two\n0,1\n", "there is no column 'first'"),
     ],
 )
-def test_wrong_pairs_are_named_before_anything_is_asked(files, pairs, message):
+def test_wrong_pairs_are_named_before_anything_is_asked(comparo, files, pairs, message):
     (files / "pairs.csv").write_text(pairs)
     done = comparo("judge", files / "pairs.csv", "--items", files / "items.jsonl", "--judge", "simulated/soft")
     assert done.returncode == 2

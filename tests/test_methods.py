@@ -10,8 +10,10 @@ from hypothesis import given
 from comparo import BradleyTerry, Comparisons, Gaussian, StudentT, design_log_det, fit
 from comparo.methods import METHODS
 from comparo.model.graph import Graph
+from comparo.model.limits import Limits
 from comparo.model.product import multiply
 from comparo.model.zermelo import zermelo
+from comparo.types import as_generator
 from oracle import comparisons_of, incidence, simulate, weights
 
 each_method = pytest.mark.parametrize("method", METHODS)
@@ -76,14 +78,14 @@ def test_bradley_terry_by_zermelo(algorithm, prior_pairs, seed):
 
 
 @pytest.mark.parametrize("algorithm", ["zermelo", "newman"])
-def test_a_long_chain_of_certain_answers_does_not_overflow(algorithm, monkeypatch):
-    monkeypatch.setattr("comparo.model.zermelo.ITERATIONS", 500)
+def test_a_long_chain_of_certain_answers_does_not_overflow(algorithm):
     chain = np.arange(2000)
     scores, _, _ = zermelo(
         Graph.build(Comparisons.from_columns(chain[:-1], chain[1:], np.ones(1999))),
         np.full(1999, 1e30),
         np.full(1999, 1e-30),
         algorithm,
+        limits=Limits(zermelo_iterations=500),
     )
     assert np.isfinite(scores).all()
     assert np.all(scores[:100] > scores[-100:])
@@ -96,10 +98,9 @@ def test_a_prior_on_all_pairs_joins_everything():
     assert ranking.notes == ()
 
 
-def test_iterations_that_do_not_settle_are_said(monkeypatch):
-    monkeypatch.setattr("comparo.model.zermelo.ITERATIONS", 2)
+def test_iterations_that_do_not_settle_are_said():
     with pytest.warns(UserWarning, match="did not settle"):
-        fit([("a", "b", 1.0), ("b", "c", 1.0)], method="bt")
+        fit([("a", "b", 1.0), ("b", "c", 1.0)], method="bt", limits=Limits(zermelo_iterations=2))
 
 
 def test_newman_does_not_swing_between_two_items():
@@ -251,3 +252,19 @@ def test_a_judge_with_signal_is_ranked_right(method):
 def test_arguments_that_make_no_sense(arguments, message):
     with pytest.raises((ValueError, TypeError), match=message):
         fit([("a", "b", 0.8)], **arguments)
+
+
+def test_no_bias_may_be_written_as_none():
+    rows = [("a", "b", 0.8), ("b", "c", 0.7)]
+    for method in METHODS:
+        assert fit(rows, method, bias=None).scores.tolist() == fit(rows, method, bias="none").scores.tolist()
+
+
+def test_a_generator_is_made_from_a_seed_a_generator_or_none():
+    generator = np.random.default_rng(3)
+    assert as_generator(generator) is generator
+    assert as_generator(np.int64(3)).random() == as_generator(3).random() == np.random.default_rng(3).random()
+    assert as_generator(None).random() != as_generator(None).random()
+    for wrong in ("3", 3.0, True):
+        with pytest.raises(TypeError, match="rng must be a whole number"):
+            as_generator(wrong)

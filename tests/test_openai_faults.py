@@ -65,6 +65,7 @@ def drip(send, part):
         time.sleep(0.02)
 
 
+@pytest.mark.measures
 @pytest.mark.parametrize("part", [b" ", b"X-More: 1\r\n"])
 def test_a_try_has_a_deadline_however_steadily_it_drips(part):
     """One space of a body, or one header, every 20 ms."""
@@ -87,7 +88,7 @@ def test_one_call_that_stalls_keeps_no_other():
 
     asked = [question("Cats stall." if number == 3 else f"Cats {number}") for number in range(20)]
     with Api(reply) as api:
-        judgements = ask(api.url, *asked, timeout=0.5, concurrency=4)
+        judgements = ask(api.url, *asked, timeout=2.0, concurrency=4)
     assert sorted(judgement.failed for judgement in judgements) == [False] * 19 + [True]
 
 
@@ -183,11 +184,13 @@ def test_short_waits_go_unsaid(caplog):
     assert not caplog.records
 
 
-@pytest.mark.parametrize("when", ["7200", "inf", "1e999", formatdate(time.time() + 7300, usegmt=True)])
+@pytest.mark.measures
+@pytest.mark.parametrize("when", ["7200", "inf", "1e999", "date"])
 def test_a_server_that_asks_for_hours_is_waited_for_as_long_as_a_try_and_then_left(when):
+    when = formatdate(time.time() + 7300, usegmt=True) if when == "date" else when
     with Api(busy(when), SURE) as api:
         begin = time.monotonic()
-        [judgement] = ask(api.url, retries=1, timeout=0.3)
+        [judgement] = ask(api.url, retries=1, timeout=1.0)
         assert time.monotonic() - begin < 5
     assert not judgement.failed
     with (

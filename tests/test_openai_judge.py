@@ -692,7 +692,7 @@ def test_the_model_says_the_same_over_the_network_as_in_this_process():
     """Both are asked for the first time: what llama.cpp remembers of a question before moves p by some hundredths."""
     with llama_server() as url:
         [served] = load("smollm2", base_url=url, prefill=True).judge([REAL], SHORT)
-    [local] = load_judge("local/smollm2", runtime="llama.cpp", window=512).judge([REAL], SHORT)
+    [local] = load_judge("local/smollm2", runtime="llama.cpp", window=512, threads=1).judge([REAL], SHORT)
     assert served.p == pytest.approx(local.p, abs=0.02)
     assert served.mass == pytest.approx(local.mass, abs=0.02)
     assert served.tokens_in == local.tokens_in

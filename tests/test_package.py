@@ -5,18 +5,20 @@ import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 import comparo
+from comparo.cli.commands import COMMANDS, load_command
 
 ROOT = Path(__file__).parents[1]
 
 
 def modules_after(statement):
     """The modules that a fresh interpreter has loaded after `statement`."""
-    code = f"import sys; {statement}; print('\\n'.join(sys.modules))"
+    code = f"import sys; {statement}\nprint('\\n'.join(sys.modules))"
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
 
@@ -36,6 +38,22 @@ def test_import_takes_no_time_because_it_loads_nothing():
     assert installed(modules_after("import comparo") - modules_after("pass")) == {"comparo"}
 
 
+def test_the_list_of_commands_loads_no_command_and_no_numpy():
+    code = "sys.argv = ['comparo', '--help']; from comparo.cli.app import main\ntry:\n main()\nexcept SystemExit: pass"
+    loaded = modules_after(code)
+    assert "comparo.cli.app" in loaded
+    assert not loaded & {"numpy", "scipy", "narwhals", "comparo.run", "comparo.judges", "comparo.cli.rank"}
+
+
+def test_the_list_of_commands_says_what_each_says():
+    for name, (_, summary) in COMMANDS.items():
+        assert load_command(name).help.split("\n\n")[0].replace("\n", " ") == summary
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert comparo.__version__ == version("comparo")
+
+
 def test_every_exported_name_is_documented():
     reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
     for name in comparo.__all__:
@@ -45,6 +63,23 @@ def test_every_exported_name_is_documented():
     assert set(comparo.__all__) <= set(dir(comparo))
     with pytest.raises(AttributeError, match="no attribute 'rank_everything'"):
         comparo.rank_everything  # noqa: B018
+
+
+def anchor(heading):
+    """The name that a heading has in links to it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
+            path, _, part = target.partition("#")
+            file = page.parent / path if path else page
+            assert file.exists(), f"{page.name} links to {target}"
+            if part:
+                headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+                assert part in map(anchor, headings), f"{page.name} links to {target}"
 
 
 ROOMS = "types errors data model ranking methods analysis selection judges run report studies cli".split()
@@ -94,7 +129,7 @@ def test_files_import_each_other_in_no_circle():
 
 def test_rooms_of_studies_import_only_rooms_above():
     order = """layouts download datasets length geval pairs recorded scorers subsets draws cells sweep tables figures
-        opening paper baselines experiments claims page yardstick""".split()
+        opening paper judged baselines experiments claims page yardstick""".split()
     folder = ROOT / "src" / "comparo" / "studies"
     assert {file.stem for file in folder.glob("*.py")} == {"__init__", *order}
     for number, room in enumerate(order):

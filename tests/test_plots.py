@@ -238,7 +238,7 @@ def test_a_bias_that_cannot_be_told_is_not_shown():
         (lambda: plot_efficiency([1.0], {}), "there are no curves"),
         (lambda: plot_efficiency([1.0], {"x": [1.0]}), r"'x' has shape \(1,\); it must be \(draws, 1\)"),
         (lambda: plot_efficiency([1.0, 2.0], {"x": [[1.0]]}), r"it must be \(draws, 2\)"),
-        (lambda: plot_efficiency([1.0], {str(number): [[1.0]] for number in range(29)}), "cannot be told apart"),
+        (lambda: plot_efficiency([1.0], {str(number): [[1.0]] for number in range(29)}), "cannot be distinguished"),
         (lambda: plot_joint(ROWS, {}), "no item has a true score"),
         (lambda: plot_joint(ROWS, {"a": 1.0}), "no comparison has a true score for both"),
         (lambda: plot_joint(ROWS, {"a": 1.0, "b": 0.0}, bins=0), "bins is a whole number"),

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 from scipy.special import expit
 
-import comparo.model.laplacian
-import comparo.model.pooling
 from comparo import Comparisons, fit
 from comparo.model.covariance import ProductCovariance
 from comparo.model.effects import random_effects
 from comparo.model.experts import BradleyTerry, Gaussian
 from comparo.model.graph import Graph
+from comparo.model.limits import Limits
 from comparo.model.pooling import pool
 from comparo.model.position import Positions, bias_given, pairs
 from comparo.model.weights import even
@@ -24,11 +24,7 @@ from oracle import comparisons_of, incidence, simulate, weights
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
-@pytest.fixture
-def settled(monkeypatch):
-    """Rounds that go on until nothing changes."""
-    monkeypatch.setattr(comparo.model.pooling, "ROUNDS", 2000)
-    monkeypatch.setattr(comparo.model.pooling, "SETTLED", 1e-11)
+SETTLED = Limits(pooling_rounds=2000, pooling_change=1e-11)  # rounds go on until nothing changes
 
 
 def linear(rng, n=40, rows=160, groups=6, features=2, weighted=True, both=False):
@@ -71,12 +67,11 @@ def dense(data, product, columns, variances):
     return centring @ (inverse @ rhs)[:n], covariance
 
 
-@pytest.mark.usefixtures("settled")
 @pytest.mark.parametrize("kinds", ["", "groups", "style", "groups style"])
 def test_scores_and_covariance_are_those_of_the_dense_gaussian_model(kinds):
     data, group, style = linear(np.random.default_rng(0))
     given = {"groups": group if "groups" in kinds else None, "features": style if "style" in kinds else None}
-    product = pool(data, Gaussian(), is_biased=False, **given)
+    product = pool(data, Gaussian(), is_biased=False, limits=SETTLED, **given)
     effects = product.effects
     used = [(members(group, style[:, :0]), effects.groups)] if "groups" in kinds else []
     used += [(style, effects.style)] if "style" in kinds else []
@@ -92,29 +87,29 @@ def test_scores_and_covariance_are_those_of_the_dense_gaussian_model(kinds):
     assert found.difference(3, 7) == pytest.approx(apart, rel=1e-6)
 
 
-@pytest.mark.usefixtures("settled")
 def test_variances_make_the_comparisons_most_probable():
     """Each variance with one degree of freedom of its first size, φ with ν of the size 1, all by the dense density."""
     data, group, style = linear(np.random.default_rng(1))
-    effects = pool(data, Gaussian(), is_biased=False, groups=group, features=style).effects
+    effects = pool(data, Gaussian(), is_biased=False, groups=group, features=style, limits=SETTLED).effects
     design, weight, y = incidence(data), weights(data), data.p - 0.5
     kinds = [np.eye(len(group)), members(group, style[:, :0]), style]
     # The curvature of one comparison of weight 1 is 1, so that φ is also the noise.
     firsts = [effects.noise, effects.scores * 6 / len(group), effects.scores * 2 / len(group)]
     assert effects.noise == pytest.approx(effects.dispersion)
 
-    def freedom(sizes):
-        phi, *variances = sizes
-        prior = sum(v * design @ kind @ kind.T @ design.T for v, kind in zip(variances, kinds, strict=True))
-        covariance = prior + phi * np.diag(1 / weight)
-        return phi * np.trace(np.linalg.inv(covariance) / weight), covariance
+    parts = [np.diag(1 / weight), *(design @ kind @ kind.T @ design.T for kind in kinds)]
 
-    unknown = 1 / (1 + freedom([effects.dispersion, effects.scores, effects.groups, effects.style])[0])
+    def covariance_of(sizes):
+        return sum(size * part for size, part in zip(sizes, parts, strict=True))
+
+    covariance = covariance_of([effects.dispersion, effects.scores, effects.groups, effects.style])
+    unknown = 1 / (1 + effects.dispersion * np.trace(np.linalg.inv(covariance) / weight))
 
     def loss(logs):
         sizes = np.exp(logs)
-        covariance = freedom(sizes)[1]
-        value = 0.5 * (np.linalg.slogdet(covariance)[1] + y @ np.linalg.solve(covariance, y))
+        factor = np.linalg.cholesky(covariance_of(sizes))
+        white = solve_triangular(factor, y, lower=True, check_finite=False)
+        value = np.sum(np.log(np.diag(factor))) + 0.5 * white @ white
         value += 0.5 * unknown * (logs[0] + 1 / sizes[0])
         return value + 0.5 * sum(
             log + first / size for log, first, size in zip(logs[1:], firsts, sizes[1:], strict=True)
@@ -127,13 +122,12 @@ def test_variances_make_the_comparisons_most_probable():
     np.testing.assert_allclose(found, best, rtol=1e-4)
 
 
-@pytest.mark.usefixtures("settled")
 def test_both_orders_are_one_observation_free_of_position():
     """The Gaussian expert is linear, so that the mean of both orders is all that they tell."""
     data, group, _ = linear(np.random.default_rng(2), both=True, weighted=False)
-    product = pool(data, Gaussian(), groups=group)
+    product = pool(data, Gaussian(), groups=group, limits=SETTLED)
     merged = data.merge_orders()
-    alone = pool(merged, Gaussian(), is_biased=False, groups=group)
+    alone = pool(merged, Gaussian(), is_biased=False, groups=group, limits=SETTLED)
     np.testing.assert_allclose(product.scores, alone.scores, atol=1e-7)
     assert product.effects.noise == pytest.approx(alone.effects.noise, rel=1e-6)
     assert product.bias[0, 0] == pytest.approx(-0.04, abs=0.004)
@@ -144,14 +138,13 @@ def test_both_orders_are_one_observation_free_of_position():
     )
 
 
-def test_large_contexts_agree_with_dense_ones(monkeypatch):
+def test_large_contexts_agree_with_dense_ones():
     data, group, style = linear(np.random.default_rng(3), n=100, rows=500)
     for expert, is_biased in ((Gaussian(), False), (BradleyTerry(), False), (BradleyTerry(), True)):
         large = pool(data, expert, is_biased=is_biased, groups=group, features=style)
         assert not large.laplacian.pattern.is_batched(large.laplacian.pattern.batches[0])
-        with monkeypatch.context() as patch:
-            patch.setattr(comparo.model.laplacian, "BATCHED", 200)
-            small = pool(data, expert, is_biased=is_biased, groups=group, features=style)
+        limits = Limits(batched=200)
+        small = pool(data, expert, is_biased=is_biased, groups=group, features=style, limits=limits)
         np.testing.assert_allclose(large.scores, small.scores, atol=0.01 * np.std(small.scores))
         for name in ("dispersion", "scores", "groups", "style"):
             assert getattr(large.effects, name) == pytest.approx(getattr(small.effects, name), rel=0.1), name
@@ -238,12 +231,11 @@ def test_both_orders_that_agree_tell_what_one_of_double_weight_tells(data):
         np.concatenate([data.second, data.first]),
         np.concatenate([data.p, 1 - data.p]),
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparo.model.pooling, "ROUNDS", 1000)
-        patch.setattr(comparo.model.pooling, "SETTLED", 1e-8)
-        expected = _by_item(fit(one, prior="estimated"))
-        for bias in ("none", "joint"):
-            assert _by_item(fit(twice, bias=bias, prior="estimated")) == pytest.approx(expected, abs=1e-4)
+    settled = Limits(pooling_rounds=1000, pooling_change=1e-8)
+    expected = _by_item(fit(one, prior="estimated", limits=settled))
+    for bias in ("none", "joint"):
+        found = fit(twice, bias=bias, prior="estimated", limits=settled)
+        assert _by_item(found) == pytest.approx(expected, abs=1e-4)
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.2, 0.5, 0.8, 0.31]), st.booleans()), min_size=2, max_size=30))

@@ -2,37 +2,36 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from comparo import BradleyTerry, Comparisons, Gaussian, StudentT, fit
 from comparo.analysis.calibration import Interpolated
-from comparo.model import determinant, laplacian, newton
 from comparo.model.covariance import ProductCovariance
+from comparo.model.determinant import log_det
 from comparo.model.experts import Constant, Linear
+from comparo.model.graph import Graph
+from comparo.model.laplacian import Laplacian
+from comparo.model.limits import LIMITS, Limits
+from comparo.model.newton import Problem
+from comparo.model.pattern import Pattern
 from comparo.model.product import multiply
 from oracle import best_scores, centred_inverse, comparisons_of, incidence, simulate, weights
 
 UNEVEN = Gaussian(Interpolated((0.1, 0.9), (-1.0, 2.0)), Interpolated((0.0, 1.0), (0.5, 2.0)))
-OUR_OWN = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+# Every way of solving, whatever the size: dense, by conjugate gradients, by a sparse factorisation.
+each_way = pytest.mark.parametrize(
+    "way",
+    [LIMITS, Limits(batched=1), Limits(batched=1, gradient_steps=1)],
+    ids=["dense", "conjugate gradients", "factorised"],
+)
 
 
-@pytest.fixture(params=["dense", "conjugate gradients", "factorised"])
-def way(request, monkeypatch):
-    """Every way of solving, whatever the size."""
-    if request.param != "dense":
-        monkeypatch.setattr(laplacian, "BATCHED", 1)
-    if request.param == "factorised":
-        monkeypatch.setattr(laplacian, "GRADIENT_STEPS", 1)
-    return request.param
-
-
-@OUR_OWN
-@pytest.mark.usefixtures("way")
+@each_way
 @given(comparisons=comparisons_of())
 @pytest.mark.parametrize("expert", [BradleyTerry(), Gaussian(), UNEVEN], ids=["bt", "gaussian", "uneven"])
 @pytest.mark.parametrize(("prior", "bias"), [("first", "none"), (1.5, "none"), (1.5, "joint")])
-def test_scores_are_the_maximum(comparisons, expert, prior, bias):
-    product = multiply(comparisons, expert, prior=prior, bias=bias)
+def test_scores_are_the_maximum(comparisons, expert, prior, bias, way):
+    product = multiply(comparisons, expert, prior=prior, bias=bias, limits=way)
     scores, gamma = best_scores(comparisons, expert, None if prior == "first" else prior, bias == "joint")
     assert product.converged
     assert np.allclose(product.scores, scores, atol=2e-4)
@@ -43,11 +42,10 @@ def test_scores_are_the_maximum(comparisons, expert, prior, bias):
     assert np.abs(gradient - ridge * product.scores).max() < 1e-6
 
 
-@OUR_OWN
-@pytest.mark.usefixtures("way")
+@each_way
 @given(comparisons=comparisons_of())
-def test_a_gaussian_product_is_one_step_and_the_closed_form(comparisons):
-    product = multiply(comparisons, UNEVEN)
+def test_a_gaussian_product_is_one_step_and_the_closed_form(comparisons, way):
+    product = multiply(comparisons, UNEVEN, limits=way)
     assert product.steps <= 1
     rows = np.vstack([np.eye(len(comparisons.items))[0], incidence(comparisons)])
     precision = np.append(1.0, weights(comparisons) / UNEVEN.variance(comparisons.p))
@@ -60,7 +58,6 @@ def test_a_gaussian_product_is_one_step_and_the_closed_form(comparisons):
     assert product.log_probability == pytest.approx(0.5 * (product.log_det - n * np.log(2 * np.pi)))
 
 
-@OUR_OWN
 @given(comparisons=comparisons_of())
 @pytest.mark.parametrize("prior", ["first", 2.0])
 def test_covariance_is_the_centred_inverse(comparisons, prior):
@@ -116,9 +113,7 @@ def test_certain_answers_have_finite_scores():
 
 def test_a_step_too_far_is_taken_back():
     comparisons = Comparisons.from_rows([("a", "b", 0.9), ("b", "c", 0.2), ("a", "c", 0.6)])
-    problem = newton.Problem.of(
-        laplacian.Pattern(laplacian.Graph.build(comparisons)), BradleyTerry(), comparisons, np.zeros(3)
-    )
+    problem = Problem.of(Pattern(Graph.build(comparisons)), BradleyTerry(), comparisons, np.zeros(3))
     far = problem.maximise(np.array([30.0, 0.0, -30.0]))
     assert far.converged
     assert np.allclose(far.x, problem.maximise(np.zeros(3)).x, atol=1e-6)
@@ -154,52 +149,46 @@ def test_an_expert_without_finite_derivatives_is_named_with_the_comparison():
         fit([("a", "b", 0.5), ("b", "c", 0.9)], method=Broken())
 
 
-def test_a_problem_that_does_not_settle_says_so(monkeypatch, caplog):
-    monkeypatch.setattr(newton, "STEPS", 1)
+def test_a_problem_that_does_not_settle_says_so(caplog):
     with pytest.warns(UserWarning, match="did not settle"):
-        ranking = fit([("a", "b", 1.0), ("b", "c", 1.0)])
+        ranking = fit([("a", "b", 1.0), ("b", "c", 1.0)], limits=Limits(newton_steps=1))
     assert not ranking.product.converged
     assert "did not settle" in caplog.text
 
 
-def large(rng, monkeypatch, items=600, rows=6000):
-    """Comparisons solved by the ways of large N, and by those of small N."""
-    comparisons, _ = simulate(rng, items, rows)
+def with_limits(laplacian, limits):
+    """The same curvature, for other ways of computing with it."""
+    pattern = Pattern(laplacian.pattern.graph, limits=limits)
+    assert np.array_equal(pattern.order, laplacian.pattern.order)
+    return Laplacian(pattern, laplacian.c, laplacian.ridge)
+
+
+def test_large_contexts_give_the_same_scores_and_nearly_the_same_errors():
+    comparisons, _ = simulate(np.random.default_rng(4), 600, 6000)
     small = multiply(comparisons, BradleyTerry(), prior=10.0)
-    exact = ProductCovariance(small.laplacian).std, determinant.log_det(small.laplacian)
-    for module in (laplacian, determinant):
-        monkeypatch.setattr(module, "EXACT", 100)
-    monkeypatch.setattr("comparo.model.covariance.EXACT", 100)
-    monkeypatch.setattr(laplacian, "PANEL", 64)
-    return multiply(comparisons, BradleyTerry(), prior=10.0), small, exact
-
-
-def test_large_contexts_give_the_same_scores_and_nearly_the_same_errors(monkeypatch):
-    many, small, (std, log_det) = large(np.random.default_rng(4), monkeypatch)
+    many = multiply(comparisons, BradleyTerry(), prior=10.0, limits=Limits(exact=100, panel=64))
     assert many.laplacian.pattern.panelled
     assert not small.laplacian.pattern.panelled
     assert np.allclose(many.scores, small.scores, atol=1e-7)
-    ratio = ProductCovariance(many.laplacian).std / std
+    ratio = ProductCovariance(many.laplacian).std / ProductCovariance(small.laplacian).std
     assert np.abs(ratio - 1).max() < 0.03
     assert np.sqrt(np.mean((ratio - 1) ** 2)) < 0.01
-    assert determinant.log_det(many.laplacian) == pytest.approx(log_det, rel=3e-3)
+    assert log_det(many.laplacian) == pytest.approx(log_det(small.laplacian), rel=3e-3)
 
 
-def test_the_estimates_for_large_contexts_hold_without_a_prior_on_a_thin_graph(monkeypatch):
+def test_the_estimates_for_large_contexts_hold_without_a_prior_on_a_thin_graph():
     rng = np.random.default_rng(5)
     chain = np.arange(399)
     comparisons = Comparisons.from_columns(chain, chain + 1, rng.uniform(0.3, 0.7, 399))
     small = multiply(comparisons, BradleyTerry())
-    std, log_det = ProductCovariance(small.laplacian).std, determinant.log_det(small.laplacian)
-    for module in (laplacian, determinant):
-        monkeypatch.setattr(module, "EXACT", 100)
-    monkeypatch.setattr("comparo.model.covariance.EXACT", 100)
-    assert np.allclose(multiply(comparisons, BradleyTerry()).scores, small.scores, atol=1e-6)
-    ratio = ProductCovariance(small.laplacian).std / std
+    std, exact = ProductCovariance(small.laplacian).std, log_det(small.laplacian)
+    many = multiply(comparisons, BradleyTerry(), limits=Limits(exact=100))
+    assert np.allclose(many.scores, small.scores, atol=1e-6)
+    ratio = ProductCovariance(with_limits(small.laplacian, Limits(exact=100))).std / std
     assert np.sqrt(np.mean((ratio - 1) ** 2)) < 2 * 0.09
-    assert log_det == pytest.approx(np.sum(np.log(small.laplacian.c)), abs=1e-6)
-    monkeypatch.setattr(laplacian, "GRADIENT_STEPS", 100)
-    assert determinant.log_det(small.laplacian) == pytest.approx(log_det, abs=1e-6)
+    assert exact == pytest.approx(np.sum(np.log(small.laplacian.c)), abs=1e-6)
+    factorised = with_limits(small.laplacian, Limits(exact=100, gradient_steps=100))
+    assert log_det(factorised) == pytest.approx(exact, abs=1e-6)
 
 
 def test_a_weak_bridge_between_clusters_is_crossed():
@@ -215,7 +204,7 @@ def test_a_weak_bridge_between_clusters_is_crossed():
         assert scores[0] - scores[200] == pytest.approx(np.log(9), abs=1e-4)
 
 
-def test_standard_errors_of_clusters_are_estimated_across_their_bridge(monkeypatch):
+def test_standard_errors_of_clusters_are_estimated_across_their_bridge():
     rng = np.random.default_rng(7)
     cluster = [simulate(rng, 300, 6000)[0] for _ in range(2)]
     first = np.concatenate([cluster[0].first, cluster[1].first + 300, [0]])
@@ -223,7 +212,6 @@ def test_standard_errors_of_clusters_are_estimated_across_their_bridge(monkeypat
     comparisons = Comparisons.from_columns(first, second, np.append(np.concatenate([c.p for c in cluster]), 0.6))
     product = multiply(comparisons, BradleyTerry())
     exact = ProductCovariance(product.laplacian).std
-    monkeypatch.setattr("comparo.model.covariance.EXACT", 100)
-    ratio = ProductCovariance(product.laplacian).std / exact
+    ratio = ProductCovariance(with_limits(product.laplacian, Limits(exact=100))).std / exact
     assert np.abs(ratio - 1).max() < 0.25  # one draw in common: the bridge
     assert exact.min() > 1

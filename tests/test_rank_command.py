@@ -2,9 +2,6 @@
 
 import csv
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,10 +17,9 @@ KEY = "sk-a-key-that-must-appear-nowhere"
 YES = tokens({"A": 0.7, "B": 0.3})
 
 
-def comparo(*arguments, folder, **environment):
-    command = [sys.executable, "-m", "comparo.cli", *map(str, arguments)]
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(("COMPARO_", "OPENAI_"))}
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=variables | environment)
+@pytest.fixture
+def comparo(run):
+    return lambda *arguments, folder, **variables: run(folder, arguments, **variables)
 
 
 @pytest.fixture
@@ -38,7 +34,7 @@ def ask(api, *more):
     return ("rank", "items.jsonl", "--criterion", "better", "--out", "run", "--budget", "4n", *options, *more)
 
 
-def test_a_server_that_goes_away_for_good_stops_the_run_which_goes_on_when_it_is_back(folder):
+def test_a_server_that_goes_away_for_good_stops_the_run_which_goes_on_when_it_is_back(comparo, folder):
     with Api(*[YES] * 30, refusal(503, "gone for good")) as api:
         done = comparo(*ask(api), folder=folder)
         assert done.returncode == 1
@@ -54,7 +50,7 @@ def test_a_server_that_goes_away_for_good_stops_the_run_which_goes_on_when_it_is
         assert "48 of 132 possible comparisons" in again.stderr
 
 
-def test_a_wrong_key_stops_at_once_and_the_key_appears_nowhere(folder):
+def test_a_wrong_key_stops_at_once_and_the_key_appears_nowhere(comparo, folder):
     with Api(refusal(401, f"Incorrect API key provided: {KEY}")) as api:
         done = comparo(*ask(api), folder=folder, OPENAI_API_KEY=KEY)
         assert done.returncode == 1
@@ -69,7 +65,7 @@ def test_a_wrong_key_stops_at_once_and_the_key_appears_nowhere(folder):
     assert KEY not in done.stdout + done.stderr
 
 
-def test_a_budget_in_dollars_is_not_overspent(folder):
+def test_a_budget_in_dollars_is_not_overspent(comparo, folder):
     with Api(YES) as api:  # 100 tokens in and 2 out: $0.012 a call, about 8 times what the lengths let expect
         done = comparo(*ask(api, "--budget", "$0.30", "--price", "100,1000"), folder=folder)
         assert done.returncode == 0, done.stderr
@@ -78,7 +74,7 @@ def test_a_budget_in_dollars_is_not_overspent(folder):
     assert spent < 0.30 + 8 * 0.012  # what was in flight when it was reached
 
 
-def test_a_dry_run_says_what_it_would_take_and_asks_nothing(folder):
+def test_a_dry_run_says_what_it_would_take_and_asks_nothing(comparo, folder):
     with Api(YES) as api:
         done = comparo(*ask(api, "--dry-run", "--price", "1,1"), folder=folder)
     assert done.returncode == 0
@@ -89,8 +85,8 @@ def test_a_dry_run_says_what_it_would_take_and_asks_nothing(folder):
     assert not (folder / "run").exists()
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"the recorded judgements are not at {DATA}")
-def test_summeval_by_recorded_judgements_in_one_command(tmp_path):
+@pytest.mark.recorded
+def test_summeval_by_recorded_judgements_in_one_command(comparo, tmp_path):
     judge = f"replay/{DATA / 'judgements' / 'summeval.relevance.csv.gz'}"
     done = comparo(
         "rank", DATA / "summeval.jsonl", "--judge", judge, "--budget", "3n", "--format", "csv", folder=tmp_path
@@ -105,7 +101,7 @@ def test_summeval_by_recorded_judgements_in_one_command(tmp_path):
     assert 0.2 < float(line.split(": ")[1].split(",")[0]) < 0.35
 
 
-def test_flags_come_from_the_environment_and_from_a_file(folder):
+def test_flags_come_from_the_environment_and_from_a_file(comparo, folder):
     (folder / "comparo.toml").write_text('judge = "simulated/soft"\n[rank]\nbudget = "3n"\nformat = "csv"\n')
     done = comparo("rank", "items.jsonl", "-o", "scores=wit", folder=folder)
     assert done.returncode == 0, done.stderr
@@ -120,7 +116,7 @@ def test_flags_come_from_the_environment_and_from_a_file(folder):
     assert "comparo.toml: no command has a flag 'judgde'" in done.stderr
 
 
-def test_runs_and_reports_are_found_again(folder):
+def test_runs_and_reports_are_found_again(comparo, folder):
     first = comparo("rank", "items.jsonl", "--judge", "simulated/soft", "-o", "scores=wit", "--quiet", folder=folder)
     assert (first.returncode, first.stderr) == (0, "")
     assert "Spearman" not in first.stdout
@@ -149,7 +145,7 @@ def test_runs_and_reports_are_found_again(folder):
         (["items.jsonl", "--prompt", "none.txt"], "no such file"),
     ],
 )
-def test_a_wrong_command_is_one_line_and_leaves_nothing(folder, arguments, message):
+def test_a_wrong_command_is_one_line_and_leaves_nothing(comparo, folder, arguments, message):
     done = comparo("rank", "--judge", "simulated/soft", *arguments, folder=folder)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr

@@ -11,6 +11,7 @@ from comparo import Comparisons, fit
 from comparo.analysis.confidence import top_probability
 from comparo.methods import METHODS
 from comparo.model.covariance import ProductCovariance
+from comparo.model.limits import Limits
 from oracle import simulate
 
 COLUMNS = ["item", "score", "std", "low", "high", "rank", "tier", "comparisons"]
@@ -168,12 +169,10 @@ def test_an_item_that_was_never_compared_is_listed_without_a_guess():
         assert row["std"] is None
 
 
-def test_large_contexts_use_marginal_errors(monkeypatch):
+def test_large_contexts_use_marginal_errors():
     comparisons, _ = simulate(np.random.default_rng(2), 300, 6000)
     small = fit(comparisons)
-    for module in ("laplacian", "covariance", "standing"):
-        monkeypatch.setattr(f"comparo.{module}.EXACT", 100)
-    large = fit(comparisons)
+    large = fit(comparisons, limits=Limits(exact=100))
     assert np.abs(large.std / small.std - 1).max() < 0.05
     for name in ("best_rank", "worst_rank"):
         assert np.abs(by_item(large.rank_intervals(), name) - by_item(small.rank_intervals(), name)).mean() < 3
@@ -218,6 +217,67 @@ def test_json_and_html_carry_the_table_and_escape_it():
     assert nasty not in page
     assert "&lt;script&gt;" in page
     assert "Ranking of 2 candidates by poe-bt" in repr(ranking)
+
+
+def test_a_ranking_behaves_like_a_mapping_of_its_items(ranking, tmp_path):
+    assert len(ranking) == 8
+    assert list(ranking) == ranking.to_columns()["item"].tolist()
+    frame = ranking.to_frame("pandas").set_index("item")
+    for item in ranking:
+        row = ranking[item]
+        assert row.item == item
+        assert row.context is None
+        assert [getattr(row, name) for name in COLUMNS[1:]] == frame.loc[item].tolist()
+    assert next(iter(ranking)) in ranking
+    assert "nobody" not in ranking
+    with pytest.raises(KeyError, match="there is no item 'nobody'"):
+        ranking["nobody"]
+    with pytest.raises(AttributeError):
+        ranking[0].score = 1.0
+    assert ranking.to_csv(tmp_path / "ranking.csv") is None
+    assert (tmp_path / "ranking.csv").read_bytes().decode() == ranking.to_csv()
+
+
+def test_with_contexts_the_keys_are_pairs():
+    rows = [{"context": c, "first": "a", "second": "b", "p": p} for c, p in (("x", 0.7), ("y", 0.2))]
+    ranking = fit(rows)
+    assert list(ranking) == [("x", "a"), ("x", "b"), ("y", "b"), ("y", "a")]
+    assert ranking["y", "b"].rank == 1
+    assert ranking["y", "b"].context == "y"
+    assert ranking["x", "a"].score == pytest.approx(-ranking["x", "b"].score)
+    with pytest.raises(KeyError, match="say which of the 2 contexts"):
+        ranking["a"]
+    assert fit(rows[:1])["a"] == fit(rows[:1])["x", "a"]
+
+
+def test_a_ranking_prints_as_a_table():
+    ranking = fit([("ana", "b\x1b\no", 0.8), ("b\x1b\no", "ana", 0.4)])
+    lines = str(ranking).splitlines()
+    assert lines[0].split() == COLUMNS
+    assert [line.split()[0] for line in lines[1:]] == ["ana", "b\\u001b\\no"]
+    assert len({len(line) for line in lines}) == 1
+    assert "\n" not in repr(ranking)
+    with pytest.warns(UserWarning, match="not connected"):
+        split = fit([("a", "b", 0.8), ("c", "d", 0.8)])
+    assert "do not compare across groups" in str(split).splitlines()[-1]
+    assert str(fit([(number, number + 1, 0.6) for number in range(120)])).endswith("21 more")
+
+
+def test_the_bias_is_had_by_label():
+    rows = [
+        {"context": c, "judge": j, "first": a, "second": b, "p": p}
+        for c in "xyz"
+        for j, p in (("one", 0.6), ("two", 0.9))
+        for a, b in ("ab", "bc", "ca", *(["ad", "db"] if c == "x" else []))
+    ]
+    ranking = fit(rows, bias="joint")
+    frame = ranking.bias_frame("pandas")
+    assert list(frame.columns) == ["context", "judge", "gamma", "first_wins"]
+    assert frame.to_dict("records") == json.loads(ranking.to_json())["bias"]
+    for row in frame.itertuples():
+        place = ranking.contexts.tolist().index(row.context), ranking.comparisons.judges.tolist().index(row.judge)
+        assert row.gamma == ranking.bias[place]
+    assert len(fit(rows).bias_frame("pandas")) == 0
 
 
 def test_the_picture_shows_the_best(ranking):

@@ -11,7 +11,7 @@ from comparo import Comparisons, fit
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
-pytestmark = pytest.mark.skipif(not DATA.exists(), reason=f"the recorded judgements are not at {DATA}")
+pytestmark = pytest.mark.recorded
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from importlib import import_module
 from pathlib import Path
 
@@ -472,6 +473,7 @@ def test_interrupted_twice_a_run_leaves_at_once(tmp_path):
         )
         while len(api.requests) < 10:
             assert process.poll() is None
+            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         assert "Waiting up to 10 s" in next(line for line in process.stderr if "calls at most" not in line)
         process.send_signal(signal.SIGINT)

@@ -18,6 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import pearsonr, spearmanr
 
+from benchmarks.bounds import crossings, simulate
 from comparo import Comparisons, fit
 from comparo.analysis.agreement import agreement, spearman, spearman_within
 from comparo.data.items import Items
@@ -25,7 +26,7 @@ from comparo.data.prompts import PAPER, Prompt, Question, criterion_prompt, pape
 from comparo.errors import StoreError
 from comparo.judges import Judgement, load_judge
 from comparo.methods import METHODS
-from comparo.report import write_report
+from comparo.report import bounds, write_report
 from comparo.report.embed import cut_texts, script_json, size
 from comparo.report.history import convergence, outlook
 from comparo.report.making import command
@@ -123,7 +124,7 @@ def test_the_page_tells_all(tmp_path):
         assert title in text
     for sign in ("Calls made", "Expected Spearman", "What more calls", "Connectedness", "Position bias", "Flips"):
         assert sign in text
-    for sign in ("Length", "Label mass", "Cycles", "Answers against the model", "Failed calls"):
+    for sign in ("Length", "Probability on the two answers", "Cycles", "Answers against the model", "Failed calls"):
         assert sign in text
     assert "72 of 132" in text
     assert "--criterion wittier --kind Story --judge simulated/soft --budget 6n" in text
@@ -232,7 +233,7 @@ def test_every_method_has_a_page(tmp_path, method):
     record = read_record(folder)
     assert np.all((record.expected >= 0) & (record.expected <= 1))
     assert np.corrcoef(record.p, record.expected)[0, 1] > 0.5
-    assert f"· {method} ·" in written(folder)
+    assert f"· method {method} (" in written(folder)
 
 
 def test_groups_that_nothing_joins(tmp_path):
@@ -459,7 +460,7 @@ def test_agreement_with_people_over_contexts(tmp_path):
     ],
 )
 def test_the_command_gives_the_same_prompt(prompt, tmp_path, monkeypatch):
-    from comparo.cli.options import make_prompt
+    from comparo.cli.groups import ColumnFlags, QuestionFlags
 
     items = Items.of([{"id": k, "text": "t", "context": "c"} for k in "ab"] if prompt.has_context else ["a", "b"])
     task = Task(items, prompt, load_judge("simulated/soft"), Budget.of("2n"), until=0.9)
@@ -473,10 +474,10 @@ def test_the_command_gives_the_same_prompt(prompt, tmp_path, monkeypatch):
     words = shlex.split(line)
     assert words[:3] == ["comparo", "rank", "ITEMS"]
     flags = dict(zip(words[3::2], words[4::2], strict=True))
-    names = ("criterion", "prompt", "kind", "heading", "context", "labels", "answer")
-    given_flags = {name: flags.get(f"--{name}") for name in names}
-    given_flags["kind"] = given_flags["kind"] or "Text"
-    assert make_prompt(items, **given_flags, judge=flags["--judge"]) == prompt
+    assert "--context" not in flags
+    names = ("criterion", "prompt", "kind", "heading", "labels", "answer")
+    asked = QuestionFlags(**{name: flags[f"--{name}"] for name in names if f"--{name}" in flags})
+    assert asked.make(items, ColumnFlags(), flags["--judge"]) == prompt
     assert flags["--budget"] == "2n"
     assert flags["--until"] == "0.9"
     assert flags["--bias"] == "joint"
@@ -617,7 +618,7 @@ def test_the_folder_may_be_given_as_text(tmp_path):
 @pytest.mark.parametrize(
     ("orders", "bias", "said"),
     [
-        ("both", "joint", "One order alone would have misled; the scores go by both."),
+        ("both", "joint", "One order alone would have misled; the scores use both."),
         ("both", "none", "both orders of each pair were asked, in which it cancels"),
         ("one", "none", "use --bias joint, or --orders both"),
     ],
@@ -636,6 +637,32 @@ def test_shares_add_to_a_hundred(parts):
     shares = percentages(parts)
     assert sum(shares) == 100
     assert all(abs(share - 100 * part / sum(parts)) < 1 for share, part in zip(shares, parts, strict=True))
+
+
+def test_measured_bounds_are_those_of_the_benchmark():
+    found = crossings(20, texts=2000)
+    for name, bound in (("flips", bounds.FLIPS), ("cycles", bounds.CYCLES), ("contradicting", bounds.CONTRADICTING)):
+        assert found[name] == pytest.approx([bound.fine, bound.check], abs=0.015)
+    lost = [simulate(20, 0.5, 0.5 + bound, "one", "none", texts=2000).spearman for bound in (0.0, 0.05, 0.15)]
+    assert lost[0] - lost[1] < 0.005 < lost[0] - lost[2] < 0.03
+
+
+def test_every_verdict_says_where_its_bounds_come_from(tmp_path):
+    page = written(run_folder(tmp_path / "run", stories()))
+    cards = re.findall(r'<article class="(fine|check|poor)">(.*?)</article>', page, re.DOTALL)
+    assert len(cards) >= 8
+    for verdict, card in cards:
+        assert f"<summary>Why “{verdict}”?</summary>" in card
+
+
+def test_the_page_explains_its_words(tmp_path):
+    text = shown_in(written(run_folder(tmp_path / "run", stories())))
+    assert "method poe-bt (Bradley–Terry model of the judge's probabilities)" in text
+    assert (
+        "Of two texts whose scores differ by 1, the model expects the better one to win with probability 0.73" in text
+    )
+    for word in ("γ", "told", "Label mass"):
+        assert word not in text
 
 
 def test_weights_and_cuts_are_told(tmp_path):

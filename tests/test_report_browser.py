@@ -205,7 +205,7 @@ def test_a_text_opens_and_closes(browser, stories):
     (opened,) = browser.texts("#lines .opened")
     assert opened.startswith(f"Number {name.split()[1]}: word")
     assert "People's scores: wit" in opened
-    assert "P(preferred) against" in opened
+    assert "Probability of being preferred to: story " in opened
     assert browser.run("return document.querySelector('#lines button').getAttribute('aria-expanded')") == "true"
     browser.click("#lines .line button")
     assert browser.texts("#lines .opened") == []

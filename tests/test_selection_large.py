@@ -89,7 +89,7 @@ def test_greedy_goes_on_to_the_last_pair(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_adaptive(orders: Any, goal: str) -> None:
     rng = np.random.default_rng(0)
     scores = 2 * rng.standard_normal(ITEMS)
-    selector = Selector(range(ITEMS), orders=orders, goal=goal, rng=np.random.default_rng(1))
+    selector = Selector(range(ITEMS), strategy="adaptive", orders=orders, goal=goal, rng=np.random.default_rng(1))
     asked: list[tuple[int, int]] = []
     for _ in range(5):
         rows = selector.next(300)

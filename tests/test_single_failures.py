@@ -32,7 +32,7 @@ def tiny(**options):
 
 @pytest.fixture(scope="module")
 def llama():
-    return load_judge("local/smollm2", runtime="llama.cpp", window=256)
+    return load_judge("local/smollm2", runtime="llama.cpp", window=256, threads=1)
 
 
 @pytest.mark.parametrize("options", [{"reuse": False}, {"reuse": True, "batch": 4}, {"reuse": "tree"}])
@@ -182,7 +182,7 @@ def test_a_local_judge_uses_no_proxy():
     code = """
 from comparo.judges import load_judge
 from comparo.data.prompts import Question, criterion_prompt
-judge = load_judge("local/smollm2", runtime="llama.cpp", window=256)
+judge = load_judge("local/smollm2", runtime="llama.cpp", window=256, threads=1)
 [answer] = judge.judge([Question(1, 2, None, "A.", "B.")], criterion_prompt("longer"))
 print(answer.error)
 """

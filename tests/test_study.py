@@ -5,7 +5,6 @@ import io
 import itertools
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -41,7 +40,7 @@ from comparo.studies.tables import (
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"
-real = pytest.mark.skipif(not DATA.exists(), reason=f"the recorded judgements are not at {DATA}")
+real = pytest.mark.recorded
 
 
 def texts(sizes, rng, scores=("score",)):
@@ -299,10 +298,10 @@ def test_contexts_that_people_do_not_tell_are_left_out_and_said():
     rows[5]["score"] = None
     comparisons = judged([row | {"score": row["score"] or 0} for row in rows], np.random.default_rng(0))
     recorded = Recorded.of(comparisons, Items.of(rows), "score")
-    assert recorded.told.tolist() == [False, True, True]
+    assert recorded.has_spread.tolist() == [False, True, True]
     assert recorded.notes == (
         "1 of 12 items have no human score and count in no correlation",
-        "1 of 3 contexts count in no mean: people scored all of their items alike",
+        "1 of 3 contexts count in no mean: people gave all of their items the same score",
     )
     scores = np.random.default_rng(1).normal(size=(1, 12))
     known = [[4, 6, 7], [8, 9, 10, 11]]
@@ -435,7 +434,7 @@ def test_a_difference_has_the_interval_of_students_t_over_contexts():
     assert (apart.value, apart.low, apart.high) == pytest.approx(
         (gaps.mean(), gaps.mean() - reach, gaps.mean() + reach)
     )
-    assert apart.verdict == "not told"
+    assert apart.verdict == "not significant"
     assert Difference(-1, -2, -0.5).verdict == "did not hold"
 
 
@@ -486,18 +485,17 @@ def folder(tmp_path):
     return tmp_path
 
 
-def command(*arguments, code=0):
-    run = subprocess.run(
-        [sys.executable, "-m", "comparo.cli", "study", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == code, run.stderr
-    return run
+@pytest.fixture
+def command(run, tmp_path):
+    def start(*arguments, code=0):
+        done = run(tmp_path, ["study", *arguments])
+        assert done.returncode == code, done.stderr
+        return done
+
+    return start
 
 
-def test_the_command_studies_a_users_own_set(folder):
+def test_the_command_studies_a_users_own_set(command, folder):
     run = command(
         folder / "stories.jsonl", "--calls", "2n,all", "--draws", 5, "--format", "csv", "--out", folder / "study",
         "--method", "poe-bt", "--method", "win-ratio", "--orders", "both", "--orders", "one", "--bias", "joint",
@@ -519,13 +517,50 @@ def test_the_command_studies_a_users_own_set(folder):
     assert (folder / "study" / "spearman.csv").read_text() == run.stdout
 
 
-def test_the_command_takes_one_file_of_judgements_and_named_scores(folder):
+def test_the_command_takes_one_file_of_judgements_and_named_scores(command, folder):
     file = folder / "judgements" / "stories.wit.csv.gz"
     arguments = [folder / "stories.jsonl", "--judgements", file, "--draws", 2, "--calls", "12", "--processes", 1]
     named = command(*arguments, "--scores", "score_wit", "--format", "markdown", "--table", "retention")
     assert named.stdout.startswith("| method | % at 12 | all × 100 | calls for 95% |")
     message = command(*arguments, code=2).stderr
     assert "holds the judgements of one attribute; say which with --attribute: wit, salt" in message
+
+
+def test_the_command_asks_a_judge_for_a_baseline(folder, monkeypatch, capsys):
+    items = Items.of(folder / "stories.jsonl")
+    options = ["--judge", "simulated/soft", "--option", "scores=wit", "--option", "noise=0"]
+
+    def rows(*arguments):
+        monkeypatch.setattr(sys, "argv", ["comparo", "study", str(folder / "stories.jsonl"), *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert not end.value.code
+        return list(csv.reader(io.StringIO(capsys.readouterr().out)))
+
+    for baseline, most, tied in (("geval", 6, 0.1), ("pairs", 11, 15)):  # a sort has no ties, people's scores do
+        found = rows("--baseline", baseline, *options, "--format", "csv")
+        assert found[0] == ["attribute", "Spearman", "calls"]
+        assert [row[0] for row in found[1:]] == ["wit", "salt"]
+        assert float(found[1][1]) == pytest.approx(100, abs=tied)  # it knows the scores
+        wit, salt = (items.scores[name] for name in ("wit", "salt"))
+        known = [spearmanr(wit[nodes], salt[nodes]).statistic for nodes in items.groups.values()]
+        assert float(found[2][1]) == pytest.approx(100 * np.mean(known), abs=tied)
+        assert 0 < float(found[1][2]) <= most
+
+
+def test_a_judge_in_a_settings_file_concerns_a_study_only_with_a_baseline(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    (folder / "comparo.toml").write_text('judge = "openai/some"\n', encoding="utf-8")
+
+    def code(*arguments):
+        monkeypatch.setattr(sys, "argv", ["comparo", "study", "stories.jsonl", "--processes", "1", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code
+
+    assert not code("--draws", "2", "--calls", "12", "--method", "poe-bt")
+    assert code("--baseline", "geval") == 2
+    assert "decides where keys and texts go" in capsys.readouterr().err
 
 
 def test_the_command_says_what_is_missing(folder, monkeypatch, capsys):

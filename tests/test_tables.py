@@ -19,10 +19,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comparo.data import tables
 from comparo.data.frames import frame_from_columns
+from comparo.data.objects import CHUNK
+from comparo.data.reading import columns_from_text, read_columns
 from comparo.data.sheets import guarded, unguarded
-from comparo.data.tables import Table, read_columns, write_columns
+from comparo.data.tables import Table
+from comparo.data.writing import csv_text, write_columns
 from comparo.errors import ComparisonsError
 from workbooks import write_workbook
 
@@ -60,7 +62,7 @@ def test_what_is_written_is_read(tmp_path: Path, ending: str) -> None:
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
 @pytest.mark.parametrize("distinct", [700, 100_600])
 def test_many_rows(tmp_path: Path, ending: str, distinct: int) -> None:
-    labels = [f"item {k % distinct}" for k in range(distinct + 3 * tables.CHUNK + 5)]
+    labels = [f"item {k % distinct}" for k in range(distinct + 3 * CHUNK + 5)]
     write_columns(tmp_path / f"pairs{ending}", {"first": labels})
     assert plain(read_columns(tmp_path / f"pairs{ending}")) == {"first": labels}
 
@@ -127,10 +129,10 @@ def test_a_line_is_where_its_row_ends(tmp_path: Path) -> None:
 
 
 def test_a_key_that_some_lines_lack_is_none_there(tmp_path: Path) -> None:
-    lines = ['{"a": 1}'] * tables.CHUNK + ['{"b": 2, "a": null}']
+    lines = ['{"a": 1}'] * CHUNK + ['{"b": 2, "a": null}']
     (tmp_path / "pairs.jsonl").write_text("\n".join(lines))
     columns = read_columns(tmp_path / "pairs.jsonl").columns
-    assert columns == {"a": [1] * tables.CHUNK + [None], "b": [None] * tables.CHUNK + [2]}
+    assert columns == {"a": [1] * CHUNK + [None], "b": [None] * CHUNK + [2]}
 
 
 BROKEN = {
@@ -224,7 +226,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
 ) -> None:
     (tmp_path / name).write_bytes(b"old")
     with pytest.raises(ComparisonsError, match=message):
-        write_columns(tmp_path / name, {"first": ["fine"] * tables.CHUNK + labels})
+        write_columns(tmp_path / name, {"first": ["fine"] * CHUNK + labels})
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_bytes() == b"old"
 
@@ -279,7 +281,7 @@ def test_a_json_list_and_json_lines_under_one_ending(tmp_path: Path) -> None:
     (tmp_path / "lines.json").write_text('{"a": 1, "b": "x"}\n{"a": 2}\n')
     for name in ("list.json", "lines.json"):
         assert plain(read_columns(tmp_path / name)) == {"a": [1, 2], "b": ["x", None]}
-    assert tables.columns_from_text('[{"a": 1}]', "standard input").columns == {"a": [1]}
+    assert columns_from_text('[{"a": 1}]', "standard input").columns == {"a": [1]}
     with pytest.raises(ComparisonsError, match=r"new\.json: the ending is not a known one; rename it to \.csv"):
         write_columns(tmp_path / "new.json", COLUMNS)
 
@@ -312,7 +314,7 @@ def test_a_sheet_without_its_library(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_no_cell_of_csv_is_a_formula_and_numbers_stay_numbers(tmp_path: Path) -> None:
     labels = ["=1+1", "+x", "-x", "@x", "\tx", "\rx", "\nx", "'=x", "＠x", "-5", "+1.5e3", "-.5", "x=1", "'x", "-", ""]
-    text = tables.csv_text({"item": labels, "score": np.full(len(labels), -1.5)})
+    text = csv_text({"item": labels, "score": np.full(len(labels), -1.5)})
     rows = list(csv.reader(io.StringIO(text, newline="")))[1:]
     assert {row[1] for row in rows} == {"-1.5"}
     cells = [row[0] for row in rows]

@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -72,23 +70,23 @@ def test_calls_needed_are_read_off_straight_lines():
     assert curve.at(15.0) == 15.0
 
 
-def run(*arguments):
-    command = [sys.executable, "-m", "comparo.cli", "study", "--yardstick", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+@pytest.fixture
+def yardstick(run, tmp_path):
+    return lambda *arguments: run(tmp_path, ["study", "--yardstick", *arguments])
 
 
-def test_the_command_says_what_it_needs(tmp_path):
-    assert "needs --data" in run().stderr
+def test_the_command_says_what_it_needs(yardstick, tmp_path):
+    assert "needs --data" in yardstick().stderr
     (tmp_path / "judgements").mkdir()
-    assert "no judgements such as" in run("--data", tmp_path).stderr
+    assert "no judgements such as" in yardstick("--data", tmp_path).stderr
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"the recorded judgements are not at {DATA}")
-def test_few_calls_on_topicalchat_beat_the_paper_s_with_all(tmp_path):
+@pytest.mark.recorded
+def test_few_calls_on_topicalchat_beat_the_paper_s_with_all(yardstick, tmp_path):
     for attribute in ("coherence", "engagingness"):
         name = f"topicalchat.{attribute}.csv.gz"
         (tmp_path / name).symlink_to((DATA / "judgements" / name).resolve())
-    done = run("--data", DATA, "--judgements", tmp_path, "--draws", 10, "--format", "csv", "--processes", 1)
+    done = yardstick("--data", DATA, "--judgements", tmp_path, "--draws", 10, "--format", "csv", "--processes", 1)
     assert done.returncode == 0, done.stderr
     mean = next(line for line in done.stdout.splitlines() if line.startswith("mean,"))
     whole, _, _, shared = map(float, mean.split(",")[1:])

@@ -106,6 +106,10 @@ _ROOMS = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("comparo")
     if name not in _ROOMS:
         raise AttributeError(f"module 'comparo' has no attribute {name!r}")
     value = getattr(import_module(f"comparo.{_ROOMS[name]}"), name)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 
 class ComparisonsError(ValueError):
-    """Input that cannot be used; the message names the place and the remedy."""
+    """Input that cannot be used; the message states where the problem is and how to solve it."""
 
 
 class JudgeError(RuntimeError):
-    """The judge cannot go on at all: a wrong key, an unknown model, a server without what is needed.
+    """The judge cannot answer at all: a wrong key, an unknown model, a server without a required feature.
 
-    Its message says what to do. A single answer that failed is no JudgeError: it is a `Judgement` with an error.
+    The message states what to do. A single answer that failed does not raise this: it is a `Judgement` with an error.
     """
 
 
 class RunError(RuntimeError):
-    """A run that cannot go on; what was judged is kept, and the same command goes on from there."""
+    """A run that cannot continue; all answers so far are kept, and the same command continues from there."""
 
 
 class StoreError(RuntimeError):
-    """A run folder that cannot be used: in use, of another run, damaged, full, or not to be written to."""
+    """A run folder that cannot be used: in use, of another run, damaged, on a full disk, or not writable."""
 
 
 class WrongFolderError(StoreError, ValueError):
-    """A folder that is not the one to name: no run's, or another run's. It stays as it is."""
+    """A folder that holds no run, or another run; it is not changed."""

@@ -1,4 +1,4 @@
-"""The methods by the names that the paper gives them, behind one call: `fit`."""
+"""`fit`: all methods of the paper, by their names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.covariance import MeanCovariance, ProductCovariance
 from comparo.model.experts import BradleyTerry, Expert, Gaussian
 from comparo.model.graph import Graph
-from comparo.model.laplacian import Laplacian, Pattern
+from comparo.model.laplacian import Laplacian
+from comparo.model.limits import LIMITS, Limits
+from comparo.model.pattern import Pattern
 from comparo.model.pooling import pool
 from comparo.model.product import Bias, Prior, multiply
 from comparo.model.weights import even
@@ -27,83 +29,138 @@ Method = Literal["win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard"]
 PriorPairs = Literal["compared", "all"]
 
 METHODS: tuple[str, ...] = get_args(Method)
-WIDE = 10.0  # the prior's standard deviation in logits: certain answers have finite scores, others hardly feel it
-WIDER = 100.0  # for soft answers, which scatter less than the coin flips of a decision and so would feel it more
-MOST_PAIRS = 50_000_000
+# Standard deviation of the prior in logits: finite scores for certain answers, and almost no effect on others. Soft
+# answers vary less than the coin flips of decisions, so that the same prior would have more effect on their scores.
+WIDE = 10.0
+WIDER = 100.0
+MOST_PAIRS = 50_000_000  # 400 MB of node numbers
 
 
 def fit(
     data: Any,
     method: Method | Expert = "poe-bt",
     *,
-    bias: Bias = "none",
+    bias: Bias | None = None,
     prior: Prior | None = None,
     groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
     features: Mapping[Any, Sequence[float]] | None = None,
     algorithm: Algorithm = "zermelo",
     prior_pairs: PriorPairs = "compared",
     level: float = 0.95,
+    limits: Limits = LIMITS,
 ) -> Ranking:
-    """Scores, a ranking and its uncertainty from pairwise comparisons.
+    """Estimate scores, a ranking and its uncertainty from pairwise comparisons.
 
-    `data` is a file (CSV, JSONL, Parquet, each also gzipped), a pandas or polars frame, rows (first, second, p), an
-    N × N matrix of P(row beats column), or `Comparisons`. With a column `context` every context is ranked on its own.
+    Parameters
+    ----------
+    data
+        A file (CSV, JSONL, Parquet, each also gzipped), a pandas or polars frame, rows (first, second, p), an N × N
+        matrix of P(row beats column), or `Comparisons`. With a column `context` every context is ranked on its own.
+    method
+        - "poe-bt": product of soft Bradley–Terry experts (default), with a wide Gaussian prior;
+        - "poe-g": product of Gaussian experts, μ(p) = p − ½, constant variance; "poe-g-hard": the same on decisions;
+        - "avg-prob": an item's mean probability; "win-ratio": its mean decision;
+        - "bt": Bradley–Terry on decisions by Zermelo's algorithm to 1e-4 (`algorithm="newman"`: fewer iterations);
+        - an expert of your own: any object with log_density, slope and curvature.
 
-    `method` is one of
+        A decision is p > ½; p = ½ is a tie and counts as half a win.
+    bias
+        The position bias, for products of experts: "none" (default, also None), "plug-in" (from the mean p) or "joint"
+        (estimated together with the scores); see `comparo.model.product.multiply`.
+    prior
+        For products of experts: the standard deviation of a Gaussian prior on the scores, or "first", the paper's
+        expert on the first item. Default: "first" for Gaussian experts; for others 100, or 10 where every answer is a
+        decision. "estimated": the variances of scores, biases and noise are estimated from the comparisons, both orders
+        of a pair are one observation, and scores are shrunk towards what their group and features predict
+        (`comparo.model.pooling.pool`).
+    groups, features
+        With prior "estimated": the group, and a sequence of numbers, for each item or pair (context, item).
+        `groups="items"`: the same item in other contexts.
+    algorithm, prior_pairs
+        For "bt", whose prior is 1/(N − 1) wins for both sides of each comparison made (`prior_pairs="compared"`, as the
+        paper writes) or of every pair of items (`"all"`, as its authors' code does).
+    level
+        The coverage of intervals, between 0 and 1.
+    limits
+        Tolerances, sizes and numbers of draws of the solvers (`comparo.model.limits.Limits`).
 
-    - "poe-bt": product of soft Bradley–Terry experts (default), with a wide Gaussian prior;
-    - "poe-g": product of Gaussian experts, μ(p) = p − ½, constant variance; "poe-g-hard": the same on decisions;
-    - "avg-prob": an item's mean probability; "win-ratio": its mean decision;
-    - "bt": Bradley–Terry on decisions by Zermelo's algorithm to 1e-4 (`algorithm="newman"`: fewer iterations);
-    - an expert of your own: any object with log_density, slope and curvature.
+    Returns
+    -------
+    Ranking
+        Scores are centred in each connected component, except for "avg-prob" and "win-ratio", where they are means.
+        Its `notes` are also issued as warnings.
 
-    Scores are centred, except those of "avg-prob" and "win-ratio", which stay the means that they are. A decision is
-    p > ½; p = ½ is a tie and counts half a win.
+    Raises
+    ------
+    ComparisonsError
+        If the data cannot be used.
+    ValueError, TypeError
+        If an argument has no meaning, or not with this method.
 
-    `bias` is the position bias: "none", "plug-in" (from the mean p) or "joint" (estimated with the scores); see
-    `comparo.model.product.multiply`. `prior` is the standard deviation of a Gaussian prior on the scores or "first",
-    the paper's expert on the first item; by default "first" for Gaussian experts, and for others 100, or 10 where every
-    answer is a decision. With prior "estimated" the variances of scores, biases and noise come from the comparisons,
-    both orders of a pair are taken together, and candidates lean on what they share (`comparo.model.pooling.pool`): on
-    their group, which `groups` gives for an item or a pair (context, item), "items" being the same item in other
-    contexts, and on `features`, some numbers for each of them.
-
-    Bias and prior belong to products of experts; "bt" has the paper's prior instead: 1/(N − 1) wins for either side of
-    each comparison made (`prior_pairs="compared"`, the paper's wording) or of every pair of items (`"all"`, what its
-    authors' code does). `level` is the coverage of intervals.
-
+    Examples
+    --------
     >>> ranking = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1)])
-    >>> ranking.items.tolist()
+    >>> list(ranking)
     ['a', 'b', 'c']
     """
+    ranking = quiet_fit(
+        data,
+        method,
+        bias=bias,
+        prior=prior,
+        groups=groups,
+        features=features,
+        algorithm=algorithm,
+        prior_pairs=prior_pairs,
+        level=level,
+        limits=limits,
+    )
+    for note in ranking.notes:
+        warnings.warn(note, stacklevel=2)
+    return ranking
+
+
+def quiet_fit(
+    data: Any,
+    method: Method | Expert = "poe-bt",
+    *,
+    bias: Bias | None = None,
+    prior: Prior | None = None,
+    groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
+    features: Mapping[Any, Sequence[float]] | None = None,
+    algorithm: Algorithm = "zermelo",
+    prior_pairs: PriorPairs = "compared",
+    level: float = 0.95,
+    limits: Limits = LIMITS,
+) -> Ranking:
+    """`fit` without warnings: the notes are in `Ranking.notes` only.
+
+    >>> quiet_fit([("a", "b", 0.8), ("c", "d", 0.8)]).notes[0][:54]
+    'the comparisons fall into groups that are not connecte'
+    """
     comparisons = Comparisons.of(data)
+    bias = "none" if bias is None else bias
     _check(method, bias, prior, algorithm, prior_pairs, level)
     if prior != "estimated" and (groups is not None or features is not None):
         raise ValueError("groups and features belong to prior='estimated'; add that, or leave them out")
     if method in ("poe-g-hard", "bt", "win-ratio"):
         comparisons = comparisons.decisions()
     if method == "bt":
-        ranking = _bradley_terry(comparisons, algorithm, prior_pairs, level)
-    elif method in ("win-ratio", "avg-prob"):
-        ranking = _mean(comparisons, method, level)
+        return _bradley_terry(comparisons, algorithm, prior_pairs, level, limits)
+    if method in ("win-ratio", "avg-prob"):
+        return _mean(comparisons, method, level, limits)
+    expert = method if isinstance(method, Expert) else BradleyTerry() if method == "poe-bt" else Gaussian()
+    name = method if isinstance(method, str) else type(method).__name__
+    if prior is None:
+        prior = "first" if isinstance(expert, Gaussian) else WIDE if comparisons.hard else WIDER
+    if prior == "estimated":
+        group, rows = _shared(comparisons, groups, features)
+        weighed = even(comparisons, expert)
+        product = pool(weighed, expert, is_biased=bias == "joint", groups=group, features=rows, limits=limits)
     else:
-        expert = method if isinstance(method, Expert) else BradleyTerry() if method == "poe-bt" else Gaussian()
-        name = method if isinstance(method, str) else type(method).__name__
-        if prior is None:
-            prior = "first" if isinstance(expert, Gaussian) else WIDE if comparisons.hard else WIDER
-        if prior == "estimated":
-            shared = _shared(comparisons, groups, features)
-            weighed = even(comparisons, expert)
-            product = pool(weighed, expert, is_biased=bias == "joint", groups=shared[0], features=shared[1])
-        else:
-            product = multiply(comparisons, expert, prior=prior, bias=bias)
-        covariance = ProductCovariance(product.laplacian, product)
-        ranking = Ranking(
-            name, comparisons, product.graph, product.scores, covariance, level, product, product.converged
-        )
-    for note in ranking.notes:
-        warnings.warn(note, stacklevel=2)
-    return ranking
+        product = multiply(comparisons, expert, prior=prior, bias=bias, limits=limits)
+    covariance = ProductCovariance(product.laplacian, product)
+    return Ranking(name, comparisons, product.graph, product.scores, covariance, level, product, product.converged)
 
 
 def _check(method: object, bias: str, prior: Any, algorithm: str, prior_pairs: str, level: float) -> None:
@@ -144,17 +201,16 @@ def _shared(
 ) -> tuple[Index | None, Array | None]:
     """The group (n,) and the features (n, D) of each candidate, by its item or by its context and item."""
     graph = Graph.build(comparisons)
-    contexts = [None] * graph.nodes if comparisons.contexts is None else comparisons.contexts[graph.context].tolist()
-    labels = list(zip(contexts, comparisons.items[graph.item].tolist(), strict=True))
+    labels = graph.labels(comparisons)
     codes = rows = None
     if groups == "items":
         codes = graph.item
     elif groups is not None:
-        found = [_of("groups", groups, label) for label in labels]
+        found = [_entry("groups", groups, label) for label in labels]
         number = {group: code for code, group in enumerate(dict.fromkeys(found))}
         codes = np.array([number[group] for group in found], dtype=np.int32)
     if features is not None:
-        values = [tuple(_of("features", features, label)) for label in labels]
+        values = [tuple(_entry("features", features, label)) for label in labels]
         if len(set(map(len, values))) > 1:
             raise ValueError("features are of different lengths; give every item as many numbers")
         rows = np.array(values, dtype=np.float64)
@@ -163,32 +219,34 @@ def _shared(
     return codes, rows
 
 
-def _of(name: str, given: Mapping[Any, Any], label: tuple[Any, Any]) -> Any:
+def _entry(name: str, given: Mapping[Any, Any], label: tuple[Any, Any]) -> Any:
     for key in (label, label[1]):
         if key in given:
             return given[key]
     place = "" if label[0] is None else f" of context {label[0]!r}"
-    raise ValueError(f"{name} say nothing of item {label[1]!r}{place}; give every item its own")
+    raise ValueError(f"{name} have no entry for item {label[1]!r}{place}; give every item its own")
 
 
-def _mean(comparisons: Comparisons, name: str, level: float) -> Ranking:
+def _mean(comparisons: Comparisons, name: str, level: float, limits: Limits) -> Ranking:
     """Σ w·p over Σ w, where an item's p is 1 − p when it is shown second."""
     graph = Graph.build(comparisons)
     n, p = graph.nodes, comparisons.p
     weight = comparisons.weights
-    pattern = Pattern(graph)
+    pattern = Pattern(graph, limits=limits)
     laplacian = Laplacian(pattern, weight[pattern.order], np.zeros(n))
     total = laplacian.diagonal
     won = np.bincount(graph.first, weight * p, n) + np.bincount(graph.second, weight * (1 - p), n)
     scores = np.divide(won, total, out=np.full(n, 0.5), where=total > 0)
     squares = np.sum(weight * ((p - scores[graph.first]) ** 2 + (1 - p - scores[graph.second]) ** 2))
     freedom = max(0, 2 * len(p) - n)
-    unknown = 1.0 / (1.0 + freedom)  # where nothing is known of the spread, that of a coin: ¼
+    unknown = 1.0 / (1.0 + freedom)  # weight of the variance of a coin, ¼, for very few comparisons
     variance = float((0.25 * unknown + squares) / (unknown + freedom))
     return Ranking(name, comparisons, graph, scores, MeanCovariance(laplacian, variance), level)
 
 
-def _bradley_terry(comparisons: Comparisons, algorithm: Algorithm, prior_pairs: PriorPairs, level: float) -> Ranking:
+def _bradley_terry(
+    comparisons: Comparisons, algorithm: Algorithm, prior_pairs: PriorPairs, level: float, limits: Limits
+) -> Ranking:
     graph = Graph.build(comparisons)
     weight = comparisons.weights
     position = graph.position
@@ -205,9 +263,9 @@ def _bradley_terry(comparisons: Comparisons, algorithm: Algorithm, prior_pairs: 
         both = np.concatenate([graph.first, first]), np.concatenate([graph.second, second])
         graph = replace(graph, component=position)
         played = replace(graph, first=both[0], second=both[1])
-    scores, _, converged = zermelo(played, won, lost, algorithm)
+    scores, _, converged = zermelo(played, won, lost, algorithm, limits=limits)
     curvature = BradleyTerry().curvature(scores[played.first] - scores[played.second], won)
-    pattern = Pattern(played)
+    pattern = Pattern(played, limits=limits)
     laplacian = Laplacian(pattern, ((won + lost) * curvature)[pattern.order], np.zeros(graph.nodes))
     return Ranking("bt", comparisons, graph, scores, ProductCovariance(laplacian), level, converged=converged)
 

@@ -1,4 +1,4 @@
-"""The types of arrays that the rooms share; a docstring says the shape."""
+"""The types of arrays that all rooms share (each docstring states the shape), and of random numbers."""
 
 from __future__ import annotations
 
@@ -9,3 +9,16 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int32]
 LongIndex = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+Seed = int | np.random.Generator | None
+
+
+def as_generator(rng: Seed) -> np.random.Generator:
+    """Return a generator from a seed; a Generator is returned as it is, and None gives unpredictable numbers.
+
+    >>> as_generator(0).integers(10) == as_generator(np.random.default_rng(0)).integers(10)
+    np.True_
+    """
+    if not (rng is None or isinstance(rng, (int, np.integer, np.random.Generator))) or isinstance(rng, bool):
+        raise TypeError(f"rng must be a whole number, None or a numpy Generator, not {rng!r}")
+    return np.random.default_rng(rng)

@@ -1,1 +1,1 @@
-"""How far to trust a ranking: confidence, agreement with people, curves, calibration, plots."""
+"""How reliable a ranking is: confidence, agreement with people, curves, calibration, plots."""

@@ -1,4 +1,4 @@
-"""How far a ranking agrees with people's scores."""
+"""Correlations: of rankings with people's scores, and of a ranking with an earlier one."""
 
 from __future__ import annotations
 
@@ -6,24 +6,33 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from comparo.data.columns import look_up
 from comparo.data.items import Items
 from comparo.ranking.ranking import Ranking
+from comparo.types import Array
 
 
-def spearman(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """The correlation of the ranks of two columns, each of shape (n,); NaN where one of them is constant.
+def pearson(one: Array, other: Array) -> Array:
+    """Pearson's correlation along the last axis of two arrays; NaN where one of them is constant.
+
+    >>> pearson(np.array([1.0, 2.0, 3.0]), np.array([[1.0, 3.0, 2.0], [7.0, 7.0, 7.0]]))
+    array([0.5, nan])
+    """
+    a, b = (column - np.mean(column, axis=-1, keepdims=True) for column in (one, other))
+    norm = np.sqrt(np.sum(a * a, axis=-1) * np.sum(b * b, axis=-1))
+    return np.asarray(np.divide(np.sum(a * b, axis=-1), norm, out=np.full(norm.shape, np.nan), where=norm > 1e-12))
+
+
+def spearman(one: Array, other: Array) -> Array:
+    """Spearman's correlation along the last axis: Pearson's of the ranks, where equal values share their mean rank.
 
     >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0]))
-    0.5
+    array(0.5)
     """
-    a, b = (rankdata(column) - (len(column) + 1) / 2 for column in (one, other))
-    norm = np.sqrt(np.sum(a * a) * np.sum(b * b))
-    return float(a @ b / norm) if norm > 0 else float("nan")
+    return pearson(*(np.asarray(rankdata(column, axis=-1), dtype=np.float64) for column in (one, other)))
 
 
-def spearman_within(
-    one: NDArray[np.float64], other: NDArray[np.float64], segment: NDArray[np.integer], segments: int
-) -> NDArray[np.float64]:
+def spearman_within(one: Array, other: Array, segment: NDArray[np.integer], segments: int) -> Array:
     """`spearman` of the entries (n,) of each segment, shape (segments,), where both are known; `segment` (n,) from 0.
 
     NaN where fewer than two are known, or where one of the columns is constant.
@@ -41,7 +50,23 @@ def spearman_within(
     return np.asarray(np.divide(inner, norm, out=np.full(segments, np.nan), where=norm > 0))
 
 
-def _ranks(values: NDArray[np.float64], segment: NDArray[np.integer]) -> NDArray[np.float64]:
+def aligned(last: Ranking, earlier: Ranking) -> Array:
+    """The earlier scores of all candidates of the last ranking, shape (n,); the mean for those not yet compared.
+
+    >>> from comparo import Comparisons, fit
+    >>> data = Comparisons.from_columns([*"aab"], [*"bcc"], [0.8, 0.8, 0.5], context=[*"xxx"])
+    >>> aligned(fit(data), fit(data.take([0]))).round(2)
+    array([ 0.69, -0.69,  0.  ])
+    """
+    items = np.int64(len(last.comparisons.items))
+    keys, found = (one.graph.context * items + one.graph.item for one in (last, earlier))
+    order = np.argsort(keys)
+    scores = np.full(len(keys), np.mean(earlier.scores))
+    scores[order[np.searchsorted(keys, found, sorter=order)]] = earlier.scores
+    return scores
+
+
+def _ranks(values: Array, segment: NDArray[np.integer]) -> Array:
     """The rank of each value (n,) in its segment, from 1; equal ones share the mean of theirs."""
     order = np.lexsort((values, segment))
     ordered, part = values[order], segment[order]
@@ -54,8 +79,8 @@ def _ranks(values: NDArray[np.float64], segment: NDArray[np.integer]) -> NDArray
     return ranks
 
 
-def agreement(ranking: Ranking, items: Items) -> dict[str, NDArray[np.float64]]:
-    """Spearman's correlation with each of the items' scores, one a context, shape (C,) in the items' order.
+def agreement(ranking: Ranking, items: Items) -> dict[str, Array]:
+    """Spearman's correlation with each of the items' scores, per context: shape (C,), in the items' order.
 
     NaN where a context has fewer than two scored items, or equal scores.
 
@@ -64,10 +89,9 @@ def agreement(ranking: Ranking, items: Items) -> dict[str, NDArray[np.float64]]:
     >>> agreement(fit([("a", "b", 0.8), ("b", "c", 0.7)]), items)
     {'score': array([1.])}
     """
-    contexts = [None] * ranking.graph.nodes if ranking.context is None else ranking.context.tolist()
-    found = dict(zip(zip(contexts, ranking.items.tolist(), strict=True), ranking.scores.tolist(), strict=True))
     labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
-    estimated = np.array([found.get(label, np.nan) for label in labels])
+    row = look_up(labels, ranking.graph.labels(ranking.comparisons))
+    estimated = np.where(row < 0, np.nan, ranking.scores[row])
     contexts_of = len(items.contexts)
     return {
         name: spearman_within(estimated, scores, items.context, contexts_of) for name, scores in items.scores.items()

@@ -1,17 +1,18 @@
-"""Learn what a judge's probability means from items whose true scores are known.
+"""Learn the Gaussian expert from items whose true scores are known.
 
-The Gaussian expert needs the mean μ(p) and the variance σ²(p) of the score difference given the answer p. The paper
-assumes a line and a constant; with true scores for some items both can be read off the comparisons among them.
+The expert needs the mean μ(p) and the variance σ²(p) of the score difference given the answer p. The paper assumes a
+line and a constant; with true scores for some items both are estimated from the comparisons among them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from comparo.analysis.curves import known_scores
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.model.experts import Constant, Gaussian
@@ -42,13 +43,33 @@ def calibrate(
     variance: Literal["constant", "binned"] = "constant",
     bins: int = 10,
 ) -> Gaussian:
-    """A Gaussian expert with μ(p) = E[s_first − s_second | p] and σ²(p) learnt from true scores of some items.
+    """Learn a Gaussian expert from true scores of some items: μ(p) = E[s_first − s_second | p] and σ²(p).
 
-    `scores` maps an item, or a pair (context, item), to its true score; comparisons with an item it does not know are
-    left out. `mean` is "isotonic", the non-decreasing function closest to the differences, or "binned", their mean in
-    `bins` bins of equally many comparisons. `variance` around it is "constant" or "binned" likewise. A position bias
-    of the judge goes into μ.
+    Parameters
+    ----------
+    data, scores
+        Comparisons, in any form that `fit` reads, and the true score of an item, or of a pair (context, item).
+        Comparisons with other items are ignored.
+    mean
+        "isotonic", the non-decreasing function closest to the differences, or "binned", their mean in `bins` bins of
+        equally many comparisons. A position bias of the judge becomes part of μ.
+    variance, bins
+        The variance around the mean, "constant" or "binned", and the number of bins.
 
+    Returns
+    -------
+    Gaussian
+        An expert, to be used as `fit(data, method=expert)`.
+
+    Raises
+    ------
+    ComparisonsError
+        If fewer than two comparisons have a true score for both items.
+    ValueError
+        If `mean`, `variance` or `bins` has no meaning.
+
+    Examples
+    --------
     >>> truth = {"a": 2.0, "b": 1.0, "c": 0.0}
     >>> expert = calibrate([("a", "b", 0.7), ("b", "c", 0.7), ("a", "c", 0.9), ("c", "a", 0.2)], truth)
     >>> expert.mean(np.array([0.2, 0.7, 0.9]))
@@ -60,9 +81,7 @@ def calibrate(
     if mean not in ("isotonic", "binned") or variance not in ("constant", "binned") or bins < 1:
         raise ValueError("mean is 'isotonic' or 'binned', variance 'constant' or 'binned', and bins at least 1")
     graph = Graph.build(comparisons)
-    known = np.array(
-        [_score(scores, comparisons, item, context) for item, context in zip(graph.item, graph.context, strict=True)]
-    )
+    known = known_scores(comparisons, graph, scores)
     difference = known[graph.first] - known[graph.second]
     weight = comparisons.weights
     usable = np.isfinite(difference) & (weight > 0)
@@ -81,19 +100,12 @@ def calibrate(
     else:
         learnt = _binned(p, difference, weight, bins)
     squares = (difference - learnt(p)) ** 2
-    # A judge whose answers fit exactly would otherwise be trusted without limit.
+    # If all answers fit exactly, the variance would be 0 and the precision infinite.
     least = 1e-6 * float(np.var(difference)) + np.finfo(float).tiny
     if variance == "constant":
         return Gaussian(learnt, Constant(max(float(np.average(squares, weights=weight)), least)))
     spread = _binned(p, squares, weight, bins)
     return Gaussian(learnt, Interpolated(spread.p, tuple(max(value, least) for value in spread.value)))
-
-
-def _score(scores: Mapping[Any, float], comparisons: Comparisons, item: int, context: int) -> float:
-    label: Hashable = comparisons.items[item]
-    if comparisons.contexts is not None and (comparisons.contexts[context], label) in scores:
-        return float(scores[comparisons.contexts[context], label])
-    return float(scores.get(label, np.nan))
 
 
 def _binned(p: Array, values: Array, weight: Array, bins: int) -> Interpolated:

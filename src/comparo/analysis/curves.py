@@ -1,4 +1,4 @@
-"""The numbers behind the plots: how a ranking settles, what a difference is given p, what both orders say.
+"""The numbers of the plots: how a ranking converges, and the true difference given p.
 
 K comparisons of n candidates (items of contexts) as columns of shape (K,); `scores` maps an item, or a pair (context,
 item), to its true score.
@@ -6,59 +6,96 @@ item), to its true score.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.analysis.agreement import spearman
+from comparo.analysis.agreement import aligned, spearman_within
 from comparo.data.comparisons import Comparisons
-from comparo.methods import Method, fit
+from comparo.methods import Method, quiet_fit
 from comparo.model.graph import Graph
 from comparo.model.product import Bias
 from comparo.ranking.ranking import Ranking
-from comparo.types import Array
+from comparo.types import Array, LongIndex
 
 
 def convergence(
-    data: Comparisons, truth: Array | None = None, *, method: Method, bias: Bias, points: int
+    data: Comparisons, truth: Array | None = None, *, method: Method, bias: Bias | None, points: int
 ) -> tuple[NDArray[np.int64], Array, Array | None]:
     """The calls made (P,), and Spearman's correlation of the ranking after them with the last and with `truth` (n,).
 
-    Comparisons are taken in their order, each context at the same share of its own; correlations are means over
-    contexts. Who was not yet compared is average. P is `points`, or less where there are fewer comparisons.
+    Correlations are means over contexts. P is `points`, or less where there are fewer comparisons.
 
     >>> data = Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7)])
     >>> convergence(data, method="poe-bt", bias="none", points=2)
     (array([1, 2]), array([0.5, 1. ]), None)
     """
-    last = quiet_fit(data, method, bias)
-    context = last.graph.context[last.graph.first]
-    sizes, order = np.bincount(context), np.argsort(context, kind="stable")
-    share = np.empty(len(data))
-    begins = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    share[order] = (np.arange(len(data)) - begins + 1) / sizes[context[order]]
-    parts = [np.flatnonzero(share <= step / points + 1e-9) for step in range(1, points + 1)]
-    taken = {len(rows): rows for rows in parts if len(rows)}
-    settled = [_candidates_scores(last, quiet_fit(_rows(data, rows), method, bias)) for rows in taken.values()]
-    final = np.array([_mean_spearman(last.graph, scores, last.scores) for scores in settled])
-    true = None if truth is None else np.array([_mean_spearman(last.graph, scores, truth) for scores in settled])
+    last = quiet_fit(data, method, bias=bias)
+    parts = (first_rows(last.graph, step / points) for step in range(1, points + 1))
+    taken = {len(rows): rows for rows in parts}
+    settled = [quiet_fit(data.take(rows), method, bias=bias) for rows in taken.values()]
+    final = np.array([correlation(last, earlier, last.scores) for earlier in settled])
+    true = None if truth is None else np.array([correlation(last, earlier, truth) for earlier in settled])
     return np.array(list(taken)), final, true
 
 
-def true_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) -> Array:
-    """The true score of each candidate, shape (n,), NaN where there is none; a ValueError where there is none at all.
+def first_rows(graph: Graph, share: float) -> LongIndex:
+    """The comparisons that are among the first `share` of their context, at least one per context.
+
+    Contexts may have been compared one after the other, so each is taken at the same share of its own comparisons.
+
+    >>> graph = Graph.build(Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.4)]))
+    >>> first_rows(graph, 0.5)
+    array([0, 1])
+    """
+    context = graph.context[graph.first]
+    sizes, order = np.bincount(context), np.argsort(context, kind="stable")
+    before = np.empty(len(context))
+    begins = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    before[order] = (np.arange(len(context)) - begins) / sizes[context[order]]
+    return np.flatnonzero(before < share - 1e-9)
+
+
+def correlation(last: Ranking, earlier: Ranking, scores: Array) -> float:
+    """Spearman's correlation of an earlier ranking with `scores` (n,) of the last one's candidates: mean over contexts.
+
+    Candidates that the earlier ranking does not have get its mean score. NaN where no context has a correlation.
+
+    >>> from comparo import fit
+    >>> last = fit([("a", "b", 0.8), ("b", "c", 0.7)])
+    >>> correlation(last, fit([("a", "b", 0.8)]), last.scores)
+    0.5
+    """
+    known = aligned(last, earlier)
+    return mean_known(spearman_within(known, scores, last.graph.position, last.graph.contexts))
+
+
+def mean_known(values: Array) -> float:
+    """The mean of the values that are not NaN; NaN where all are.
+
+    >>> mean_known(np.array([0.5, np.nan]))
+    0.5
+    """
+    known = values[~np.isnan(values)]
+    return float(np.mean(known)) if known.size else float("nan")
+
+
+def known_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) -> Array:
+    """The true score of each candidate, shape (n,), by (context, item) or by item; NaN where there is none.
 
     >>> data = Comparisons.from_rows([("a", "b", 0.8)])
-    >>> true_scores(data, Graph.build(data), {"a": 2})
+    >>> known_scores(data, Graph.build(data), {"a": 2})
     array([ 2., nan])
     """
-    contexts = [None] * graph.nodes if data.contexts is None else data.contexts[graph.context].tolist()
-    labels = zip(contexts, data.items[graph.item].tolist(), strict=True)
-    known = np.array([float(scores.get(label, scores.get(label[1], np.nan))) for label in labels])
+    labels = graph.labels(data)
+    return np.array([float(scores.get(label, scores.get(label[1], np.nan))) for label in labels])
+
+
+def true_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) -> Array:
+    """`known_scores`; a ValueError where there is none at all."""
+    known = known_scores(data, graph, scores)
     if not np.isfinite(known).any():
         raise ValueError(
             "no item has a true score; is every key of `scores` an item (or a pair of context and item) of the "
@@ -101,60 +138,3 @@ def moments(p: Array, values: Array, weight: Array, bins: int) -> tuple[Array, A
     middle = mean(values)
     deviation = np.sqrt(mean((values - middle[(np.cumsum(filled) - 1)[which]]) ** 2))
     return mean(p), middle, np.where(counts[filled] > 1, deviation, np.nan)
-
-
-def both_orders(data: Comparisons) -> tuple[Array, Array]:
-    """p_ij and p_ji, each the mean of its comparisons, of the M pairs that a judge was asked in both orders: (M,).
-
-    >>> both_orders(Comparisons.from_rows([("a", "b", 0.75), ("b", "a", 0.5), ("a", "c", 0.9)]))
-    (array([0.75]), array([0.5]))
-    """
-    graph, weight, judges = Graph.build(data), data.weights, 1 if data.judges is None else len(data.judges)
-    low, high = np.minimum(graph.first, graph.second).astype(np.int64), np.maximum(graph.first, graph.second)
-    _, pair = np.unique((low * graph.nodes + high) * judges + data.judged_by, return_inverse=True)
-    slot, slots = 2 * pair + (graph.first != low), 2 * (int(pair.max()) + 1)
-    total = np.bincount(slot, weight, slots)
-    mean = np.divide(np.bincount(slot, weight * data.p, slots), total, out=np.full(slots, np.nan), where=total > 0)
-    asked = np.isfinite(mean[::2]) & np.isfinite(mean[1::2])
-    return mean[::2][asked], mean[1::2][asked]
-
-
-def quiet_fit(data: Comparisons, method: Method, bias: Bias) -> Ranking:
-    """A fit without its warnings, for parts of comparisons that need not be connected.
-
-    >>> quiet_fit(Comparisons.from_rows([("a", "b", 0.8), ("c", "d", 0.8)]), "poe-bt", "none").graph.components
-    2
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return fit(data, method, bias=bias)
-
-
-def _rows(data: Comparisons, rows: NDArray[np.intp]) -> Comparisons:
-    weight = None if data.weight is None else data.weight[rows]
-    context = None if data.context is None else data.context[rows]
-    judge = None if data.judge is None else data.judge[rows]
-    first, second, p = data.first[rows], data.second[rows], data.p[rows]
-    return replace(data, first=first, second=second, p=p, weight=weight, context=context, judge=judge)
-
-
-def _candidates_scores(last: Ranking, earlier: Ranking) -> Array:
-    """The scores of an earlier ranking for all candidates of the last, (n,)."""
-    keys, found = (
-        ranking.graph.context * np.int64(len(last.comparisons.items)) + ranking.graph.item
-        for ranking in (last, earlier)
-    )
-    order = np.argsort(keys)
-    scores = np.full(len(keys), np.mean(earlier.scores))
-    scores[order[np.searchsorted(keys, found, sorter=order)]] = earlier.scores
-    return scores
-
-
-def _mean_spearman(graph: Graph, one: Array, other: Array) -> float:
-    """The mean over contexts of the correlation of what both know, NaN where no context has one."""
-    correlations = []
-    for begin, end in zip(graph.starts[:-1].tolist(), graph.starts[1:].tolist(), strict=True):
-        known = begin + np.flatnonzero(np.isfinite(other[begin:end]))
-        correlations.append(spearman(one[known], other[known]))
-    told = [correlation for correlation in correlations if not np.isnan(correlation)]
-    return float(np.mean(told)) if told else float("nan")

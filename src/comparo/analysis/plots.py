@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit, stdtrit
 
-from comparo.analysis.curves import both_orders, convergence, moments, quiet_fit, true_differences, true_scores
+from comparo.analysis.curves import convergence, moments, true_differences, true_scores
+from comparo.analysis.drawing import BLUE, COLOURS, GREEN, STYLES, TIERS, VERMILION, axes, counted, whole
 from comparo.data.comparisons import Comparisons
-from comparo.methods import Method
+from comparo.methods import Method, quiet_fit
 from comparo.model.experts import BradleyTerry
 from comparo.model.graph import Graph
 from comparo.model.product import Bias
@@ -24,18 +25,21 @@ if TYPE_CHECKING:
 
     from comparo.ranking.ranking import Ranking
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; lines also differ in style, for print in grey.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-BLUE, VERMILION, GREEN = COLOURS[:3]
-STYLES = ("-", "--", "-.", ":")
-TIERS = (BLUE, VERMILION)  # which tiers take in turn
-COLUMN = 3.4  # inches
-CERTAIN = 0.01  # p this near to 0 or 1 is taken as this, or its logit would outweigh all others
+CERTAIN = 0.01  # p closer to 0 or 1 is replaced by this, since its logit would dominate the fit
 
 
 def plot_ranking(ranking: Ranking, context: Hashable = None, top: int = 40, ax: Axes | None = None) -> Axes:
-    """The best `top` items of a context, best above, as points with their intervals; tiers change colour.
+    """Plot the best `top` items of a context, best above, with their intervals; the colour changes with the tier.
 
+    Parameters
+    ----------
+    ranking, context
+        What `fit` returned, and which context of it; may be omitted if there is only one.
+    top, ax
+        The largest number of items, and axes to draw on; by default those of a new figure.
+
+    Examples
+    --------
     >>> from comparo import fit
     >>> from matplotlib.figure import Figure
     >>> ranking = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1)])
@@ -45,7 +49,7 @@ def plot_ranking(ranking: Ranking, context: Hashable = None, top: int = 40, ax: 
     """
     nodes = ranking.nodes_of(context)
     order = np.lexsort((-ranking.scores[nodes], ranking.component[nodes]))[:top] + nodes.start
-    ax = _axes(ax, 0.8 + 0.2 * len(order))
+    ax = axes(ax, 0.8 + 0.2 * len(order))
     places = np.arange(len(order))
     for parity, colour in enumerate(TIERS):
         here = (ranking.tier[order] - 1) % 2 == parity
@@ -65,26 +69,35 @@ def plot_convergence(
     scores: Mapping[Any, float] | None = None,
     *,
     method: Method = "poe-bt",
-    bias: Bias = "none",
+    bias: Bias | None = None,
     points: int = 20,
     ax: Axes | None = None,
 ) -> Axes:
-    """How the ranking settles: its Spearman correlation with the last one, and with true `scores`, over comparisons.
+    """Plot how the ranking converges: its Spearman correlation with the last one, and with true scores.
 
-    `data` is anything that `fit` reads, in the order in which it was asked; `scores` maps an item, or a pair (context,
-    item), to its true score. Fitted at `points` numbers of comparisons. With contexts each is taken at the same share
-    of its own comparisons, and the line is the mean over contexts.
+    With contexts each is taken at the same share of its own comparisons, and the line is the mean over contexts.
 
+    Parameters
+    ----------
+    data, method, bias
+        As in `fit`; comparisons in the order in which they were asked.
+    scores
+        The true score of an item, or of a pair (context, item); optional.
+    points, ax
+        The number of fits, and axes to draw on; by default those of a new figure.
+
+    Examples
+    --------
     >>> from matplotlib.figure import Figure
     >>> ax = plot_convergence([("a", "b", 0.8), ("b", "c", 0.7)], ax=Figure().subplots())
     >>> ax.lines[0].get_xdata(), ax.lines[0].get_ydata()
     (array([1, 2]), array([0.5, 1. ]))
     """
-    _whole("points", points)
+    whole("points", points)
     comparisons = Comparisons.of(data)
     truth = None if scores is None else true_scores(comparisons, Graph.build(comparisons), scores)
     calls, final, true = convergence(comparisons, truth, method=method, bias=bias, points=points)
-    ax = _axes(ax)
+    ax = axes(ax)
     ax.plot(calls, final, "o-", color=BLUE, markersize=3, label="with the final ranking")
     if true is not None:
         ax.plot(calls, true, "s--", color=VERMILION, markersize=3, label="with the true scores")
@@ -102,12 +115,19 @@ def plot_efficiency(
     measure: str = "Spearman correlation",
     ax: Axes | None = None,
 ) -> Axes:
-    """How good methods are for their calls: a line for each, the mean over draws, with the mean's 95% interval.
+    """Plot a measure over the number of calls: a line per curve, its mean over draws, with the mean's 95% interval.
 
-    `calls` has shape (K,), each curve (draws, K): one row for each repetition. The band is mean ± t·s/√draws, with
-    Student's t; a single draw has none. A curve that was not measured at some calls is NaN there, and its line passes
-    over them. Give two curves for selected against random pairs.
+    The band is mean ± t·s/√draws, with Student's t; a single draw has none.
 
+    Parameters
+    ----------
+    calls, curves
+        Numbers of calls (K,), and the values of each curve by its name, shape (draws, K); NaN where not measured.
+    measure, ax
+        The label of the vertical axis, and axes to draw on; by default those of a new figure.
+
+    Examples
+    --------
     >>> from matplotlib.figure import Figure
     >>> curves = {"selected": [[0.7, 0.9], [0.8, 0.9]], "random": [[0.5, 0.8], [0.6, 0.7]]}
     >>> ax = plot_efficiency([100, 200], curves, ax=Figure().subplots())
@@ -124,8 +144,8 @@ def plot_efficiency(
         if values.ndim != 2 or values.shape[1] != len(x) or not len(values):
             raise ValueError(f"the curve {name!r} has shape {values.shape}; it must be (draws, {len(x)}), as calls are")
     if len(table) > len(COLOURS) * len(STYLES):
-        raise ValueError(f"{len(table)} curves cannot be told apart; give at most {len(COLOURS) * len(STYLES)}")
-    ax = _axes(ax)
+        raise ValueError(f"{len(table)} curves cannot be distinguished; give at most {len(COLOURS) * len(STYLES)}")
+    ax = axes(ax)
     for number, (name, drawn) in enumerate(table.items()):
         measured = ~np.isnan(drawn).any(axis=0)
         at, values = x[measured], drawn[:, measured]
@@ -142,22 +162,31 @@ def plot_efficiency(
 
 
 def plot_joint(data: Any, scores: Mapping[Any, float], *, bins: int = 20, ax: Axes | None = None) -> Axes:
-    """The joint distribution of p and the true difference s_first − s_second, as a histogram of bins × bins.
+    """Plot the joint distribution of p and the true difference s_first − s_second, as a histogram.
 
-    `scores` maps an item, or a pair (context, item), to its true score; comparisons with an item it does not know are
-    left out. Colours are sums of weights, the number of comparisons where there are none; empty bins stay blank.
+    Colours are sums of weights (numbers of comparisons if there are no weights); empty bins are blank.
 
+    Parameters
+    ----------
+    data, scores
+        Comparisons, in any form that `fit` reads, and the true score of an item, or of a pair (context, item).
+        Comparisons with other items are ignored.
+    bins, ax
+        The number of bins along each axis, and axes to draw on; by default those of a new figure.
+
+    Examples
+    --------
     >>> from matplotlib.figure import Figure
     >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("a", "b", 0.9)]
     >>> ax = plot_joint(rows, {"a": 1, "b": 0}, bins=2, ax=Figure().subplots())
     >>> ax.collections[0].get_array().tolist()
     [[1.0, None], [None, 2.0]]
     """
-    _whole("bins", bins)
+    whole("bins", bins)
     p, difference, weight = true_differences(Comparisons.of(data), scores)
     reach = float(np.max(np.abs(difference))) or 1.0
     counts, x, y = np.histogram2d(p, difference, bins, ((0, 1), (-reach, reach)), weights=weight)
-    ax = _axes(ax)
+    ax = axes(ax)
     mesh = ax.pcolormesh(x, y, np.ma.masked_equal(counts.T, 0), cmap="cividis_r", vmin=0)
     bar = ax.figure.colorbar(mesh, ax=ax)
     bar.set_label("comparisons" if np.all(weight == 1) else "weight", size=9)
@@ -168,25 +197,31 @@ def plot_joint(data: Any, scores: Mapping[Any, float], *, bins: int = 20, ax: Ax
 
 
 def plot_difference_given_p(data: Any, scores: Mapping[Any, float], *, bins: int = 10, ax: Axes | None = None) -> Axes:
-    """Mean and standard deviation of the true difference s_first − s_second given p, in equally wide bins of p.
+    """Plot mean and standard deviation of the true difference s_first − s_second given p, in equally wide bins of p.
 
     Points are means, bars reach one standard deviation up and down; a bin with one comparison has no bar. The two
-    curves are what experts take the difference to be, Bradley–Terry a·logit(p) + c and the linear Gaussian
-    α·(p − β), each with the two numbers that fit all comparisons best by least squares: true scores have units of
-    their own, and c and β take up a position bias. `scores` as in `plot_joint`.
+    curves are the differences that experts assume, Bradley–Terry a·logit(p) + c and the linear Gaussian α·(p − β), each
+    fitted to all comparisons by least squares: a and α are the unit of the true scores, c and β a position bias.
 
+    Parameters
+    ----------
+    data, scores, bins, ax
+        As in `plot_joint`.
+
+    Examples
+    --------
     >>> from matplotlib.figure import Figure
     >>> rows = [("a", "b", 0.8), ("b", "a", 0.2), ("a", "b", 0.8)]
     >>> ax = plot_difference_given_p(rows, {"a": 1, "b": 0}, ax=Figure().subplots())
     >>> ax.containers[0].lines[0].get_ydata()
     array([-1.,  1.])
     """
-    _whole("bins", bins)
+    whole("bins", bins)
     p, difference, weight = true_differences(Comparisons.of(data), scores)
     if np.ptp(p) == 0:
         raise ValueError(f"every usable comparison has p = {p[0]:g}; a curve needs two different p at least")
     middle, mean, deviation = moments(p, difference, weight, bins)
-    ax = _axes(ax)
+    ax = axes(ax)
     ax.errorbar(
         middle,
         mean,
@@ -215,42 +250,49 @@ def plot_difference_given_p(data: Any, scores: Mapping[Any, float], *, bins: int
 
 
 def plot_position_bias(data: Any, *, bins: int = 20, ax: Axes | None = None) -> Axes:
-    """Whether a judge favours a position: the distribution of p, its mean, and how often the first of equals wins.
+    """Plot whether a judge favours a position: the distribution of p, its mean, and P(the first of equal texts wins).
 
-    Filled is the distribution of p. The outline, where pairs were asked in both orders, is what each of them implies
-    for the probability σ(−γ) that the first of two equal texts wins, by Bradley–Terry
+    The filled area is the distribution of p. The outline is the distribution of σ(−γ), the probability that the first
+    of two equal texts wins, over the pairs asked in both orders, by Bradley–Terry
 
         −γ_ij = ½ (logit p_ij + logit p_ji),
 
-    in which the texts themselves cancel out: without a bias it is near ½. The lines are the mean p, which tells the
-    bias only roughly, and σ(−γ) from all comparisons by `fit(data, bias="joint")`, their mean where contexts or judges
-    differ; it is left out where the comparisons cannot tell it.
+    where the effect of the texts cancels: without a bias it is near ½. The lines are the mean p, a rough estimate of
+    the bias, and σ(−γ) from all comparisons by `fit(data, bias="joint")`, the mean over contexts and judges; it is
+    omitted where the comparisons do not determine it.
 
+    Parameters
+    ----------
+    data, bins, ax
+        As in `plot_joint`; bins of p.
+
+    Examples
+    --------
     >>> from matplotlib.figure import Figure
     >>> ax = plot_position_bias([("a", "b", 0.8), ("b", "a", 0.6)], ax=Figure().subplots())
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['p of 2 comparisons', 'σ(−γ) of 1 pair in both orders', 'mean p = 0.70', 'σ(−γ) of all = 0.71']
     """
-    _whole("bins", bins)
+    whole("bins", bins)
     comparisons = Comparisons.of(data)
     weight, edges = comparisons.weights, np.linspace(0, 1, bins + 1)
     if not np.sum(weight) > 0:
-        raise ValueError("every comparison has weight 0, so none of them tells anything")
-    ax = _axes(ax)
+        raise ValueError("every comparison has weight 0, so none of them has an effect")
+    ax = axes(ax)
     share = np.histogram(comparisons.p, edges, weights=weight / np.sum(weight))[0]
     ax.stairs(
-        share, edges, fill=True, color="#56B4E9", alpha=0.7, label=f"p of {_counted(len(comparisons), 'comparison')}"
+        share, edges, fill=True, color="#56B4E9", alpha=0.7, label=f"p of {counted(len(comparisons), 'comparison')}"
     )
-    first, second = both_orders(comparisons)
+    first, second = comparisons.both_orders()
     if len(first):
         expert = BradleyTerry()
         share = np.histogram(expit((expert.mode(first) + expert.mode(second)) / 2), edges)[0] / len(first)
-        ax.stairs(share, edges, color="#000000", label=f"σ(−γ) of {_counted(len(first), 'pair')} in both orders")
+        ax.stairs(share, edges, color="#000000", label=f"σ(−γ) of {counted(len(first), 'pair')} in both orders")
     mean = float(np.average(comparisons.p, weights=weight))
     ax.axvline(0.5, color="#999999", linewidth=0.8)
     ax.axvline(mean, color=VERMILION, linewidth=1.5, label=f"mean p = {mean:.2f}")
-    ranking = quiet_fit(comparisons, "poe-bt", "joint")
-    if ranking.bias is not None and ranking.product is not None and ranking.product.is_bias_told:
+    ranking = quiet_fit(comparisons, bias="joint")
+    if ranking.bias is not None and ranking.product is not None and ranking.product.is_bias_determined:
         context = 0 if comparisons.context is None else comparisons.context
         gamma = ranking.bias[context, comparisons.judged_by]
         wins = float(np.average(expit(-gamma), weights=weight))
@@ -260,28 +302,3 @@ def plot_position_bias(data: Any, *, bins: int = 20, ax: Axes | None = None) -> 
     ax.set_ylabel("share")
     ax.legend(fontsize="small", frameon=False, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
     return ax
-
-
-def _axes(ax: Axes | None, height: float = 2.6) -> Axes:
-    """`ax`, or the axes of a new figure one column wide, without the frame's upper and right sides."""
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError('plots need matplotlib: pip install "comparo[plots]"') from error
-    if ax is None:
-        _, ax = pyplot.subplots(figsize=(COLUMN, height), layout="constrained")
-        ax.tick_params(labelsize=8)
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.label.set_fontsize(9)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    return ax
-
-
-def _whole(name: str, value: int) -> None:
-    if not isinstance(value, int) or value < 2:
-        raise ValueError(f"{name} is a whole number from 2 on, not {value!r}")
-
-
-def _counted(number: int, name: str) -> str:
-    return f"{number:,} {name}" + "s" * (number != 1)

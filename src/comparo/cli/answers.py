@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from comparo.data.items import Items
+from comparo.data.reading import read_columns
 from comparo.data.sheets import csv_line
-from comparo.data.tables import read_columns
 from comparo.errors import StoreError
 
 NEEDED = ("first", "second", "p", "error")

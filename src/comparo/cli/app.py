@@ -4,39 +4,31 @@ from __future__ import annotations
 
 import logging
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
-from comparo.cli import fit, judge, plan, rank, runs, select, study
-from comparo.cli.consent import UNNAMED, Command
-from comparo.cli.printing import say
-from comparo.cli.settings import name_variables, read_settings, settings_file
+from comparo.cli.commands import COMMANDS, Commands, load_command
+from comparo.cli.consent import UNNAMED
+from comparo.cli.settings import read_settings, settings_file
 from comparo.data.words import visible
 from comparo.errors import ComparisonsError, JudgeError, RunError, StoreError
 
 app = typer.Typer(
+    cls=Commands,
     help="Rank texts from few pairwise comparisons by a language model.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-app.command("rank", cls=Command, epilog=rank.EPILOG)(rank.rank_command)
-app.command("fit", cls=Command, epilog=fit.EPILOG)(fit.fit_command)
-app.command("select", cls=Command, epilog=select.EPILOG)(select.select_command)
-app.command("judge", cls=Command, epilog=judge.EPILOG)(judge.judge_command)
-app.command("plan", cls=Command, epilog=plan.EPILOG)(plan.plan_command)
-app.command("study", cls=Command, epilog=study.EPILOG)(study.study_command)
-app.command("report", cls=Command, epilog=runs.REPORT_EPILOG)(runs.report_command)
-app.command("runs", cls=Command, epilog=runs.EPILOG)(runs.runs_command)
 
 
 def _version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version
+
         print(f"comparo {version('comparo')}")
         raise typer.Exit
 
@@ -60,9 +52,9 @@ def _comparo(
     handler = logging.StreamHandler()
     handler.setFormatter(_Visible("%(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    group, (path, named) = context.command, settings_file(config)
-    if path is not None and isinstance(group, TyperGroup):
-        context.default_map = read_settings(group, path)
+    path, named = settings_file(config)
+    if path is not None:
+        context.default_map = read_settings({name: load_command(name) for name in COMMANDS}, path)
         context.meta[UNNAMED] = None if named else path
 
 
@@ -79,11 +71,8 @@ def main() -> None:
     Exit code 2: the command is wrong, so that it must be changed (a flag, a file, a folder, a library that is missing).
     Exit code 1: it may be right and could not be done (the judge, the disk, a folder in use).
     """
-    command = typer.main.get_command(app)
-    if isinstance(command, TyperGroup):
-        name_variables(command)
     try:
-        command(standalone_mode=True)
+        typer.main.get_command(app)(standalone_mode=True)
     except (ComparisonsError, ValueError, ImportError) as error:
         _fail(error, 2)
     except (JudgeError, RunError, StoreError) as error:
@@ -93,5 +82,7 @@ def main() -> None:
 
 
 def _fail(error: object, code: int) -> None:
+    from comparo.cli.printing import say
+
     say(f"comparo: {error}", "red")
     sys.exit(code)

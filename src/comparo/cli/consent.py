@@ -61,10 +61,14 @@ def _agree(context: typer.Context) -> None:
     path: Path | None = context.find_root().meta.get(UNNAMED)
     if path is None:
         return
-    chosen = {}
+    chosen, asks = (
+        {},
+        context.params.get("baseline", True) is not None,
+    )  # comparo study asks a judge for a baseline only
     for option in options_of(context.command):
         source, value = context.get_parameter_source(str(option.name)), context.params.get(str(option.name))
-        if source is not None and source.name == "DEFAULT_MAP" and decides(name_of(option), value):
+        used = asks or name_of(option) == "out"
+        if used and source is not None and source.name == "DEFAULT_MAP" and decides(name_of(option), value):
             chosen[name_of(option)] = value
     if not chosen:
         return

@@ -9,13 +9,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from comparo.cli import options
 from comparo.cli.answers import LABELS, Names, line, open_answers
+from comparo.cli.groups import ColumnFlags, JudgeFlags, QuestionFlags, with_groups
 from comparo.cli.printing import print_text, say, watch
 from comparo.data.items import Items
 from comparo.data.prompts import Question
+from comparo.data.reading import read_columns
 from comparo.data.sheets import csv_line
-from comparo.data.tables import Table, read_columns
+from comparo.data.tables import Table
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
 from comparo.run.money import dollars
@@ -25,6 +26,7 @@ EPILOG = (
 )
 
 
+@with_groups
 def judge_command(
     context: typer.Context,
     pairs: Annotated[
@@ -42,27 +44,9 @@ def judge_command(
             "id, text (and context)."
         ),
     ],
-    judge: options.JudgeName = "local/smollm2",
-    criterion: options.Criterion = None,
-    kind: options.Kind = "Text",
-    heading: options.Heading = None,
-    prompt: options.PromptName = None,
-    labels: options.Labels = None,
-    answer: options.Answer = None,
-    option: options.Options = None,
-    base_url: options.BaseUrl = None,
-    votes: options.Votes = None,
-    concurrency: options.Concurrency = None,
-    price: options.Price = None,
-    engine: options.Engine = None,
-    ray_address: options.RayAddress = None,
-    judge_replicas: options.Replicas = None,
-    judge_gpus: options.Gpus = None,
-    judge_cpus: options.Cpus = None,
-    id_column: options.IdColumn = None,
-    text_column: options.TextColumn = None,
-    context_column: options.ContextColumn = None,
-    context_id: options.ContextIdColumn = None,
+    asked: JudgeFlags,
+    question: QuestionFlags,
+    columns: ColumnFlags,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -78,23 +62,22 @@ def judge_command(
     p is the probability that the first is better, mass how much of the model's probability lay on the two labels. A
     judgement that failed has an error and no p. `comparo fit` reads what this prints.
     """
-    ray = options.ray_options(engine, ray_address, judge_replicas, judge_gpus, judge_cpus)
-    texts = Items.of(items, id=id_column, text=text_column, context=context_column, context_id=context_id)
-    question = options.make_prompt(texts, criterion, prompt, kind, heading, context_column, labels, answer, judge)
+    asked.check()
+    texts = columns.read(items)
+    prompt = question.make(texts, columns, asked.judge)
     names = Names(texts)
-    asked = _questions(read_columns(pairs, labels=(*LABELS, "context_id")), texts, names)
-    columns = list(Judgement(Question("", ""), error="").row())[0 if names.has_contexts else 1 :]
-    named = {"base_url": base_url, "votes": votes, "concurrency": concurrency, "price": price}
-    with nullcontext() if out is None else open_answers(out, columns, names) as file:
+    open_pairs = _questions(read_columns(pairs, labels=(*LABELS, "context_id")), texts, names)
+    header = list(Judgement(Question("", ""), error="").row())[0 if names.has_contexts else 1 :]
+    with nullcontext() if out is None else open_answers(out, header, names) as file:
         if file is not None:
-            asked = [pair for pair in asked if (pair.context, pair.first, pair.second) not in file.known]
-        whoever = options.make_judge(judge, texts, option, context, ray, **named)
+            open_pairs = [pair for pair in open_pairs if (pair.context, pair.first, pair.second) not in file.known]
+        judge = asked.make(texts, context)
         if file is None and output == "csv":
-            print_text(csv_line(columns))
+            print_text(csv_line(header))
         done: list[Judgement] = []
-        for judgement in watch(whoever.judge(iter(asked), question), len(asked)):
+        for judgement in watch(judge.judge(iter(open_pairs), prompt), len(open_pairs)):
             if file is None:
-                print_text(line(judgement.row(), columns, output == "csv"))
+                print_text(line(judgement.row(), header, output == "csv"))
             else:
                 file.write(judgement.row())
             done.append(judgement)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from comparo.data.items import Items
-from comparo.data.prompts import PAPER, Prompt, choose_prompt
+from comparo.data.prompts import PAPER
 from comparo.data.rundata import DATABASE, database_of
 from comparo.judges import Judge, load_judge, ray_judge
 
@@ -115,8 +115,8 @@ GroupColumn = Annotated[
     str | None,
     typer.Option(
         "--group",
-        help="The column with what items share, such as the system that wrote them: those of one group lean on each "
-        "other. Default: group, else the same id in other contexts.",
+        help="The column with what items share, such as the system that wrote them: the items of one group inform "
+        "each other's scores. Default: group, else the same id in other contexts.",
         show_default=False,
     ),
 ]
@@ -137,33 +137,6 @@ def run_folder(path: Path) -> Path:
     if database is None or not database.is_file():
         raise ValueError(f"{path} is not a run folder: it has no {DATABASE}; comparo runs lists those that there are")
     return database.parent
-
-
-def make_prompt(
-    items: Items,
-    criterion: str | None,
-    prompt: str | None,
-    kind: str,
-    heading: str | None,
-    context: str | None,
-    labels: str | None,
-    answer: str | None,
-    judge: str,
-) -> Prompt:
-    """The prompt that the flags describe, for these items."""
-    if criterion is None and prompt is None and judge.startswith(("simulated/", "replay/")):
-        criterion = "better"  # such a judge does not read it
-    shown = any(text is not None for text in items.context_texts)
-    if shown and heading is None:
-        heading = (context or "context").replace("_", " ").capitalize()
-    words = None if labels is None else tuple(word.strip() for word in labels.split(","))
-    if words is not None and len(words) != 2:
-        raise ValueError(f"--labels are two words with a comma between, not {labels!r}")
-    if prompt is not None and prompt not in PAPER:
-        if not Path(prompt).is_file():
-            raise ValueError(f"--prompt {prompt}: no such file, and none of the paper's prompts: {', '.join(PAPER)}")
-        prompt = Path(prompt).read_text(encoding="utf-8")
-    return choose_prompt(criterion, prompt, kind=kind, heading=heading if shown else None, labels=words, answer=answer)
 
 
 def ray_options(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from comparo.cli.printing import Format, print_table, print_text
-from comparo.data.tables import csv_text
+from comparo.data.writing import csv_text
+from comparo.selection.defaults import DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.planning import Answers, Plan, plan
-from comparo.selection.selector import Orders, Strategy
 
 EPILOG = "Example: `comparo plan 200 --accuracy 0.75 --target 0.9`"
 
@@ -28,10 +27,15 @@ def plan_command(
         Answers, typer.Option(help="soft: the judge gives probabilities. hard: it only says which is better.")
     ] = "soft",
     bias: Annotated[
-        float, typer.Option(help="What is added to every logit: above 0 it favours the text shown first.")
-    ] = 0.0,
-    strategy: Annotated[Strategy, typer.Option(help="How pairs are chosen, as in comparo rank.")] = "greedy",
-    orders: Annotated[Orders, typer.Option(help="Ask each pair in one order, or in both (two calls).")] = "one",
+        float | None,
+        typer.Option(help="What is added to every logit: above 0 it favours the text shown first. Default: 0"),
+    ] = None,
+    strategy: Annotated[
+        Strategy | None, typer.Option(help="How pairs are chosen, as in comparo rank. Default: greedy")
+    ] = None,
+    orders: Annotated[
+        Orders, typer.Option(help="Ask each pair in both orders (two calls), or in one.")
+    ] = DEFAULT_ORDERS,
     repeats: Annotated[
         int | None,
         typer.Option(min=1, help="Simulated runs. Default: 8 to 100, the fewer the more items.", show_default=False),
@@ -41,7 +45,7 @@ def plan_command(
 ) -> None:
     """How many calls a ranking will take, by simulation; no judge is asked.
 
-    Prints what more and more calls an item reach: the mean Spearman correlation with the true ranking, and between
+    Prints what more and more calls per item reach: the mean Spearman correlation with the true ranking, and between
     which values eight of ten runs are.
     """
     found = plan(
@@ -53,7 +57,7 @@ def plan_command(
         strategy=strategy,
         orders=orders,
         repeats=repeats,
-        rng=np.random.default_rng(seed),
+        rng=seed,
     )
     columns = found.to_columns()
     rows = list(zip(*(column.tolist() for column in columns.values()), strict=True))
@@ -66,15 +70,16 @@ def plan_command(
         print_text(csv_text(columns))
     else:
         print_table(columns, [(int(each) if each.is_integer() else each, *rest) for each, *rest in rows])
-        print(f"\n{_summary(found)}")
+        print(f"\n{_summary(found, orders)}")
 
 
-def _summary(found: Plan) -> str:
+def _summary(found: Plan, orders: Orders) -> str:
     every = found.items * (found.items - 1)
     if found.calls is None:
+        more = "ask with --orders both, " if orders == "one" else ""
         return (
-            f"{found.per_item[-1]:.3g} calls an item reach {found.spearman[-1]:.3f}, not {found.target:g}: "
-            "lower --target, ask with --orders both, or find a judge of higher accuracy"
+            f"{found.per_item[-1]:.3g} calls per item reach {found.spearman[-1]:.3f}, not {found.target:g}: "
+            f"lower --target, {more}or find a judge of higher accuracy"
         )
-    share = f"{found.calls / found.items:.3g} an item; {found.calls / every:.1%} of all {every:,}"
+    share = f"{found.calls / found.items:.3g} per item; {found.calls / every:.1%} of all {every:,}"
     return f"about {found.calls:,} calls ({share})"

@@ -17,8 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from comparo.data.tables import csv_text
 from comparo.data.words import visible
+from comparo.data.writing import csv_text
 from comparo.ranking.ranking import Ranking
 
 Format = Literal["table", "csv", "json"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -16,22 +17,22 @@ from rich.text import Text
 
 from comparo.analysis.agreement import agreement
 from comparo.cli import options
+from comparo.cli.groups import ColumnFlags, JudgeFlags, QuestionFlags, with_groups
 from comparo.cli.previewing import first_question
 from comparo.cli.printing import Console, Format, print_notes, print_ranking
 from comparo.cli.repeating import command_line
 from comparo.cli.stopping import stoppable
-from comparo.data.items import Items
 from comparo.data.words import visible
 from comparo.methods import Method
 from comparo.model.product import Bias
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import Budget
-from comparo.run.folders import choose_folder, set_aside
+from comparo.run.folders import choose_folder
 from comparo.run.loop import Progress, Run
 from comparo.run.money import dollars
-from comparo.run.store import Store
-from comparo.run.task import Estimate, Task
-from comparo.selection.selector import Orders, Strategy
+from comparo.run.rank import open_run
+from comparo.run.task import DEFAULT_LEAST_MASS, DEFAULT_METHOD, Estimate, Task
+from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_ORDERS, Orders, Strategy
 
 EPILOG = (
     "Example: `comparo rank stories.jsonl --criterion 'more surprising' --kind Story`, or with a server: `comparo rank "
@@ -39,6 +40,72 @@ EPILOG = (
 )
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How many calls are made, and of which pairs."""
+
+    budget: Annotated[
+        str, typer.Option(help="Calls to make: 500, 10n (ten per item), 5% (of all ordered pairs) or $2.50.")
+    ] = DEFAULT_BUDGET
+    until: Annotated[
+        float | None,
+        typer.Option(
+            help="Stop earlier, once the expected Spearman correlation with the true ranking is this high (with --goal "
+            "top-5: the probability that the best five are right).",
+            show_default=False,
+        ),
+    ] = None
+    goal: Annotated[str, typer.Option(help="ranking, or top-K to spend the calls on who is among the best K.")] = (
+        "ranking"
+    )
+    strategy: Annotated[
+        Strategy | None,
+        typer.Option(
+            help="How pairs are chosen. greedy: where the fewest comparisons connect; adaptive: where the answers "
+            "leave most open; random. Default: greedy, adaptive for a goal top-K.",
+            show_default=False,
+        ),
+    ] = None
+    orders: Annotated[Orders, typer.Option(help="Ask each pair in both orders (two calls), or in one.")] = (
+        DEFAULT_ORDERS
+    )
+    method: Annotated[Method, typer.Option(help="How comparisons become scores; see comparo fit.")] = DEFAULT_METHOD
+    bias: Annotated[Bias | None, typer.Option(help="How the position bias is removed. Default: joint.")] = None
+    seed: Annotated[int, typer.Option(min=0, help="The same seed and answers give the same run.")] = 0
+    plain: Annotated[
+        bool,
+        typer.Option(
+            "--plain",
+            help="As in the paper: choose pairs without looking at their texts, give every comparison the same weight, "
+            "and estimate no variances.",
+        ),
+    ] = False
+    least_mass: Annotated[
+        float,
+        typer.Option(
+            help="Stop early if the judge puts less than this share of its probability on the labels: its answers then "
+            "mean little. 0 never stops."
+        ),
+    ] = DEFAULT_LEAST_MASS
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is printed."""
+
+    top: Annotated[
+        int | None, typer.Option(min=1, help="Print only the best TOP of each context.", show_default=False)
+    ] = None
+    output: Annotated[Format, typer.Option("--format", help="How to print the ranking.")] = "table"
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False
+
+    @property
+    def console(self) -> Console:
+        """Where everything but the ranking is printed."""
+        return Console(stderr=True, quiet=self.quiet, highlight=False)
+
+
+@with_groups
 def rank_command(
     context: typer.Context,
     data: Annotated[
@@ -49,135 +116,63 @@ def rank_command(
             show_default=False,
         ),
     ],
-    criterion: options.Criterion = None,
-    kind: options.Kind = "Text",
-    judge: options.JudgeName = "local/smollm2",
-    budget: Annotated[
-        str, typer.Option(help="Calls to make: 500, 10n (ten an item), 5% (of all ordered pairs) or $2.50.")
-    ] = "10n",
-    until: Annotated[
-        float | None,
-        typer.Option(
-            help="Stop earlier, once the expected Spearman correlation with the true ranking is this high (with --goal "
-            "top-5: the probability that the best five are right).",
-            show_default=False,
-        ),
-    ] = None,
-    goal: Annotated[
-        str, typer.Option(help="ranking, or top-K to spend the calls on who is among the best K.")
-    ] = "ranking",
+    question: QuestionFlags,
+    asked: JudgeFlags,
+    plan: Plan,
+    columns: ColumnFlags,
+    group: options.GroupColumn = None,
+    scores: options.Scores = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say calls, tokens and price, and ask nothing.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="The run folder. Default: comparo-runs/TIME-NAME, or that of the same run, to go on with it."
-        ),
+        typer.Option(help="The run folder. Default: comparo-runs/TIME-NAME, or that of the same run, to continue it."),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; a folder that is there is kept beside.")] = False,
-    strategy: Annotated[
-        Strategy | None,
-        typer.Option(
-            help="How pairs are chosen. greedy: where the fewest comparisons connect; adaptive: where the answers "
-            "leave most open; random. Default: greedy, adaptive for a goal top-K.",
-            show_default=False,
-        ),
-    ] = None,
-    orders: Annotated[Orders, typer.Option(help="Ask each pair in both orders (two calls), or in one.")] = "both",
-    method: Annotated[Method, typer.Option(help="How comparisons become scores; see comparo fit.")] = "poe-bt",
-    bias: Annotated[Bias | None, typer.Option(help="How the position bias is taken out. Default: joint.")] = None,
-    plain: Annotated[
-        bool,
-        typer.Option(
-            "--plain",
-            help="As the paper does: choose pairs without a look at their texts, let every comparison count alike, and "
-            "estimate no variances.",
-        ),
-    ] = False,
-    least_mass: Annotated[
-        float,
-        typer.Option(
-            help="Stop early where the judge puts less than this share of its probability on the labels: its answers "
-            "then mean little. 0 goes on all the same."
-        ),
-    ] = 0.5,
-    heading: options.Heading = None,
-    prompt: options.PromptName = None,
-    labels: options.Labels = None,
-    answer: options.Answer = None,
-    option: options.Options = None,
-    base_url: options.BaseUrl = None,
-    votes: options.Votes = None,
-    concurrency: options.Concurrency = None,
-    price: options.Price = None,
-    engine: options.Engine = None,
-    ray_address: options.RayAddress = None,
-    judge_replicas: options.Replicas = None,
-    judge_gpus: options.Gpus = None,
-    judge_cpus: options.Cpus = None,
-    id_column: options.IdColumn = None,
-    text_column: options.TextColumn = None,
-    context_column: options.ContextColumn = None,
-    context_id: options.ContextIdColumn = None,
-    group: options.GroupColumn = None,
-    scores: options.Scores = None,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed and answers give the same run.")] = 0,
-    top: Annotated[
-        int | None, typer.Option(min=1, help="Print only the best TOP of each context.", show_default=False)
-    ] = None,
-    output: Annotated[Format, typer.Option("--format", help="How to print the ranking.")] = "table",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; an existing folder is renamed and kept.")] = False,
+    *,
+    shown: Shown,
 ) -> None:
     """Rank texts by a judge, from few comparisons, safe to stop and start again.
 
     The ranking goes to stdout, progress to stderr, and everything asked to a run folder with a report to open in a
-    browser. The same command goes on where a run was stopped.
+    browser. The same command continues a run that was stopped.
     """
-    ray = options.ray_options(engine, ray_address, judge_replicas, judge_gpus, judge_cpus)
-    columns = {"id": id_column, "text": text_column, "context": context_column, "context_id": context_id}
-    items = Items.of(data, **columns, group=group, scores=scores)
-    question = options.make_prompt(items, criterion, prompt, kind, heading, context_column, labels, answer, judge)
-    named = {"base_url": base_url, "votes": votes, "concurrency": concurrency, "price": price}
-    whoever = options.make_judge(judge, items, option, context, ray, **named)
-    spend, how = Budget.of(budget), (strategy, orders, method, bias, seed, plain, least_mass)
-    task = Task(items, question, whoever, spend, until, goal, *how)
-    console = Console(stderr=True, quiet=quiet, highlight=False)
+    asked.check()
+    items = columns.read(data, group=group, scores=scores)
+    prompt = question.make(items, columns, asked.judge)
+    judge, how = asked.make(items, context), asdict(plan)
+    task = Task(items, prompt, judge, Budget.of(how.pop("budget")), **how)
     estimate = task.estimate()
     if dry_run:
         _say_estimate(Console(highlight=False), task, estimate)
         return
     task.check()
-    if out is not None and fresh:
-        set_aside(out)
     folder = out or choose_folder("stdin" if data == "-" else data, task.identity, fresh)
-    store = Store(folder, task.identity, {**task.configuration, "command": command_line(context)})
-    try:
-        store.add_items(items)
-        run = Run(task, store, say=partial(console.print, style="yellow", markup=False, soft_wrap=True))
+    console, notes = shown.console, {"command": command_line(context)}
+    say = partial(console.print, style="yellow", markup=False, soft_wrap=True)
+    with open_run(task, folder, fresh=fresh and out is not None, notes=notes, say=say) as run:
         console.print(f"[dim]{estimate.calls:,} calls at most; run folder {folder}[/dim]")
         try:
             with stoppable(), _shown(run, console):
-                ranking = run.go()
+                ranking = run.finish()
         except KeyboardInterrupt as stop:
             kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
             console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)
             if run.progress.answered:
                 console.print("The ranking so far:", style="yellow")
-                _finish(run.ranking(), run, store, output, top, console)
+                _finish(run.ranking(), run, folder, shown)
             raise typer.Exit(getattr(stop, "code", 130)) from None
-        _finish(ranking, run, store, output, top, console)
-    finally:
-        store.close()
+        _finish(ranking, run, folder, shown)
 
 
-def _finish(ranking: Ranking, run: Run, store: Store, output: Format, top: int | None, console: Console) -> None:
-    """Print the ranking, and write it and the report to the run folder."""
+def _finish(ranking: Ranking, run: Run, folder: Path, shown: Shown) -> None:
+    """Print the ranking, and write the report to the run folder."""
     from comparo.report import write_report
     from comparo.report.record import run_record
 
-    store.write("ranking.csv", ranking.to_csv())
-    page = None if store.folder is None else write_report(store.folder, run_record(run, ranking))
-    print_ranking(ranking, output, top)
-    if not console.quiet:
+    console = shown.console
+    page = write_report(folder, run_record(run, ranking))
+    print_ranking(ranking, shown.output, shown.top)
+    if not shown.quiet:
         print_notes(ranking.notes)
     progress = run.progress
     parts = [f"{progress.answered:,} of {run.possible:,} possible comparisons"]

@@ -10,7 +10,7 @@ import typer
 
 from comparo.cli import options
 from comparo.cli.printing import print_table, print_text, say
-from comparo.data.tables import csv_text
+from comparo.data.writing import csv_text
 from comparo.run.folders import ROOT, list_runs
 from comparo.run.repair import repair
 

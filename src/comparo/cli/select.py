@@ -6,15 +6,16 @@ import json
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
 import typer
 
 from comparo.cli import options
 from comparo.cli.printing import print_text
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import read_items
-from comparo.data.tables import csv_text
-from comparo.selection.selector import Orders, Strategy, next_pairs
+from comparo.data.writing import csv_text
+from comparo.selection.contexts import next_pairs
+from comparo.selection.contrast import contrasts
+from comparo.selection.defaults import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 
 EPILOG = "Example: `comparo select items.csv --asked comparisons.csv --next 50 > pairs.csv`"
 
@@ -24,7 +25,8 @@ def select_command(
         Path,
         typer.Argument(
             help="The items: CSV, TSV, JSONL, JSON, Parquet or .xlsx with a column id (or the first column), a .txt "
-            "file with one item a line, or a run folder. With a column context, pairs are chosen in every context.",
+            "file with one item per line, or a run folder. With a column context, pairs are chosen in every context; "
+            "with a column text, those come first whose texts differ most.",
             show_default=False,
         ),
     ],
@@ -37,20 +39,22 @@ def select_command(
         ),
     ] = None,
     strategy: Annotated[
-        Strategy,
+        Strategy | None,
         typer.Option(
-            help="adaptive: where the answers so far leave most open. greedy: where the fewest comparisons connect, "
-            "whatever the answers. random: any pairs that connect all items."
+            help="greedy: where the fewest comparisons connect, independent of the answers. adaptive: where the scores "
+            "are least certain after the answers so far. random: any pairs that connect all items. Default: greedy, "
+            "and adaptive for a goal top-K",
         ),
-    ] = "adaptive",
+    ] = None,
     orders: Annotated[
         Orders,
-        typer.Option(help="one: each pair once, every item first and second equally often. both: two calls a pair."),
-    ] = "one",
+        typer.Option(help="both: two calls per pair. one: each pair once, every item first and second equally often."),
+    ] = DEFAULT_ORDERS,
     goal: Annotated[
-        str, typer.Option(help="ranking, or top-K (such as top-5) to decide only who is among the best K.")
-    ] = "ranking",
+        str, typer.Option(help="ranking, or top-K (such as top-5) to find only which items are the best K.")
+    ] = DEFAULT_GOAL,
     id_column: options.IdColumn = None,
+    text_column: options.TextColumn = None,
     context_column: options.ContextColumn = None,
     context_id: options.ContextIdColumn = None,
     repeats: Annotated[bool, typer.Option("--repeats", help="Allow calls that were asked before.")] = False,
@@ -62,15 +66,17 @@ def select_command(
     Prints rows first, second (and context): show the first item first, ask which is better, and add the answer as p to
     the file given by --asked.
     """
+    found = read_items(items, id=id_column, text=text_column, context=context_column, context_id=context_id)
     columns = next_pairs(
-        read_items(items, id=id_column, context=context_column, context_id=context_id),
+        found.names,
         calls,
         None if asked is None else Comparisons.read(asked),
-        rng=np.random.default_rng(seed),
         strategy=strategy,
         orders=orders,
         goal=goal,
         repeats=repeats,
+        contrast=contrasts(found) if found.texts else None,
+        rng=seed,
     )
     if output == "jsonl":
         for row in zip(*columns.values(), strict=True):

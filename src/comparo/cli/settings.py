@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from typer.core import TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperOption
 
 FILE = Path("comparo.toml")
 
@@ -26,15 +27,14 @@ def name_of(option: TyperOption) -> str:
     return next(name for name in option.opts if name.startswith("--")).removeprefix("--")
 
 
-def name_variables(group: TyperGroup) -> None:
-    """Let every flag of every command come from a variable: --base-url from COMPARO_BASE_URL."""
-    for command in group.commands.values():
-        for option in options_of(command):
-            option.envvar = f"COMPARO_{name_of(option).replace('-', '_').upper()}"
-            option.show_envvar = False
+def name_variables(command: TyperCommand) -> None:
+    """Let every flag of a command come from a variable: --base-url from COMPARO_BASE_URL."""
+    for option in options_of(command):
+        option.envvar = f"COMPARO_{name_of(option).replace('-', '_').upper()}"
+        option.show_envvar = False
 
 
-def read_settings(group: TyperGroup, path: Path) -> dict[str, dict[str, Any]]:
+def read_settings(commands: Mapping[str, TyperCommand], path: Path) -> dict[str, dict[str, Any]]:
     """The defaults that a TOML file gives to the flags of each command; a key that no command has is an error."""
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -44,12 +44,12 @@ def read_settings(group: TyperGroup, path: Path) -> dict[str, dict[str, Any]]:
         raise ValueError(f"{path} is not TOML: {error}") from error
     tables = {key: value for key, value in settings.items() if isinstance(value, dict)}
     everywhere = {key: value for key, value in settings.items() if key not in tables}
-    defaults: dict[str, dict[str, Any]] = {name: {} for name in group.commands}
+    defaults: dict[str, dict[str, Any]] = {name: {} for name in commands}
     for table in tables:
-        if table not in group.commands:
-            raise ValueError(f"{path}: there is no command [{table}]; there are {', '.join(group.commands)}")
+        if table not in commands:
+            raise ValueError(f"{path}: there is no command [{table}]; there are {', '.join(commands)}")
     unknown = set(everywhere)
-    for name, command in group.commands.items():
+    for name, command in commands.items():
         flags = {name_of(option): str(option.name) for option in options_of(command)}
         for key, value in {**everywhere, **tables.get(name, {})}.items():
             flag = key.replace("_", "-")

@@ -13,10 +13,12 @@ from comparo.cli.printing import print_notes, print_table, print_text, say
 from comparo.data.items import Items
 from comparo.methods import METHODS
 from comparo.model.product import Bias
-from comparo.selection.selector import Orders
+from comparo.run.task import DEFAULT_JUDGE
+from comparo.selection.defaults import Orders
 from comparo.studies.datasets import READERS
 from comparo.studies.draws import Strategy
-from comparo.studies.opening import open_set
+from comparo.studies.judged import Baseline, judged_table
+from comparo.studies.opening import ScoredSet, open_set, scored_items
 from comparo.studies.sweep import Results, Way, sweep
 from comparo.studies.tables import Table, attributes_table, correlations_table, retention_table
 
@@ -25,11 +27,13 @@ Kind = Literal["spearman", "pearson", "retention"]
 
 EPILOG = (
     "Examples: `comparo study summeval --data ../shared/data --calls 48,240`; `comparo study items.jsonl --judgements "
-    "recorded.csv --scores coherence --orders both --orders one --bias none --bias joint --method poe-bt --out study`"
+    "recorded.csv --scores coherence --orders both --orders one --bias none --bias joint --method poe-bt --out study`; "
+    "`comparo study summeval --baseline geval --judge hf/Qwen/Qwen2.5-1.5B-Instruct --attribute coherence`"
 )
 
 
 def study_command(
+    context: typer.Context,
     data: Annotated[
         str | None,
         typer.Argument(
@@ -46,6 +50,16 @@ def study_command(
             help="Instead: what comparo rank does against the paper's method, call for call, on the sets in --data.",
         ),
     ] = False,
+    baseline: Annotated[
+        Baseline | None,
+        typer.Option(
+            help="Instead: ask --judge by another method, and compare it with people's scores. geval: a score for each "
+            "text by itself, one call per text. pairs: a merge sort by comparisons (PairS-greedy).",
+            show_default=False,
+        ),
+    ] = None,
+    judge: options.JudgeName = DEFAULT_JUDGE,
+    option: options.Options = None,
     folder: Annotated[
         Path | None,
         typer.Option(
@@ -79,11 +93,11 @@ def study_command(
     calls: Annotated[
         str,
         typer.Option(
-            help="How many calls in each context, with commas between: 48 is a number, 3n three an item, all every one "
-            "that was recorded. In both orders a pair takes two calls."
+            help="How many calls in each context, with commas between: 48 is a number, 3n three per item, all every "
+            "one that was recorded. In both orders a pair takes two calls."
         ),
     ] = "2n,3n,5n,10n,all",
-    draws: Annotated[int, typer.Option(min=1, help="How often so many calls are drawn from the recorded ones.")] = 100,
+    draws: Annotated[int, typer.Option(min=1, help="How many times the calls are drawn from the recorded ones.")] = 100,
     orders: Annotated[
         list[str] | None,
         typer.Option(
@@ -128,27 +142,38 @@ def study_command(
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same study.")] = 0,
     processes: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 2,
 ) -> None:
-    """How few comparisons are enough, and by which method? No judge is asked: it takes recorded judgements.
+    """How few comparisons are enough, and by which method? From recorded judgements: only --baseline asks a judge.
 
-    So many calls are drawn from the recorded ones again and again, every item in at least one, and each method's scores
-    are compared with people's. Ways of asking are compared by repeating --orders, --strategy and --bias: all
-    combinations are studied, on the same draws where they ask alike.
+    The given number of calls is drawn at random from the recorded ones many times, every item in at least one call, and
+    each method's scores are compared with people's. Repeat --orders, --strategy and --bias to compare ways of asking:
+    all combinations are studied, on the same draws where they make the same calls.
     """
     if yardstick:
         _yardstick(folder, judgements, output, draws, seed, processes)
         return
     if data is None:
         raise ValueError(f"say what to study: {', '.join(READERS)}, a file of items with people's scores, or all")
-    if data == "all":
+    if data == "all" and baseline is None:
         _write_all(folder, judgements, out, draws, seed, processes)
         return
-    ways = _ways(method, bias, orders, strategy)
     items = None
     if data not in READERS and Path(data).exists():
         items = Items.of(
             data, id=id_column, text=text_column, context=context_column, context_id=context_id, scores=scores
         )
+    if baseline is not None:
+        _baseline(
+            context,
+            baseline,
+            scored_items(data, folder, attributes=attribute or (), items=items),
+            judge,
+            option,
+            output,
+            seed,
+        )
+        return
     opened = open_set(data, folder, judgements, attributes=attribute or (), items=items)
+    ways = _ways(method, bias, orders, strategy)
     wanted = [each.strip() for each in calls.split(",") if each.strip()]
     results = sweep(opened.recorded, ways, wanted, draws=draws, seed=seed, processes=processes)
     _print(_table(results, table), output)
@@ -156,6 +181,19 @@ def study_command(
     if out is not None:
         _write(results, out)
         say(f"Tables and figures: {out}")
+
+
+def _baseline(
+    context: typer.Context,
+    baseline: Baseline,
+    scored: ScoredSet,
+    judge: str,
+    option: list[str] | None,
+    output: Shown,
+    seed: int,
+) -> None:
+    asked = options.make_judge(judge, scored.items, option, context, None)
+    _print(judged_table(baseline, scored.name, scored.items, scored.attributes, asked, seed=seed), output)
 
 
 def _ways(

@@ -1,13 +1,13 @@
-"""From the columns of a table to codes and numbers, every value checked.
+"""Codes and numbers from the columns of a table; every value is checked.
 
-Each function raises one `ComparisonsError` that names the first row at fault, the column and the value.
+Each function raises one `ComparisonsError` that names the first wrong row, its column and its value.
 """
 
 from __future__ import annotations
 
 import reprlib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain, count
 from typing import Any
 
@@ -20,7 +20,7 @@ from comparo.data.tables import Table
 def factorise(table: Table, *names: str) -> tuple[NDArray[Any], tuple[NDArray[np.int32], ...]]:
     """The distinct labels of some columns, and each column (K,) as codes into them.
 
-    Integers ascend; other labels stand in the order of their first appearance.
+    Integers are in ascending order, other labels in the order of their first appearance.
 
     >>> factorise(Table({"first": ["bo", "ana"], "second": ["ana", "cy"]}), "first", "second")[1]
     (array([0, 1], dtype=int32), array([1, 2], dtype=int32))
@@ -46,6 +46,16 @@ def factorise(table: Table, *names: str) -> tuple[NDArray[Any], tuple[NDArray[np
         order = np.argsort(labels)
         flat, labels = np.argsort(order).astype(np.int32)[flat], labels[order]
     return labels, tuple(np.ascontiguousarray(codes) for codes in flat.reshape(-1, len(columns)).T)
+
+
+def look_up(labels: Iterable[Any], known: Iterable[Any]) -> NDArray[np.int32]:
+    """The code of each label (K,) among the `known` ones, −1 where it is not one of them.
+
+    >>> look_up(["bo", "ana", "zoe"], ["ana", "bo"]).tolist()
+    [1, 0, -1]
+    """
+    code = {label: number for number, label in enumerate(known)}
+    return np.array([code.get(label, -1) for label in labels], dtype=np.int32)
 
 
 def _factorise_integers(columns: list[NDArray[np.int64]]) -> tuple[NDArray[Any], tuple[NDArray[np.int32], ...]]:
@@ -97,9 +107,9 @@ def numbers(table: Table, name: str, most: float, meaning: str) -> NDArray[np.fl
 def winners(table: Table, words: Mapping[str, float], first: str, second: str) -> NDArray[np.float64]:
     """The column `winner` as numbers: 1 for the item in the column `first`, 0 for that in `second`.
 
-    A winner is called by its own name or by one of `words`, stripped and in lower case, which mean the number beside
-    them. Where the two contradict each other ("A" won, and the second is called so), the other rows tell which is
-    meant; where they do not, nothing is guessed.
+    A winner is named by its own label or by one of `words` (compared in lower case, without spaces around it), which
+    map to numbers. Where the two contradict each other (the winner is "A", and "A" is the label of the second item),
+    the other rows decide which is meant; if they do not, it is an error.
 
     >>> columns = {"left": ["ana", "ana"], "right": ["bo", "bo"], "winner": ["Left", "bo"]}
     >>> winners(Table(columns), {"left": 1.0, "right": 0.0}, "left", "right")
@@ -128,7 +138,7 @@ def winners(table: Table, words: Mapping[str, float], first: str, second: str) -
 
 
 def is_missing(label: Any) -> bool:
-    """Whether a label is none: nothing, not a number, blank, or of a kind that cannot be a label.
+    """Whether a label is missing: None, NaN, blank, or of a type that cannot be a label.
 
     >>> is_missing(" "), is_missing(0)
     (True, False)

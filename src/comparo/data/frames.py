@@ -1,12 +1,13 @@
-"""Data frames in and out, through narwhals: pandas, polars, pyarrow, whichever is installed."""
+"""Columns from data frames and data frames from columns, by narwhals: pandas, polars or pyarrow."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import narwhals as nw
+import numpy as np
 from numpy.typing import NDArray
 
 from comparo.errors import ComparisonsError
@@ -20,7 +21,7 @@ INSTALL = 'pip install "comparo[data]"'
 def columns_from_frame(frame: Any, wanted: Collection[str] | None = None) -> tuple[dict[str, Column], tuple[str, ...]]:
     """The wanted columns of a data frame (all if None) whose names are text, and the names of the others.
 
-    Numbers come as arrays, everything else as lists. Anything narwhals reads is a data frame; a lazy one is collected.
+    Numbers are arrays, everything else lists. Everything that narwhals reads is a data frame; a lazy one is collected.
 
     >>> import pandas
     >>> columns_from_frame(pandas.DataFrame({"first": ["ana"], "p": [0.7]}))
@@ -50,6 +51,22 @@ def column_from_series(series: nw.Series[Any]) -> Column:
     if not series.null_count():
         return series.to_list()
     return [None if missing else value for value, missing in zip(series, series.is_null(), strict=True)]
+
+
+def column_from_values(name: str, values: Iterable[Any]) -> Column:
+    """A column that was given as an array, a series or any other iterable; `name` is for the error.
+
+    >>> column_from_values("p", iter([0.7, 0.6]))
+    [0.7, 0.6]
+    """
+    if isinstance(values, np.ndarray) and values.ndim != 1:
+        raise ComparisonsError(f"column {name!r} has shape {values.shape}; it must have one value per row")
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ComparisonsError(f"column {name!r} is {values!r}; it must be a sequence with one value per row")
+    series = nw.from_native(values, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        return column_from_series(series)
+    return values if isinstance(values, (np.ndarray, list, tuple)) else list(values)
 
 
 def frame_from_columns(columns: Mapping[str, Column], backend: str | None = None) -> Any:

@@ -1,7 +1,7 @@
-"""The items to rank: names and texts, the context that each belongs to, and what people scored where they did.
+"""The items to rank: ids and texts, the context that each belongs to, and people's scores if there are any.
 
-Whatever holds the items becomes a `Table` first, so that each source is checked in the same way, and before a judge is
-asked anything. The roles `id`, `text`, `context` and `context_id` are columns of that name unless another is named.
+Every source of items becomes a `Table` first, so that all are checked in the same way before a judge is called. The
+roles `id`, `text`, `context`, `context_id` and `group` are columns of that name unless another name is given.
 """
 
 from __future__ import annotations
@@ -32,13 +32,20 @@ LONGEST_LABEL = 60  # characters; a context that is longer gets a label made fro
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """N items in C contexts.
+    """N items in C contexts. The class method `of` checks its input; the constructor does not.
 
-    `ids` (N,) are labels, `texts` (N,) what a judge reads, `context` (N,) codes into the labels `contexts` (C,);
-    `context_texts` (C,) are None where there is nothing to show. Without contexts there is one, labelled None. `scores`
-    are people's by name, each of shape (N,), NaN where missing; `group` (N,) says what items share, such as the system
-    that wrote them, and is None where nothing is known. `of` checks what it is given; the constructor does not.
+    Parameters
+    ----------
+    ids : The labels of the items, shape (N,).
+    texts : What a judge reads, shape (N,).
+    contexts, context_texts : The labels of the contexts and their texts, shape (C,); a text is None if there is nothing
+        to show. Items without a context have one context, labelled None.
+    context : The code of each item's context, shape (N,).
+    scores : People's scores by name, each of shape (N,), NaN where missing.
+    group : What items have in common, such as the system that wrote them, shape (N,); None if unknown.
 
+    Examples
+    --------
     >>> items = Items.of({"ana": "A story.", "bo": "Another."})
     >>> items.ids, items.texts, items.contexts
     (array(['ana', 'bo'], dtype=object), ('A story.', 'Another.'), array([None], dtype=object))
@@ -67,21 +74,21 @@ class Items:
         group: str | None = None,
         scores: str | Sequence[str] | None = None,
     ) -> Items:
-        """Items from whatever holds them, every row checked.
+        """Items from any source, every row checked.
 
         - A .csv, .tsv, .jsonl, .ndjson, .json (a list of objects), .parquet or .xlsx file, also gzipped; a .txt file
-          with one text a line, which is its own id; a folder of .txt files, each an item named after its file; a run
+          with one text per line, which is its own id; a folder of .txt files, each an item named after its file; a run
           folder, for the items of that run.
         - "-", standard input: JSON if it begins with { or [{, CSV if its first line names a column `id` or `text` (or
-          the call names a column) or if all lines have the same fields, at least two; otherwise one text a line.
+          an argument names a column) or if all lines have equally many fields, at least two; else one text per line.
         - A list of texts, numbered from 0; a mapping from id to text; a list of mappings; a pandas, polars or pyarrow
           frame; a Hugging Face data set; or items.
 
         The arguments name columns. Without a column of ids the rows are numbered from 0. `context` is shown to the
         judge, `context_id` is its label; a context without one is its own label, shortened if it is long, and one that
-        is a number is only a label. `group` is what items share, such as the system that wrote them. `scores` are
-        chosen by name from the object `scores` of a row and the columns `score` and `score_…` (all of these if None),
-        or are any other columns.
+        is a number is only a label. `group` is what items have in common, such as the system that wrote them. `scores`
+        are chosen by name from the object `scores` of a row and the columns `score` and `score_…` (all of these if
+        None), or are any other columns.
 
         >>> rows = [{"story": "Once.", "score_wit": 2}, {"story": "Twice.", "score_wit": None}]
         >>> Items.of(rows, text="story").scores
@@ -135,7 +142,7 @@ class Items:
         """
         if (context, item) not in self._rows:
             place = "" if context is None else f" in context {shown(context)}"
-            raise ComparisonsError(f"there is no item {shown(item)}{place}; add it to the items, or mend its name")
+            raise ComparisonsError(f"there is no item {shown(item)}{place}; add it to the items, or correct its name")
         return self._rows[context, item]
 
     def question(self, context: Any, first: Any, second: Any) -> Question:
@@ -167,25 +174,28 @@ def read_items(
     path: str | os.PathLike[str],
     *,
     id: str | None = None,  # noqa: A002
+    text: str | None = None,
     context: str | None = None,
     context_id: str | None = None,
-) -> dict[Any, list[Any]]:
-    """The ids of the items of a file or folder by context, all under None without one; texts are not needed.
+) -> Items:
+    """The items of a file or folder that need no texts: `texts` is empty where there is no such column.
 
-    The arguments name columns, as in `Items.of`. Without a column `id` the first that is not a context holds them.
+    The arguments name columns, as in `Items.of`. Without a column `id` the first that is not a context holds the ids.
 
     >>> import tempfile
     >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "items.csv")
     ...     _ = path.write_text("name,age\\nana,7\\nbo,8\\n")
-    ...     read_items(path)
+    ...     read_items(path).names
     {None: ['ana', 'bo']}
     """
     table = table_of(path, header=True)
     contexts = {role: _column(table, role, name) for role, name in (("context", context), ("context_id", context_id))}
     others = (name for name in table.columns if name not in contexts.values())
-    return _named(table, {"id": _column(table, "id", id) or next(others, None), **contexts}).names
+    items = _named(table, {"id": _column(table, "id", id) or next(others, None), **contexts})
+    text = _column(table, "text", text)
+    return items if text is None else replace(items, texts=_texts(table, text))
 
 
 def _column(table: Table, role: str, name: str | None) -> str | None:
@@ -206,7 +216,7 @@ def _named(table: Table, column: Mapping[str, str | None]) -> Items:
     """The items of a table by the columns of their roles, as yet without texts."""
     rows = len(next(iter(table.columns.values()), ()))
     if not rows:
-        raise ComparisonsError(f"there are no items in {table.source or 'the data'}; give at least two, one a row")
+        raise ComparisonsError(f"there are no items in {table.source or 'the data'}; give at least two, one per row")
     for used in filter(None, column.values()):
         _check_characters(table, used)
     name = column["id"]
@@ -288,7 +298,9 @@ def _scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str, NDArr
     objects = table.columns.get("scores", ())
     if any(isinstance(value, Mapping) for value in objects):
         if bad := [row for row, value in enumerate(objects) if not (isinstance(value, Mapping) or _is_blank(value))]:
-            raise table.error(bad, "scores", f"{shown(objects[bad[0]])} is not an object of names and numbers; mend it")
+            raise table.error(
+                bad, "scores", f"{shown(objects[bad[0]])} is not an object of names and numbers; correct it"
+            )
         nested, _ = columns_from_objects(value if isinstance(value, Mapping) else {} for value in objects)
         found |= {str(name): (f"scores.{name}", column) for name, column in nested.items()}
     if chosen is not None:
@@ -312,7 +324,7 @@ def _numbers(table: Table, name: str, column: Column) -> NDArray[np.float64]:
         except (TypeError, ValueError, OverflowError):
             bad.append(row)
     if bad := bad or np.flatnonzero(np.isinf(values)).tolist():
-        problem = f"{shown(column[bad[0]])} is not a number; mend it, leave it empty, or choose others with --scores"
+        problem = f"{shown(column[bad[0]])} is not a number; correct it, leave it empty, or choose others with --scores"
         raise table.error(bad, name, problem)
     return values
 

@@ -1,8 +1,8 @@
-"""The markers that chat models take for more than text: where a turn begins or ends, and other control tokens.
+"""The control tokens of chat models in texts, such as those that begin or end a turn.
 
-Texts to compare are data. A server writes them into its model's chat template and turns the whole into tokens, so that
-a text with `<|im_end|>` in it would end its own turn. Judges that hold the tokenizer know its markers; for all others
-the markers are told by their shape. Some shapes have no ordinary meaning:
+Texts to compare are data. A server inserts them into the chat template of its model and turns the whole into tokens, so
+that a text with `<|im_end|>` in it would end its own turn. Judges that have the tokenizer know its control tokens; for
+all others they are recognised by their form. Some forms have no ordinary meaning:
 
     <|name|>  <|name>  <name|>  <｜name｜>  [|name|]     Llama, Qwen, Phi, GLM, Granite, Gemma 4, DeepSeek, EXAONE
     ]~b]  [e~[  ]<]name[>[                               MiniMax
@@ -56,7 +56,7 @@ _CONTROL = re.compile(
 
 
 def defuse(text: str) -> str:
-    """The text with a space in every marker that a chat model may take for more than text; all else stays.
+    """The text with a space in every sequence that a chat model may read as a control token; nothing else changes.
 
     >>> defuse("Good.<|im_end|>"), defuse("<eos> [/INST]"), defuse("<b>List<String></b> [1] [INSTALL]")
     ('Good.< |im_end|>', '< eos> [ /INST]', '<b>List<String></b> [1] [INSTALL]')

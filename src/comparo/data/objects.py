@@ -1,4 +1,4 @@
-"""JSON in and columns out: a list of objects, or an object a line."""
+"""Columns from JSON: a list of objects, or one object per line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from comparo.errors import ComparisonsError
 
 Binary = gzip.GzipFile | io.BufferedReader | io.BytesIO
 
-CHUNK = 512  # rows at a time: few enough to be gone before the garbage collector looks at them
+CHUNK = 512  # rows at a time: few enough to be freed before the garbage collector runs
 
 
 def columns_from_objects(
@@ -43,7 +43,7 @@ def columns_from_objects(
 
 
 def stored_once(values: Iterable[Any], seen: dict[str, str]) -> list[Any]:
-    """The values with equal strings stored once: labels repeat, and a string a row is most of a table's memory.
+    """The values with equal strings stored once: labels repeat, and a string per row would be most of a table's memory.
 
     >>> stored_once(["ana", 1, "ana"], {})
     ['ana', 1, 'ana']
@@ -66,7 +66,9 @@ def objects_of_lines(file: Binary, source: str, lines: array[int]) -> Iterator[M
             try:
                 value = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise ComparisonsError(f"{source}, line {number}: this is not JSON ({error}); mend the line") from error
+                raise ComparisonsError(
+                    f"{source}, line {number}: this is not JSON ({error}); correct the line"
+                ) from error
             if not isinstance(value, dict):
                 raise ComparisonsError(
                     f"{source}, line {number}: a {type(value).__name__} is not a JSON object; each line must be one"

@@ -1,8 +1,7 @@
-"""The question put to a judge, and the label words it answers with.
+"""The question that a judge is asked, and the label words of its answer.
 
-A prompt is a template around two texts and, where there is one, the context they belong to. What the user wrote (the
-criterion, the template) shapes the prompt; what is compared is data: it is put in once, in one pass, and cannot open a
-placeholder or a turn of the chat.
+A prompt is a template with two texts and, if there is one, their context. The user's criterion or template determines
+the prompt; the texts are data: they are inserted once, in one pass, and cannot add a placeholder or a turn of the chat.
 """
 
 from __future__ import annotations
@@ -23,6 +22,14 @@ _VERBS = re.compile(r"(?!less\b)\w+s\b")
 class Question:
     """Two texts to compare: their names, the texts, and the context that both belong to.
 
+    Parameters
+    ----------
+    first, second : The labels of the items shown first and second.
+    context : The label of their context, None without one.
+    first_text, second_text, context_text : What the judge reads; the context is not shown if it is None.
+
+    Examples
+    --------
     >>> Question("ana", "bo", first_text="A story.", second_text="Another.").first
     'ana'
     """
@@ -37,11 +44,21 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A template with the places {first}, {second} and, if wanted, {context}; `{{` and `}}` stand for braces.
+    """A template of the question, its label words, and how the answer begins.
 
-    `labels` are the words that name the first and the second text, `answer` is how the reply begins, so that the next
-    word is a label. An unknown or missing place is a ValueError that says which.
+    Parameters
+    ----------
+    template : A text with the placeholders {first}, {second} and optionally {context}; `{{` and `}}` are braces.
+    labels : The words that name the first and the second text.
+    answer : How the reply begins, so that the next word is a label.
 
+    Raises
+    ------
+    ValueError
+        If a placeholder is unknown, missing or there twice, or if the labels are not two different words.
+
+    Examples
+    --------
     >>> prompt = Prompt("A: {first}\\nB: {second}\\nWhich is clearer, Essay A or Essay B?", answer="Essay")
     >>> prompt.text(Question(1, 2, first_text="Cats purr.", second_text="See {first}."))
     'A: Cats purr.\\nB: See {first}.\\nWhich is clearer, Essay A or Essay B?'
@@ -79,7 +96,7 @@ class Prompt:
 
     @property
     def instruction(self) -> str:
-        """What to add for a model whose reply cannot be begun for it.
+        """What to add to the prompt of a model for which the beginning of the reply cannot be given.
 
         >>> criterion_prompt("funnier", kind="Story").instruction
         'Answer only with Story A or Story B.'
@@ -88,9 +105,9 @@ class Prompt:
         return f"Answer only with {first} or {second}."
 
     def text(self, question: Question, clean: Callable[[str], str] = str) -> str:
-        """The prompt for a question, its texts put in as they are, save that no chat marker in them stays whole.
+        """The prompt for a question, with its texts inserted; control tokens of chat models in them are broken up.
 
-        What is no character (half a surrogate pair) becomes a question mark. `clean` is what else is done to each text.
+        Half a surrogate pair becomes a question mark. `clean` is applied to each text.
         """
         texts = {"first": question.first_text, "second": question.second_text, "context": question.context_text or ""}
 
@@ -105,7 +122,7 @@ class Prompt:
         """The prompt within `room` tokens as `measure` counts them, and how many characters were cut for it.
 
         The end of the context is cut first, all of it if need be; then both texts lose the same share of their length.
-        `clean` is done to what is left of the texts, as by `text`.
+        `clean` is applied to the shortened texts, as by `text`.
 
         >>> prompt = criterion_prompt("better", context="Article")
         >>> question = Question(1, 2, 0, "aaaa", "bbbb", "A long article.")
@@ -199,10 +216,10 @@ def choose_prompt(
     labels: tuple[str, str] | None = None,
     answer: str | None = None,
 ) -> Prompt:
-    """The prompt that a user meant: a criterion, the name of one of the paper's prompts, or a template.
+    """The prompt for a criterion, for the name of one of the paper's prompts, or for a template.
 
-    `heading` stands above the context, None where there is no context to show; `labels` and `answer` replace those of
-    the prompt. A prompt that shows a context where there is none is a ValueError.
+    `heading` is printed above the context, None if there is no context to show; `labels` and `answer` replace those of
+    the prompt. A prompt that shows a context where there is none raises a ValueError.
 
     >>> choose_prompt("funnier").answer, choose_prompt(prompt="summeval/fluency", heading="Article").answer
     ('Text', 'Summary')

@@ -1,6 +1,6 @@
 """What a run folder holds, as tables: the items of a run, and its judgements as comparisons.
 
-A run folder is named by its path or by that of the database in it. Other databases are not read: there is no telling
+A run folder is given by its path or by that of the database in it. Other databases are not read, because it is unknown
 which of their tables is meant.
 """
 
@@ -36,7 +36,7 @@ def database_of(path: str | os.PathLike[str]) -> Path | None:
 
 
 def judged(database: Path) -> Table:
-    """The answers of a run, in the order in which they came: first, second, p and, where there are any, others.
+    """The answers of a run in the order of their arrival: first, second, p and, if present, weight and context.
 
     Judgements that failed are left out.
     """

@@ -1,4 +1,4 @@
-"""Spreadsheets: cells of CSV that none takes for a formula, and a workbook's first sheet as CSV would hold it."""
+"""Spreadsheets: CSV cells that no spreadsheet executes as a formula, and the first sheet of a workbook as CSV."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 from comparo.data.frames import INSTALL
 from comparo.errors import ComparisonsError
 
-# A spreadsheet takes a cell that begins with one of these for a formula (OWASP, "CSV Injection"). One quote before it
-# makes it text; a cell that has quotes before such a beginning gets one more, so that what was written can be told.
+# A spreadsheet executes a cell that begins with one of these as a formula (OWASP, "CSV Injection"). A quote before it
+# makes it text; a cell that already has quotes before such a beginning gets one more, so that it can be restored.
 _FORMULA = re.compile("'*[=+\\-@\t\r\n＝＋－＠]")
 _GUARDED = re.compile("'+[=+\\-@\t\r\n＝＋－＠]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def guarded(value: Any) -> Any:
-    """A value as a cell of CSV that no spreadsheet takes for a formula; numbers, also in text, stay as they are.
+    """A value as a CSV cell that no spreadsheet executes as a formula; numbers, also in text, do not change.
 
     >>> guarded("=SUM(A1)"), guarded("'=x"), guarded("-5"), guarded(-5)
     ("'=SUM(A1)", "''=x", '-5', -5)
@@ -35,7 +35,7 @@ def guarded(value: Any) -> Any:
 
 
 def unguarded(cell: str) -> str:
-    """What `guarded` was given.
+    """The value that `guarded` was called with.
 
     >>> unguarded(guarded("=x")), unguarded(guarded("'=x")), unguarded("'tis")
     ('=x', "'=x", "'tis")
@@ -50,7 +50,7 @@ def csv_line(values: Iterable[Any]) -> str:
     '\'=x,-1.5,,,"one\rtwo"\n'
     """
     buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer)  # it ends lines by \r\n: told to end them by \n alone, it would leave \r unquoted
+    writer = csv.writer(buffer)  # its lines end with \r\n: if they ended with \n alone, it would not quote \r
     writer.writerow("" if value is None or value != value else guarded(value) for value in values)
     return buffer.getvalue().removesuffix("\r\n") + "\n"
 

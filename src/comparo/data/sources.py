@@ -1,4 +1,4 @@
-"""Where items come from: files, folders, standard input, lists, mappings, frames and data sets, each as a `Table`."""
+"""The sources of items: files, folders, standard input, lists, mappings, frames and data sets, each as a `Table`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from typing import Any
 from comparo.data.columns import shown
 from comparo.data.frames import columns_from_frame
 from comparo.data.objects import columns_from_objects
+from comparo.data.reading import columns_from_text, read_columns
 from comparo.data.rundata import database_of, items_of_run
-from comparo.data.tables import Table, columns_from_text, read_columns
+from comparo.data.tables import Table
 from comparo.errors import ComparisonsError
 
 STANDARD_INPUT = "standard input"
 
 
 def table_of(data: Any, header: bool) -> Table:
-    """The columns of whatever holds items; `header` says that standard input names its columns.
+    """The columns of any source of items; `header` is true where standard input begins with the names of columns.
 
     >>> table_of({"ana": "A story."}, header=False).columns
     {'id': ['ana'], 'text': ['A story.']}

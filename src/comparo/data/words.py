@@ -1,17 +1,17 @@
-"""Text from elsewhere, as a terminal can show it."""
+"""Untrusted text, made safe to print in a terminal."""
 
 from __future__ import annotations
 
 import re
 
-# What a terminal obeys in place of showing it: control characters, marks that turn the direction of the text, line
+# What a terminal executes instead of printing it: control characters, marks that change the direction of the text, line
 # separators, and halves of surrogate pairs, which cannot be printed at all.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _SPACING = re.compile("[\t\n]")
 
 
 def visible(text: object, lines: bool = True) -> str:
-    r"""Text with every character that a terminal would obey written out as an escape; `lines` keeps tabs and newlines.
+    r"""Text with every control character for a terminal written as an escape; `lines` keeps tabs and newlines.
 
     >>> visible("a\x1b[31mb")
     'a\\u001b[31mb'

@@ -66,8 +66,8 @@ class Judge(Protocol):
     - `room`: how many questions it takes at once, where it is several judges; `ahead` is then that of one of them.
     - `streams` = True: no answer waits for a further question. The iterator of questions then waits for new ones; for
       other judges it ends whenever no new question arrives within a moment.
-    - `begins(prompt)` and `adds(prompt)`: whether the answer is begun for the model, and what is added to the prompt;
-      `--dry-run` shows both.
+    - `begins(prompt)`, `adds(prompt)`: whether the answer is begun for the model, and what is added to the prompt, as
+      `--dry-run` shows them.
     - `ready()`: raises a JudgeError where it is known beforehand that no question can be answered, such as without a
       key.
     """

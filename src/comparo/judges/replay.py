@@ -15,7 +15,7 @@ import numpy as np
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.prompts import Prompt, Question
-from comparo.data.tables import read_columns
+from comparo.data.reading import read_columns
 from comparo.judges.protocol import Judgement
 
 

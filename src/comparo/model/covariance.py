@@ -1,4 +1,4 @@
-"""How sure the scores are: their covariance, exact where it fits in memory and estimated where it does not."""
+"""The covariance of the scores: exact where it fits in memory, estimated where it does not."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from typing import Protocol
 import numpy as np
 
 from comparo.model.graph import Graph
-from comparo.model.laplacian import EXACT, Batch, Laplacian, Pattern
+from comparo.model.laplacian import Laplacian
+from comparo.model.pattern import Batch, Pattern
 from comparo.model.product import Product
 from comparo.types import Array
-
-DRAWS = 64
-COLUMNS = 8
-KEPT_ENTRIES = 32_000_000  # of covariances kept in memory, 256 MB
 
 
 class Covariance(Protocol):
@@ -42,16 +39,16 @@ class Covariance(Protocol):
 class ProductCovariance:
     """φ·H⁻¹ of a product of experts (Laplace's approximation for Bradley–Terry), φ its dispersion.
 
-    Contexts of up to `EXACT` items are exact. Above, with D the diagonal of H and S = D − H,
+    Contexts of up to `Limits.exact` items are exact. Above, with D the diagonal of H and S = D − H,
 
         H⁻¹ = D⁻¹ + D⁻¹ S D⁻¹ + D⁻¹ S H⁻¹ S D⁻¹
 
-    whose last diagonal is the variance of (S z)/D for z ~ N(0, H⁻¹), estimated from `DRAWS` draws. A draw costs one
-    solution: z = H⁻¹ Xᵀ√c·ξ. Only the last term is random, so a standard error has the relative error 1/√(2·64) = 9%
-    (root mean square) times that term's share of the variance: about 0.5% for an item with twenty comparisons, 9% at
-    the end of a long chain.
+    whose last diagonal is the variance of (S z)/D for z ~ N(0, H⁻¹), estimated from `Limits.error_draws` draws, one
+    solution each. Only the last term is random, so a standard error has the relative error 1/√(2·64) = 9% (root mean
+    square) times that term's share of the variance: about 0.5% for an item with twenty comparisons, 9% at the end of a
+    long chain.
 
-    Where scores lean on group means and styles (`Effects`), what is not known of those is added: φ·F S⁻¹ Fᵀ.
+    Where group means and styles are estimated (`Effects`), their uncertainty φ·F S⁻¹ Fᵀ is added.
     """
 
     laplacian: Laplacian
@@ -71,7 +68,7 @@ class ProductCovariance:
 
     @cached_property
     def _shared(self) -> Array | None:
-        """F S^(−½), shape (n, M), where scores lean on something that they share."""
+        """F S^(−½), shape (n, M), where scores have estimated group means or styles."""
         effects = None if self.product is None else self.product.effects
         if effects is None or effects.spread is None or effects.between is None:
             return None
@@ -85,7 +82,10 @@ class ProductCovariance:
         if self._shared is not None:
             spread = self._shared[batch.nodes].reshape(len(block), batch.size, -1)
             block += self.dispersion * spread @ spread.transpose(0, 2, 1)
-        if sum(other.size**2 * (other.end - other.begin) for other in self.pattern.batches) <= KEPT_ENTRIES:
+        if (
+            sum(other.size**2 * (other.end - other.begin) for other in self.pattern.batches)
+            <= self.pattern.limits.kept_entries
+        ):
             self._kept[batch.begin] = block
         return block
 
@@ -93,7 +93,7 @@ class ProductCovariance:
     def std(self) -> Array:
         variance = np.empty(self.pattern.graph.nodes)
         for batch in self.pattern.batches:
-            if batch.size > EXACT:
+            if batch.size > self.pattern.limits.exact:
                 variance[batch.nodes.start :] = self._sampled(batch.nodes.start)
                 break
             variance[batch.nodes] = np.einsum("bii->bi", self.block(batch)).ravel()
@@ -101,17 +101,14 @@ class ProductCovariance:
 
     def _sampled(self, begin: int) -> Array:
         """The diagonal of φ·H⁻¹ at the nodes from `begin` on."""
-        laplacian, pattern = self.laplacian, self.pattern
-        rng = np.random.default_rng(0)
-        root, ridge = np.sqrt(laplacian.c), np.sqrt(laplacian.ridge)
+        laplacian, pattern, rng = self.laplacian, self.pattern, np.random.default_rng(0)
+        draws, columns = pattern.limits.error_draws, pattern.limits.error_columns
         diagonal = np.where(laplacian.diagonal > 0, laplacian.diagonal, 1.0)[:, None]
         spread = np.zeros(pattern.unknowns)
-        for _ in range(DRAWS // COLUMNS):
-            columns = [pattern.gather(root * rng.standard_normal(len(root))) for _ in range(COLUMNS)]
-            rhs = np.column_stack(columns) + ridge[:, None] * rng.standard_normal((pattern.unknowns, COLUMNS))
-            rhs = pattern.centre(rhs)
+        for _ in range(draws // columns):
+            rhs = laplacian.noise(columns, rng)
             # Weak links between clusters carry much of the variance and little of the residual.
-            spread += np.sum((laplacian.solve(rhs, accuracy=1e-8) - rhs / diagonal) ** 2, axis=1) / DRAWS
+            spread += np.sum((laplacian.solve(rhs, accuracy=1e-8) - rhs / diagonal) ** 2, axis=1) / draws
         nodes = slice(begin, pattern.graph.nodes)
         items = np.bincount(pattern.graph.component)[pattern.graph.component[nodes]]
         share = 1.0 - 2.0 / items + laplacian.ridge[nodes] / (items * diagonal[nodes, 0])
@@ -120,7 +117,7 @@ class ProductCovariance:
 
     def difference(self, one: int, other: int) -> float:
         batch = next(batch for batch in self.pattern.batches if one < batch.nodes.stop)
-        if batch.size <= EXACT:
+        if batch.size <= self.pattern.limits.exact:
             context, a = divmod(one - batch.nodes.start, batch.size)
             block, b = self.block(batch)[context], (other - batch.nodes.start) % batch.size
             return float(block[a, a] + block[b, b] - 2 * block[a, b])
@@ -133,10 +130,10 @@ class ProductCovariance:
 
 @dataclass(frozen=True)
 class MeanCovariance:
-    """Of scores that are an item's mean outcome: v·D⁻¹ L D⁻¹, L the Laplacian of the weights and D its diagonal.
+    """The covariance of scores that are an item's mean outcome: v·D⁻¹ L D⁻¹.
 
-    An outcome p for the first is 1 − p for the second, hence the negative covariance of opponents; v is the variance of
-    an outcome of weight 1 around its items' means.
+    L is the Laplacian of the weights and D its diagonal. An outcome p for the first is 1 − p for the second, hence the
+    negative covariance of opponents; v is the variance of an outcome of weight 1 around its items' means.
     """
 
     laplacian: Laplacian

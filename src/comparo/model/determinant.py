@@ -1,7 +1,7 @@
-"""How much a set of comparisons determines: log det of the curvature.
+"""How precisely a set of comparisons determines the scores: log det of the curvature.
 
-For Gaussian experts the density of the best scores is √det(W̃ᵀ Σ̃⁻¹ W̃) / (2π)^(n/2), so that a design is the better
-the larger its determinant is. W̃ has one row more than W, for the prior: without a ridge that is the paper's expert
+For Gaussian experts the density of the best scores is √det(W̃ᵀ Σ̃⁻¹ W̃) / (2π)^(n/2): a larger determinant means a better
+design. W̃ has one row more than W, for the prior: without a ridge that is the paper's expert
 N(0, 1) on the first item of each component, and then the determinant counts the spanning trees of the graph.
 """
 
@@ -14,16 +14,26 @@ from scipy.linalg import eigh_tridiagonal
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.graph import Graph
-from comparo.model.laplacian import EXACT, Batch, Laplacian, Pattern, Tail
+from comparo.model.laplacian import Laplacian, Tail
+from comparo.model.pattern import Batch, Pattern
 from comparo.types import Array
-
-PROBES = 16
-LANCZOS_STEPS = 50
 
 
 def design_log_det(comparisons: Comparisons) -> float:
-    """log det(W̃ᵀW̃) of the comparisons asked, whatever their answers.
+    """Return log det(W̃ᵀW̃) of the comparisons that were asked, independent of their answers and weights.
 
+    Parameters
+    ----------
+    comparisons
+        K comparisons; W (K, n) has +1 at the first item and −1 at the second, W̃ one further row for the prior.
+
+    Returns
+    -------
+    float
+        The larger, the more precisely the comparisons determine the scores.
+
+    Examples
+    --------
     >>> rows = [(a, b, 0.5) for a in range(4) for b in range(a)]
     >>> round(np.exp(design_log_det(Comparisons.from_rows(rows))))   # 4² spanning trees
     16
@@ -35,13 +45,14 @@ def design_log_det(comparisons: Comparisons) -> float:
 def log_det(laplacian: Laplacian) -> float:
     """log det H with its prior: H itself with a ridge, H + 1 at the first node of each component without one.
 
-    Exact for contexts of up to `EXACT` items. Above, tr log of the matrix scaled to unit diagonal by stochastic Lanczos
-    quadrature with `PROBES` probes. With ten comparisons an item its error is about 0.15% of |log det| for 600 items
-    and falls with the square root of their number. Where conjugate gradients are slow, a sparse factorisation is exact.
+    Exact for contexts of up to `Limits.exact` items. Above, tr log of the matrix scaled to unit diagonal by stochastic
+    Lanczos quadrature with `Limits.determinant_probes` random vectors. With ten comparisons per item its error is about
+    0.15% of |log det| for 600 items and falls with the square root of their number. Where conjugate gradients are slow,
+    a sparse factorisation is exact.
     """
-    batches = laplacian.pattern.batches
-    total = sum(_exact(laplacian, batch) for batch in batches if batch.size <= EXACT)
-    large = next((batch.begin for batch in batches if batch.size > EXACT), None)
+    batches, exact = laplacian.pattern.batches, laplacian.pattern.limits.exact
+    total = sum(_exact(laplacian, batch) for batch in batches if batch.size <= exact)
+    large = next((batch.begin for batch in batches if batch.size > exact), None)
     if large is None:
         return total
     tail = Tail(laplacian, large)
@@ -88,18 +99,19 @@ def _estimate(tail: Tail) -> float:
                 column[: tail.nodes] -= root[: tail.nodes] * inner[component]
         return z
 
-    probes = project(np.random.default_rng(0).choice([-1.0, 1.0], size=(len(scale), PROBES)))
+    steps, columns = tail.limits.lanczos_steps, tail.limits.determinant_probes
+    probes = project(tail.signs(columns))
     squares = np.sum(probes**2, axis=0)
     z, previous = probes / np.sqrt(squares), np.zeros_like(probes)
-    alpha, beta = np.zeros((LANCZOS_STEPS, PROBES)), np.zeros((LANCZOS_STEPS, PROBES))
-    for step in range(LANCZOS_STEPS):
+    alpha, beta = np.zeros((2, steps, columns))
+    for step in range(steps):
         image = tail.multiply(z / root[:, None]) / root[:, None]
         alpha[step] = np.sum(z * image, axis=0)
         image = project(image - alpha[step] * z - (beta[step - 1] * previous if step else 0.0))
         beta[step] = np.linalg.norm(image, axis=0)
         previous, z = z, image / np.maximum(beta[step], np.finfo(float).tiny)
     trace = 0.0
-    for column in range(PROBES):
+    for column in range(columns):
         values, vectors = eigh_tridiagonal(alpha[:, column], beta[:-1, column])
-        trace += float(squares[column] * np.sum(vectors[0] ** 2 * np.log(np.maximum(values, 1e-12)))) / PROBES
+        trace += float(squares[column] * np.sum(vectors[0] ** 2 * np.log(np.maximum(values, 1e-12)))) / columns
     return float(np.sum(np.log(scale))) + trace - (float(np.sum(np.log(weight))) if free else 0.0)

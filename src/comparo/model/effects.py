@@ -1,4 +1,4 @@
-"""Variances that the comparisons tell: of scores around their groups, of biases between contexts, of the noise."""
+"""Variances estimated from the comparisons: of scores within groups, of biases between contexts, of the noise."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from comparo.types import Array
 
 @dataclass(frozen=True)
 class Effects:
-    """What the comparisons tell about all scores and biases at once; variances in the square of a score's unit.
+    """Estimated variances, in the square of a score's unit, and the means that scores are shrunk towards.
 
-    `scores` is the variance of candidates around what is expected of their group and style; `groups` that of the group
-    means and `style` that of what style explains, where there are such; `bias` that of γ between contexts, where there
-    are several. `noise` is the variance of one comparison around the difference of its scores. `means` (G,) are the
-    group means, `mean` (n,) is what is expected of each candidate. `spread` (n, M) and `between` (M, M) are what the
-    uncertainty of that adds to H⁻¹: spread·between·spreadᵀ.
+    `scores` is the variance of candidates around what their group and style predict; `groups` that of the group means
+    and `style` that of the coefficients of style, if given; `bias` that of γ between contexts, if there are several.
+    `noise` is the variance of one comparison around the difference of its scores. `means` (G,) are the group means,
+    `mean` (n,) the prediction for each candidate. The uncertainty of the predictions adds spread·between·spreadᵀ to
+    H⁻¹, with `spread` (n, M) and `between` (M, M).
     """
 
     dispersion: float
@@ -33,10 +33,10 @@ class Effects:
 
 
 def random_effects(estimate: Array, variance: Array) -> tuple[float, float]:
-    """Mean m and variance τ² of true values behind `estimate` (G,) with error `variance` (DerSimonian and Laird).
+    """Mean m and variance τ² of the true values of `estimate` (G,) with error `variance` (DerSimonian and Laird).
 
-    τ² = (Q − (G − 1)) / (Σ1/v − Σ1/v² / Σ1/v), Q = Σ(x − x̄)²/v; never below a thousandth of the smallest error
-    variance, where all values are as good as equal.
+    τ² = (Q − (G − 1)) / (Σ1/v − Σ1/v² / Σ1/v), Q = Σ(x − x̄)²/v; at least a thousandth of the smallest error variance,
+    which makes all values practically equal.
 
     >>> centre, between = random_effects(np.array([1.0, 3.0]), np.array([0.5, 0.5]))
     >>> round(centre, 6), round(between, 6)

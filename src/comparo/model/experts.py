@@ -1,7 +1,7 @@
-"""What one comparison says about the difference of two scores.
+"""Experts: the probability of a difference of two scores, given one comparison.
 
 An expert is a log-density ℓ(d; p) over d = s_first − s_second − γ, given the judge's probability p that the first is
-better. The product of all experts needs only its slope ∂ℓ/∂d and curvature −∂²ℓ/∂d²; every array here has one entry a
+better. The product of all experts needs only its slope ∂ℓ/∂d and curvature −∂²ℓ/∂d²; every array has one entry per
 comparison, shape (K,). An expert of your own is any object with the three methods of `Expert`.
 """
 
@@ -16,18 +16,18 @@ from scipy.special import expit, gammaln, log1p, logit
 
 from comparo.types import Array
 
-# A certain answer (p = 0 or 1) has its mode at infinity; this far from certainty the mode is still finite (±20.7).
+# A certain answer (p = 0 or 1) has its mode at infinity; with this distance from 0 and 1 it is at ±20.7.
 CERTAIN = 1e-9
-FAR = 16.0  # difference from which on 1 − σ(d) has lost half of its digits
+FAR = 16.0  # from this difference on, 1 − σ(d) has lost half of its digits
 
 
 @runtime_checkable
 class Expert(Protocol):
     """A log-density over score differences with its first two derivatives.
 
-    Two optional class attributes tell the solver more: `quadratic = True` where the curvature does not depend on d, so
-    that one Newton step is exact, and `pooled = True` where all comparisons of two items may be replaced by their mean
-    p (the slope is linear in p, the curvature free of it, and ℓ(d; p) = ℓ(−d; 1 − p)).
+    Two optional class attributes make the solver faster: `quadratic = True` if the curvature does not depend on d, so
+    that one Newton step is exact, and `pooled = True` if all comparisons of two items may be replaced by their mean p
+    (the slope is linear in p, the curvature does not depend on p, and ℓ(d; p) = ℓ(−d; 1 − p)).
     """
 
     def log_density(self, d: Array, p: Array) -> Array:
@@ -49,8 +49,8 @@ class BradleyTerry:
 
         ℓ(d; p) = p·d − log(1 + e^d) − log(π / sin πp)
 
-    Its mode is logit(p) and its mean −π·cot πp. Its curvature σ(d)σ(−d) is largest between equals: they tell most
-    about each other. p is kept 1e-9 away from 0 and 1, where the density would have no mode.
+    Its mode is logit(p) and its mean −π·cot πp. Its curvature σ(d)σ(−d), the information of a comparison,
+    is largest for equal scores. p is kept 1e-9 away from 0 and 1, where the density would have no mode.
 
     >>> BradleyTerry().slope(np.zeros(1), np.array([0.75]))
     array([0.25])
@@ -66,7 +66,7 @@ class BradleyTerry:
         return _uncertain(p) - expit(d)
 
     def curvature(self, d: Array, p: Array) -> Array:
-        return expit(d) * expit(-d)
+        return logistic_curvature(d)
 
     def mode(self, p: Array) -> Array:
         """logit(p), the most likely difference.
@@ -121,8 +121,15 @@ class Gaussian:
 
         ℓ(d; p) = −(d − μ(p))² / 2σ²(p) − ½ log 2πσ²(p)
 
-    The default is the paper's: μ(p) = p − ½ and constant variance. `comparo.calibrate` learns both from true scores.
+    `comparo.calibrate` estimates both from true scores.
 
+    Parameters
+    ----------
+    mean, variance
+        Functions of p (K,), by default the paper's: μ(p) = p − ½ and σ²(p) = 1.
+
+    Examples
+    --------
     >>> Gaussian().slope(np.zeros(1), np.array([0.75]))
     array([0.25])
     """
@@ -149,14 +156,22 @@ class Gaussian:
 
 @dataclass(frozen=True, slots=True)
 class StudentT:
-    """A robust expert: a Student-t around logit(p), which forgives a judge's wild answers.
+    """A robust expert: a Student-t distribution around logit(p), for judges with some answers that are far off.
 
         ℓ(d; p) = −½(ν + 1) log(1 + r²/ν) + log Γ((ν+1)/2) − log Γ(ν/2) − ½ log(πν) − log τ,   r = (d − logit p)/τ
 
-    with ν = `freedom` and τ = `scale`. An answer that the others contradict pulls ever less the further off it is:
-    the curvature is negative beyond |r| = √ν. p is kept inside [`floor`, 1 − `floor`], so that a certain answer has a
-    finite mode.
+    The further an answer is from what the others imply, the smaller its effect: the curvature is negative beyond
+    |r| = √ν.
 
+    Parameters
+    ----------
+    freedom, scale
+        ν and τ.
+    floor
+        p is kept inside [floor, 1 − floor], so that a certain answer has a finite mode.
+
+    Examples
+    --------
     >>> StudentT().curvature(np.zeros(1), np.array([0.5]))
     array([1.25])
     """
@@ -181,6 +196,16 @@ class StudentT:
         r = self._residual(d, p)
         nu = self.freedom
         return np.asarray((nu + 1) * (nu - r**2) / ((nu + r**2) ** 2 * self.scale**2))
+
+
+def logistic_curvature(difference: Array) -> Array:
+    """σ(d)·σ(−d) of score differences d, without loss of digits where |d| is large.
+
+    >>> logistic_curvature(np.zeros(1))
+    array([0.25])
+    """
+    loses = expit(-np.abs(difference))
+    return np.asarray(loses * (1.0 - loses))
 
 
 def derivatives(expert: Expert, d: Array, p: Array, slope: Array, curvature: Array) -> None:

@@ -1,13 +1,13 @@
-"""Who was compared with whom: the graph behind the comparisons.
+"""The graph of the comparisons: its nodes are the candidates (an item in a context), its edges the comparisons.
 
-Its nodes are the candidates, an item in a context. Nodes of one context lie together, contexts of equal size lie
-together (small ones first), and so do the nodes of one connected component: whatever is solved for many contexts at
-once is then a plain reshape.
+Nodes of one context are adjacent, contexts of equal size are adjacent (small ones first), and so are the nodes of one
+connected component, so that arrays of many contexts are obtained by a reshape.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from comparo.types import Index
 class Graph:
     """n nodes in C contexts, and the nodes of K comparisons.
 
-    `item` and `context` (n,) are codes into the comparisons' labels; `starts` (C + 1,) says where each context's nodes
+    `item` and `context` (n,) are codes into the comparisons' labels; `starts` (C + 1,) is where each context's nodes
     begin; `component` (n,) numbers the connected components from 0 in node order; `first` and `second` (K,) are the
     nodes of each comparison, in the comparisons' own order.
 
@@ -82,13 +82,19 @@ class Graph:
         """The position of each node's context among the contexts, shape (n,)."""
         return np.repeat(np.arange(self.contexts, dtype=np.int32), np.diff(self.starts))
 
+    def labels(self, comparisons: Comparisons) -> list[tuple[Any, Any]]:
+        """The pair (context, item) of each node; the context is None where there are no contexts."""
+        contexts = comparisons.contexts
+        named = [None] * self.nodes if contexts is None else contexts[self.context].tolist()
+        return list(zip(named, comparisons.items[self.item].tolist(), strict=True))
+
     def degrees(self) -> NDArray[np.int64]:
         """How many comparisons each node is in, shape (n,)."""
         n = self.nodes
         return np.bincount(self.first, minlength=n) + np.bincount(self.second, minlength=n)
 
     def centre(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """`values` (n,) or (n, q) less their mean in each component, where alone they can be compared."""
+        """`values` (n,) or (n, q) minus their mean in each component."""
         if self.components == 1:
             return np.asarray(values - np.mean(values, axis=0))
         starts = np.flatnonzero(np.diff(self.component, prepend=-1))
@@ -98,7 +104,7 @@ class Graph:
 
 
 def _components(first: Index, second: Index, nodes: int) -> NDArray[np.int32]:
-    """The connected component of each node; a sample of the comparisons settles it where they are many."""
+    """The connected component of each node; if there are many comparisons, a sample of them is tried first."""
     stride = max(1, len(first) // (8 * nodes))
     for step in dict.fromkeys((stride, 1)):
         sample = (np.ones(len(first[::step]), dtype=np.int8), (first[::step], second[::step]))

@@ -5,15 +5,13 @@ is estimated, −1 at the bias of its context and judge,
 
     H = Xᵀ diag(c) X + diag(ridge),    c_k = weight · curvature of expert k.
 
-Contexts of up to `BATCHED` unknowns are solved as dense matrices, all those of one size in one call. Larger ones are
-solved together by conjugate gradients, which need few steps on a well-connected graph; where they need many, the
-graph has narrow waists, and then a sparse factorisation has little fill.
+Small contexts (`Limits.batched`) are solved as dense matrices, all those of one size in one call. Larger ones are
+solved together by conjugate gradients, which need few steps on a well-connected graph. Where they need many, the graph
+is close to a tree, and a sparse factorisation has few entries.
 """
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -22,132 +20,17 @@ from scipy import sparse
 from scipy.linalg import lapack
 from scipy.sparse.linalg import SuperLU, splu
 
-from comparo.model.graph import Graph
-from comparo.types import Array, Index
-
-BATCHED = 64  # most unknowns of a context solved as one of a batch of dense matrices
-EXACT = 4096  # largest context whose covariance is computed as a dense inverse
-BATCH_ENTRIES = 4_000_000  # entries of one batch of dense matrices, 32 MB
-GRADIENT_STEPS = 500
-PANEL = 32_768  # nodes whose scores stay in the cache while comparisons with them are read
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Contexts [begin, end) of `size` items each; their nodes and sorted comparisons are contiguous."""
-
-    begin: int
-    end: int
-    size: int
-    nodes: slice
-    rows: slice
-
-
-class Pattern:
-    """What does not change while scores do: the sorted comparisons and how they fill H.
-
-    `order` (K,) sorts the comparisons by their first node, except that in contexts too large for the cache they are
-    sorted by `PANEL`s of second nodes and then by the first; `first`, `second` and `judge` are in that order. There are
-    `unknowns` = n + C·J: the scores, then the bias of each context and judge (J = 0 where no bias is estimated).
-    """
-
-    def __init__(self, graph: Graph, judge: Index | None = None) -> None:
-        self.graph = graph
-        self.order, self.row_starts = _counting_sort(graph.first, graph.nodes)
-        large = int(graph.starts[np.searchsorted(np.diff(graph.starts), EXACT, side="right")])
-        self.panelled = graph.nodes - large > 4 * PANEL
-        if self.panelled:
-            rows = self.order[self.row_starts[large] :]
-            panel = (graph.second[rows] - large) // PANEL
-            self.order[self.row_starts[large] :] = rows[_counting_sort(panel, int(panel.max()) + 1)[0]]
-        nodes = np.arange(graph.nodes, dtype=np.int32)
-        self.first: Index = graph.first[self.order] if self.panelled else np.repeat(nodes, np.diff(self.row_starts))
-        self.second: Index = graph.second[self.order]
-        self.judge = None if judge is None else judge[self.order]
-        self.judges = 0 if judge is None else int(judge.max()) + 1
-        self.unknowns = graph.nodes + graph.contexts * self.judges
-
-    @cached_property
-    def context(self) -> Index:
-        """The position of each unknown's context among the graph's contexts, shape (n + C·J,)."""
-        biases = np.repeat(np.arange(self.graph.contexts, dtype=np.int32), self.judges)
-        return np.concatenate([self.graph.position, biases])
-
-    @cached_property
-    def bias_index(self) -> NDArray[np.int64]:
-        """The unknown that is the bias of each comparison, shape (K,)."""
-        assert self.judge is not None
-        return self.graph.nodes + self.context[self.first].astype(np.int64) * self.judges + self.judge
-
-    @cached_property
-    def batches(self) -> tuple[Batch, ...]:
-        """Runs of contexts of equal size, none with more than `BATCH_ENTRIES` matrix entries but single contexts."""
-        sizes = np.diff(self.graph.starts)
-        edges = [0, *(np.flatnonzero(np.diff(sizes)) + 1).tolist(), len(sizes)]
-        batches = []
-        for run_begin, run_end in itertools.pairwise(edges):
-            size = int(sizes[run_begin])
-            step = max(1, BATCH_ENTRIES // (size + self.judges) ** 2)
-            for begin in range(run_begin, run_end, step):
-                end = min(begin + step, run_end)
-                nodes = slice(int(self.graph.starts[begin]), int(self.graph.starts[end]))
-                rows = slice(int(self.row_starts[nodes.start]), int(self.row_starts[nodes.stop]))
-                batches.append(Batch(begin, end, size, nodes, rows))
-        return tuple(batches)
-
-    @cached_property
-    def _entries(self) -> dict[int, NDArray[np.int64]]:
-        return {batch.begin: self._entry(batch) for batch in self.batches if self.is_batched(batch)}
-
-    def entries(self, batch: Batch) -> NDArray[np.int64]:
-        """Where each comparison of `batch` lies in its flattened (B, m, m) matrices."""
-        return self._entries[batch.begin] if self.is_batched(batch) else self._entry(batch)
-
-    def is_batched(self, batch: Batch) -> bool:
-        """Whether the contexts of `batch` are solved as dense matrices."""
-        return batch.size + self.judges <= BATCHED
-
-    def _entry(self, batch: Batch) -> NDArray[np.int64]:
-        width = batch.size + self.judges
-        first = self.first[batch.rows].astype(np.int64)
-        which = self.context[first] - batch.begin
-        start = self.graph.starts[self.context[first]]
-        return (which * width + first - start) * width + self.second[batch.rows] - start
-
-    def ends(self, values: Array) -> tuple[Array, Array]:
-        """Sums of `values` (K,) over the comparisons in which each unknown is the first, and the second: (n + C·J,)."""
-        first, second = np.zeros((2, self.unknowns))
-        nodes = self.graph.nodes
-        if self.panelled:
-            first[:nodes] = np.bincount(self.first, values, nodes)
-            second[:nodes] = np.bincount(self.second, values, nodes)
-        else:
-            filled = np.flatnonzero(np.diff(self.row_starts))
-            first[filled] = np.add.reduceat(values, self.row_starts[filled])
-            # Read as columns by the first, the comparisons are a matrix whose row sums are wanted.
-            columns = sparse.csc_array((values, self.second, self.row_starts), shape=(nodes, nodes))
-            second[:nodes] = np.asarray(columns @ np.ones(nodes))
-        return first, second
-
-    def gather(self, values: Array) -> Array:
-        """Xᵀ·values, shape (n + C·J,)."""
-        first, second = self.ends(values)
-        if self.judges:
-            second += np.bincount(self.bias_index, values, self.unknowns)
-        return first - second
-
-    def centre(self, x: Array) -> Array:
-        """x with its scores centred in each component; its biases as they are."""
-        n = self.graph.nodes
-        return np.concatenate([self.graph.centre(x[:n]), x[n:]])
+from comparo.model.pattern import Batch, Pattern
+from comparo.types import Array
 
 
 class Laplacian:
     """H for the curvatures c (K,) in the pattern's order and a ridge (n + C·J,) on the unknowns.
 
-    The constant score of a component is left out of every solution: comparisons say nothing about it.
+    Solutions are centred in each component, since comparisons do not determine the mean score of a component.
 
     >>> from comparo.data.comparisons import Comparisons
+    >>> from comparo.model.graph import Graph
     >>> pattern = Pattern(Graph.build(Comparisons.from_rows([("a", "b", 0.7), ("b", "c", 0.6)])))
     >>> Laplacian(pattern, np.ones(2), np.zeros(3)).solve(np.array([3.0, -3.0, 0.0])).round(9)
     array([ 2., -1., -1.])
@@ -190,6 +73,16 @@ class Laplacian:
         if large < self.pattern.graph.contexts:
             x[self.tail.unknowns] = self.tail.solve(rhs[self.tail.unknowns], accuracy)
         return self.pattern.centre(x)
+
+    def noise(self, columns: int, rng: np.random.Generator) -> Array:
+        """Random vectors Xᵀ√c·ξ + √ridge·ξ′ with the covariance H, centred: shape (n + C·J, columns).
+
+        Their solutions H⁻¹·noise are draws from N(0, H⁻¹).
+        """
+        root, pattern = np.sqrt(self.c), self.pattern
+        drawn = np.column_stack([pattern.gather(root * rng.standard_normal(len(root))) for _ in range(columns)])
+        drawn += np.sqrt(self.ridge)[:, None] * rng.standard_normal((pattern.unknowns, columns))
+        return pattern.centre(drawn)
 
     @cached_property
     def tail(self) -> Tail:
@@ -254,6 +147,7 @@ class Tail:
 
     def __init__(self, whole: Laplacian, begin: int) -> None:
         pattern, graph = whole.pattern, whole.pattern.graph
+        self.limits = pattern.limits
         self.start = int(graph.starts[begin])
         nodes, contexts = graph.nodes - self.start, graph.contexts - begin
         rows = slice(int(pattern.row_starts[self.start]), None)
@@ -262,7 +156,7 @@ class Tail:
         if pattern.judges:
             self.unknowns = np.concatenate([np.arange(self.start, graph.nodes), biases])
         self.nodes = nodes
-        self.thin = False  # whether conjugate gradients were too slow
+        self.thin = False  # whether conjugate gradients have been too slow
         self.diagonal = whole.diagonal[self.unknowns]
         self.ridge = whole.ridge[self.unknowns]
         self.component = graph.component[self.start :]
@@ -290,6 +184,10 @@ class Tail:
             shape=(self.nodes, contexts * pattern.judges),
         )
 
+    def signs(self, columns: int) -> Array:
+        """Random signs, the same at each call: shape (m, columns). E[zᵀMz] = tr M for each column z (Hutchinson)."""
+        return np.random.default_rng(0).choice([-1.0, 1.0], (len(self.diagonal), columns))
+
     def multiply(self, x: Array) -> Array:
         """H·x for x (m,) or (m, q)."""
         scores, biases = x[: self.nodes], x[self.nodes :]
@@ -301,7 +199,7 @@ class Tail:
         return result
 
     def solve(self, rhs: Array, accuracy: float) -> Array:
-        """H⁻¹·rhs by conjugate gradients, or by a factorisation where they did not arrive once."""
+        """H⁻¹·rhs by conjugate gradients, or by a factorisation once they have not converged."""
         x = None if self.thin else self.iterate(rhs, accuracy)
         if x is not None:
             return x
@@ -309,7 +207,7 @@ class Tail:
         return np.asarray(self.factor.solve(rhs))
 
     def iterate(self, rhs: Array, accuracy: float) -> Array | None:
-        """Conjugate gradients, preconditioned by the diagonal; None where `GRADIENT_STEPS` are not enough."""
+        """Conjugate gradients, preconditioned by the diagonal; None where `Limits.gradient_steps` are not enough."""
         scale = np.where(self.diagonal > 0, self.diagonal, 1.0)
         x = np.zeros_like(rhs)
         residual = rhs.copy()
@@ -317,7 +215,7 @@ class Tail:
         direction = step.copy()
         energy = _dot(residual, step)
         goal = accuracy**2 * energy
-        for _ in range(GRADIENT_STEPS):
+        for _ in range(self.limits.gradient_steps):
             if np.all(energy <= goal):
                 return x
             image = self.multiply(direction)
@@ -344,18 +242,10 @@ class Tail:
 
     @cached_property
     def grounding(self) -> tuple[NDArray[np.intp], Array]:
-        """The first node of each component that no ridge holds, and what is added there to fix its constant."""
+        """The first node of each component without a ridge, and what is added there to make H invertible."""
         grounded = np.flatnonzero((np.diff(self.component, prepend=-1) > 0) & (self.ridge[: self.nodes] == 0))
         return grounded, np.where(self.diagonal[grounded] > 0, self.diagonal[grounded], 1.0)
 
 
 def _dot(a: Array, b: Array) -> Array:
     return np.asarray(np.einsum("i...,i...->...", a, b))
-
-
-def _counting_sort(key: Index, values: int) -> tuple[Index, Index]:
-    """The stable order of `key` (K,), whole numbers below `values`, and where each value begins in it."""
-    # Each entry of `key` is the row of the only entry of a column; turned into rows, the columns come out sorted.
-    column = (np.ones(len(key), dtype=np.int8), key, np.arange(len(key) + 1, dtype=np.int32))
-    by_row = sparse.csc_array(column, shape=(values, len(key))).tocsr()
-    return by_row.indices, by_row.indptr

@@ -1,8 +1,8 @@
 """Newton's method for the product of experts, every context at once.
 
 From the scores and biases x, with slopes r and curvatures c of the experts at d = X·x − offset, the next x is
-x + H⁻¹·g, where g = Xᵀ(w·r) − ridge·(x − mean) is the gradient and H the Laplacian of w·c. A context that the full
-step takes too far goes back along it to where its slope vanishes.
+x + H⁻¹·g, where g = Xᵀ(w·r) − ridge·(x − mean) is the gradient and H the Laplacian of w·c. Where the full step
+overshoots in a context, a shorter step is taken there.
 """
 
 from __future__ import annotations
@@ -14,22 +14,16 @@ import numpy as np
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.experts import Expert, derivatives
-from comparo.model.laplacian import Laplacian, Pattern
+from comparo.model.laplacian import Laplacian
+from comparo.model.pattern import Pattern
 from comparo.types import Array
-
-ACCURACY = 1e-8  # of a score, by its gradient over its curvature
-ROUNDING = 1e-12  # of a gradient, relative to the curvature at the start
-STEP = 1e-6  # of a score, where some links are much weaker than others
-EVEN = 1e3  # ratio of curvatures above which they are
-STEPS = 200
-CHUNK = 1 << 15  # comparisons evaluated at once, so that what is temporary stays in the cache
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Solution:
-    """The maximum `x` (n + C·J,), the Laplacian there, the Newton steps taken, and whether they arrived."""
+    """The maximum `x` (n + C·J,), the Laplacian there, the number of Newton steps, and whether they converged."""
 
     x: Array
     laplacian: Laplacian
@@ -62,12 +56,12 @@ class Problem:
     def evaluate(self, x: Array, slope: Array, c: Array) -> Array:
         """The gradient (n + C·J,) at x; fills in the weighted slopes and curvatures (K,).
 
-        These are the largest arrays, and to use them again costs less than to have the system clear new ones.
+        These are the largest arrays: to reuse them is faster than to allocate new ones.
         """
-        pattern = self.pattern
+        pattern, chunk = self.pattern, self.pattern.limits.chunk
         first, second = pattern.first, pattern.second
-        for begin in range(0, len(self.p), CHUNK):
-            rows = slice(begin, begin + CHUNK)
+        for begin in range(0, len(self.p), chunk):
+            rows = slice(begin, begin + chunk)
             d = x.take(first[rows])
             d -= x.take(second[rows])
             if pattern.judges:
@@ -84,18 +78,18 @@ class Problem:
         return pattern.gather(slope) - self.ridge * (x - self.mean)
 
     def maximise(self, start: Array) -> Solution:
-        """Newton's method from `start`, until every gradient is below `ACCURACY` of its curvature."""
-        x = start
+        """Newton's method from `start`, until every gradient is below `Limits.accuracy` of its curvature."""
+        x, limits = start, self.pattern.limits
         exact = bool(getattr(self.expert, "quadratic", False))
         slope, c = np.empty((2, len(self.p)))
         gradient = self.evaluate(x, slope, c)
         laplacian = self._laplacian(c)
-        rounding = ROUNDING * laplacian.diagonal
+        rounding = limits.rounding * laplacian.diagonal
         largest = float(np.max(np.abs(gradient), initial=0.0))
-        for steps in range(STEPS):
-            allowed = ACCURACY * laplacian.diagonal + rounding
+        for steps in range(limits.newton_steps):
+            allowed = limits.accuracy * laplacian.diagonal + rounding
             excess = float(np.max(np.abs(gradient) / np.maximum(allowed, np.finfo(float).tiny), initial=0.0))
-            if excess <= 1 and (_even(c) or self._close(laplacian, gradient)):
+            if excess <= 1 and (self._is_even(c) or self._is_close(laplacian, gradient)):
                 return Solution(x, self._final(laplacian, c), steps, True)
             share = float(np.max(np.abs(gradient))) / largest
             accuracy = 1e-13 if exact else min(1e-2, max(1e-2 * share, 1e-2 / excess))
@@ -103,27 +97,33 @@ class Problem:
             x, gradient = self._advance(x, gradient, direction, slope, c)
             laplacian = self._laplacian(c)
         log.warning(
-            "the scores did not settle in %d Newton steps; the largest gradient is %.1e", STEPS, share * largest
+            "the scores did not settle in %d Newton steps; the largest gradient is %.1e", steps + 1, share * largest
         )
-        return Solution(x, self._final(laplacian, c), STEPS, False)
+        return Solution(x, self._final(laplacian, c), steps + 1, False)
 
-    def _close(self, laplacian: Laplacian, gradient: Array) -> bool:
-        """Whether the next step would be small: a weak link between strong ones hardly shows in the gradient."""
-        return bool(np.max(np.abs(laplacian.solve(gradient, 1e-2))) <= STEP)
+    def _is_close(self, laplacian: Laplacian, gradient: Array) -> bool:
+        """Whether the next step is small: a weak link between strong ones has little effect on the gradient."""
+        return bool(np.max(np.abs(laplacian.solve(gradient, 1e-2))) <= self.pattern.limits.last_step)
+
+    def _is_even(self, c: Array) -> bool:
+        """Whether no curvature above zero is far below the largest."""
+        least = float(np.min(c, initial=np.inf))
+        least = least if least > 0 else float(np.min(c[c > 0], initial=np.inf))
+        return float(np.max(c, initial=0.0)) <= self.pattern.limits.even * least
 
     def _laplacian(self, c: Array) -> Laplacian:
         """H from |c|: where an expert is not concave, it still points uphill."""
         return Laplacian(self.pattern, np.abs(c) if np.min(c, initial=0.0) < 0 else c, self.ridge)
 
     def _final(self, laplacian: Laplacian, c: Array) -> Laplacian:
-        """H without the experts that tell nothing at the solution (curvature below zero)."""
+        """H without the experts whose curvature is negative at the solution."""
         return laplacian if laplacian.c is c else Laplacian(self.pattern, np.maximum(c, 0.0), self.ridge)
 
     def _advance(self, x: Array, gradient: Array, direction: Array, slope: Array, c: Array) -> tuple[Array, Array]:
         """x + t·direction with the gradient there, t ≤ 1 for each context; fills in slopes and curvatures.
 
-        The slope along the direction falls from `uphill` at t = 0. Where it is below −½·`uphill` at t, the step went
-        too far, and t moves to the root of the line through both slopes.
+        The slope along the direction is `uphill` at t = 0 and decreases. Where it is below −½·`uphill` at t, the step
+        is too long, and t becomes the root of the line through both slopes.
         """
         context, contexts = self.pattern.context, self.pattern.graph.contexts
         uphill = np.bincount(context, gradient * direction, contexts)
@@ -136,9 +136,3 @@ class Problem:
             if not over.any():
                 return advanced, new_gradient
             t[over] *= np.clip(uphill[over] / (uphill[over] - ahead[over]), 0.1, 0.9)
-
-
-def _even(c: Array) -> bool:
-    """Whether no curvature that counts is far below the others."""
-    least = float(np.min(c, initial=np.inf))
-    return float(np.max(c, initial=0.0)) <= EVEN * (least if least > 0 else float(np.min(c[c > 0], initial=np.inf)))

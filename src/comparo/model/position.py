@@ -1,7 +1,7 @@
-"""The position bias γ: one number for each judge, or one for each context and judge that are all alike somewhat.
+"""The position bias γ: one number per judge, or one per context and judge with a shared mean and variance.
 
-Where pairs were asked in both orders, what position does can be told from what the texts do: `Positions` finds γ of
-each context and judge, and how much each text gains by being shown first, beside the scores.
+Pairs that were asked in both orders separate the effect of position from that of the texts: `Positions` estimates γ of
+each context and judge, and how much each text gains by being shown first, separately from the scores.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.effects import random_effects
 from comparo.model.experts import Expert, derivatives
 from comparo.model.graph import Graph
-from comparo.model.laplacian import Laplacian, Pattern
+from comparo.model.laplacian import Laplacian
 from comparo.model.newton import Problem, Solution
+from comparo.model.pattern import Pattern
 from comparo.types import Array
 
-WEAK = 1e-6  # ridge on a bias that nothing else holds
+WEAK = 1e-6  # ridge on a bias without a shared prior, relative to a curvature of ¼ per comparison
 
 
 def plug_in(expert: Expert, comparisons: Comparisons) -> Array:
@@ -39,7 +40,7 @@ def bias_given(
 
     The root of Σ w·slope(difference − γ; p) over the family, and 1 / Σ w·curvature there: both of shape (F,).
     """
-    # A graph of two nodes a family: its only unknown, the difference of their scores, is −γ.
+    # A graph of two nodes per family: its only unknown, the difference of their scores, is −γ.
     nodes = np.arange(2 * (int(family.max()) + 1), dtype=np.int32)
     graph = Graph(nodes, nodes // 2, np.arange(0, len(nodes) + 1, 2), nodes // 2, 2 * family, 2 * family + 1)
     offset = None if difference is None else -difference
@@ -61,11 +62,11 @@ def bias_variances(laplacian: Laplacian) -> Array:
 class Biases:
     """γ ~ N(m, τ²) for each context and judge, shape (C·J,), with m and τ² from the data.
 
-    Biases of one judge share m and τ² over the contexts; where there is but one context, all judges share them:
-    `family` (C·J,) says which do. `shared` (C·J,) are those of families with more than one bias `asked` for. From a
-    solution with the ridge φ/τ² towards m, a bias γ̂ with variance v says what it would be without them: the estimate
-    m + (γ̂ − m)·τ²/(τ² − v) with the variance vτ²/(τ² − v). These give the next m and τ² (`random_effects`). A judge
-    of whom little is known is near m from the start, so that its estimate stays finite.
+    Biases of one judge share m and τ² over the contexts; with a single context, all judges share them. `family` (C·J,)
+    numbers those that share, `asked` (C·J,) marks biases with comparisons, `shared` (C·J,) families with more than one
+    such bias. From a bias γ̂ with variance v, estimated with the ridge φ/τ² towards m, follows the estimate without the
+    ridge, m + (γ̂ − m)·τ²/(τ² − v), and its variance vτ²/(τ² − v). These give the next m and τ² (`random_effects`).
+    The ridge of the first round keeps the estimate of a judge with few comparisons finite.
     """
 
     family: NDArray[np.int64]
@@ -76,7 +77,7 @@ class Biases:
 
     @classmethod
     def of(cls, pattern: Pattern, expert: Expert, comparisons: Comparisons) -> Biases:
-        """Where the rounds begin: at each judge's own γ over all contexts."""
+        """The start of the rounds: each judge's own γ over all contexts."""
         contexts, judges = pattern.graph.contexts, pattern.judges
         family = np.tile(np.arange(judges), contexts) if contexts > 1 else np.zeros(judges, dtype=np.int64)
         asked = np.bincount(pattern.bias_index, minlength=pattern.unknowns)[pattern.graph.nodes :] > 0
@@ -97,28 +98,26 @@ class Biases:
         estimate = mean + (solution.x[n:] - mean) / open_share
         for number in np.unique(self.family[self.shared]):
             members = self.family == number
-            heard = members & self.asked
-            mean[members], between[members] = random_effects(estimate[heard], (variance / open_share)[heard])
+            known = members & self.asked
+            mean[members], between[members] = random_effects(estimate[known], (variance / open_share)[known])
         return replace(self, mean=mean, ridge=np.where(self.shared, dispersion / between, WEAK))
 
 
 def pairs(comparisons: Comparisons, graph: Graph) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """The number of each comparison's pair and judge from 0, whatever its order, and whether both orders were asked."""
-    judges = 1 if comparisons.judges is None else len(comparisons.judges)
-    low, high = np.minimum(graph.first, graph.second).astype(np.int64), np.maximum(graph.first, graph.second)
-    number = np.unique((low * graph.nodes + high) * judges + comparisons.judged_by, return_inverse=True)[1]
+    number = np.unique(comparisons.pair_keys(), return_inverse=True)[1]
     orders = np.bincount(number * 2 + (graph.first > graph.second), minlength=2 * int(number.max()) + 2)
     return number, np.min(orders.reshape(-1, 2), axis=1)[number] > 0
 
 
 @dataclass(frozen=True)
 class Positions:
-    """What position adds to each comparison, γ + e_first + e_second, told by pairs asked in both orders.
+    """The effect of position on each comparison, γ + e_first + e_second, estimated from pairs asked in both orders.
 
-    `bias` (C·J,) is γ of each context and judge, those of a judge shrunk to their mean by the variance `between` (None
-    where there are not several); `effect` (n,) is e of each candidate. With r the sum of a pair's slopes in γ over its
-    curvature c, a step for e minimises Σ c·(r − e_i − e_j)² + c̄·Σ e²: texts differ as much as what is left of a pair.
-    In each context e is centred. Decisions are too coarse for that; there e is 0.
+    `bias` (C·J,) is γ of each context and judge, those of a judge shrunk towards their mean by the variance `between`
+    (None if there is only one); `effect` (n,) is e of each candidate. With r the sum of a pair's slopes in γ divided by
+    its curvature c, a step for e minimises Σ c·(r − e_i − e_j)² + c̄·Σ e²: e is assumed to vary as much as the noise of
+    a pair. In each context e is centred. For decisions, which do not determine e, it is 0.
     """
 
     comparisons: Comparisons
@@ -133,10 +132,10 @@ class Positions:
 
     @classmethod
     def of(cls, comparisons: Comparisons, graph: Graph, expert: Expert) -> Positions:
-        """Where the rounds begin: at γ as if all texts were equal.
+        """The start of the rounds: γ as if all texts were equal.
 
-        The weight of an order of a pair is the geometric mean of its own and half of the pair's: position, where it is
-        not known wholly, cancels between equal weights; what makes them differ holds for each answer on its own.
+        The weight of each order of a pair becomes the geometric mean of its own and half of the pair's: between equal
+        weights an effect of position that is not estimated cancels, while different weights reflect different noise.
         """
         judges = 1 if comparisons.judges is None else len(comparisons.judges)
         family = np.asarray(graph.position[graph.first] * judges + comparisons.judged_by, dtype=np.int32)

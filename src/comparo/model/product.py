@@ -24,20 +24,20 @@ from comparo.model.determinant import log_det
 from comparo.model.effects import Effects
 from comparo.model.experts import BradleyTerry, Expert, derivatives
 from comparo.model.graph import Graph
-from comparo.model.laplacian import BATCHED, Laplacian, Pattern
-from comparo.model.newton import CHUNK, Problem, Solution
+from comparo.model.laplacian import Laplacian
+from comparo.model.limits import LIMITS, Limits
+from comparo.model.newton import Problem, Solution
+from comparo.model.pattern import Pattern
 from comparo.model.position import Biases, bias_variances, plug_in
 from comparo.types import Array
 
 Bias = Literal["none", "plug-in", "joint"]
 Prior = float | Literal["first", "estimated"]
 
-SHRINKING = 4  # rounds in which the mean and spread of the biases settle
-
 
 @dataclass(frozen=True)
 class Product:
-    """The most probable scores and the curvature around them.
+    """The most probable scores and the curvature at them.
 
     `scores` (n,) are centred in each component of `graph`; `bias` (C, J) is γ of each context and judge, contexts in
     the graph's order (J = 0 without a bias term); `laplacian` is H at the solution; `steps` counts Newton steps.
@@ -66,9 +66,9 @@ class Product:
 
     def _sum(self, of: Callable[[Array, Array, Array | float], list[float]]) -> Array:
         """Σ of what `of` returns for the differences, probabilities and weights of each chunk of comparisons."""
-        parts = []
-        for begin in range(0, len(self.comparisons), CHUNK):
-            rows = slice(begin, begin + CHUNK)
+        parts, chunk = [], self.laplacian.pattern.limits.chunk
+        for begin in range(0, len(self.comparisons), chunk):
+            rows = slice(begin, begin + chunk)
             weight = 1.0 if self.comparisons.weight is None else self.comparisons.weight[rows]
             parts.append(of(self.differences(rows), self.comparisons.p[rows], weight))
         return np.asarray(np.sum(parts, axis=0))
@@ -79,9 +79,9 @@ class Product:
 
             φ = (ν + X²) / (ν + K − parameters),   X² = K · Σ w·slope² / Σ curvature,   ν = 1 / (1 + K − parameters)
 
-        An expert that is right has φ = 1 (E slope² = E curvature). Soft probabilities scatter far less than the coin
-        flips that Bradley–Terry assumes: then φ is small and so are the standard errors. A bias that is shrunk counts
-        as the part of a parameter that it is free. Where there are no more comparisons than parameters, φ is 1. Hard
+        A correct expert has φ = 1 (E slope² = E curvature). Soft probabilities vary far less than the coin flips that
+        Bradley–Terry assumes: then φ is small and so are the standard errors. A bias that is shrunk counts as a
+        fraction of a parameter. Where there are no more comparisons than parameters, φ is 1. Hard
         decisions (every p is 0, ½ or 1) under Bradley–Terry are coin flips: φ is 1 by definition.
         """
         if self.effects is not None:
@@ -103,8 +103,8 @@ class Product:
         return float((unknown + rows * squares / max(curvature, np.finfo(float).tiny)) / (unknown + freedom))
 
     @cached_property
-    def is_bias_told(self) -> bool:
-        """Whether every estimated γ is at least a tenth as sure as it would be if the scores were known."""
+    def is_bias_determined(self) -> bool:
+        """Whether the standard error of every γ is at most ten times what it would be if the scores were known."""
         pattern = self.laplacian.pattern
         if not pattern.judges:
             return True
@@ -112,7 +112,7 @@ class Product:
         return bool(np.all(bias_variances(self.laplacian) * known <= 100.0))
 
     def _free_biases(self) -> float:
-        """Σ (1 − ridge·variance) over the biases: how many parameters they are worth."""
+        """Σ (1 − ridge·variance) over the biases: their effective number of parameters."""
         pattern = self.laplacian.pattern
         if not pattern.judges:
             return float(self.bias.shape[1])
@@ -140,15 +140,20 @@ class Product:
 
 
 def multiply(
-    comparisons: Comparisons, expert: Expert, *, prior: float | Literal["first"] = "first", bias: Bias = "none"
+    comparisons: Comparisons,
+    expert: Expert,
+    *,
+    prior: float | Literal["first"] = "first",
+    bias: Bias = "none",
+    limits: Limits = LIMITS,
 ) -> Product:
     """The product of `expert` over all comparisons, at its maximum.
 
     `prior` is the standard deviation of a Gaussian prior on every score, or "first": the paper's expert N(0, 1) on the
-    first item (of each component), which fixes the constant and nothing else. `bias` is "none"; "plug-in", one γ for
-    each judge, by which equal texts have slopes that sum to zero (γ = −logit(mean p) for Bradley–Terry, β = mean p for
-    the linear Gaussian); or "joint", one γ for each context and judge, estimated with the scores and shrunk towards
-    their mean by as much as the data say that they agree.
+    first item (of each component), which determines the mean score and nothing else. `bias` is "none"; "plug-in", one γ
+    for each judge, by which equal texts have slopes that sum to zero (γ = −logit(mean p) for Bradley–Terry, β = mean p
+    for the linear Gaussian); or "joint", one γ for each context and judge, estimated with the scores and shrunk towards
+    their mean according to their estimated variance.
 
     >>> from comparo.model.experts import Gaussian
     >>> multiply(Comparisons.from_rows([("a", "b", 0.9)]), Gaussian()).scores.round(6)
@@ -157,23 +162,25 @@ def multiply(
     graph = Graph.build(comparisons)
     ridge = np.full(graph.nodes, 0.0 if prior == "first" else 1.0 / prior**2)
     if bias == "joint":
-        solution = _joint(graph, expert, comparisons, ridge)
+        solution = _joint(Pattern(graph, comparisons.judged_by, limits), expert, comparisons, ridge)
     elif bias == "plug-in":
         shift = plug_in(expert, comparisons)
-        problem = Problem.of(Pattern(graph), expert, comparisons, ridge, shift[comparisons.judged_by])
+        offset = shift[comparisons.judged_by]
+        problem = Problem.of(Pattern(graph, limits=limits), expert, comparisons, ridge, offset)
         solution = problem.maximise(np.zeros(graph.nodes))
     else:
         poolable = getattr(expert, "pooled", False) and graph.nodes**2 <= 2 * len(comparisons)
         if poolable:
-            problem = _pool(graph, expert, comparisons, ridge)
+            graph_of_pairs, pairs = _pool(graph, comparisons)
+            problem = Problem.of(Pattern(graph_of_pairs, limits=limits), expert, pairs, ridge)
         else:
-            problem = Problem.of(Pattern(graph), expert, comparisons, ridge)
+            problem = Problem.of(Pattern(graph, limits=limits), expert, comparisons, ridge)
         solution = problem.maximise(_start(problem))
-    product = _product(comparisons, graph, expert, prior, solution)
+    product = product_at(comparisons, graph, expert, prior, solution)
     return product if bias != "plug-in" else replace(product, bias=np.tile(shift, (graph.contexts, 1)))
 
 
-def _product(
+def product_at(
     comparisons: Comparisons, graph: Graph, expert: Expert, prior: float | Literal["first"], solution: Solution
 ) -> Product:
     """The product at a solution, whose unknowns after the scores are the biases."""
@@ -191,8 +198,8 @@ def _product(
     )
 
 
-def _pool(graph: Graph, expert: Expert, comparisons: Comparisons, ridge: Array) -> Problem:
-    """The same problem with one comparison a pair: its total weight, and the mean p with the lower node first.
+def _pool(graph: Graph, comparisons: Comparisons) -> tuple[Graph, Comparisons]:
+    """The same with one comparison per pair: its total weight, and the mean p with the lower node first.
 
     Exact for an expert whose slope is linear in p, whose curvature is free of p, and with ℓ(d; p) = ℓ(−d; 1 − p).
     """
@@ -206,18 +213,18 @@ def _pool(graph: Graph, expert: Expert, comparisons: Comparisons, ridge: Array) 
     mean = np.bincount(pair, p if weight is None else weight * p, n * n)[asked] / total[asked]
     first, second = (part.astype(np.int32) for part in np.divmod(asked, n))
     pooled = replace(comparisons, first=first, second=second, p=mean, weight=total[asked], context=None, judge=None)
-    return Problem.of(Pattern(replace(graph, first=first, second=second)), expert, pooled, ridge)
+    return replace(graph, first=first, second=second), pooled
 
 
 def _start(problem: Problem) -> Array:
-    """Scores to start from, shape (n,): zero, but for Bradley–Terry on many items those of a random mix of opponents.
+    """Scores to start from, shape (n,): zero, or for Bradley–Terry on many items as if opponents were drawn at random.
 
-    There an item's mean probability is about σ(s / κ) with κ² = 1 + v/2.9, v the variance of the scores, and from
+    Then an item's mean probability is about σ(s / κ) with κ² = 1 + v/2.9, v the variance of the scores, and from
     v = κ²·Var(logit mean) follows κ² = 1 / (1 − Var(logit mean)/2.9).
     """
     pattern, graph = problem.pattern, problem.pattern.graph
     sizes = np.diff(graph.starts)
-    if not isinstance(problem.expert, BradleyTerry) or sizes[-1] <= BATCHED:
+    if not isinstance(problem.expert, BradleyTerry) or sizes[-1] <= pattern.limits.batched:
         return np.zeros(graph.nodes)
     first: NDArray[Any]
     second: NDArray[Any]
@@ -234,13 +241,13 @@ def _start(problem: Problem) -> Array:
     return np.asarray(scores / np.sqrt(1.0 - np.minimum(variance / 2.9, 0.8))[context])
 
 
-def _joint(graph: Graph, expert: Expert, comparisons: Comparisons, ridge: Array) -> Solution:
+def _joint(pattern: Pattern, expert: Expert, comparisons: Comparisons, ridge: Array) -> Solution:
     """Scores and one γ for each context and judge, γ ~ N(m, τ²) with m and τ² from the data (`Biases`)."""
-    pattern, mean = Pattern(graph, comparisons.judged_by), np.zeros(graph.nodes)
+    graph, mean = pattern.graph, np.zeros(pattern.graph.nodes)
     biases = Biases.of(pattern, expert, comparisons)
     problem = biases.applied(Problem.of(pattern, expert, comparisons, ridge), ridge, mean)
     solution = problem.maximise(np.zeros(pattern.unknowns))
-    for _ in range(SHRINKING if biases.shared.any() else 0):
-        biases = biases.learn(solution, _product(comparisons, graph, expert, "first", solution).dispersion)
+    for _ in range(pattern.limits.bias_rounds if biases.shared.any() else 0):
+        biases = biases.learn(solution, product_at(comparisons, graph, expert, "first", solution).dispersion)
         solution = biases.applied(problem, ridge, mean).maximise(solution.x)
     return solution

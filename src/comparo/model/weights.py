@@ -1,8 +1,9 @@
-"""How the noise of comparisons differs, and what each should count for it.
+"""Weights of comparisons whose noise differs.
 
-The soft Bradley–Terry expert takes the variance of a slope as φ·c, that of coin flips, c = σ(d)σ(−d). A model's logits
-stray about as far when it is sure as when it is not, which makes it φ·c²: its answers near 0 and 1 tell more than coin
-flips would, and count 1/c (`even`). How the noise goes with anything else, the answers tell (`power`).
+The soft Bradley–Terry expert assumes that a slope has the variance φ·c, that of coin flips, c = σ(d)σ(−d). The logits
+of a model have about the same noise for certain answers as for uncertain ones, so that the variance is φ·c²: its
+answers near 0 and 1 are more precise than coin flips, and have the weight 1/c (`even`). How the noise depends on any
+other size is estimated from the answers (`power`).
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from comparo.model.position import pairs
 from comparo.model.product import multiply
 from comparo.types import Array
 
-WIDE = 100.0  # of the prior in the fit whose residuals are looked at
-CERTAIN = 0.02  # of 4p(1 − p): nearer to 0 and 1 a model's digits run out
-COARSE = 11  # different distances from ½ at most where answers are votes or grades (of 20, say): coin flips
-SAME = 9  # digits in which two answers are the same, so that 1 − 0.8 is 0.2
+WIDE = 100.0  # standard deviation of the prior in the fit whose residuals are used
+CERTAIN = 0.02  # least 4p(1 − p): closer to 0 and 1 a model's probabilities lose their digits
+COARSE = 11  # most distances from ½ for answers that are votes or grades (of up to 20 votes): these are coin flips
+SAME = 9  # digits that equal answers share, so that 1 − 0.8 equals 0.2
 
 
 def power(squares: Array, size: Array, freedom: float, powers: Array, usual: float, sure: float) -> float:
-    """The a of `powers` with which the variance of comparisons is φ·size^−a, by the data and by `usual` ± `sure`.
+    """The most probable a of `powers` if the variance of comparisons is φ·size^−a, with the prior `usual` ± `sure`.
 
-    `squares` (M,) are squared residuals over the variance that their weight and curvature give them, from a fit in
-    which all count alike, and `freedom` its degrees of freedom. The most probable a maximises, φ being at its best,
+    `squares` (M,) are squared residuals divided by the variance that follows from weight and curvature, from a fit with
+    equal weights, and `freedom` its degrees of freedom. With the best φ, a maximises
 
         ½·freedom·(mean a·log size − log Σ squares·size^a) − ½ ((a − usual)/sure)².
 
@@ -57,9 +58,9 @@ def residuals(comparisons: Comparisons, expert: Expert) -> tuple[Comparisons, Ar
 
 
 def even(comparisons: Comparisons, expert: Expert) -> Comparisons:
-    """The comparisons with weights over 4p(1 − p), their sum as it was, so that logits count alike.
+    """The comparisons with their weights divided by 4p(1 − p), for equal noise of all logits; their sum is kept.
 
-    Nothing changes for other experts than Bradley–Terry, nor where answers are decisions, votes or grades.
+    Other experts than Bradley–Terry, and answers that are decisions, votes or grades, keep their weights.
 
     >>> even(Comparisons.from_rows([("a", "b", 0.5), ("b", "c", 0.9)]), BradleyTerry()).weight.round(2)
     array([0.53, 1.47])
@@ -71,9 +72,9 @@ def even(comparisons: Comparisons, expert: Expert) -> Comparisons:
 
 
 def _is_coarse(comparisons: Comparisons) -> bool:
-    """Whether answers come again and again, as votes and grades do.
+    """Whether the same answers are repeated, as votes and grades are.
 
-    p and 1 − p are the same answer, and the two orders of a pair count once: what the answers are does not depend on
+    p and 1 − p are the same answer, and the two orders of a pair count once, so that the result does not depend on
     which text was shown first, nor on whether a pair was asked once or in both orders.
     """
     different = len(np.unique(np.round(np.abs(comparisons.p - 0.5), SAME)))

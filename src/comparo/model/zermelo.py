@@ -17,22 +17,26 @@ import numpy as np
 from scipy.special import expit
 
 from comparo.model.graph import Graph
+from comparo.model.limits import LIMITS, Limits
 from comparo.types import Array
 
 Algorithm = Literal["zermelo", "newman"]
-
-ITERATIONS = 100_000
 
 log = logging.getLogger(__name__)
 
 
 def zermelo(
-    graph: Graph, won: Array, lost: Array, algorithm: Algorithm = "zermelo", tolerance: float = 1e-4
+    graph: Graph,
+    won: Array,
+    lost: Array,
+    algorithm: Algorithm = "zermelo",
+    tolerance: float = 1e-4,
+    limits: Limits = LIMITS,
 ) -> tuple[Array, int, bool]:
     """Scores (n,) from the wins of the first (`won`) and of the second (`lost`) in each comparison, shape (K,).
 
     Returns the scores, centred in each component, the iterations made, and whether no score moved by more than
-    `tolerance` in the last one. Every item needs some wins and some losses, which a prior sees to.
+    `tolerance` in the last one. Every item needs some wins and some losses, which a prior adds.
 
     >>> from comparo.data.comparisons import Comparisons
     >>> graph = Graph.build(Comparisons.from_rows([("a", "b", 1.0)]))
@@ -43,7 +47,7 @@ def zermelo(
     wins = np.bincount(first, won, n) + np.bincount(second, lost, n)
     played = wins > 0
     scores, step = np.zeros(n), np.zeros(n)
-    for iteration in range(1, ITERATIONS + 1):
+    for iteration in range(1, limits.zermelo_iterations + 1):
         difference = scores[first] - scores[second]
         share, rest = expit(difference), expit(-difference)
         if algorithm == "zermelo":
@@ -54,7 +58,7 @@ def zermelo(
             below = np.bincount(first, lost * share, n) + np.bincount(second, won * rest, n)
         ratio = np.divide(above, below, out=np.ones(n), where=played)
         target = graph.centre(scores + np.log(ratio))
-        # Newman's update of all items at once can swing to and fro (between two items it does): then go half way.
+        # Newman's update of all items at once can oscillate (for two items it does): then half of the step is taken.
         before, step = step, target - scores
         step = np.where(step * before < 0, 0.5 * step, step)
         scores = graph.centre(scores + step)

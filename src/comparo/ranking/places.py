@@ -1,13 +1,15 @@
-"""Where each candidate stands, and how surely: ranks, tiers and the best k, from scores and their covariance.
+"""Ranks, tiers, rank intervals and the best k, from scores and their covariance.
 
-Everything is for each connected component on its own. Contexts of up to `EXACT` items use the whole covariance; larger
-ones only the standard errors, as if those of two items were independent.
+Each connected component is treated separately. Contexts of up to `Limits.exact` items use the whole covariance; larger
+ones only the standard errors, as if the errors of two items were independent.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +17,22 @@ from scipy.special import ndtr, ndtri
 
 from comparo.model.covariance import Covariance
 from comparo.model.graph import Graph
-from comparo.model.laplacian import EXACT
 from comparo.types import Array, LongIndex
 
-DRAWS = 1000
-COMPARED = 32  # items up to which all are compared with all to rank them
-DRAWN_ENTRIES = 4_000_000  # of one array of drawn scores, 32 MB
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One row of a ranking: an item (in a context, if there are any), its score with standard error and interval."""
+
+    context: Any
+    item: Any
+    score: float
+    std: float
+    low: float
+    high: float
+    rank: int
+    tier: int
+    comparisons: int
 
 
 def beats(difference: Array, variance: Array) -> Array:
@@ -54,7 +66,7 @@ def ranks(graph: Graph, scores: Array) -> LongIndex:
 def tiers(scores: Array, covariance: Covariance, level: float) -> LongIndex:
     """1 for the best tier of each component, shape (n,).
 
-    A tier goes on until its best item beats the next one with a probability of at least `level`.
+    A tier ends before the first item that its best item beats with a probability of at least `level`.
     """
     tier = np.empty(len(scores), dtype=np.int64)
     for members, block in _components(covariance):
@@ -75,18 +87,18 @@ def tiers(scores: Array, covariance: Covariance, level: float) -> LongIndex:
 
 
 def rank_intervals(scores: Array, covariance: Covariance, level: float) -> tuple[LongIndex, LongIndex]:
-    """Best and worst rank of each candidate at `level`: quantiles of its rank over `DRAWS` draws of all scores.
+    """Best and worst rank of each candidate at `level`: quantiles of its rank over draws of all scores.
 
-    In large contexts, the ranks that the ends of the score's own interval would have among the scores.
+    In large contexts, the ranks that the ends of its score's interval would have among the scores.
     """
     best, worst, _ = places(scores, covariance, level, 1)
     return best, worst
 
 
 def among_best(scores: Array, covariance: Covariance, k: int) -> Array:
-    """P(each candidate is among the best k of its component), shape (n,), from `DRAWS` draws.
+    """P(each candidate is among the best k of its component), shape (n,), from draws of all scores.
 
-    In large contexts, that its score is above the middle of the k-th and the next.
+    In large contexts, P(its true score is above the mean of the k-th and the next score).
     """
     return places(scores, covariance, 0.5, k)[2]
 
@@ -112,9 +124,9 @@ def places(scores: Array, covariance: Covariance, level: float, k: int) -> tuple
 
 def _components(covariance: Covariance) -> Iterator[tuple[NDArray[np.intp], Array | None]]:
     """The nodes of each component with their covariance; None for one that is too large."""
-    graph = covariance.pattern.graph
+    graph, exact = covariance.pattern.graph, covariance.pattern.limits.exact
     for batch in covariance.pattern.batches:
-        blocks = covariance.block(batch) if batch.size <= EXACT else None
+        blocks = covariance.block(batch) if batch.size <= exact else None
         for number in range(batch.end - batch.begin):
             begin = batch.nodes.start + number * batch.size
             component = graph.component[begin : begin + batch.size]
@@ -125,42 +137,43 @@ def _components(covariance: Covariance) -> Iterator[tuple[NDArray[np.intp], Arra
 
 
 def _large(covariance: Covariance) -> Iterator[NDArray[np.intp]]:
-    """The nodes of each component of contexts with more than `EXACT` items."""
-    graph = covariance.pattern.graph
+    """The nodes of each component of contexts with more than `Limits.exact` items."""
+    graph, exact = covariance.pattern.graph, covariance.pattern.limits.exact
     for batch in covariance.pattern.batches:
-        if batch.size > EXACT:
+        if batch.size > exact:
             component = graph.component[batch.nodes]
             for label in np.unique(component):
                 yield batch.nodes.start + np.flatnonzero(component == label)
 
 
 def _drawn_ranks(scores: Array, covariance: Covariance) -> Iterator[tuple[slice, NDArray[np.integer]]]:
-    """Nodes of some contexts of equal size, and their ranks in each draw, shape (B, size, DRAWS)."""
-    graph, rng = covariance.pattern.graph, np.random.default_rng(0)
+    """Nodes of some contexts of equal size, and their ranks in each of D draws, shape (B, size, D)."""
+    graph, limits, rng = covariance.pattern.graph, covariance.pattern.limits, np.random.default_rng(0)
     for batch in covariance.pattern.batches:
-        if batch.size > EXACT:
+        if batch.size > limits.exact:
             continue
         blocks, size = covariance.block(batch), batch.size
-        step = max(1, DRAWN_ENTRIES // (size * DRAWS))
+        step = max(1, limits.drawn_entries // (size * limits.rank_draws))
         for begin in range(0, len(blocks), step):
             block = blocks[begin : begin + step]
             nodes = slice(batch.nodes.start + begin * size, batch.nodes.start + (begin + len(block)) * size)
-            # Centred scores have a singular covariance; a trace of noise lets it be factorised.
+            # The covariance of centred scores is singular; a small diagonal term makes it positive definite.
             jitter = 1e-10 * np.maximum(np.max(np.einsum("bii->bi", block), axis=1), np.finfo(float).tiny)
             root = np.linalg.cholesky(block + jitter[:, None, None] * np.eye(size))
-            drawn = scores[nodes].reshape(-1, size, 1) + root @ rng.standard_normal((len(block), size, DRAWS))
+            errors = root @ rng.standard_normal((len(block), size, limits.rank_draws))
+            drawn = scores[nodes].reshape(-1, size, 1) + errors
             component = graph.component[nodes].reshape(-1, size, 1)
             component = component - component[:, :1]
             apart = 2.0 * (np.max(np.abs(drawn)) + 1.0)
-            place = _ranks(component * apart - drawn)
+            place = _ranks(component * apart - drawn, limits.compared)
             earlier = np.sum(component.transpose(0, 2, 1) < component, axis=2, keepdims=True)
             yield nodes, place - earlier
 
 
-def _ranks(values: Array) -> NDArray[np.integer]:
-    """The rank along axis 1 of values (B, size, D), 1 for the lowest; few are sooner compared than sorted."""
+def _ranks(values: Array, compared: int) -> NDArray[np.integer]:
+    """The rank along axis 1 of values (B, size, D), 1 for the lowest; up to `compared` are compared with each other."""
     size = values.shape[1]
-    if size > COMPARED:
+    if size > compared:
         return np.argsort(np.argsort(values, axis=1), axis=1) + 1
     place = np.ones(values.shape, dtype=np.int16)
     for other in range(size):

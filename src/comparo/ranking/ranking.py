@@ -1,27 +1,30 @@
-"""The ranking: who is best, how sure that is, and the ways to look at it."""
+"""The ranking: scores with their uncertainty, ranks and tiers, and its tables, text and pictures."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
+import os
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtri
+from scipy.special import ndtri
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.frames import frame_from_columns
-from comparo.data.tables import csv_text
+from comparo.data.words import visible
+from comparo.data.writing import csv_text
 from comparo.model.covariance import Covariance
 from comparo.model.effects import Effects
-from comparo.model.experts import BradleyTerry
 from comparo.model.graph import Graph
 from comparo.model.product import Product
-from comparo.ranking.notebook import table_html
-from comparo.ranking.places import among_best, beats, rank_intervals, ranks, tiers
+from comparo.ranking.display import bias_columns, json_rows, plain, table_html, table_text
+from comparo.ranking.notes import notes
+from comparo.ranking.places import Candidate, among_best, beats, rank_intervals, ranks, tiers
 from comparo.types import Array
 
 if TYPE_CHECKING:
@@ -32,14 +35,24 @@ if TYPE_CHECKING:
 class Ranking:
     """Scores of candidates (items of contexts) with their uncertainty.
 
-    Attributes that are arrays have one entry a candidate, shape (n,), in the order of `items` and `context`, which is
-    not the table's: tables (`to_columns`, `to_frame`, `top`, `rank_intervals`) name the item of each row, and all have
-    the same rows, best first. What there is for each context is in the order of `contexts`.
+    Attributes that are arrays have one entry per candidate, shape (n,), in the order of `items` and `context`, which
+    differs from that of the table. Tables (`to_columns`, `to_frame`, `top`, `rank_intervals`) name the item of each row
+    and all have the same rows, best first. Arrays with one entry per context are in the order of `contexts`.
+    `len(ranking)` is n, iteration gives the items best first, `ranking["ana"]` is the row of an item, with contexts
+    `ranking["context", "ana"]`, and `print(ranking)` shows the table.
 
-    `scores` are centred in each connected component, since comparisons say nothing about the rest; so are ranks and
-    tiers. `product` holds what the solver knows (bias, dispersion, log-probability) where the method is a product of
-    experts.
+    Scores are centred in each connected component, since comparisons do not determine the difference between
+    components; ranks and tiers are within components.
 
+    Parameters
+    ----------
+    method, comparisons, graph, scores, covariance, level, converged
+        The name of the method, its input and estimates, the coverage of intervals, and whether the solver converged.
+    product
+        The solution (bias, dispersion, log-probability) where the method is a product of experts.
+
+    Examples
+    --------
     >>> from comparo import fit
     >>> ranking = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1)])
     >>> ranking.rank.tolist()
@@ -54,6 +67,33 @@ class Ranking:
     level: float = 0.95
     product: Product | None = None
     converged: bool = True
+
+    def __len__(self) -> int:
+        """How many candidates are ranked."""
+        return self.graph.nodes
+
+    def __iter__(self) -> Iterator[Any]:
+        """The items best first; with contexts, pairs (context, item) in the order of the table."""
+        items = self.items[self._order].tolist()
+        return iter(items if self.context is None else zip(self.context[self._order].tolist(), items, strict=True))
+
+    def __getitem__(self, key: Hashable) -> Candidate:
+        """The row of an item; with several contexts, of a pair (context, item).
+
+        >>> from comparo import fit
+        >>> ranking = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1)])
+        >>> ranking["b"].rank, [ranking[item].tier for item in ranking]
+        (2, [1, 1, 1])
+        """
+        context, contexts = None, self.comparisons.contexts
+        if contexts is not None and isinstance(key, tuple) and len(key) == 2:
+            context, key = key
+        node = self._node(key, context)
+        label = None if contexts is None else contexts[self.graph.context[node]]
+        score, std = float(self.scores[node]), float(self.std[node])
+        reach = float(ndtri((1 - self.level) / 2)) * std
+        places = (int(column[node]) for column in (self.rank, self.tier, self.counts))
+        return Candidate(label, key, score, std, score + reach, score - reach, *places)
 
     @property
     def items(self) -> NDArray[Any]:
@@ -115,18 +155,18 @@ class Ranking:
 
     @cached_property
     def tier(self) -> NDArray[np.int64]:
-        """1 for the best tier of each component; items that cannot be told apart share one.
+        """1 for the best tier of each component; items that cannot be distinguished share one.
 
-        A tier goes on until its best item beats the next one with a probability of at least `level`. Contexts of more
-        than 4096 items take the errors of two scores as independent.
+        A tier ends before the first item that its best item beats with a probability of at least `level`. Contexts of
+        more than 4096 items take the errors of two scores as independent.
         """
         return tiers(self.scores, self.covariance, self.level)
 
     def probability(self, one: Hashable, other: Hashable, context: Hashable = None) -> float:
         """P(`one` is better than `other`): that its true score is higher, given the comparisons.
 
-        NaN where no chain of comparisons connects the two. This is not how often a judge would prefer it: with enough
-        comparisons a small difference becomes certain.
+        NaN where no chain of comparisons connects the two. This is not the share of answers in favour
+        of `one`: with enough comparisons a small difference becomes certain.
 
         >>> from comparo import fit
         >>> fit([("a", "b", 0.5), ("b", "a", 0.5)]).probability("a", "b")
@@ -139,7 +179,7 @@ class Ranking:
         return float(beats(np.array(self.scores[a] - self.scores[b]), variance))
 
     def rank_intervals(self) -> dict[str, NDArray[Any]]:
-        """The best and the worst rank of each candidate at `level`: the rows of `to_columns`, with two columns more.
+        """The best and the worst rank of each candidate at `level`: a table with columns best_rank and worst_rank.
 
         From 1000 draws of all scores of a component; in contexts of more than 4096 items, the ranks that the ends of
         the score's interval would have.
@@ -152,10 +192,10 @@ class Ranking:
         return self._table({"item": self.items, "rank": self.rank, "best_rank": best, "worst_rank": worst})
 
     def top(self, k: int) -> dict[str, NDArray[Any]]:
-        """P(each candidate is among the best k of its component): the rows of `to_columns`, with a column probability.
+        """P(each candidate is among the best k of its component): a table with a column probability.
 
-        From 1000 draws; in contexts of more than 4096 items, that its score is above the middle of the k-th and the
-        next.
+        From 1000 draws; in contexts of more than 4096 items, P(its true score is above the mean of the k-th and the
+        next score).
 
         >>> from comparo import fit
         >>> top = fit([("a", "b", 0.01), ("b", "a", 0.99), ("a", "b", 0.02)]).top(1)
@@ -188,47 +228,16 @@ class Ranking:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know before trusting the ranking."""
-        notes = []
-        split = np.diff(np.append(self.graph.component[self.graph.starts[:-1]], self.graph.components)) > 1
-        if split.any():
-            place = ""
-            if self.comparisons.contexts is not None:
-                label = self.comparisons.contexts[self.graph.context[self.graph.starts[:-1]][split][0]]
-                others = np.count_nonzero(split) - 1
-                place = f" in context '{label}'" + (f" and {others} more" if others else "")
-            notes.append(
-                f"the comparisons{place} fall into groups that are not connected: each group is ranked on its own, and "
-                "scores do not compare across groups; compare items of different groups to join them"
-            )
-        if not self.converged:
-            notes.append(
-                "the scores did not settle and may be wrong; try method='poe-bt' with a firm prior, as prior=1"
-            )
-        if self.product is not None and not self.product.is_bias_told:
-            notes.append(
-                "the comparisons cannot tell the position bias from the scores: show items in both positions, or leave "
-                "the bias out with bias='none'"
-            )
-        return tuple(notes)
+        """Problems that a reader must know of; also issued as warnings by `fit`."""
+        return notes(self.comparisons, self.graph, self.product, self.converged)
 
     def to_columns(self) -> dict[str, NDArray[Any]]:
         """The table as columns, best first: item, score, std, low, high, rank, tier, comparisons.
 
-        With contexts, a column context comes first; where a graph is not connected, so does a column component.
+        With contexts, a column context comes first; where the graph is not connected, a column component is added.
         """
-        return self._table(
-            {
-                "item": self.items,
-                "score": self.scores,
-                "std": self.std,
-                "low": self.low,
-                "high": self.high,
-                "rank": self.rank,
-                "tier": self.tier,
-                "comparisons": self.counts,
-            }
-        )
+        columns = {"item": self.items, "score": self.scores, "std": self.std, "low": self.low, "high": self.high}
+        return self._table(columns | {"rank": self.rank, "tier": self.tier, "comparisons": self.counts})
 
     def _table(self, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Columns (n,) in the order of `items` as a table: best first, with what else names a row."""
@@ -242,63 +251,69 @@ class Ranking:
         """The table of `to_columns` as a pandas, polars or pyarrow frame: the first that is installed, or `backend`."""
         return frame_from_columns(self.to_columns(), backend)
 
-    def to_csv(self) -> str:
-        """The table of `to_columns` as CSV, missing numbers as empty fields.
+    @overload
+    def to_csv(self) -> str: ...
+    @overload
+    def to_csv(self, path: str | os.PathLike[str]) -> None: ...
+    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """Return the table of `to_columns` as CSV, or write it to `path`; missing numbers are empty fields.
 
         >>> from comparo import fit
         >>> fit([("a", "b", 0.8)]).to_csv().splitlines()[0]
         'item,score,std,low,high,rank,tier,comparisons'
         """
-        return csv_text(self.to_columns())
+        text = csv_text(self.to_columns())
+        if path is None:
+            return text
+        Path(path).write_text(text, encoding="utf-8", newline="")
+        return None
 
     def to_json(self) -> str:
-        """The table and how it was made, as one JSON object.
+        """The table with method, level, notes, bias and variances, as one JSON object.
 
         >>> from comparo import fit
         >>> json.loads(fit([("a", "b", 0.8)], method="poe-g").to_json())["ranking"][0]["item"]
         'a'
         """
-        columns = self.to_columns()
-        values = (column.tolist() for column in columns.values())
-        rows = [dict(zip(columns, map(_plain, row), strict=True)) for row in zip(*values, strict=True)]
         document: dict[str, Any] = {"method": self.method, "level": self.level, "notes": list(self.notes)}
         if self.product is not None:
-            document["dispersion"] = _plain(self.product.dispersion)
-            document["bias"] = self._bias_rows(self.product)
+            document["dispersion"] = plain(self.product.dispersion)
+            document["bias"] = json_rows(bias_columns(self.comparisons, self.product, self.bias))
         if self.effects is not None:
             names = ("scores", "groups", "style", "noise", "bias")
-            document["variances"] = {name: _plain(getattr(self.effects, name)) for name in names}
-        return json.dumps(document | {"ranking": rows}, ensure_ascii=False, default=str, allow_nan=False)
+            document["variances"] = {name: plain(getattr(self.effects, name)) for name in names}
+        return json.dumps(
+            document | {"ranking": json_rows(self.to_columns())}, ensure_ascii=False, default=str, allow_nan=False
+        )
 
-    def _bias_rows(self, product: Product) -> list[dict[str, Any]]:
-        """γ by context and judge; under Bradley–Terry also how often the first of two equal texts wins, σ(−γ)."""
-        rows = []
-        contexts, judges = self.comparisons.contexts, self.comparisons.judges
-        for (context, judge), gamma in np.ndenumerate(np.empty((0, 0)) if self.bias is None else self.bias):
-            row: dict[str, Any] = {} if contexts is None else {"context": _plain(contexts[context])}
-            row |= {} if judges is None else {"judge": _plain(judges[judge])}
-            row["gamma"] = float(gamma)
-            if isinstance(product.expert, BradleyTerry):
-                row["first_wins"] = float(expit(-gamma))
-            rows.append(row)
-        return rows
+    def bias_frame(self, backend: str | None = None) -> Any:
+        """`bias` as a frame with columns context, judge (where there are such), gamma and, as in JSON, first_wins.
+
+        >>> from comparo import fit
+        >>> fit([("a", "b", 0.8), ("b", "a", 0.6)], bias="joint").bias_frame("polars").columns
+        ['gamma', 'first_wins']
+        """
+        return frame_from_columns(bias_columns(self.comparisons, self.product, self.bias), backend)
 
     def plot(self, context: Hashable = None, top: int = 40, ax: Axes | None = None) -> Axes:
-        """The best `top` items with their intervals, tiers in turn shaded; needs matplotlib."""
+        """Plot the best `top` items with their intervals and tiers (`comparo.plot_ranking`); needs matplotlib."""
         from comparo.analysis.plots import plot_ranking
 
         return plot_ranking(self, context, top, ax)
 
     def __repr__(self) -> str:
         contexts = "" if self.context is None else f" in {self.graph.contexts} contexts"
-        best = [str(item) for item in self.items[self._order[:3]]] + ["…"] * (self.graph.nodes > 3)
+        best = [visible(item, lines=False) for item in self.items[self._order[:3]]] + ["…"] * (self.graph.nodes > 3)
         return f"<Ranking of {self.graph.nodes} candidates{contexts} by {self.method}: {', '.join(best)}>"
+
+    def __str__(self) -> str:
+        return table_text(self.to_columns(), self.notes)
 
     def _repr_html_(self) -> str:
         return table_html(self.to_columns(), self.level, self.notes)
 
     def nodes_of(self, context: Hashable = None) -> slice:
-        """Where the candidates of `context` are; it may be left out where there is but one.
+        """The slice of the candidates of `context`, which may be omitted if there is only one.
 
         >>> from comparo import fit
         >>> fit([("a", "b", 0.8)]).nodes_of()
@@ -318,13 +333,13 @@ class Ranking:
         return slice(int(self.graph.starts[position]), int(self.graph.starts[position + 1]))
 
     def _node(self, item: Hashable, context: Hashable) -> int:
-        nodes = self.nodes_of(context)
-        labels = self.comparisons.items[self.graph.item[nodes]].tolist()
-        if item not in labels:
+        contexts, first = self.comparisons.contexts, self.nodes_of(context).start
+        label = None if contexts is None else contexts[self.graph.context[first]]
+        node = self._numbers.get((label, item))
+        if node is None:
             raise KeyError(f"there is no item {item!r}" + ("" if context is None else f" in context {context!r}"))
-        return int(nodes.start + labels.index(item))
+        return node
 
-
-def _plain(value: Any) -> Any:
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+    @cached_property
+    def _numbers(self) -> dict[tuple[Any, Any], int]:
+        return {label: node for node, label in enumerate(self.graph.labels(self.comparisons))}

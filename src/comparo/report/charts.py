@@ -1,4 +1,4 @@
-"""Where the marks of a chart go, in the units of its picture; the template draws them."""
+"""The coordinates of charts, in the units of their pictures; the template draws them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEFT, RIGHT, TOP, BOTTOM = 44.0, 24.0, 10.0, 26.0  # room around the marks, for 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A number at an axis and where it stands."""
+    """A number at an axis and its coordinate."""
 
     at: float
     text: str
@@ -23,7 +23,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line through points, with a class for its colour and where its last point is."""
+    """A line through points; `kind` is the class of its colour, `end` its last point."""
 
     kind: str
     label: str
@@ -64,7 +64,7 @@ def line_chart(
 
 
 def scatter_chart(x: Array, y: Array, width: float = 320.0, height: float = 260.0) -> Chart:
-    """Points, each a stroke of no length in one path.
+    """Points, each a stroke of length 0 in one path.
 
     >>> scatter_chart(np.array([0.0, 1.0]), np.array([0.0, 1.0])).points
     'M52.2 226.7h0M287.8 17.3h0'
@@ -81,7 +81,7 @@ def scatter_chart(x: Array, y: Array, width: float = 320.0, height: float = 260.
 
 
 class Scale:
-    """From numbers low…high to places begin…end."""
+    """A linear map from numbers low…high to coordinates begin…end."""
 
     def __init__(self, low: float, high: float, begin: float, end: float) -> None:
         self.low, self.high, self.begin, self.end = low, high if high > low else low + 1.0, begin, end
@@ -90,7 +90,7 @@ class Scale:
         return self.begin + (value - self.low) / (self.high - self.low) * (self.end - self.begin)
 
     def ticks(self, about: int) -> list[Tick]:
-        """Round numbers within the scale, `about` so many."""
+        """Round numbers within the scale, approximately `about` of them."""
         raw = (self.high - self.low) / about
         unit = 10.0 ** math.floor(math.log10(raw))
         step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= raw * 0.999)

@@ -1,8 +1,8 @@
-"""What the page's script works on: the rankings, texts and judgements as one JSON object of a bounded size.
+"""The data of the page's script: the rankings, texts and judgements as one JSON object of bounded size.
 
-Where not all fits, the first contexts are kept and of a context that is too large the best; then as many judgements as
-take their share; and of each text the beginning, at least so much of it that it is known again. `Data.left_out` says
-what is not there.
+Where not everything fits, the first contexts are kept, or the best candidates of a single large one; then as many
+judgements as fit their share; and the beginning of each text, at least `BEGINNING` characters. `Data.left_out` says
+what is missing.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from comparo.types import LongIndex
 
 TOP = 10  # items of the table of wins
 JUDGEMENTS = 100_000  # at most
-CANDIDATES = 40_000  # at most; more take too long to read
+CANDIDATES = 40_000  # at most; a browser takes too long to read more
 ANSWER = 26  # bytes of a judgement at most
-BEGINNING = 80  # characters of a text by which it is known
-MEAN, RANKED, JUDGED = 0.15, 0.6, 0.5  # of the room that is left, for each in turn; texts have the rest
+BEGINNING = 80  # characters of a text that identify it
+MEAN, RANKED, JUDGED = 0.15, 0.6, 0.5  # shares of the remaining bytes, in this order; texts get the rest
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One ranking to show: rows from … to of its columns, and the scale of its picture."""
+    """One ranking to show: rows `begin` to `end` of its columns, and the scale of its picture."""
 
     label: str
     begin: int
@@ -43,11 +43,11 @@ class View:
     groups: int
 
     def number(self, score: float) -> str:
-        """A score in as many digits as its scale needs."""
+        """A score with as many digits as its scale needs."""
         return f"{round(score, self.digits) + 0.0:.{self.digits}f}".replace("-", "−")
 
     def place(self, score: float | None) -> str:
-        """Where a score stands, in per cent of the picture's width."""
+        """The position of a score, in per cent of the picture's width."""
         return "" if score is None else f"{100 * (score - self.low) / (self.high - self.low):.2f}%"
 
     def as_json(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """All that could be shown: columns of the candidates (the first of them), of the mean over contexts, and views."""
+    """All data that could be shown: columns of the first candidates and of the mean over contexts, and their views."""
 
     record: Record
     order: LongIndex
@@ -83,7 +83,7 @@ class Tables:
 
     @property
     def shown(self) -> tuple[View, Columns]:
-        """What the page shows first."""
+        """The view that the page shows first, and its columns."""
         if self.mean is not None and self.mean_view is not None:
             return self.mean_view, self.mean
         return self.contexts[0], self.candidates
@@ -91,7 +91,7 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """The JSON, how many contexts it holds, and sentences about what it does not."""
+    """The JSON, the number of contexts in it, and sentences about what is left out."""
 
     json: str
     contexts: int
@@ -99,7 +99,7 @@ class Data:
 
 
 def page_data(tables: Tables, room: int) -> Data:
-    """As much as takes at most `room` bytes."""
+    """As much of the tables as fits into `room` bytes."""
     record = tables.record
     whole: dict[str, Any] = {
         "run": presentable(record.configuration),
@@ -154,7 +154,7 @@ def view(name: str, columns: Columns, begin: int, end: int) -> View:
 
 
 def _most(rows: int, measure: Callable[[int], int], room: float) -> int:
-    """So many of the first rows, at least one, that they take at most `room` bytes, by a few guesses."""
+    """The number of first rows, at least one, that fit into `room` bytes, found in a few steps."""
     while rows > 1 and (taken := measure(rows)) > room:
         rows = max(1, min(rows - 1, int(0.98 * rows * room / taken)))
     return rows
@@ -165,7 +165,7 @@ def _first(columns: Columns, rows: int) -> Columns:
 
 
 def _views(contexts: list[View], rows: int) -> list[View]:
-    """The contexts that lie within the first rows; of the first one as much as does, where it is larger."""
+    """The contexts within the first `rows` rows; of a larger first context, its part within them."""
     first = contexts[0]
     if first.end > rows:
         return [View(first.label, 0, rows, first.low, first.high, first.ticks, first.digits, first.groups)]
@@ -173,9 +173,9 @@ def _views(contexts: list[View], rows: int) -> list[View]:
 
 
 def _judgements(tables: Tables, shown: list[View], room: float) -> dict[str, Any]:
-    """The answers as places among the candidates: all of the first `whole`, and of those before `top` the best's.
+    """The answers, with candidates by their row: all answers of the first `whole` rows, else those among the best.
 
-    `complete` where none is left out.
+    Before row `top`, the answers among the best candidates are there. `complete` says whether none is left out.
     """
     record, order = tables.record, tables.order
     place = np.empty_like(order)
@@ -183,7 +183,7 @@ def _judgements(tables: Tables, shown: list[View], room: float) -> dict[str, Any
     first, second = place[record.ranking.graph.first], place[record.ranking.graph.second]
     furthest = np.maximum(first, second)
     ends = np.array([0, *(context.end for context in shown)])
-    before = np.searchsorted(np.sort(furthest), ends)  # answers among the first so many candidates
+    before = np.searchsorted(np.sort(furthest), ends)  # number of answers within the first candidates
     fits = [number for number, count in enumerate(before) if count <= JUDGEMENTS and ANSWER * count <= room]
     whole = top = int(ends[fits[-1]])
     kept = np.flatnonzero(furthest < whole)
@@ -203,7 +203,7 @@ def _judgements(tables: Tables, shown: list[View], room: float) -> dict[str, Any
 
 
 def _mean_wins(record: Record, mean: Columns) -> dict[str, Any]:
-    """The judge's probabilities of the best of the mean against each other, summed over contexts, and their number."""
+    """The judge's probabilities between the best items of the mean, summed over contexts, and the number of calls."""
     graph, size_of = record.ranking.graph, min(TOP, len(mean["code"]))
     place = np.full(len(record.ranking.comparisons.items), -1)
     place[mean["code"][:size_of]] = np.arange(size_of)
@@ -218,22 +218,22 @@ def _mean_wins(record: Record, mean: Columns) -> dict[str, Any]:
 
 
 def _left_out(tables: Tables, whole: dict[str, Any], cut: int, longest: int) -> list[str]:
-    """What the page does not hold, in words."""
+    """A sentence about what the page leaves out, if anything."""
     record, contexts, judgements = tables.record, whole["contexts"], whole["judgements"]
     rows, every = len(whole["candidates"]["item"]), len(tables.order)
-    told = []
+    held = []
     if len(contexts) < len(record.contexts):
-        told.append(f"the first {len(contexts):,} of {len(record.contexts):,} contexts")
+        held.append(f"the first {len(contexts):,} of {len(record.contexts):,} contexts")
     elif rows < every:
-        told.append(f"the best {rows:,} of {every:,} candidates")
+        held.append(f"the best {rows:,} of {every:,} candidates")
     if tables.mean is not None and len(whole["mean"]["item"]) < len(tables.mean["item"]):
-        told.append(
+        held.append(
             f"the best {len(whole['mean']['item']):,} of {len(tables.mean['item']):,} of the mean over contexts"
         )
     if not judgements["complete"]:
-        told.append(f"{len(judgements['p']):,} of {len(record.p):,} judgements")
+        held.append(f"{len(judgements['p']):,} of {len(record.p):,} judgements")
     if cut:
-        told.append(f"the first {longest:,} characters of each text ({cut:,} are longer)")
-    if not told:
+        held.append(f"the first {longest:,} characters of each text ({cut:,} are longer)")
+    if not held:
         return []
-    return [f"So that it stays small, this page holds {'; '.join(told)}. Everything is in the run folder."]
+    return [f"So that it stays small, this page holds {'; '.join(held)}. Everything is in the run folder."]

@@ -16,7 +16,7 @@ _USER = re.compile(r"(\w+://)[^/?#\s]*@")
 
 
 def script_json(data: Any) -> str:
-    r"""JSON for a script element: no character in it means anything to HTML or ends a line of a script.
+    r"""JSON for a script element: it holds no character that has a meaning in HTML or ends a line of a script.
 
     >>> script_json({"text": "</script>"})
     '{"text":"\\u003c/script\\u003e"}'
@@ -47,12 +47,12 @@ def cut_texts(texts: Sequence[str], room: int) -> tuple[list[str], int]:
 
 
 def _longest(lengths: Sequence[int], room: int) -> int:
-    """At most so many characters of each text can fit, a character being a byte or more."""
+    """An upper bound of the characters of each text that fit, as a character takes at least one byte."""
     ordered = np.sort(np.asarray(lengths, dtype=np.int64))
     if int(np.sum(ordered)) <= room or not len(ordered):
         return LONGEST
     before, left = np.cumsum(ordered) - ordered, len(ordered) - np.arange(len(ordered))
-    shorter = int(np.searchsorted(before + left * ordered, max(room, 0)))  # so many stay whole
+    shorter = int(np.searchsorted(before + left * ordered, max(room, 0)))  # number of texts that are not cut
     return int((max(room, 0) - before[shorter]) // left[shorter])
 
 
@@ -66,9 +66,9 @@ def size(data: Any) -> int:
 
 
 def presentable(value: Any) -> Any:
-    """What a file of settings holds as a page may show it.
+    """The content of a settings file as a page may show it.
 
-    Addresses lose the user's name and password, long texts their end, and what is no text or number its place.
+    User names and passwords are removed from addresses, long texts are cut, and NaN and infinity become None.
 
     >>> presentable({"base_url": "https://ana:secret@example.org/v1", "price": [0.5, float("nan")]})
     {'base_url': 'https://example.org/v1', 'price': [0.5, None]}

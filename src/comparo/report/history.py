@@ -1,21 +1,17 @@
-"""The ranking over the calls made, and what further calls would bring."""
+"""The ranking after each share of the calls made, and what further calls would bring."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
-
-from comparo.analysis.agreement import agreement, spearman_within
+from comparo.analysis.agreement import agreement
 from comparo.analysis.confidence import expected_spearman
-from comparo.ranking.ranking import Ranking
+from comparo.analysis.curves import correlation, first_rows, mean_known
 from comparo.report.record import Record
-from comparo.types import Array, LongIndex
 
-POINTS = 10
-FEW = (1, 2, 5, 10)  # of these, where there are many answers
-MANY = 100_000
+POINTS = 10  # shares of the calls that are looked at: tenths
+MANY = 100_000  # answers, above which
+FEW = (1, 2, 5, 10)  # only these tenths are
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +35,19 @@ class Outlook:
 def convergence(record: Record) -> list[Moment]:
     """The rankings from the first tenth, two tenths, … of each context's answers; correlations are means over contexts.
 
-    Contexts may have been asked one after the other, so each is taken at the same share of its own calls. Of very many
-    answers only some shares are looked at, since each takes a fit.
+    Of very many answers only some shares are looked at, since each takes a fit.
     """
-    ranking, moments = record.ranking, []
-    context = ranking.graph.context[ranking.graph.first]
-    order = np.argsort(context, kind="stable")
-    sizes = np.bincount(context)
-    place = np.empty(len(context))
-    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    place[order] = (np.arange(len(context)) - starts) / sizes[context[order]]
-    for step in range(1, POINTS + 1) if len(context) <= MANY else FEW:
-        if step == POINTS:
-            earlier, expected = ranking, record.spearman
+    last, data, moments = record.ranking, record.ranking.comparisons, []
+    for step in range(1, POINTS + 1) if len(data) <= MANY else FEW:
+        rows = first_rows(last.graph, step / POINTS)
+        if len(rows) == len(data):
+            earlier, expected = last, record.spearman
         else:
-            earlier = _at(record, np.flatnonzero(place < step / POINTS - 1e-9))
+            earlier = record.refit(data.take(rows))
             expected = expected_spearman(earlier)
-        people = {name: mean(found) for name, found in agreement(earlier, record.items).items()}
-        moments.append(Moment(len(earlier.comparisons), mean(expected), mean(_with(record, earlier)), people))
+        people = {name: mean_known(found) for name, found in agreement(earlier, record.items).items()}
+        final = correlation(last, earlier, last.scores)
+        moments.append(Moment(len(rows), mean_known(expected), final, people))
     return moments
 
 
@@ -64,34 +55,5 @@ def outlook(record: Record) -> list[Outlook]:
     """What no more calls, a quarter more, as many again and three times as many again would bring, if there are any."""
     made = len(record.answered)
     steps = {min(more, record.possible - made) for more in (made // 4, made, 3 * made)} - {0}
-    further = [Outlook(more, mean(expected_spearman(record.ranking, more / made))) for more in sorted(steps)]
-    return [Outlook(0, mean(record.spearman)), *further]
-
-
-def mean(values: Array) -> float:
-    """The mean of what is known, NaN where nothing is.
-
-    >>> mean(np.array([0.5, np.nan]))
-    0.5
-    """
-    known = values[~np.isnan(values)]
-    return float(np.mean(known)) if known.size else math.nan
-
-
-def _at(record: Record, rows: LongIndex) -> Ranking:
-    whole = record.ranking.comparisons
-    weight = None if whole.weight is None else whole.weight[rows]
-    context = None if whole.context is None else whole.context[rows]
-    first, second, p = whole.first[rows], whole.second[rows], whole.p[rows]
-    return record.refit(replace(whole, first=first, second=second, p=p, weight=weight, context=context))
-
-
-def _with(record: Record, earlier: Ranking) -> Array:
-    """Spearman's correlation of an earlier ranking with the last, by context; who was not yet compared is average."""
-    whole, many = record.ranking, len(record.ranking.comparisons.items)
-    keys, before = (one.graph.context.astype(np.int64) * many + one.graph.item for one in (whole, earlier))
-    order = np.argsort(before)
-    place = np.minimum(np.searchsorted(before, keys, sorter=order), len(before) - 1)
-    scores = np.where(before[order[place]] == keys, earlier.scores[order[place]], math.nan)
-    scores = np.where(np.isnan(scores), np.nanmean(scores), scores)
-    return spearman_within(scores, whole.scores, whole.graph.context, whole.graph.contexts)
+    further = [Outlook(more, mean_known(expected_spearman(record.ranking, more / made))) for more in sorted(steps)]
+    return [Outlook(0, mean_known(record.spearman)), *further]

@@ -11,6 +11,31 @@ from comparo.data.prompts import PAPER, Prompt, criterion_prompt, paper_prompt
 from comparo.judges import Judgement
 from comparo.run.money import dollars
 
+METHODS = {
+    "win-ratio": "share of wins",
+    "avg-prob": "mean probability of winning",
+    "bt": "Bradley–Terry model of wins and losses",
+    "poe-bt": "Bradley–Terry model of the judge's probabilities",
+    "poe-g": "Gaussian model of the judge's probabilities",
+    "poe-g-hard": "Gaussian model of wins and losses",
+}
+
+
+def score_meaning(method: str) -> str:
+    """What a score of a method says, in a sentence for someone who knows none of the methods.
+
+    >>> score_meaning("poe-g")
+    'Of two texts whose scores differ by 0.1, the model expects the better one to win with probability 0.60.'
+    """
+    if method in ("win-ratio", "avg-prob"):
+        counted = "share of its comparisons that it won" if method == "win-ratio" else METHODS[method]
+        return f"The score of a text is its {counted}."
+    if method.startswith("poe-g"):
+        apart = "by 0.1, the model expects the better one to win with probability 0.60"
+    else:
+        apart = "by 1, the model expects the better one to win with probability 0.73; by 2, 0.88"
+    return f"Of two texts whose scores differ {apart}."
+
 
 def prompt_of(configuration: Mapping[str, Any]) -> Prompt:
     """The prompt that a configuration holds."""
@@ -34,12 +59,12 @@ def question(prompt: Prompt) -> str:
 
 
 def settings(configuration: Mapping[str, Any], judgements: Sequence[Judgement]) -> list[tuple[str, str]]:
-    """What was chosen and what it took, as names and values."""
+    """The settings, cost and time of a run, as names and values."""
     identity = configuration["identity"]
     tokens = sum(judgement.tokens_in + judgement.tokens_out for judgement in judgements)
     costs = [judgement.cost for judgement in judgements if not math.isnan(judgement.cost)]
     seconds = [judgement.seconds for judgement in judgements if not math.isnan(judgement.seconds)]
-    took = f"{sum(seconds) / len(seconds):.2f} s a call, {len(seconds):,} calls" if sum(seconds) else "not told"
+    took = f"{sum(seconds) / len(seconds):.2f} s per call, {len(seconds):,} calls" if sum(seconds) else "unknown"
     found = {
         "judge": identity["judge"],
         **{f"judge: {name}": value for name, value in identity["settings"].items()},
@@ -52,8 +77,8 @@ def settings(configuration: Mapping[str, Any], judgements: Sequence[Judgement]) 
         "bias": configuration.get("bias"),
         "seed": identity.get("seed"),
         "started": configuration.get("started"),
-        "cost": dollars(sum(costs)) if costs else "not told",
-        "tokens": f"{tokens:,}" if tokens else "not told",
+        "cost": dollars(sum(costs)) if costs else "unknown",
+        "tokens": f"{tokens:,}" if tokens else "unknown",
         "time": took,
         **{f"version: {name}": value for name, value in configuration.get("versions", {}).items()},
         "SHA-256 of the items": identity.get("items"),
@@ -62,7 +87,7 @@ def settings(configuration: Mapping[str, Any], judgements: Sequence[Judgement]) 
 
 
 def command(configuration: Mapping[str, Any]) -> str:
-    """A shell command that repeats the run: as it was given, if that was kept, else from the configuration."""
+    """A shell command that repeats the run: the original one if it was stored, else made from the configuration."""
     if "command" in configuration:
         return str(configuration["command"])
     identity, prompt = configuration["identity"], prompt_of(configuration)
@@ -79,7 +104,7 @@ def command(configuration: Mapping[str, Any]) -> str:
 
 
 def _prompt_flags(prompt: Prompt) -> list[str]:
-    """The flags that give this very prompt; none where it takes a template."""
+    """The flags that give exactly this prompt; none where it needs a template."""
     for name in PAPER:
         if paper_prompt(name) == prompt:
             return ["--prompt", name]

@@ -1,7 +1,4 @@
-"""Figures that tell how far a ranking can be trusted: position bias, length, cycles, residuals.
-
-Each is one small function of the record; `trust` puts them into words.
-"""
+"""The figures behind the report's cards: position bias, flips, cycles, residuals, length; `trust` explains them."""
 
 from __future__ import annotations
 
@@ -22,18 +19,16 @@ from comparo.ranking.ranking import Ranking
 from comparo.report.record import Record, in_logits
 from comparo.types import Array
 
-STEPS = 20_000_000  # of walks between items that are counted
+STEPS = 20_000_000  # walks of three comparisons that are counted, at most: about a second
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """γ with its standard error, and how often the first of two equal texts wins, with the interval's ends.
+    """The probability that the first of two equal texts wins, with the ends of its interval.
 
-    `fitted` says whether γ was estimated with the scores and so is taken out of them.
+    `fitted` says whether the bias was estimated with the scores and so is taken out of them.
     """
 
-    gamma: float
-    error: float
     wins: float
     low: float
     high: float
@@ -41,7 +36,7 @@ class Position:
 
 
 def position_bias(ranking: Ranking, level: float = 0.95) -> Position:
-    """The position bias: the ranking's own where it has one, else γ = −logit(mean p).
+    """The position bias γ as a probability of winning, σ(−γ): the ranking's own γ, else γ = −logit(mean p).
 
     >>> from comparo import fit
     >>> round(position_bias(fit([("a", "b", 0.8), ("b", "a", 0.6)])).wins, 2)
@@ -59,14 +54,14 @@ def position_bias(ranking: Ranking, level: float = 0.95) -> Position:
     reach = float(ndtri((1 + level) / 2)) * error
     values = np.array([gamma, gamma + reach, gamma - reach])
     wins, low, high = (expit(-values) if logits else np.clip(0.5 - values, 0.0, 1.0)).tolist()
-    return Position(gamma, error, wins, low, high, fitted)
+    return Position(wins, low, high, fitted)
 
 
 def _joint_error(product: Product) -> float:
     """The standard error of the mean γ of all contexts.
 
-    One context: √v with v = φ·H⁻¹ at γ. Several: γ ~ N(m, τ²) with τ² = φ/ridge, and an estimate that was shrunk to
-    variance v says 1/(τ² + its own variance) = (τ² − v)/τ⁴ about m.
+    One context: √v with v = φ·H⁻¹ at γ. Several: γ ~ N(m, τ²) with τ² = φ/ridge, and the estimate of one context, whose
+    posterior variance is v, adds (τ² − v)/τ⁴ to the precision of m.
     """
     variance = product.dispersion * bias_variances(product.laplacian)
     if len(variance) == 1:
@@ -85,28 +80,21 @@ class Flips:
 
 
 def flips(comparisons: Comparisons) -> Flips:
-    """Pairs asked in both orders, and how many of them had the winner by position.
+    """Pairs asked in both orders, and how many of them had another winner in the other order.
 
     >>> flips(Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.6), ("a", "c", 0.9)]))
     Flips(pairs=1, flipped=1, once=1)
     """
-    graph = Graph.build(comparisons)
-    n, key = graph.nodes, graph.first.astype(np.int64) * graph.nodes + graph.second
-    asked, place = np.unique(key, return_inverse=True)
-    p = np.bincount(place, comparisons.p) / np.bincount(place)
-    first, second = np.divmod(asked, n)
-    mirrored = np.searchsorted(asked, second * n + first)
-    mirrored = np.where(mirrored < len(asked), mirrored, 0)
-    both = (asked[mirrored] == second * n + first) & (first < second)
-    flipped, pairs = both & ((p - 0.5) * (p[mirrored] - 0.5) > 0), int(np.count_nonzero(both))
-    return Flips(pairs, int(np.count_nonzero(flipped)), len(asked) - 2 * pairs)
+    one, other = comparisons.both_orders()
+    flipped = int(np.count_nonzero((one - 0.5) * (other - 0.5) > 0))
+    return Flips(len(one), flipped, len(np.unique(comparisons.pair_keys())) - len(one))
 
 
 @dataclass(frozen=True, slots=True)
 class Cycles:
-    """Of `triples` whose three pairs were all decided, those that go round in a circle; a quarter do by chance.
+    """Of `triples` whose three pairs were all decided, those that form a circle; a quarter do by chance.
 
-    Where there are very many, `sampled`: those of some items, a triple counting once for each of them.
+    `sampled`: only the triples of some items were counted, a triple once for each of these items.
     """
 
     triples: int
@@ -115,10 +103,10 @@ class Cycles:
 
 
 def cycles(comparisons: Comparisons) -> Cycles:
-    """Triples of items that were all compared with each other, and how many contradict themselves: a > b > c > a.
+    """Triples of items that were all compared with each other, and how many of them are cyclic: a > b > c > a.
 
-    With A[i, j] = 1 where i won against j, orders merged, tr(A³)/3 of the triples are cyclic. Row i of A³ takes the
-    square of the comparisons of an item, so that only `STEPS` of them are taken, of random items, where there are more.
+    With A[i, j] = 1 where i won against j, orders merged, tr(A³)/3 triples are cyclic. Row i of A³ costs the square of
+    the comparisons of item i: where the sum is above `STEPS`, only the rows of random items are computed.
 
     >>> cycles(Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.6)])).cyclic
     1
@@ -127,11 +115,8 @@ def cycles(comparisons: Comparisons) -> Cycles:
     decided = merged.p != 0.5
     if not decided.any():
         return Cycles(0, 0)
-    context = None if merged.context is None else merged.context[decided]
-    merged = replace(
-        merged, first=merged.first[decided], second=merged.second[decided], p=merged.p[decided], context=context
-    )
-    graph = Graph.build(replace(merged, weight=None))
+    merged = replace(merged.take(decided), weight=None)
+    graph = Graph.build(merged)
     won = merged.p > 0.5
     winner, loser = np.where(won, (graph.first, graph.second), (graph.second, graph.first))
     ones = np.ones(len(won))
@@ -152,14 +137,14 @@ def _closed(matrix: sparse.csr_array, rows: NDArray[np.int64]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Residuals:
-    """How far answers are from the model: the share that leans to the other text, and √mean (p − expected)²."""
+    """How far answers are from the model: the share that prefers the other text, and √mean (p − expected)²."""
 
     contradicting: float
     rms: float
 
 
 def residuals(p: Array, expected: Array, even: Array) -> Residuals:
-    """What the model leaves unexplained of answers p (K,); they lean from `even`, what equal texts would get.
+    """Residuals of answers p (K,); an answer prefers the first text where p > `even`, the p of equal texts.
 
     >>> residuals(np.array([0.9, 0.4]), np.array([0.8, 0.6]), np.array([0.5, 0.5]))
     Residuals(contradicting=0.5, rms=0.158...)
@@ -176,6 +161,6 @@ def length_correlation(record: Record, values: Array) -> float:
 
 
 def surprises(record: Record, most: int) -> list[int]:
-    """The answers furthest from what the model expects, as places among those answered."""
+    """The `most` answers that differ most from the model's estimates, as indices of `answered`."""
     furthest = np.argsort(-np.abs(record.p - record.expected), kind="stable")
     return [int(place) for place in furthest[:most]]

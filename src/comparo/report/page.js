@@ -117,9 +117,9 @@
       parts.push(make("p", "against", `${left.toLocaleString("en")} more characters are not in this page.`));
     }
     const people = Object.keys(data.candidates).filter((name) => name.startsWith("people: "));
-    const told = people.filter((name) => data.candidates[name][row] !== null);
-    if (told.length) {
-      const scores = told.map((name) => `${name.slice(8)} ${number(data.candidates[name][row])}`);
+    const known = people.filter((name) => data.candidates[name][row] !== null);
+    if (known.length) {
+      const scores = known.map((name) => `${name.slice(8)} ${number(data.candidates[name][row])}`);
       parts.push(make("p", "against", `People's scores: ${scores.join(", ")}`));
     }
     if (row < data.judgements.whole) parts.push(opponents(row));
@@ -136,7 +136,7 @@
     }
     const means = Array.from(met, ([other, all]) => [other, all.reduce((sum, one) => sum + one, 0) / all.length]);
     means.sort((a, b) => b[1] - a[1]);
-    const paragraph = make("p", "against", "P(preferred) against ");
+    const paragraph = make("p", "against", "Probability of being preferred to: ");
     means.slice(0, OPPONENTS).forEach(([other, probability], place) => {
       paragraph.append(place ? ", " : "", isolated(data.candidates.item[other]), ` ${number(probability)}`);
     });

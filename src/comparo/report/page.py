@@ -1,4 +1,4 @@
-"""The page: everything that the other rooms found out, put into one file."""
+"""The page: one HTML file from the record of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from comparo.report.charts import Chart, line_chart, scatter_chart
 from comparo.report.data import Tables, View, page_data
 from comparo.report.embed import LONGEST, presentable
 from comparo.report.history import Outlook, convergence, outlook
-from comparo.report.making import command, prompt_of, question, settings
+from comparo.report.making import METHODS, command, prompt_of, question, score_meaning, settings
 from comparo.report.measures import surprises
 from comparo.report.people import Agreement, agreements
 from comparo.report.record import Record, read_record
@@ -31,8 +31,8 @@ from comparo.run.disk import write_text
 
 HERE = Path(__file__).parent
 MOST = 5_000_000  # bytes of a page
-RESERVE = 600_000  # of these for the page around the data, at first
-STATIC = 50  # lines of the ranking that need no script
+RESERVE = 600_000  # of these for the page around the data, in the first attempt
+STATIC = 50  # lines of the ranking that are shown without JavaScript
 LISTED = 200  # contexts in the list of them
 SURPRISES = 5
 EXCERPT = 3000  # characters of a text beside another
@@ -43,9 +43,25 @@ DRAWN = 2000  # points of a scatter
 def write_report(folder: str | os.PathLike[str], record: Record | None = None) -> Path:
     """Write report.html into a run folder, from what is in the folder alone, and return its path.
 
-    A StoreError says why where the folder holds no run, or no answers yet. Whoever has the `record` of the folder at
-    hand saves the time to read it.
+    Parameters
+    ----------
+    folder
+        A run folder, as `comparo rank` writes it.
+    record
+        What the folder holds, if it is read already.
 
+    Returns
+    -------
+    Path
+        The path of the page, at most 5 MB large.
+
+    Raises
+    ------
+    StoreError
+        If the folder holds no run or no answers yet, or the page cannot be written.
+
+    Examples
+    --------
     >>> write_report("nowhere")
     Traceback (most recent call last):
     comparo.errors.WrongFolderError: nowhere is not a run folder: it has no judgements.db
@@ -55,7 +71,9 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None) -
     try:
         write_text(path, page)
     except OSError as error:
-        raise StoreError(f"{path} cannot be written ({error.strerror}); make room, or mend its permissions") from error
+        raise StoreError(
+            f"{path} cannot be written ({error.strerror}); make room, or correct its permissions"
+        ) from error
     return path
 
 
@@ -86,12 +104,12 @@ def render(record: Record) -> str:
         taken, around = (len(text.encode()) for text in (page, page.replace(data.json, "")))
         if taken <= MOST:
             break
-        room = MOST - around - SENTENCE  # what is left out is told in other words
+        room = MOST - around - SENTENCE  # the sentence about what is left out may get longer
     return page
 
 
 def _contents(record: Record, tables: Tables) -> dict[str, Any]:
-    """What the template shows whatever fits the page."""
+    """What the template shows in any case, however little of the data fits the page."""
     ranking, ahead = record.ranking, outlook(record)
     people = agreements(record, tables.mean is not None)
     view, columns = tables.shown
@@ -111,6 +129,8 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "possible": record.possible,
         "judge": label(configuration["identity"]["judge"], SETTING),
         "method": ranking.method,
+        "method_name": METHODS[ranking.method],
+        "score_meaning": score_meaning(ranking.method),
         "level": f"{ranking.level:.0%}",
         "started": str(configuration.get("started", ""))[:10],
         "notes": [label(note, SENTENCE) for note in ranking.notes],
@@ -137,9 +157,9 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
 
 
 def _lead(record: Record, tables: Tables) -> dict[str, Any] | None:
-    """Who is best, and who may be as good; None where there are several rankings and no mean.
+    """The best item, and those that may be as good; None where there are several rankings and no mean.
 
-    Where the items of the only context are not all connected, nobody is: `groups` says how many there are.
+    Where the items of the only context are not all connected, none is named: `groups` is the number of groups.
     """
     several = len(record.contexts) > 1
     if several and tables.mean is None:
@@ -179,9 +199,9 @@ def _line(view: View, columns: Columns, row: int) -> dict[str, Any]:
 
 
 def _contexts(record: Record, tables: Tables) -> list[dict[str, Any]]:
-    """What is told of each of the first contexts; nothing where there is but one.
+    """The rows of the table of contexts, for the first of them; none where there is only one context.
 
-    The best of a context is named only where all of its items are connected.
+    The best item of a context is named only where all of its items are connected.
     """
     ranking, graph = record.ranking, record.ranking.graph
     if len(record.contexts) == 1:
@@ -213,15 +233,16 @@ def _convergence(record: Record, ahead: list[Outlook]) -> dict[str, Any]:
     moments, made = convergence(record), len(record.answered)
     series = [
         ("final", "with the last ranking", [(moment.calls, moment.final) for moment in moments]),
-        ("expected", "expected", [(moment.calls, moment.expected) for moment in moments]),
-        ("outlook", "expected, with more calls", [(made + step.more, step.expected) for step in ahead[:3]]),
+        ("expected", "expected agreement", [(moment.calls, moment.expected) for moment in moments]),
+        ("outlook", "expected agreement, with more calls", [(made + step.more, step.expected) for step in ahead[:3]]),
     ]
     for number, name in enumerate(list(record.items.scores)[:4]):
         line = [(moment.calls, moment.people[name]) for moment in moments]
         series.append((f"people-{number}", f"with people: {label(name)}", line))
     about = (
-        "Spearman correlations of the ranking after so many calls: expected with the true one by the judge, on to what "
-        "more calls would bring, and found with the last ranking, which it reaches by definition."
+        "Spearman correlations of the ranking after the first calls, from 0 (chance) to 1 (same order): with the last "
+        "ranking, where it ends at 1 by definition; and the expected agreement with the ranking after unlimited "
+        "calls, continued to what more calls would bring."
     )
     return {"convergence": line_chart(series), "convergence_about": about}
 
@@ -251,10 +272,10 @@ def _people_about(people: list[Agreement], scores: int) -> str:
     first = f" Shown are the first {PEOPLE} of {scores} scores." if scores > PEOPLE else ""
     if max(found.contexts for found in people) == 1:
         return (
-            "The judge's score across, people's score upwards. The intervals (95%) come from drawing the texts anew."
+            "Across: the judge's score. Upwards: people's score. The 95% intervals come from a bootstrap over texts."
             + first
         )
     return (
-        "The judge's score across, people's score upwards, both less their context's mean. Correlations are within a "
-        "context, the mean over contexts; the intervals (95%) come from drawing the contexts anew." + first
+        "Across: the judge's score. Upwards: people's score. From both, the mean of their context is subtracted. "
+        "Correlations are means over contexts; their 95% intervals come from a bootstrap over contexts." + first
     )

@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
 
+from comparo.analysis.agreement import pearson, spearman
 from comparo.report.record import Record
 from comparo.report.views import PEOPLE
 from comparo.types import Array
 
-DRAWS = 1000
-LEVEL = 0.95
+DRAWS = 1000  # of the bootstrap
+LEVEL = 0.95  # of its interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,11 @@ class Correlation:
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """The ranking and one of people's scores: points to draw, correlations, how many candidates and contexts they use.
+    """How the ranking agrees with one of people's scores: points to draw, number of contexts, correlations.
 
-    With several contexts, correlations are means of those within a context, drawn again by context, and `x`, `y` are
-    differences from the context's mean. `systems` is Spearman's of the means over contexts, None without any.
+    With several contexts, correlations are means over contexts with a bootstrap over contexts, and `x`, `y` are
+    differences from the context's mean. `systems` is Spearman's correlation of each id's mean over contexts, None where
+    contexts share no ids.
     """
 
     name: str
@@ -43,20 +44,9 @@ class Agreement:
 
 
 def agreements(record: Record, shared: bool) -> list[Agreement]:
-    """One agreement for each of people's (first) scores that says anything; `shared` where contexts share items."""
+    """The agreement with each of people's first scores that has a correlation; `shared` if contexts share items."""
     found = (_agreement(record, name, shared) for name in list(record.items.scores)[:PEOPLE])
     return [agreement for agreement in found if agreement is not None]
-
-
-def correlate(one: Array, other: Array) -> Array:
-    """Pearson's correlation of the rows of two tables (B, n), shape (B,); NaN where a row is constant.
-
-    >>> correlate(np.array([[1.0, 2.0, 3.0]]), np.array([[1.0, 3.0, 2.0]]))
-    array([0.5])
-    """
-    a, b = (table - np.mean(table, axis=1, keepdims=True) for table in (one, other))
-    norm = np.sqrt(np.sum(a * a, axis=1) * np.sum(b * b, axis=1))
-    return np.asarray(np.divide(np.sum(a * b, axis=1), norm, out=np.full(len(a), math.nan), where=norm > 1e-12))
 
 
 def _agreement(record: Record, name: str, shared: bool) -> Agreement | None:
@@ -71,23 +61,20 @@ def _agreement(record: Record, name: str, shared: bool) -> Agreement | None:
     if len(pairs) == 1:
         x, y = pairs[0]
         drawn = np.random.default_rng(0).integers(len(x), size=(DRAWS, len(x)))
-        tables = {"spearman": (_ranked(x[drawn]), _ranked(y[drawn])), "pearson": (x[drawn], y[drawn])}
-        whole = {"spearman": (_ranked(x[None]), _ranked(y[None])), "pearson": (x[None], y[None])}
-        found = {kind: _interval(correlate(*whole[kind])[0], correlate(*tables[kind])) for kind in tables}
+        found = {
+            "spearman": _interval(float(spearman(x, y)), spearman(x[drawn], y[drawn])),
+            "pearson": _interval(float(pearson(x, y)), pearson(x[drawn], y[drawn])),
+        }
     else:
         x, y = (np.concatenate([pair[side] - np.mean(pair[side]) for pair in pairs]) for side in (0, 1))
         found = {
-            "spearman": _over_contexts([correlate(_ranked(a[None]), _ranked(b[None]))[0] for a, b in pairs]),
-            "pearson": _over_contexts([correlate(a[None], b[None])[0] for a, b in pairs]),
+            "spearman": _over_contexts([float(spearman(a, b)) for a, b in pairs]),
+            "pearson": _over_contexts([float(pearson(a, b)) for a, b in pairs]),
         }
     if math.isnan(found["spearman"].value):
         return None
     systems = _systems(record, human) if shared else None
     return Agreement(name, x, y, len(pairs), found["spearman"], found["pearson"], systems)
-
-
-def _ranked(table: Array) -> Array:
-    return np.asarray(rankdata(table, axis=1), dtype=np.float64)
 
 
 def _interval(value: float, drawn: Array) -> Correlation:
@@ -114,5 +101,4 @@ def _systems(record: Record, human: Array) -> float:
     seen = np.bincount(item)
     kept = seen > 1
     totals = (np.bincount(item, values[known])[kept] / seen[kept] for values in (record.ranking.scores, human))
-    one, other = (_ranked(total[None]) for total in totals)
-    return float(correlate(one, other)[0]) if np.count_nonzero(kept) > 2 else math.nan
+    return float(spearman(*totals)) if np.count_nonzero(kept) > 2 else math.nan

@@ -1,4 +1,4 @@
-"""What a run folder tells: configuration, items, every judgement, and the ranking that they make."""
+"""The content of a run folder: configuration, items, every judgement, and the ranking fitted to them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from comparo.types import Array, LongIndex
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A run as its folder holds it, fitted again.
+    """A run from its folder, with its ranking fitted again.
 
     Of all `judgements`, `answered` (K,) are the ranking's comparisons, in the same order. A candidate is a node of the
     ranking's graph: an item of a context.
@@ -47,17 +47,17 @@ class Record:
 
     @cached_property
     def p(self) -> Array:
-        """What the judge answered, shape (K,)."""
+        """The judge's probability that the first text is better, shape (K,)."""
         return np.array([judgement.p for judgement in self.answered])
 
     @cached_property
     def expected(self) -> Array:
-        """What the ranking expects of each answer, shape (K,)."""
+        """The ranking's estimate of each answer, shape (K,)."""
         return expected(self.ranking)
 
     @cached_property
     def even(self) -> Array:
-        """What it would expect of equal texts in the same positions, shape (K,): ½ without a position bias."""
+        """Its estimate for equal texts in the same positions, shape (K,): ½ without a position bias."""
         return expected(self.ranking, equal=True)
 
     @cached_property
@@ -118,7 +118,7 @@ class Record:
 
 
 def read_record(folder: Path) -> Record:
-    """The record of a run folder; a StoreError where there is nothing to rank by."""
+    """The record of a run folder; a StoreError where it holds no answers."""
     configuration, judgements = _checked(read_configuration(folder), folder), read_judgements(folder)
     items = stored_items(folder)
     if not len(items):
@@ -145,11 +145,13 @@ def _checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any
     prompt = identity.get("prompt")
     words = [prompt.get("template"), prompt.get("answer"), prompt.get("labels")] if isinstance(prompt, dict) else []
     labels = words.pop() if words else None
-    told = isinstance(labels, list) and len(labels) == 2 and all(isinstance(word, str) for word in [*words, *labels])
-    if not told or not isinstance(identity.get("judge"), str) or not isinstance(identity.get("settings"), dict):
+    complete = (
+        isinstance(labels, list) and len(labels) == 2 and all(isinstance(word, str) for word in [*words, *labels])
+    )
+    if not complete or not isinstance(identity.get("judge"), str) or not isinstance(identity.get("settings"), dict):
         raise StoreError(
-            f"{folder} does not say which judge was asked what, so there is nothing to tell; its judgements are whole, "
-            "and the same command goes on with them"
+            f"{folder} does not say which judge was asked what, so no report can be made; its judgements are "
+            "complete, and the same command continues with them"
         )
     return configuration
 

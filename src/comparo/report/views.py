@@ -15,7 +15,7 @@ from comparo.types import Array, LongIndex
 
 Columns = dict[str, list[Any]]
 
-PEOPLE = 12  # of people's scores that are shown
+PEOPLE = 12  # columns of people's scores that are shown, at most
 
 
 def display_order(record: Record) -> LongIndex:
@@ -25,7 +25,7 @@ def display_order(record: Record) -> LongIndex:
 
 
 def candidates(record: Record, order: LongIndex) -> Columns:
-    """All that is shown of some candidates, one list a column, in the given order."""
+    """The columns that are shown of some candidates, one list per column, in the given order."""
     ranking, rows = record.ranking, record.row[order]
     best, worst, _ = record.places
     columns: Columns = {
@@ -47,11 +47,11 @@ def candidates(record: Record, order: LongIndex) -> Columns:
 
 
 def means(record: Record) -> Columns | None:
-    """The mean score over contexts of each id that several contexts share, best first; None where few are shared.
+    """The mean score over contexts of each id that several contexts share, best first; None if less than half are.
 
-    Its standard error is that between contexts, sd/√m, and its interval Student's. Tiers go by differences within
-    contexts: one goes on until its best is better than the next with a probability of at least the ranking's level.
-    Contexts whose candidates are not all connected are left out: there scores do not compare.
+    Its standard error is sd/√m over the m contexts, and its interval is Student's. Tiers are determined by differences
+    within contexts: a tier ends where its best is better than the next with at least the probability `ranking.level`.
+    Contexts whose candidates are not all connected are left out, since their scores cannot be compared.
     """
     graph, ranking = record.ranking.graph, record.ranking
     joined = record.joined[graph.position]
@@ -106,7 +106,7 @@ def _paired_tiers(table: Array, level: float) -> list[int]:
 
 
 def numbers(values: NDArray[Any]) -> list[float | None]:
-    """Numbers to six digits as JSON can hold them, None for one that is missing.
+    """Numbers with six digits for JSON, None where one is missing.
 
     >>> numbers(np.array([0.1234564, np.nan]))
     [0.123456, None]

@@ -1,4 +1,4 @@
-"""Figures as the page words them."""
+"""Numbers and names as the page writes them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def signed(value: float) -> str:
 
 
 def percentages(parts: Sequence[float]) -> list[int]:
-    """The shares of a whole in per cent, which add to 100: those that lose most by rounding down are rounded up.
+    """The shares of a whole in per cent, which add to 100: those with the largest fractions are rounded up.
 
     >>> percentages([1, 1, 1]), percentages([0.445, 0.445, 0.11])
     ([34, 33, 33], [45, 44, 11])

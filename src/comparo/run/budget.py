@@ -1,4 +1,4 @@
-"""How many calls a run may make: a number, so many an item, a share of all, or what a sum of money buys."""
+"""How many calls a run may make: a number, a number per item, a share of all pairs, or a sum of money."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from comparo.selection.selector import Orders
+from comparo.selection.defaults import Orders
 
 _FORM = re.compile(r"(?P<dollars>\$)?(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<unit>[n%]?)")
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """500 calls in all, 10n calls an item, 5% of all ordered pairs, or $2.50.
+    """500 calls in all, 10n calls per item, 5% of all ordered pairs, or $2.50.
 
     >>> Budget.of("10n").number, Budget.of("$2.50").unit, Budget.of(500).unit
     (10.0, '$', '')
     >>> Budget.of("lots")
     Traceback (most recent call last):
-    ValueError: the budget 'lots' is not a number of calls (500), calls an item (10n), a share of all (5%) or $2.50
+    ValueError: the budget 'lots' is not a number of calls (500), calls per item (10n), a share of all (5%) or $2.50
     """
 
     number: float
@@ -33,19 +33,20 @@ class Budget:
         found = _FORM.fullmatch(str(text).strip().replace(",", ""))
         if not found or not float(found["number"]) or (found["dollars"] and found["unit"]):
             raise ValueError(
-                f"the budget {text!r} is not a number of calls (500), calls an item (10n), a share of all (5%) or $2.50"
+                f"the budget {text!r} is not a number of calls (500), calls per item (10n), a share of all (5%) or "
+                "$2.50"
             )
         return cls(float(found["number"]), "$" if found["dollars"] else found["unit"])
 
     @property
     def dollars(self) -> float:
-        """The most that may be spent; infinite where the budget is not money."""
+        """The maximum to spend; infinite if the budget is not in dollars."""
         return self.number if self.unit == "$" else math.inf
 
     def calls(
         self, sizes: Mapping[Any, int], orders: Orders = "one", cost: float = math.nan
     ) -> dict[Any, tuple[int, Orders]]:
-        """The calls of each context, given how many items it has, and in which orders its pairs are asked.
+        """The number of calls per context, given its number of items, and the orders in which its pairs are asked.
 
         No pair is asked twice in one order, so a context of n items takes n(n − 1) calls at most; where more than
         n(n − 1)/2 are allowed, pairs are asked in both orders. `cost` is what a call costs, for a budget in dollars.
@@ -85,7 +86,7 @@ class Budget:
 
 
 def _rounded(wanted: Mapping[Any, float]) -> dict[Any, int]:
-    """Whole numbers with the same sum, each within 1 of what was wanted."""
+    """Integers with the same sum, each within 1 of the wanted number."""
     floors = {context: math.floor(number + 1e-9) for context, number in wanted.items()}
     left = round(sum(wanted.values())) - sum(floors.values())
     by_rest: Sequence[Any] = sorted(wanted, key=lambda context: floors[context] - wanted[context])

@@ -42,7 +42,7 @@ DATABASE = "judgements.db"
 ANSWER = tuple(field.name for field in fields(Judgement))[1:]
 COLUMNS = ("at", "context", "first", "second", *ANSWER)
 INSERT = f"INSERT INTO judgements ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
-# What the database says of an answer that it cannot hold: an integer of more than 64 bits, half a surrogate, no text.
+# Raised for values that SQLite cannot store: an integer of more than 64 bits, a lone surrogate, a missing text.
 UNFIT = (OverflowError, UnicodeError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 
 Key = tuple[str, str, str]
@@ -50,7 +50,7 @@ Key = tuple[str, str, str]
 
 @lru_cache(maxsize=1_000_000, typed=True)
 def encode(label: Any) -> str:
-    """A label as the database holds it: text and integers stay apart, and half a surrogate is written out.
+    """Encode a label as JSON text: "7" and 7 stay different, and lone surrogates are escaped.
 
     >>> encode("7"), encode(7), encode("\\ud83d")
     ('"7"', '7', '"\\\\ud83d"')
@@ -61,7 +61,7 @@ def encode(label: Any) -> str:
 
 @lru_cache(maxsize=1_000_000)
 def decode(label: str) -> Any:
-    """A label as the database holds it, as it was.
+    """Decode a label that `encode` wrote.
 
     >>> decode(encode("7")), decode(encode(7))
     ('7', 7)
@@ -70,13 +70,13 @@ def decode(label: str) -> Any:
 
 
 def key_of(question: Question) -> Key:
-    """What tells a question from others in the database: its context, first and second item."""
+    """The key of a question in the database: its encoded context, first and second item."""
     return encode(question.context), encode(question.first), encode(question.second)
 
 
 @contextmanager
 def reading(folder: Path) -> Iterator[sqlite3.Connection]:
-    """The database of a run folder, to read from, also while a run writes to it."""
+    """Open the database of a run folder for reading; a run may write to it at the same time."""
     path = folder / DATABASE
     if not path.is_file():
         raise WrongFolderError(f"{folder} is not a run folder: it has no {DATABASE}")
@@ -85,7 +85,7 @@ def reading(folder: Path) -> Iterator[sqlite3.Connection]:
 
 
 def open_database(path: str) -> sqlite3.Connection:
-    """The database to write to, brought up to this version; any thread may use it, one at a time."""
+    """Open the database for writing and migrate it to this version; threads may share it, one at a time."""
     connection = sqlite3.connect(path, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode=WAL")
@@ -104,7 +104,7 @@ def open_database(path: str) -> sqlite3.Connection:
 
 
 def stored_judgements(connection: sqlite3.Connection) -> Iterator[tuple[Key, Judgement]]:
-    """All judgements with their keys, in the order in which they came; the questions have names and no texts."""
+    """All judgements with their keys, in the order in which they were stored; questions hold labels but no texts."""
     nan = math.nan
     rows = connection.execute(f"SELECT context, first, second, {', '.join(ANSWER)} FROM judgements ORDER BY number")
     for context, first, second, p, mass, weight, reply, read, written, seconds, cost, cut, error in rows:
@@ -127,7 +127,7 @@ def stored_judgements(connection: sqlite3.Connection) -> Iterator[tuple[Key, Jud
 
 
 def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement:
-    """Insert a judgement; where it cannot be as it is, with clean words, and where it still cannot, as failed."""
+    """Insert a judgement; if it cannot be stored, with cleaned text, and if it still cannot, as a failed one."""
     try:
         connection.execute(INSERT, _row(judgement))
         return judgement
@@ -151,10 +151,10 @@ def _row(judgement: Judgement) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value as the database holds it: nothing in place of nan."""
+    """Replace nan by None, which the database stores as NULL."""
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def clean(text: str) -> str:
-    """The text, with a question mark for every half of a surrogate pair, which cannot be written as UTF-8."""
+    """Replace lone surrogates, which UTF-8 cannot encode, by question marks."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

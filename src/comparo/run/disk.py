@@ -1,4 +1,4 @@
-"""Files of a run folder: for their owner's eyes only, written whole or not at all, and on the disk when said to be."""
+"""Files of a run folder: private to their owner, written atomically, and flushed to the disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file that its owner alone can read, whole or not at all; when this returns, it outlasts a power cut.
+    """Write a private file atomically and flush it, so that it survives a power failure once this returns.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -41,7 +41,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def sync(path: Path) -> None:
-    """Have what was written to a file, or the names in a folder, on the disk; folders need no such thing on Windows."""
+    """Flush a file, or the entries of a folder, to the disk; Windows needs no flush of folders."""
     if path.is_dir() and sys.platform == "win32":
         return
     descriptor = os.open(path, os.O_RDONLY if sys.platform != "win32" else os.O_RDWR)
@@ -52,7 +52,7 @@ def sync(path: Path) -> None:
 
 
 def lock(folder: Path) -> IO[str]:
-    """The folder's lock file, held until it is closed or the process ends, however it ends."""
+    """Lock a folder; the lock is released when the returned file is closed or the process ends in any way."""
     path = folder / "lock"
     if path.is_symlink():
         raise StoreError(f"{path} is a link to somewhere else, which comparo does not follow; remove it")
@@ -73,14 +73,14 @@ def lock(folder: Path) -> IO[str]:
 
 
 def make_private(path: Path) -> None:
-    """Make a file that its owner alone can read, unless there is one."""
+    """Create an empty private file unless it exists."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER))
 
 
 @contextmanager
 def explained(folder: Path | None) -> Iterator[None]:
-    """Errors of the disk and the database, as one sentence that says what is wrong and what to do."""
+    """Turn errors of the disk and the database into a StoreError that says what is wrong and what to do."""
     try:
         yield
     except OSError as error:

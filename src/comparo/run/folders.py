@@ -1,4 +1,4 @@
-"""Run folders side by side: where a new one goes, which one a command goes on with, and what there is."""
+"""The run folders in a folder: choose one for a run, list them, rename one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a list of runs tells of each."""
+    """One run in the list of runs."""
 
     folder: Path
     started: str
@@ -35,9 +35,9 @@ class Summary:
 
 
 def choose_folder(name: str, identity: Mapping[str, Any], fresh: bool = False, root: Path = ROOT) -> Path:
-    """The latest folder of this very run, to go on with; else, or if `fresh`, a new one named after the time.
+    """The newest folder of the same run, to continue it; otherwise, or if `fresh`, a new one named after the time.
 
-    A folder that cannot be read is passed over.
+    Folders that cannot be read are skipped.
 
     >>> choose_folder("stories.jsonl", {}, root=Path("nowhere")).name[-8:]
     '-stories'
@@ -46,7 +46,7 @@ def choose_folder(name: str, identity: Mapping[str, Any], fresh: bool = False, r
         try:
             configuration = read_configuration(folder)
         except StoreError as error:
-            logger.warning("passed over: %s", error)
+            logger.warning("skipped: %s", error)
             continue
         if not differences(configuration["identity"], identity):
             return folder
@@ -56,14 +56,14 @@ def choose_folder(name: str, identity: Mapping[str, Any], fresh: bool = False, r
 
 
 def set_aside(folder: Path) -> None:
-    """Give an existing folder another name, so that a new run can take its own; not while a process writes to it."""
+    """Rename an existing folder to make room for a new run; a StoreError if a process is writing to it."""
     if folder.exists():
         with explained(folder), lock(folder):
             folder.rename(free(folder))
 
 
 def free(folder: Path) -> Path:
-    """The path, with a number behind its name if it is taken.
+    """The path, with a number appended if it already exists.
 
     >>> free(Path("nowhere")).name
     'nowhere'
@@ -80,7 +80,7 @@ def folders(root: Path = ROOT) -> list[Path]:
 
 
 def list_runs(root: Path = ROOT) -> list[Summary]:
-    """What there is, the oldest first; a folder that cannot be read is told by its error."""
+    """All runs, the oldest first; a folder that cannot be read is listed with its error."""
     return [_summary(folder) for folder in folders(root)]
 
 

@@ -1,4 +1,4 @@
-"""What must not change between two starts of a run, and what differs where it did."""
+"""Compare the identities of two runs: the settings that must stay the same to continue a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What differs between two identities, in words; nested settings by their own names.
+    """Describe every difference between two identities; nested settings are named individually.
 
     >>> differences({"judge": "a", "seed": 0}, {"judge": "b", "seed": 0})
     ["judge was 'a' and is 'b'"]
@@ -25,10 +25,10 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _excerpts(old: str, new: str, around: int = 30, most: int = 80) -> tuple[str, str]:
-    """Two texts, where they are long only around the first place in which they differ.
+    """Two texts; long ones are shortened to an excerpt around their first difference.
 
     >>> _excerpts("'" + "x" * 200 + "more coherent'", "'" + "x" * 200 + "more fluent'", around=5)
-    ('…more coherent\'', "…more fluent'")
+    ("…more coherent'", "…more fluent'")
     """
     if max(len(old), len(new)) <= most:
         return old, new

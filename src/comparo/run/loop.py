@@ -27,7 +27,7 @@ from comparo.run.worker import Asking
 from comparo.selection.selector import Selector
 
 FAILED = 0.2  # the share of failed judgements at which a run stops
-ENOUGH = 20  # judgements before that share, and the share of probability on the labels, say anything
+ENOUGH = 20  # judgements needed before that share, or the share of probability on the labels, is checked
 LOOK = 0.5  # seconds between two looks at the clock
 GRACE = 10.0  # seconds that calls in flight have to come back when a run is stopped
 
@@ -36,30 +36,30 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Progress:
-    """How far a run is: calls of all, those that failed, dollars, calls a second, and the ranking so far."""
+    """The progress of a run: number of calls, failures, cost in dollars, calls per second, the ranking so far."""
 
     total: int
     answered: int = 0
     failed: int = 0
     cost: float = 0.0
-    asked: int = 0  # in this start, of which
-    lost: int = 0  # have failed, and of
-    cut: int = 0  # the texts did not fit the model's window
+    asked: int = 0  # calls since this start
+    lost: int = 0  # of these, how many failed
+    cut: int = 0  # of these, how many had texts cut to the model's window
     started: float = field(default_factory=time.monotonic)
     ranking: Ranking | None = None
 
     @property
     def rate(self) -> float:
-        """Calls a second since the start."""
+        """Calls per second since the start."""
         return self.asked / max(time.monotonic() - self.started, 1e-9)
 
 
 class Run:
-    """One start of a task on a store: what is there is not asked again, what failed is asked once more.
+    """One start of a task on a store: stored answers are not asked again, failed questions are asked once more.
 
-    `watch` is told of the progress about twice a second, and `say` is given a sentence where the user must know
-    something at once. Stopped by an exception, KeyboardInterrupt among them, a run first waits some seconds for the
-    calls in flight, which are paid for; interrupted once more, it leaves at once.
+    `watch` is called with the progress about twice per second, and `say` with a sentence that the user should read at
+    once. A run that is stopped by an exception, including KeyboardInterrupt, first waits some seconds for the calls in
+    flight, because they are paid for; a second interrupt ends it immediately.
 
     >>> from comparo.run.budget import Budget
     >>> from comparo.data.items import Items
@@ -93,7 +93,7 @@ class Run:
         self._size = len(names)
         generators = np.random.default_rng(task.seed).spawn(len(names))
         stored = Counter(context for context, _, _ in self.known)
-        # A context of which all was asked before needs no rounds: its answers are known.
+        # A context whose calls were all made in an earlier start needs no rounds.
         self._waiting = deque(
             (context, ids, *estimate.by_context[context], rng)
             for (context, ids), rng in zip(names.items(), generators, strict=True)
@@ -107,7 +107,7 @@ class Run:
         self._looked = 0.0
 
     def go(self) -> Ranking:
-        """Ask until done, then what failed once more; the ranking from all answers."""
+        """Ask all questions, repeat the failed ones once, and return the ranking."""
         with Asking(self.task.judge, self.task.prompt, self.store.add) as asking:
             try:
                 self._check_mass("")
@@ -124,6 +124,12 @@ class Run:
         self._check(self.progress.failed, self.progress.failed + self.progress.answered)
         return self.ranking()
 
+    def finish(self) -> Ranking:
+        """Ask all questions and write the ranking to the folder."""
+        ranking = self.go()
+        self.store.write("ranking.csv", ranking.to_csv())
+        return ranking
+
     def ranking(self) -> Ranking:
         """The ranking from all answers so far."""
         if not self.progress.answered:
@@ -132,16 +138,16 @@ class Run:
 
     @property
     def judgements(self) -> list[Judgement]:
-        """All judgements so far, question by question."""
+        """All judgements so far, grouped by question."""
         return [judgement for judgements in self.known.values() for judgement in judgements]
 
     @property
     def possible(self) -> int:
-        """How many comparisons there are: every ordered pair of every context."""
+        """The number of possible comparisons: every ordered pair of every context."""
         return sum(len(ids) * (len(ids) - 1) for ids in self.task.items.names.values())
 
     def _listen(self, asking: Asking, after: Callable[[Asking], None]) -> None:
-        """Learn from answers as they come, until no question is open."""
+        """Process answers as they arrive, until no question is open."""
         while asking.open:
             for judgement in asking.answers(timeout=LOOK):
                 self._take(judgement)
@@ -196,7 +202,7 @@ class Run:
         return self.task.budget.unit == "$"
 
     def _fill(self, asking: Asking) -> None:
-        """Ask what may be asked now: the next rounds of open contexts, and new contexts while the judge has room."""
+        """Send the next rounds of active contexts, and start new contexts while the judge has capacity."""
         for context in self._active:
             self._offer(context)
         self._active = [context for context in self._active if not self.rounds[context].done]
@@ -208,7 +214,7 @@ class Run:
         self._send(asking)
 
     def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
-        """Open the rounds of a context."""
+        """Start the rounds of a context."""
         strategy, goal = self.task.strategy or "greedy", self.task.goal
         contrast = None if strategy == "random" else self.task.fitting.contrast[context]
         selector = Selector(ids, strategy=strategy, orders=orders, goal=goal, contrast=contrast, rng=rng)
@@ -218,7 +224,7 @@ class Run:
         return context
 
     def _send(self, asking: Asking) -> None:
-        """Ask what is pending, as far as the money goes; where it ends, nothing more is asked."""
+        """Send pending questions within the budget in dollars; when it is spent, stop the run."""
         while self._pending and (not self._priced or self.spending.allows(self._pending[0])):
             question = self._pending.popleft()
             if self._priced:
@@ -230,13 +236,13 @@ class Run:
             self._active.clear()
 
     def _offer(self, context: Any) -> None:
-        """Make the pairs of a context that may be asked now pending, those answered in an earlier start left out."""
+        """Queue the pairs of a context that may be asked now, except those with a stored answer."""
         rounds = self.rounds[context]
         while pairs := rounds.offer():
             for pair in pairs:
                 question = self.task.items.question(context, *pair)
                 if answers := self.known.get(key_of(question)):
-                    # The first answer is what the later rounds went by; one that failed may have been answered since.
+                    # Later rounds were chosen from the first answer, even if it failed and was answered later.
                     rounds.answer(pair, answers[0])
                 else:
                     self._pending.append(question)
@@ -245,7 +251,7 @@ class Run:
         return self.task.items.question(question.context, question.first, question.second)
 
     def _enough(self, items: int, answers: Sequence[Judgement]) -> bool:
-        """Whether all items of a context are connected and their ranking is as sure as was wished."""
+        """Whether all items of a context are connected and their ranking has reached `until`."""
         ranking = self.task.fitting.rank(comparisons(answers))
         if ranking.graph.components > 1 or ranking.graph.nodes < items:
             return False
@@ -257,7 +263,7 @@ class Run:
         return int(self.task.goal.removeprefix("top-"))
 
     def _look(self) -> None:
-        """Tell whoever watches, with a ranking where making one takes little of the time."""
+        """Report the progress, with a ranking as long as fitting takes at most a tenth of the time."""
         if self.watch is None or time.monotonic() - self._looked < LOOK:
             return
         begin = time.monotonic()
@@ -267,7 +273,7 @@ class Run:
         self._looked = time.monotonic() + 9 * (time.monotonic() - begin)
 
     def _check(self, failed: int, asked: int, least: int = 0) -> None:
-        """A RunError where too many judgements failed, of at least so many."""
+        """Raise a RunError if too many judgements failed, once there are at least `least`."""
         if asked >= least and failed > FAILED * asked:
             last = next(answers[-1].error for answers in reversed(self.known.values()) if answers[-1].failed)
             raise RunError(
@@ -276,7 +282,7 @@ class Run:
             )
 
     def _check_mass(self, reply: str) -> None:
-        """A RunError where the first answers put too little probability on the labels to mean anything."""
+        """Raise a RunError if the first answers put too little probability on the labels."""
         masses = self._masses[: self._first]
         if len(masses) == self._first and (mean := sum(masses) / len(masses)) < self.task.least_mass:
             labels = " and ".join(self.task.prompt.labels)
@@ -289,7 +295,7 @@ class Run:
 
 
 def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
-    """The judgements that were answered, as comparisons.
+    """Convert the answered judgements to comparisons.
 
     >>> comparisons([Judgement(Question("ana", "bo"), p=0.7), Judgement(Question("bo", "cy"), error="lost")]).p
     array([0.7])

@@ -1,4 +1,4 @@
-"""Sums of money as they are shown."""
+"""Format sums of money."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 def dollars(amount: float) -> str:
-    """A sum in dollars: cents, or two significant digits where it is less than a cent; never a cost shown as nothing.
+    """A sum in dollars and cents; below one cent with two significant digits, so that no cost is shown as zero.
 
     >>> dollars(12.5), dollars(0.00042), dollars(0.0), dollars(1234.5)
     ('$12.50', '$0.00042', '$0', '$1,234.50')

@@ -2,43 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from comparo.data.items import Items
-from comparo.data.prompts import Prompt, choose_prompt
-from comparo.judges import Judge, load_judge
-from comparo.judges.function import as_judge
+from comparo.data.prompts import PAPER, Prompt, choose_prompt
+from comparo.judges import Judge, as_judge, load_judge
 from comparo.methods import Method
 from comparo.model.product import Bias
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import Budget
-from comparo.run.loop import Progress, Run
+from comparo.run.folders import set_aside
+from comparo.run.loop import Progress, Run, logger
 from comparo.run.store import Store
-from comparo.run.task import Task
-from comparo.selection.selector import Orders, Strategy
+from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, DEFAULT_METHOD, Task
+from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 
 
 def rank(
     data: Any,
     criterion: str | None = None,
     *,
-    judge: str | Judge | Callable[..., float] = "local/smollm2",
-    budget: str | int = "10n",
+    judge: str | Judge | Callable[..., float] = DEFAULT_JUDGE,
+    budget: str | int = DEFAULT_BUDGET,
     until: float | None = None,
-    goal: str = "ranking",
+    goal: str = DEFAULT_GOAL,
     kind: str = "Text",
-    heading: str = "Context",
+    heading: str | None = None,
     prompt: str | Prompt | None = None,
+    labels: tuple[str, str] | None = None,
+    answer: str | None = None,
     strategy: Strategy | None = None,
-    orders: Orders = "both",
-    method: Method = "poe-bt",
+    orders: Orders = DEFAULT_ORDERS,
+    method: Method = DEFAULT_METHOD,
     bias: Bias | None = None,
     seed: int = 0,
     plain: bool = False,
-    least_mass: float = 0.5,
+    least_mass: float = DEFAULT_LEAST_MASS,
     out: str | Path | None = None,
+    fresh: bool = False,
     options: Mapping[str, Any] | None = None,
     watch: Callable[[Progress], None] | None = None,
     id: str | None = None,  # noqa: A002
@@ -48,20 +52,52 @@ def rank(
     group: str | None = None,
     scores: str | Sequence[str] | None = None,
 ) -> Ranking:
-    """A ranking of texts by a judge, from few comparisons.
+    """Rank texts by a judge, from few comparisons.
 
-    `data` is anything that `Items.of` reads: a list of texts, a mapping from id to text, a data frame, a file, with the
-    columns that `id`, `text`, `context`, `context_id`, `group` and `scores` name. The judge is asked which of two is
-    `criterion` ("more coherent"), or the question of your own `prompt`; it is provider/model with `options`, any object
-    with the protocol of a judge, or a function of two texts that returns P(the first is better).
+    Parameters
+    ----------
+    data
+        Anything that `Items.of` reads: a list of texts, a mapping from id to text, a data frame, a file. `id`, `text`,
+        `context`, `context_id`, `group` and `scores` name its columns.
+    criterion, kind, heading
+        The judge is asked which of two texts is `criterion` ("more coherent"). `kind` is what the texts are called
+        ("Summary"), `heading` what stands above the context; by default the name of its column.
+    prompt, labels, answer
+        Instead of a criterion: a template with {first} and {second}, a file that holds one, or the name of one of the
+        paper's prompts; the two labels that name the texts in it, and how the judge's answer begins.
+    judge, options
+        provider/model with its options, any object with the protocol of a judge, or a function of two texts that
+        returns P(the first is better).
+    budget, until, goal
+        A number of calls, "10n" calls per item, "5%" of all ordered pairs, or "$2.50". `until` stops earlier, once the
+        expected Spearman correlation with the true ranking (for the goal "top-5": the probability that the best five
+        are right) reaches it.
+    strategy, orders, plain, seed
+        How pairs are chosen. A plain run follows the paper: the choice of pairs ignores the texts, and no variances are
+        estimated.
+    method, bias
+        How comparisons become scores; see `fit`.
+    least_mass
+        The run stops early if the judge's first answers put less than this share of its probability on the labels.
+    out, fresh
+        A folder in which everything asked is stored; a call that was stopped continues there. With `fresh` an existing
+        folder is renamed first.
+    watch
+        Called with the progress about twice per second.
 
-    `budget` is a number of calls, "10n" calls an item, "5%" of all ordered pairs, or "$2.50"; `until` stops earlier,
-    once the expected Spearman correlation with the true ranking (for the goal "top-5": the probability that the best
-    five are right) reaches it. A `plain` run does as the paper does: texts do not count in the choice of pairs, and no
-    variances are estimated. Where the judge's first answers put less than `least_mass` of its probability on the
-    labels, they mean little, and the run stops. With `out`, a folder, everything asked is kept there, and a call that
-    was stopped goes on where it was.
+    Returns
+    -------
+    Ranking
 
+    Raises
+    ------
+    ValueError
+        Before anything is asked, if the options do not fit together or the budget cannot connect the items.
+    JudgeError, RunError, StoreError
+        If the judge, the run or the folder cannot continue; all answers so far are stored.
+
+    Examples
+    --------
     >>> from comparo.judges import load_judge
     >>> quality = {"ana": 2.0, "bo": 0.0, "cy": -2.0}
     >>> texts = {name: f"A story by {name}." for name in quality}
@@ -70,30 +106,70 @@ def rank(
     """
     columns = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
     items = Items.of(data, **columns, scores=scores)
-    shown = any(text is not None for text in items.context_texts)
-    question = choose_prompt(criterion, prompt, kind=kind, heading=heading if shown else None)
-    whoever = load_judge(judge, **(options or {})) if isinstance(judge, str) else as_judge(judge)
-    task = Task(
-        items,
-        question,
-        whoever,
-        Budget.of(budget),
-        until,
-        goal,
-        strategy,
-        orders,
-        method,
-        bias,
-        seed,
-        plain,
-        least_mass,
+    named = str(judge) if isinstance(judge, str) else ""
+    question = make_prompt(
+        items, criterion, prompt, named, kind=kind, heading=heading, context=context, labels=labels, answer=answer
     )
+    asked = load_judge(judge, **(options or {})) if isinstance(judge, str) else as_judge(judge)
+    how = (strategy, orders, method, bias, seed, plain, least_mass)
+    task = Task(items, question, asked, Budget.of(budget), until, goal, *how)
+    with open_run(task, None if out is None else Path(out), fresh=fresh, watch=watch) as run:
+        return run.finish()
+
+
+def make_prompt(
+    items: Items,
+    criterion: str | None,
+    prompt: str | Prompt | None,
+    judge: str = "",
+    *,
+    kind: str = "Text",
+    heading: str | None = None,
+    context: str | None = None,
+    labels: tuple[str, str] | None = None,
+    answer: str | None = None,
+) -> Prompt:
+    """The prompt for some items: a criterion, a template, the path of one, or the name of one of the paper's prompts.
+
+    A simulated or recorded judge reads no prompt, so it needs neither.
+
+    >>> make_prompt(Items.of(["A story.", "Another."]), "funnier", None, kind="Story").answer
+    'Story'
+    """
+    if criterion is None and prompt is None and judge.startswith(("simulated/", "replay/")):
+        criterion = "better"
+    has_contexts = any(text is not None for text in items.context_texts)
+    if has_contexts and heading is None:
+        heading = (context or "context").replace("_", " ").capitalize()
+    if isinstance(prompt, str) and prompt not in PAPER and "{" not in prompt:
+        if not Path(prompt).is_file():
+            raise ValueError(f"--prompt {prompt}: no such file, and none of the paper's prompts: {', '.join(PAPER)}")
+        prompt = Path(prompt).read_text(encoding="utf-8")
+    return choose_prompt(
+        criterion, prompt, kind=kind, heading=heading if has_contexts else None, labels=labels, answer=answer
+    )
+
+
+@contextmanager
+def open_run(
+    task: Task,
+    folder: Path | None,
+    *,
+    fresh: bool = False,
+    notes: Mapping[str, Any] | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    say: Callable[[str], None] = logger.warning,
+) -> Iterator[Run]:
+    """A run of a task on its folder, checked before the folder is made, and closed at the end.
+
+    `notes` are added to the configuration that the folder holds. `watch` and `say` are those of `Run`.
+    """
     task.check()
-    store = Store(None if out is None else Path(out), task.identity, task.configuration)
+    if folder is not None and fresh:
+        set_aside(folder)
+    store = Store(folder, task.identity, {**task.configuration, **(notes or {})})
     try:
-        store.add_items(items)
-        ranking = Run(task, store, watch).go()
-        store.write("ranking.csv", ranking.to_csv())
-        return ranking
+        store.add_items(task.items)
+        yield Run(task, store, watch, say)
     finally:
         store.close()

@@ -1,13 +1,12 @@
-"""How the answers of a run become a ranking: the method, and what it makes of the texts.
+"""How the answers of a run become a ranking: the method, and its use of the texts.
 
-Unless the run is plain, a comparison counts by its texts' contrast, the variances are estimated, and candidates lean on
-those of the same group and of a like style (`pooling`). Groups are the items' own where they have any; else the same id
-in other contexts, where ids come again, as those of systems do.
+Unless the run is plain, comparisons are weighted by the contrast of their texts, variances are estimated, and items of
+the same group or of similar style inform each other (`pooling`). The groups are those of the items, if they have any;
+otherwise items with the same id in several contexts form a group, as the outputs of one system do.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +16,7 @@ import numpy as np
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
-from comparo.methods import Method, fit
+from comparo.methods import Method, quiet_fit
 from comparo.model.experts import BradleyTerry, Gaussian
 from comparo.model.product import Bias
 from comparo.model.weights import power, residuals
@@ -31,7 +30,7 @@ POWERS, USUAL, SURE = np.linspace(0.0, 3.0, 31), 1.0, 1.0  # of the contrast, wi
 
 @dataclass(frozen=True)
 class Fitting:
-    """The way from comparisons of `items` to a ranking; where it is not `grouped`, nothing is known of their groups.
+    """Ranks comparisons of `items`; if it is not `grouped`, the groups of items are ignored.
 
     >>> items = Items.of({"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."})
     >>> data = Comparisons.from_rows([("ana", "bo", 0.8), ("bo", "cy", 0.7)])
@@ -47,12 +46,12 @@ class Fitting:
 
     @property
     def pools(self) -> bool:
-        """Whether variances are estimated: not where the run is plain, nor by methods that have none."""
+        """Whether variances are estimated: not for plain runs, nor for methods without variances."""
         return not self.plain and self.method.startswith("poe") and self.bias != "plug-in"
 
     @cached_property
     def contrast(self) -> Mapping[Any, Array | None]:
-        """How much each comparison of two items tells, by context; None where all count alike."""
+        """The information of each comparison of two items per context; None if all count the same."""
         return dict.fromkeys(self.items.groups) if self.plain else contrasts(self.items)
 
     @cached_property
@@ -72,11 +71,11 @@ class Fitting:
         return dict(zip(self._labels, style, strict=True)) if style.shape[1] else None
 
     def rank(self, data: Comparisons) -> Ranking:
-        """The ranking from comparisons as they were answered; its warnings are kept as notes."""
+        """The ranking from comparisons as answered."""
         return self.fit(self.weigh(data) if self.pools else data)
 
     def weigh(self, data: Comparisons) -> Comparisons:
-        """The comparisons with weights by their contrast to the power that the answers bear out; their sum stays."""
+        """The comparisons with weights contrast^a, a estimated from the answers; the sum of weights is unchanged."""
         worth = self._worth(data)
         if np.all(worth == worth[0]):
             return data
@@ -85,7 +84,7 @@ class Fitting:
         return replace(data, weight=weight * (np.sum(data.weights) / np.sum(weight)))
 
     def _worth(self, data: Comparisons) -> Array:
-        """The contrast of each comparison, shape (K,); 1 in contexts that have none."""
+        """The contrast of each comparison, shape (K,); 1 in contexts without contrasts."""
         contexts = [None] if data.contexts is None else data.contexts.tolist()
         context = np.zeros(len(data), dtype=np.int32) if data.context is None else data.context
         worth = np.ones(len(data))
@@ -107,10 +106,8 @@ class Fitting:
 
     def fit(self, data: Comparisons) -> Ranking:
         """The ranking from comparisons whose weights are final."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the ranking keeps the notes
-            if not self.pools:
-                return fit(data, self.method, bias=self.bias)
-            return fit(
-                data, self.method, bias=self.bias, prior="estimated", groups=self._groups, features=self._features
-            )
+        if not self.pools:
+            return quiet_fit(data, self.method, bias=self.bias)
+        return quiet_fit(
+            data, self.method, bias=self.bias, prior="estimated", groups=self._groups, features=self._features
+        )

@@ -37,7 +37,7 @@ FARTHEST = 2**40  # rows that are skipped in one step in search of some behind t
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """How many judgements were kept, how many are known to be lost, and where the damaged database is now."""
+    """The number of judgements kept and known to be lost, and the new path of the damaged database."""
 
     kept: int
     lost: int
@@ -45,7 +45,7 @@ class Repaired:
 
 
 def repair(folder: Path) -> Repaired:
-    """Replace the database of a run folder by a new one that has all rows of the old one that can be read.
+    """Replace the damaged database of a run folder by a new one with every row that can be read.
 
     >>> from comparo.judges import Judgement
     >>> from comparo.data.prompts import Question
@@ -81,7 +81,7 @@ def repair(folder: Path) -> Repaired:
 
 
 def _copy_rows(damaged: Path, mended: Path) -> list[int]:
-    """Copy all rows that can be read; the numbers of the judgements among them."""
+    """Copy all readable rows; return the numbers of the copied judgements."""
     numbers: list[int] = []
     with closing(open_database(str(mended))) as new, closing(_opened(damaged)) as old:
         for table, columns in TABLES.items():
@@ -94,7 +94,7 @@ def _copy_rows(damaged: Path, mended: Path) -> list[int]:
                             decode(label)
                         new.execute(insert, row)
                     except (TypeError, ValueError, sqlite3.IntegrityError):
-                        continue  # its page was read, but what stands in it is no such row
+                        continue  # the page could be read, but its content is not a valid row
                     if table == "judgements":
                         numbers.append(row[0])
     sync(mended)
@@ -102,7 +102,7 @@ def _copy_rows(damaged: Path, mended: Path) -> list[int]:
 
 
 def _opened(damaged: Path) -> sqlite3.Connection:
-    """The damaged database, with a first page that can be read."""
+    """Open the damaged database, after replacing its first page if that is unreadable."""
     connection = sqlite3.connect(damaged)
     try:
         connection.execute("SELECT name FROM sqlite_schema").fetchall()
@@ -120,7 +120,7 @@ def _opened(damaged: Path) -> sqlite3.Connection:
 
 
 def _rows(connection: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table by their number, as far as they can be read."""
+    """The readable rows of a table, in the order of their numbers."""
     with suppress(sqlite3.DatabaseError):
         known = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
         columns = ", ".join(name if name in known else f"NULL AS {name}" for name in columns.split(", "))
@@ -130,7 +130,7 @@ def _rows(connection: sqlite3.Connection, table: str, columns: str) -> Iterator[
             for number, *row in connection.execute(
                 f"SELECT rowid, {columns} FROM {table} WHERE rowid > ? ORDER BY rowid", (after + step,)
             ):
-                if step > 1:  # some between the damage and here may be whole
+                if step > 1:  # some rows between the damage and this one may be readable
                     yield from _single_rows(connection, table, columns, range(after + 1, number))
                 after, step = number, 0
                 yield tuple(row)

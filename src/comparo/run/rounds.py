@@ -17,14 +17,13 @@ Pair = tuple[Any, Any]
 
 
 class Rounds:
-    """Hands out the pairs of a context round by round, up to `calls`, until `enough` says so.
+    """Hands out the pairs of a context in rounds, up to `calls` pairs or until `enough` returns True.
 
     `offer` gives pairs to ask; `answer` takes what came back, and a failed judgement teaches nothing. `enough` is asked
     after every round with all answers so far, and the round that was handed out by then is the last.
 
-    >>> import numpy as np
     >>> from comparo.data.prompts import Question
-    >>> rounds = Rounds(Selector(["ana", "bo", "cy"], rng=np.random.default_rng(0)), calls=3, size=1)
+    >>> rounds = Rounds(Selector(["ana", "bo", "cy"], orders="one", rng=0), calls=3, size=1)
     >>> first = rounds.offer()
     >>> len(first), rounds.done
     (2, False)
@@ -53,7 +52,7 @@ class Rounds:
 
     @property
     def done(self) -> bool:
-        """Whether every pair was answered and there are no more to ask."""
+        """Whether every pair is answered and none is left to ask."""
         return not self.left and not self._open
 
     def offer(self) -> list[Pair]:
@@ -78,7 +77,7 @@ class Rounds:
             self._learn()
 
     def _may_learn(self) -> bool:
-        """Round r is learnt from only once r + 1 was chosen without it."""
+        """Whether round r + 1 has been chosen: only then may round r be used."""
         return not self.left or len(self._rounds) >= self._learnt + 2
 
     def _learn(self) -> None:

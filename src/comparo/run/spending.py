@@ -1,4 +1,4 @@
-"""Money: what a run has spent, and what it may still ask for."""
+"""Keep a run within its budget in dollars."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from comparo.judges import Judgement
 
 
 class Spending:
-    """Keeps a run within `limit` dollars, to within one call.
+    """Limits a run to `limit` dollars, exceeded by at most one call.
 
-    A call in flight counts for the most that it is likely to cost: what `expect` says of its question, times the
-    largest ratio of cost to expectation that was seen (at least 1). A question is allowed while that, the calls in
-    flight and what was `spent` stay within the limit. So that the ratio is known before it matters, no more calls are
-    in flight than one beyond those that were paid.
+    The expected cost of a call is `expect(question)` times the largest ratio of actual to expected cost seen so far (at
+    least 1). A question is allowed if the money spent, the expected cost of all calls in flight and its own expected
+    cost stay within the limit. The number of calls in flight is at most one more than the number of paid calls, so that
+    the ratio is known before many calls depend on it.
 
     >>> spending = Spending(1.0, lambda question: 0.1)
     >>> spending.reserve(Question("ana", "bo"))
@@ -32,7 +32,7 @@ class Spending:
         self._flying: dict[tuple[object, object, object], float] = {}
 
     def expected(self, question: Question) -> float:
-        """What a question is likely to cost at most, in dollars."""
+        """The expected cost of a question in dollars."""
         return self._ratio * self._expect(question)
 
     def allows(self, question: Question) -> bool:
@@ -42,11 +42,11 @@ class Spending:
         return self.spent + self._ratio * sum(self._flying.values()) + self.expected(question) <= self.limit
 
     def reserve(self, question: Question) -> None:
-        """Count a question as in flight."""
+        """Reserve the expected cost of a question that is sent."""
         self._flying[_key(question)] = self._expect(question)
 
     def settle(self, judgement: Judgement) -> None:
-        """Count what a judgement cost: what is not known, as expected; a call that failed without a price, as free."""
+        """Book the cost of a judgement: if unknown, its expected cost; nothing for a failed call without a cost."""
         expected = self._flying.pop(_key(judgement.question))
         if judgement.cost >= 0:
             self._ratio = max(self._ratio, judgement.cost / expected)

@@ -1,4 +1,4 @@
-"""The run folder: how a run was made, and every judgement it got.
+"""The run folder: the configuration of a run and all its judgements.
 
     run.json        the resolved configuration, versions, seed and hashes
     judgements.db   SQLite in WAL mode: the configuration again, the items, and judgements that are only ever added
@@ -49,7 +49,7 @@ MOST_UNSYNCED, LONGEST_UNSYNCED = 64, 1.0  # judgements, and seconds, that a pow
 
 
 class Store:
-    """The judgements of a run and its configuration; without a folder, in memory only.
+    """The judgements and the configuration of a run; without a folder, only in memory.
 
     `identity` is what must not change between two starts: a folder made with another one is refused, saying what
     differs. `add` may be called from any thread. `close` gives the folder back.
@@ -88,9 +88,9 @@ class Store:
             raise
 
     def add(self, judgements: Iterable[Judgement]) -> list[Judgement]:
-        """Append judgements and return them as they are stored: one that cannot be is stored as failed.
+        """Append judgements and return them as stored: one that cannot be stored becomes a failed one.
 
-        They outlast the process when this returns, and a power cut at the latest when 64 or a second have passed.
+        They survive the end of the process when this returns, and a power failure after 64 judgements or one second.
         """
         with self._turn, explained(self.folder):
             self._check_there()
@@ -103,13 +103,13 @@ class Store:
         return kept
 
     def settle(self) -> None:
-        """Have on the disk what has waited for a second."""
+        """Flush judgements that have waited for a second to the disk."""
         with self._turn, explained(self.folder):
             if self._unsynced and time.monotonic() - self._synced >= LONGEST_UNSYNCED:
                 self._sync()
 
     def add_items(self, items: Items) -> None:
-        """Keep the items, so that the folder tells the whole story; those that are there stay."""
+        """Store the items, unless they are stored already."""
         contexts = [encode(label) for label in items.contexts.tolist()]
         names = list(items.scores)
         scores = zip(*(items.scores[name].tolist() for name in names), strict=True) if names else repeat((), len(items))
@@ -128,12 +128,12 @@ class Store:
                 )
 
     def judgements(self) -> Iterator[Judgement]:
-        """All judgements, in the order in which they came; the questions have names and no texts."""
+        """All judgements, in the order in which they were stored; questions hold labels but no texts."""
         with explained(self.folder):
             yield from (judgement for _, judgement in stored_judgements(self._connection))
 
     def known(self) -> dict[Key, list[Judgement]]:
-        """The judgements of each question, in the order in which they came."""
+        """The judgements of each question, in the order in which they were stored."""
         found: dict[Key, list[Judgement]] = {}
         with explained(self.folder):
             for key, judgement in stored_judgements(self._connection):
@@ -141,14 +141,14 @@ class Store:
         return found
 
     def write(self, name: str, text: str) -> None:
-        """Write a file of the run folder, whole or not at all."""
+        """Write a file of the run folder atomically."""
         if self.folder is not None:
             with explained(self.folder):
                 self._check_there()
                 write_text(self.folder / name, text)
 
     def close(self) -> None:
-        """Give the folder back; what was added stays."""
+        """Close the database and release the folder."""
         with self._turn:
             if connection := getattr(self, "_connection", None):
                 connection.close()
@@ -162,7 +162,7 @@ class Store:
         self._unsynced, self._synced = 0, time.monotonic()
 
     def _check_there(self) -> None:
-        """A StoreError where the folder is gone: what is written to a deleted file is lost."""
+        """Raise a StoreError if the folder is gone: anything written to a deleted file would be lost."""
         if self.folder is None:
             return
         try:
@@ -176,7 +176,7 @@ class Store:
             )
 
     def _configure(self, folder: Path, identity: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-        """The configuration of the folder, which must be of this run; what may change is as it is `now`."""
+        """Check that the folder belongs to this run, and store the configuration as it is `now`."""
         identity = json.loads(json.dumps(identity, default=str))
         begun = self._connection.execute("SELECT 1 FROM judgements LIMIT 1").fetchone() is not None
         before = _stored_configuration(self._connection)
@@ -200,7 +200,7 @@ class Store:
 
 
 def read_configuration(folder: Path) -> dict[str, Any]:
-    """How a run was made: what its database says, or run.json where that says nothing."""
+    """The configuration of a run: from its database, or from run.json if the database has none."""
     try:
         with reading(folder) as connection:
             configuration = _stored_configuration(connection)
@@ -212,13 +212,13 @@ def read_configuration(folder: Path) -> dict[str, Any]:
 
 
 def read_judgements(folder: Path) -> list[Judgement]:
-    """The judgements of a run folder, also while a run writes to it."""
+    """The judgements of a run folder; a run may write to it at the same time."""
     with reading(folder) as connection:
         return [judgement for _, judgement in stored_judgements(connection)]
 
 
 def count_judgements(folder: Path) -> tuple[int, int]:
-    """How many questions of a run folder are answered, and how many have failed and are not answered yet."""
+    """The number of answered questions of a run folder, and of failed ones without an answer."""
     asked = "SELECT DISTINCT context, first, second FROM judgements WHERE error IS {} NULL"
     failed = asked.format("NOT")
     with reading(folder) as connection:
@@ -253,14 +253,14 @@ def stored_items(folder: Path) -> Items:
 
 
 def _stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | None:
-    """The configuration in the database; None where an older comparo made it."""
+    """The configuration in the database; None if an older version made the database."""
     (there,) = connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'run'").fetchone()
     row = connection.execute("SELECT configuration FROM run").fetchone() if there else None
     return None if row is None else dict(json.loads(row[0]))
 
 
 def _written_configuration(folder: Path) -> dict[str, Any]:
-    """What run.json says, where nothing else says how the run was made."""
+    """The configuration in run.json."""
     path = folder / CONFIGURATION
     remedy = "so nothing says what the judgements beside it are of; put it back, or choose another --out"
     try:

@@ -1,10 +1,9 @@
-"""What a run is asked to do, what identifies it, and what it will take."""
+"""The task of a run, the settings that identify it, and an estimate of its calls and cost."""
 
 from __future__ import annotations
 
 import math
 import platform
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,23 +18,26 @@ from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
 from comparo.judges import Judge
-from comparo.methods import Method, fit
+from comparo.methods import Method, quiet_fit
 from comparo.model.product import Bias
 from comparo.run.budget import Budget
 from comparo.run.recipe import Fitting
-from comparo.selection.selector import Orders, Strategy, top_of
+from comparo.selection.defaults import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy, default_strategy, top_of
 
-CHARACTERS = 4  # of English text, about one token
+DEFAULT_JUDGE = "local/smollm2"  # runs everywhere, without a key
+DEFAULT_METHOD: Method = "poe-bt"  # docs/defaults.md compares the methods
+DEFAULT_LEAST_MASS = 0.5  # below, most of the model's probability is on something else than the labels
+CHARACTERS = 4  # characters of English text per token, approximately
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be ranked, by whom, on what question, and how pairs are chosen.
+    """What is ranked, by which judge and question, and how pairs are chosen.
 
-    A `plain` task does as the paper does: it chooses pairs without a look at their texts and estimates no variances.
-    Where no strategy is given it is greedy, and adaptive for a goal top-k; where no bias is, it is joint with a product
-    of experts and none with other methods. `least_mass` is how much of its probability the judge must put on the labels
-    in its first answers, on the mean, for the run to go on.
+    A `plain` task follows the paper: the choice of pairs ignores the texts, and no variances are estimated. The default
+    strategy is greedy, or adaptive for a goal top-k; the default bias is joint for products of experts and none for
+    other methods. The run stops if the judge's first answers put on average less than `least_mass` of the probability
+    on the labels.
     """
 
     items: Items
@@ -43,18 +45,18 @@ class Task:
     judge: Judge
     budget: Budget
     until: float | None = None
-    goal: str = "ranking"
+    goal: str = DEFAULT_GOAL
     strategy: Strategy | None = None
-    orders: Orders = "both"
-    method: Method = "poe-bt"
+    orders: Orders = DEFAULT_ORDERS
+    method: Method = DEFAULT_METHOD
     bias: Bias | None = None
     seed: int = 0
     plain: bool = False
-    least_mass: float = 0.5
+    least_mass: float = DEFAULT_LEAST_MASS
 
     def __post_init__(self) -> None:
         if self.strategy is None:
-            object.__setattr__(self, "strategy", "greedy" if self.goal == "ranking" else "adaptive")
+            object.__setattr__(self, "strategy", default_strategy(self.goal))
         if self.bias is None:
             object.__setattr__(self, "bias", "joint" if str(self.method).startswith("poe") else "none")
         if self.until is not None and not (isinstance(self.until, Real) and 0 < self.until < 1):
@@ -70,11 +72,9 @@ class Task:
         self._rehearse(top)
 
     def _rehearse(self, top: int | None) -> None:
-        """Fit four comparisons as the answers will be, so that what cannot be done is refused before money is spent."""
+        """Fit four comparisons with the given options, so that impossible ones fail before any call is made."""
         rows = [("a", "b", 0.7), ("b", "c", 0.6), ("c", "a", 0.4), ("b", "a", 0.2)]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # four comparisons call for notes that mean nothing here
-            ranking = fit(rows, self.method, bias=self.bias or "none")
+        ranking = quiet_fit(rows, self.method, bias=self.bias)
         if self.until is not None:
             if top is None:
                 expected_spearman(ranking)
@@ -82,7 +82,7 @@ class Task:
                 top_probability(ranking, 1)
 
     def check(self) -> None:
-        """A ValueError or a JudgeError where the run cannot be made: too small a budget, or a judge without its key."""
+        """Raise a ValueError if the budget is too small, or a JudgeError if the judge is not ready (no key)."""
         self.estimate()
         ready = getattr(self.judge, "ready", None)
         if ready is not None:
@@ -90,7 +90,7 @@ class Task:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What must not change when a run goes on."""
+        """The settings that must stay the same to continue a run."""
         prompt = {"template": self.prompt.template, "labels": list(self.prompt.labels), "answer": self.prompt.answer}
         pairs = {} if self.plain or self.strategy == "random" else {"pairs": "by contrast"}
         return {
@@ -112,7 +112,7 @@ class Task:
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """What run.json tells besides: how it was started, and with what."""
+        """The other contents of run.json: how and with which versions the run was started."""
         packages = {name: version(name) for name in ("comparo", "numpy", "scipy")}
         return {
             "budget": f"{'$' if self.budget.unit == '$' else ''}{self.budget.number:g}{self.budget.unit.strip('$')}",
@@ -126,7 +126,7 @@ class Task:
         }
 
     def estimate(self) -> Estimate:
-        """What the run will take at most, from the lengths of a hundred prompts."""
+        """The maximum number of calls, tokens and dollars, estimated from the lengths of a hundred prompts."""
         rng, names = np.random.default_rng(0), self.items.names
         sizes = {context: len(ids) for context, ids in names.items()}
         contexts = list(sizes)
@@ -143,14 +143,16 @@ class Task:
         return Estimate(calls, total, round(total * tokens), total * cost)
 
     def price_of(self, question: Question) -> float:
-        """About what a question will cost in dollars, by the length of its prompt; nan where the price is not known."""
+        """The approximate cost of a question in dollars, from the length of its prompt; nan if the price is unknown."""
         return self._cost(self._characters(question) / CHARACTERS)
 
     def _characters(self, question: Question) -> int:
-        """About how many characters its prompt has; a prompt of long texts takes long to write."""
-        return sum(
-            map(len, (self.prompt.template, question.first_text, question.second_text, question.context_text or ""))
-        )
+        """The approximate length of its prompt; writing out prompts of long texts would be slow."""
+        return self._bare + sum(map(len, (question.first_text, question.second_text, question.context_text or "")))
+
+    @cached_property
+    def _bare(self) -> int:
+        return len(self.prompt.text(Question("", "", context_text="")))
 
     def _cost(self, tokens: float) -> float:
         price = getattr(self.judge, "price", None)
@@ -159,7 +161,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Calls and orders of each context, calls in all, about how many tokens, and dollars (nan if not known)."""
+    """Calls and orders per context, calls in total, approximate tokens, and dollars (nan if unknown)."""
 
     by_context: Mapping[Any, tuple[int, Orders]]
     calls: int

@@ -1,4 +1,4 @@
-"""A judge at work in a thread of its own, so that choosing and fitting never keep it or its answers waiting."""
+"""A judge in its own thread, so that it never waits for the choice of pairs or for fitting."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import Judge, Judgement
 
-PATIENCE = 0.05  # seconds that a judge waits for one more question before it answers those it has
-LEAVE = 5.0  # seconds that a judge without questions has to end; its thread does not outlive the process
+PATIENCE = 0.05  # seconds to wait for one more question before the judge answers those it has
+LEAVE = 5.0  # seconds to wait for the thread to end; it is a daemon and ends with the process
 
 
 class Asking:
-    """Questions in, judgements out as they come.
+    """Takes questions, returns judgements as they arrive.
 
-    `keep` is handed every judgement in the judge's own thread, as soon as it comes, and returns it as it was kept.
-    `ask` never waits. `answers` waits for at least one judgement while questions are open and hands over all that are
-    there; what the judge or `keep` raises is raised there. `finish` asks nothing more and waits for the questions that
-    the judge has `out`: those that it took and has not answered. Leaving the block ends the judge.
+    `keep` stores every judgement, in the thread of the judge, as soon as it arrives, and returns it as stored. `ask`
+    never waits. `answers` waits for at least one judgement while questions are open and returns all that have arrived;
+    it raises what the judge or `keep` raised. `finish` sends no more questions and waits for those that are `out`:
+    taken by the judge but not answered. Leaving the block ends the judge.
 
     >>> from comparo.judges import load_judge
     >>> with Asking(load_judge("simulated/soft"), Prompt("{first}{second}"), list) as asking:
@@ -53,13 +53,13 @@ class Asking:
         self._thread.join(LEAVE if error is None else 0.0)
 
     def ask(self, questions: Iterable[Question]) -> None:
-        """Put questions in line."""
+        """Queue questions for the judge."""
         for question in questions:
             self.open += 1
             self._questions.put(question)
 
     def answers(self, timeout: float | None = None) -> list[Judgement]:
-        """The judgements that came since; at least one while questions are open, none after `timeout` seconds."""
+        """The judgements that arrived since the last call; an empty list after `timeout` seconds."""
         judgements: list[Judgement] = []
         while self.open and (not judgements or not self._answers.empty()):
             try:
@@ -76,13 +76,13 @@ class Asking:
         return judgements
 
     def finish(self, seconds: float) -> list[Judgement]:
-        """The judgements not handed over yet, once the judge has answered what is out, or after so many seconds."""
+        """Wait until all questions that are out are answered, at most `seconds`; return the remaining judgements."""
         self._end_questions()
         self._thread.join(seconds)
         return self.late()
 
     def late(self) -> list[Judgement]:
-        """The judgements that came and were not handed over yet."""
+        """The judgements that arrived but were not returned yet."""
         judgements = []
         while not self._answers.empty():
             answer = self._answers.get()
@@ -106,11 +106,12 @@ class Asking:
                         return
                 if self.out:
                     raise JudgeError(f"{self._judge.name} gave no answer to {self.out} of the questions that it took")
-        except BaseException as error:  # raised again where the answers are read
+        except BaseException as error:  # raised again in `answers`
+            self.out = 0
             self._answers.put(error)
 
     def _more(self) -> Iterator[Question]:
-        """Further questions, until there is none for a moment where the judge may hold answers back for want of one."""
+        """Further questions; they end if none arrives for a moment, unless the judge streams."""
         patience = None if getattr(self._judge, "streams", False) else PATIENCE
         while not self._no_more.is_set():
             try:

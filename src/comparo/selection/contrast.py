@@ -1,12 +1,13 @@
-"""How much two texts differ, and so how much their comparison tells.
+"""How much two texts differ, which determines how informative their comparison is.
 
-Of two texts that are nearly the same, a judge exaggerates what little differs: its answers scatter around the
+Where two texts are nearly the same, a judge exaggerates the small differences: its answers scatter around the
 difference of the scores several times as far as those about texts that have little in common. The contrast of two texts
 
     c_ij = 1 − o_ij,   o_ij = 2 Σ_{t in both} r_t / (Σ_{t in i} r_t + Σ_{t in j} r_t),   r_t = log (T + 1)/(T_t + ½),
 
-has o, the overlap of their three-letter sequences t (`sequences`), rare ones counting more: T_t of all T texts have t.
-Pairs are chosen for it (`Selector`), and a comparison counts c^a, where the answers tell a (`noise.power`).
+is determined by o, the overlap of their three-letter sequences t (`sequences`), in which rare ones count more: T_t of
+all T texts have t. Pairs of large contrast are chosen first (`Selector`), and a comparison has the weight c^a, where a
+is estimated from the answers (`model.weights.power`).
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from comparo.data.items import Items
 from comparo.selection.sequences import count_sequences, rarities
 from comparo.types import Array
 
-LEAST = 0.05  # twins may be compared if nothing else is left
-MOST = 512  # items of a context, above which near twins are few among all pairs and the matrix is not made
-AT_ONCE = 4_000_000  # pairs of texts of all contexts that are looked at together
+LEAST = 0.05  # so that equal texts may be compared if no other pair is left
+MOST = 512  # items of a context; above it few of all pairs are nearly equal texts, and the matrix is not computed
+AT_ONCE = 4_000_000  # pairs of texts of all contexts that are compared together
 
 
 def overlaps(texts: Sequence[str]) -> Array:

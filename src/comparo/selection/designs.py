@@ -1,6 +1,6 @@
 """Designs: which pairs to compare, before any answer is known, and in which order to show them.
 
-A pair (x, y) stands for two items by their codes; `in_one_order` and `in_both_orders` say who is shown first.
+A pair (x, y) is two items by their codes; `in_one_order` and `in_both_orders` decide which is shown first.
 """
 
 from __future__ import annotations
@@ -10,23 +10,38 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from comparo.types import Seed, as_generator
+
 Pairs = NDArray[np.int32]
 
 TRIES = 100
 DRAWN = 1_000_000  # pairs drawn in all tries together
 
 
-def random_pairs(items: int, pairs: int, rng: np.random.Generator) -> Pairs:
-    """K different pairs of N items, each item in at least one of them, connected if K ≥ N − 1: shape (K, 2).
+def random_pairs(items: int, pairs: int, rng: Seed = None) -> Pairs:
+    """K different random pairs of N items, each item in at least one of them, connected if K ≥ N − 1.
 
-    Drawn uniformly among all such sets where a few tries find one. Where they would hardly (few pairs an item), a
-    uniformly drawn spanning tree and a uniform rest; below N − 1 pairs, random pairs of items to which the other items
-    are joined at random.
+    They are drawn uniformly from all such sets if a few tries find one. With few pairs per item they are a uniformly
+    drawn spanning tree and uniformly drawn other pairs; below N − 1 pairs, random pairs to which the other items are
+    joined at random.
 
-    >>> random_pairs(4, 6, np.random.default_rng(0)).shape
+    Parameters
+    ----------
+    items : N, the number of items.
+    pairs : K ≥ N/2, the number of pairs.
+    rng : A seed or a generator.
+
+    Returns
+    -------
+    The codes of the items of each pair, shape (K, 2).
+
+    Examples
+    --------
+    >>> random_pairs(4, 6, rng=0).shape
     (6, 2)
     """
     check_number(items, pairs)
+    rng = as_generator(rng)
     if 2 * pairs < items:
         raise ValueError(f"{pairs} pairs cannot hold {items} items; draw at least {(items + 1) // 2} pairs")
     apart, none = np.arange(items), np.empty(0, dtype=np.int64)
@@ -39,18 +54,32 @@ def random_pairs(items: int, pairs: int, rng: np.random.Generator) -> Pairs:
     return forest(apart, pairs, rng)
 
 
-def in_one_order(pairs: Pairs, items: int, rng: np.random.Generator) -> Pairs:
-    """The pairs (K, 2) with either item first, so that each is first and second equally often, to within one.
+def in_one_order(pairs: Pairs, items: int, rng: Seed = None) -> Pairs:
+    """Each pair in one order, so that each item is first and second equally often, to within one.
 
-    >>> in_one_order(np.array([[0, 1], [0, 2], [0, 3], [0, 4]]), 5, np.random.default_rng(0))[:, 0].tolist().count(0)
+    Parameters
+    ----------
+    pairs : The codes of the items of each pair, shape (K, 2).
+    items : N, the number of items.
+    rng : A seed or a generator.
+
+    Returns
+    -------
+    The pairs with the item to show first in the first column, shape (K, 2).
+
+    Examples
+    --------
+    >>> in_one_order(np.array([[0, 1], [0, 2], [0, 3], [0, 4]]), 5, rng=0)[:, 0].tolist().count(0)
     2
     """
-    return orient(pairs, np.zeros(items, dtype=np.int64), rng)
+    return orient(pairs, np.zeros(items, dtype=np.int64), as_generator(rng))
 
 
 def in_both_orders(pairs: Pairs) -> Pairs:
-    """The two orders of each pair, one after the other: shape (2K, 2).
+    """Both orders of each pair (K, 2), one after the other: shape (2K, 2).
 
+    Examples
+    --------
     >>> in_both_orders(np.array([[0, 1], [1, 2]])).tolist()
     [[0, 1], [1, 0], [1, 2], [2, 1]]
     """
@@ -162,7 +191,7 @@ def connect(component: NDArray[np.integer], taken: NDArray[np.int64], pairs: int
 
 
 def forest(component: NDArray[np.integer], pairs: int, rng: np.random.Generator) -> Pairs:
-    """Pairs too few to join all components: each joins two, and as many lone items as can be are in one.
+    """Pairs too few to join all components: each joins two components, and as many single items as possible are used.
 
     >>> np.unique(forest(np.arange(4), 2, np.random.default_rng(0))).tolist()
     [0, 1, 2, 3]

@@ -1,4 +1,4 @@
-"""The pair that lowers the uncertainty most, found again and again without looking at all pairs each time.
+"""The pair that lowers the uncertainty most, found repeatedly without computing the gains of all pairs each time.
 
 A = H⁻¹ is the covariance of the scores, H the curvature of the comparisons so far. A comparison of x and y of curvature
 c multiplies det H by 1 + c·R_xy with the variance of the difference R_xy = A_xx + A_yy − 2A_xy, and turns A into
@@ -6,7 +6,7 @@ c multiplies det H by 1 + c·R_xy with the variance of the difference R_xy = A_x
     A − v vᵀ,   v = A r·√(c / (1 + c·R_xy)),   r = e_x − e_y   (Sherman and Morrison).
 
 So R_xy never grows as comparisons are added. Items are numbered in shuffled order; among pairs whose gains differ by
-less than `TIES` the first in that order is taken, which makes the choice among equals a seeded one.
+less than `TIES` the first in that order is taken, so that the seed determines the choice among equal pairs.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
-from scipy.special import expit
 
+from comparo.model.experts import logistic_curvature
 from comparo.types import Array, Mask
 
 TIES = 1e-9
-PENDING = 128  # vectors v that are kept apart before they are multiplied into A
+PENDING = 128  # vectors v that are collected before A is updated with all of them
 CANDIDATES = 4096  # pairs of largest gain whose gains are kept up to date
 SAMPLE = 8192  # pairs by which the gain of the last candidate is estimated
-ROWS = 64  # rows of A that are looked at together, so that they stay in the cache
+ROWS = 64  # rows of A that are processed together, so that they stay in the cache
 SERIAL = 2**18  # multiplications that BLAS does in one thread; on busy cores its threads wait for each other
 WINDOW = 512  # items around the border between the top k and the others
 
@@ -46,21 +46,11 @@ def inverse(first: NDArray[np.int32], second: NDArray[np.int32], c: Array, ridge
     return np.asarray(triangle.T)
 
 
-def curvature(difference: Array) -> Array:
-    """σ(d)·σ(−d) of score differences d: what one comparison tells under Bradley–Terry.
-
-    >>> curvature(np.zeros(1))
-    array([0.25])
-    """
-    loses = expit(-np.abs(difference))
-    return np.asarray(loses * (1.0 - loses))
-
-
 def join(component: NDArray[np.int32], asked: NDArray[np.int32], worth: Array, most: int) -> list[tuple[int, int]]:
     """At most `most` pairs of N items, each joining two components: those of largest gain `worth`·R, one at a time.
 
     R is the variance of the difference given a prior of variance 1 and the pairs `asked` (K, 2), all counting by their
-    `worth` (N, N). Items that nothing was asked about come first, two by two, so that N/2 pairs are about all of them.
+    `worth` (N, N). Items without any comparison come first, two by two, so that N/2 pairs include all of them.
 
     >>> worth = np.array([[1.0, 0.2, 0.9], [0.2, 1.0, 0.5], [0.9, 0.5, 1.0]])
     >>> join(np.arange(3, dtype=np.int32), np.empty((0, 2), dtype=np.int32), worth, 5)
@@ -92,11 +82,11 @@ class Greedy:
 
     `covariance` (N, N) is A, of which the upper triangle is read and overwritten; `free` (N, N) is true above the
     diagonal for pairs that may be taken. c is `calls`, times σ(s_x − s_y)·σ(s_y − s_x) where there are `scores` (N,),
-    times `worth` (N, N) where pairs differ in what they tell.
+    times `worth` (N, N) where pairs differ in how informative they are.
 
-    Gains never grow, so those at the last look at all pairs are bounds: only the pairs whose gain was above a
-    `threshold` are followed, until the best of them falls to it. The vectors v since then are kept apart, A = A₀ − VᵀV,
-    and multiplied into A₀ together at the next look.
+    Gains never grow, so those of the last pass over all pairs are upper bounds: only the pairs whose gain was above a
+    `threshold` are updated, until the best of them falls to it. The vectors v since then are stored, A = A₀ − VᵀV, and
+    A₀ is updated with all of them in the next pass.
 
     >>> chain = 1.0 + np.minimum.outer(range(4), range(4))
     >>> greedy = Greedy(chain, np.triu(np.ones((4, 4), dtype=bool), 2))
@@ -157,7 +147,7 @@ class Greedy:
         return column
 
     def _look(self) -> None:
-        """Look at all free pairs: bring A₀ up to date, and take those of largest gain as candidates."""
+        """Pass over all free pairs: update A₀, and take the pairs of largest gain as candidates."""
         vectors, self.pending = self.vectors[: self.pending], 0
         self.variance -= np.einsum("ki,ki->i", vectors, vectors)
         n = len(self.variance)
@@ -174,7 +164,7 @@ class Greedy:
             gains += self.variance[rows, None]
             gains += self.variance[begin:]
             if self.scores is not None:
-                gains *= curvature(self.scores[rows, None] - self.scores[begin:])
+                gains *= logistic_curvature(self.scores[rows, None] - self.scores[begin:])
             if self.worth is not None:
                 gains *= self.worth[rows, begin:]
             gains *= self.calls
@@ -186,7 +176,7 @@ class Greedy:
     def _weight(self, x: NDArray[np.int64], y: NDArray[np.int64]) -> Array:
         weight = np.full(len(x), float(self.calls))
         if self.scores is not None:
-            weight *= curvature(self.scores[x] - self.scores[y])
+            weight *= logistic_curvature(self.scores[x] - self.scores[y])
         return weight if self.worth is None else weight * self.worth[x, y]
 
     def _threshold(self) -> float:
@@ -202,7 +192,7 @@ class Greedy:
 
 
 class Border:
-    """The free pairs that tell most about who is in the top k, each taken into A before the next is found.
+    """The free pairs that are most informative about the top k, each taken into A before the next is found.
 
     For i inside and j outside of the best k by `scores` (N,), 1[s_i > s_j] has the variance P(1 − P) with
     P = Φ(z_ij), z_ij = (s_i − s_j)/√(φ·R_ij). An answer that lowers the variance of s_i − s_j by Δ lowers it, in
@@ -211,8 +201,9 @@ class Border:
 
         c·(B_xx + B_yy − 2B_xy) / (1 + c·R_xy),   B = A L A.
 
-    Both A and B are updated by rank one; w stays. Only the `WINDOW` items nearest to the border, by their distance from
-    the middle of the k-th and the next score in standard errors, count and are compared. `dispersion` is φ.
+    Both A and B are updated by rank one; w is not updated. Only the `WINDOW` items nearest to the border, by their
+    distance from the middle of the k-th and the next score in standard errors, count and are compared. `dispersion` is
+    φ.
 
     >>> covariance, free = np.eye(4), np.triu(np.ones((4, 4), dtype=bool), 1)
     >>> Border(covariance, free, np.array([9.0, 0.1, 0.0, -9.0]), top=2).pick()
@@ -237,7 +228,7 @@ class Border:
         self.free = free[np.ix_(items, items)]
         self.repeats = repeats
         difference = scores[items, None] - scores[items]
-        self.c = calls * curvature(difference)
+        self.c = calls * logistic_curvature(difference)
         resistance = _differences(self.covariance) + np.eye(len(items))
         inside = np.isin(items, best[:top])
         across = inside[:, None] != inside

@@ -1,17 +1,17 @@
-"""How many calls a ranking takes, by simulation: before any is paid for.
+"""How many calls a ranking needs, estimated by simulation before any call is paid for.
 
 True scores are standard normal, and a judge of two items answers p with
 
     logit p = strength·(s_first − s_second) + bias + noise·ε,    ε standard normal, anew in every call.
 
-Its accuracy is how often it prefers the better of two random items (where bias is 0). The difference of their scores
-has variance 2, so signal √2·strength and noise are the legs of a right triangle, and
+Its accuracy is the probability that it prefers the better of two random items (where bias is 0). The difference of
+their scores has variance 2, so that the signal has standard deviation √2·strength, and
 
     accuracy = ½ + arctan(√2·strength / noise) / π.
 
-Logits of random pairs have the standard deviation `SPREAD`, whatever the accuracy. A hard judge says only whether
-p > ½. The truth here is what the judge itself would find if it were asked without end: that judges err together, and
-not only at random, no simulation knows.
+Logits of random pairs have the standard deviation `SPREAD` for every accuracy. A hard judge says only whether
+p > ½. The true ranking here is the one that the judge itself would give after infinitely many calls: systematic errors
+of a judge are not simulated.
 """
 
 from __future__ import annotations
@@ -29,25 +29,27 @@ from scipy.special import expit
 from comparo.analysis.agreement import spearman
 from comparo.data.comparisons import Comparisons
 from comparo.methods import fit
-from comparo.selection.selector import Orders, Selector, Strategy
-from comparo.types import Array
+from comparo.selection.defaults import DEFAULT_ORDERS, Orders, Strategy
+from comparo.selection.selector import Selector
+from comparo.types import Array, Seed, as_generator
 
 Answers = Literal["soft", "hard"]
 
 SPREAD = 1.0  # of the logits of random pairs: most p are between 0.2 and 0.8
-TRIED = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 25, 30, 35, 40, 50, 60, 80, 100)  # calls an item
-SIMULATED = 20  # calls an item up to which they are simulated
-MOST = 300  # items simulated; more need as many calls an item
+TRIED = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 25, 30, 35, 40, 50, 60, 80, 100)  # calls per item
+SIMULATED = 20  # calls per item up to which they are simulated
+MOST = 300  # items simulated; more items need as many calls per item
 REPEATS = (8, 100)  # fewest and most
 SIMULATED_ITEMS = 1600  # in all repeats together, within these bounds
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What so many calls reach: columns `per_item`, `spearman` (mean), `low` and `high`, shape (R,).
+    """The correlation that is reached with more and more calls: columns of shape (R,).
 
-    Between low and high are eight of ten repeats; they are NaN where the formula stands for a simulation. The last row
-    reaches the `target`, or is as far as it went.
+    `per_item` is the number of calls per item, `spearman` the mean correlation over all repeats. Eight of ten repeats
+    are between `low` and `high`, which are NaN where the formula `later` is used. The last row reaches the `target`, or
+    has the largest number of calls that was tried.
     """
 
     items: int
@@ -59,7 +61,7 @@ class Plan:
 
     @property
     def calls(self) -> int | None:
-        """The fewest calls whose mean Spearman is at least the target; None where none of those tried."""
+        """The fewest calls whose mean correlation is at least the target; None if no number of calls reaches it."""
         reached = np.flatnonzero(self.spearman >= self.target)
         return int(self._calls[reached[0]]) if reached.size else None
 
@@ -74,7 +76,7 @@ class Plan:
 
 
 def judge_of(accuracy: float) -> tuple[float, float]:
-    """The strength and the noise of a judge who prefers the better of two random items so often.
+    """The strength and the noise of a judge of this accuracy.
 
     >>> strength, noise = judge_of(0.75)
     >>> round(0.5 + math.atan(math.sqrt(2) * strength / noise) / math.pi, 6)
@@ -87,10 +89,10 @@ def judge_of(accuracy: float) -> tuple[float, float]:
 
 
 def later(spearman: float, times: float) -> float:
-    """What becomes of a Spearman correlation after so many `times` the calls, where each item has many.
+    """The Spearman correlation after `times` as many calls, where each item has many calls.
 
-    Errors have a variance that falls with the calls, so the correlation R of scores has R²/(1 − R²) in proportion to
-    them, and that of their ranks is (6/π)·arcsin(R/2), as of any two normal variables.
+    The variance of the errors is inversely proportional to the calls, so that R²/(1 − R²) is proportional to them, R
+    being the correlation of the scores; that of their ranks is (6/π)·arcsin(R/2), as for any two normal variables.
 
     >>> round(later(0.9, 2.0), 3)
     0.946
@@ -106,23 +108,43 @@ def plan(
     target: float = 0.9,
     *,
     answers: Answers = "soft",
-    bias: float = 0.0,
-    strategy: Strategy = "greedy",
-    orders: Orders = "one",
+    bias: float | None = None,
+    strategy: Strategy | None = None,
+    orders: Orders = DEFAULT_ORDERS,
     repeats: int | None = None,
-    rng: np.random.Generator,
+    rng: Seed = None,
 ) -> Plan:
-    """How many calls rank `items` with a mean Spearman correlation of `target`, by a judge of this `accuracy`.
+    """How many calls rank `items` items with a mean Spearman correlation of `target`.
 
-    More and more calls an item are tried, until the target is reached or nothing is left to ask; above 20 by a formula,
-    `later`. `bias` is added to every logit: above 0 it favours what is shown first. `strategy` and `orders` are those
-    of `Selector`, scores those of poe-bt with a joint bias. By default there are from 8 to 100 repeats, the fewer the
-    more items. Above 300 items, 300 stand for all: what a ranking reaches depends on the calls an item, hardly on the
-    items.
+    More and more calls per item are tried, until the target is reached or all pairs were asked; above 20 calls per item
+    the formula `later` is used. Scores are those of poe-bt with a joint bias. Above 300 items, 300 are simulated: the
+    correlation depends on the calls per item and hardly on the number of items.
 
-    >>> found = plan(12, accuracy=0.9, target=0.9, rng=np.random.default_rng(0))
+    Parameters
+    ----------
+    items : The number of items to rank.
+    accuracy : The probability that the judge prefers the better of two random items; above 0.5.
+    target : The Spearman correlation with the true ranking, between 0 and 1.
+    answers : "soft" where the judge gives probabilities, "hard" where it only decides.
+    bias : Added to every logit; above 0 it favours the item shown first. None is 0.
+    strategy, orders : As in `Selector`.
+    repeats : The number of simulated runs; by default 8 to 100, fewer for more items.
+    rng : A seed or a generator.
+
+    Returns
+    -------
+    A `Plan`: the fewest calls, and the correlation at every number of calls that was tried.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+
+    Examples
+    --------
+    >>> found = plan(12, accuracy=0.9, target=0.9, rng=0)
     >>> found.calls
-    24
+    36
     """
     if items < 2:
         raise ValueError(f"there is nothing to compare: {items} items; give at least two")
@@ -132,11 +154,11 @@ def plan(
         raise ValueError(f"answers is 'soft' or 'hard', not {answers!r}")
     if repeats is not None and repeats < 1:
         raise ValueError(f"repeats is at least 1, not {repeats}")
-    judge = _Judge(*judge_of(accuracy), bias, answers == "hard")
+    judge = _Judge(*judge_of(accuracy), bias or 0.0, answers == "hard")
     size = min(items, MOST)
     if repeats is None:
         repeats = min(max(SIMULATED_ITEMS // size, REPEATS[0]), REPEATS[1])
-    runs = [_Run(size, judge, strategy, orders, generator) for generator in rng.spawn(repeats)]
+    runs = [_Run(size, judge, strategy, orders, generator) for generator in as_generator(rng).spawn(repeats)]
     found: list[tuple[float, ...]] = []
     for calls in _tried(size, orders):
         if calls <= SIMULATED * size or not found:
@@ -151,7 +173,7 @@ def plan(
 
 
 def _tried(items: int, orders: Orders) -> Iterator[int]:
-    """Numbers of calls: from somewhat more than connect all items up to all that there are."""
+    """The numbers of calls to try: from a few more than connect all items to all calls that are possible."""
     calls = 2 if orders == "both" else 1
     most = calls * items * (items - 1) // 2
     for per_item in TRIED:
@@ -167,12 +189,12 @@ def _reached(runs: list[_Run], calls: int) -> Array:
     first, second, p = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     data = Comparisons.from_columns(first, second, p, context=np.repeat(np.arange(len(runs)), calls))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a chain tells no bias
+        warnings.simplefilter("ignore", UserWarning)  # a chain does not determine the bias
         ranking = fit(data, bias="joint")
     found = []
     for number, run in enumerate(runs):
         nodes = ranking.nodes_of(number)
-        found.append(spearman(ranking.scores[nodes], run.scores[ranking.items[nodes]]))
+        found.append(float(spearman(ranking.scores[nodes], run.scores[ranking.items[nodes]])))
     return np.array(found)
 
 
@@ -190,9 +212,11 @@ class _Judge:
 
 
 class _Run:
-    """One simulated run. An adaptive selector is asked in rounds and hears of one after the next was chosen."""
+    """One simulated run. An adaptive selector is asked in rounds and observes a round after the next one was chosen."""
 
-    def __init__(self, items: int, judge: _Judge, strategy: Strategy, orders: Orders, rng: np.random.Generator) -> None:
+    def __init__(
+        self, items: int, judge: _Judge, strategy: Strategy | None, orders: Orders, rng: np.random.Generator
+    ) -> None:
         self.scores = rng.standard_normal(items)
         self.judge = judge
         self.rng = rng
@@ -202,7 +226,7 @@ class _Run:
         self.heard = 0
 
     def until(self, calls: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        """The first so many calls: who was shown first and second, and p."""
+        """The first `calls` calls: the items shown first and second, and p."""
         while (made := len(self.rows)) < calls:
             adaptive = self.selector.strategy == "adaptive"
             size = max(4, len(self.scores) // 4) if adaptive else calls - made

@@ -1,4 +1,4 @@
-"""The variance of every difference of two scores without an N × N array, and the pairs to ask by it, many at a time.
+"""The variance of every difference of two scores without an N × N array, and the many pairs chosen by it at a time.
 
 In units of a comparison's curvature the variance R_xy of s_x − s_y is the effective resistance between x and y in the
 graph of comparisons. With D the diagonal of the curvature H and S = D − H,
@@ -6,7 +6,7 @@ graph of comparisons. With D the diagonal of the curvature H and S = D − H,
     H⁻¹ = D⁻¹ + D⁻¹ S D⁻¹ + D⁻¹ S H⁻¹ S D⁻¹,    so    R_xy = 1/D_xx + 1/D_yy + E‖Y_x − Y_y‖²
 
 for x and y that were not compared, where the q columns of Y are draws from N(0, H⁻¹) / √q multiplied by D⁻¹ S. A draw
-costs one solution with H. Only the last term is random: at ten comparisons an item it is a tenth of R_xy.
+costs one solution with H. Only the last term is random: at ten comparisons per item it is a tenth of R_xy.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
+from comparo.model.experts import logistic_curvature
 from comparo.model.graph import Graph
-from comparo.model.laplacian import Laplacian, Pattern
+from comparo.model.laplacian import Laplacian
+from comparo.model.pattern import Pattern
 from comparo.selection.designs import Pairs
-from comparo.selection.greedy import curvature
 from comparo.types import Array
 
 DRAWS = 24
 ACCURACY = 1e-2  # of a draw: far below its randomness
-TREE = 1.25  # different pairs an item, below which a graph is taken for a tree
+TREE = 1.25  # different pairs per item, below which a graph is treated as a tree
 PARTNERS = 8  # pairs considered for each item
 SHARE = 64  # at least one of so many items is in a round
 
@@ -45,21 +46,17 @@ class Resistance:
     def of(cls, pairs: Pairs, c: Array, ridge: Array, rng: np.random.Generator) -> Resistance:
         """Of the comparisons `pairs` (K, 2) with curvatures `c` (K,), which connect all items; `ridge` (N,) of a prior.
 
-        A graph that is hardly more than a tree takes long to solve: there nothing is drawn.
+        A graph that is nearly a tree takes long to solve: there nothing is drawn.
 
         >>> pairs = np.array([[0, 1], [1, 2], [2, 0]], dtype=np.int32)
         >>> Resistance.of(pairs, np.ones(3), np.zeros(3), np.random.default_rng(0)).own
         array([0.5, 0.5, 0.5])
         """
         laplacian = _laplacian(pairs, c, ridge)
-        pattern, own = laplacian.pattern, 1.0 / laplacian.diagonal
+        own = 1.0 / laplacian.diagonal
         if len(np.unique(np.sort(pairs, axis=1), axis=0)) < TREE * len(own):
             return cls(own, np.zeros((len(own), 1)))
-        root = np.sqrt(laplacian.c)
-        rhs = np.sqrt(ridge)[:, None] * rng.standard_normal((len(own), DRAWS))
-        for column in rhs.T:
-            column += pattern.gather(root * rng.standard_normal(len(root)))
-        rhs = pattern.centre(rhs)
+        rhs = laplacian.noise(DRAWS, rng)
         # S z = D z − H z, and H z is the right-hand side.
         drawn = laplacian.solve(rhs, ACCURACY)
         drawn -= own[:, None] * rhs
@@ -85,12 +82,12 @@ def _laplacian(pairs: Pairs, c: Array, ridge: Array) -> Laplacian:
 
 @dataclass(frozen=True)
 class Goal:
-    """What a pair is worth: c·R_xy for the whole ranking; for the top k, with v the variances of the scores,
+    """The value of a pair: c·R_xy for the whole ranking; for the top k, with v the variances of the scores,
 
         c·(n(z_x)²·v_x + n(z_y)²·v_y) / (1 + c·R_xy),   z = (s − border)/√(φ·v),
 
-    the expected fall of Σ P(1 − P), P the probability that an item is above the `border`, where what a comparison tells
-    about other items is left out. c is `calls`, times σ(s_x − s_y)·σ(s_y − s_x) where there are `scores` (N,).
+    the expected decrease of Σ P(1 − P), P the probability that an item is above the `border`, without the effect of a
+    comparison on other items. c is `calls`, times σ(s_x − s_y)·σ(s_y − s_x) where there are `scores` (N,).
 
     >>> Goal(2).value(Resistance(np.ones(2), np.zeros((2, 1))), np.array([0]), np.array([1]))
     array([4.])
@@ -106,7 +103,7 @@ class Goal:
         between = resistance.between(x, y)
         if self.scores is None:
             return self.calls * between
-        c = self.calls * curvature(self.scores[x] - self.scores[y])
+        c = self.calls * logistic_curvature(self.scores[x] - self.scores[y])
         if self.border is None:
             return np.asarray(c * between)
         variance = resistance.variance

@@ -1,28 +1,30 @@
 """Which pair to ask next.
 
-`greedy_pairs` is the paper's selection before any answer is known, which makes log det(W̃ᵀW̃) large. `Selector` hands
-out pairs while answers come in; its adaptive strategy is the paper's selection under Laplace's approximation.
+`greedy_pairs` is the paper's selection before any answer is known, which makes log det(W̃ᵀW̃) large. `Selector` returns
+pairs while answers arrive; its adaptive strategy is the paper's selection under Laplace's approximation.
 """
 
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.methods import WIDE
-from comparo.model.experts import BradleyTerry
+from comparo.model.experts import BradleyTerry, logistic_curvature
 from comparo.model.graph import Graph
-from comparo.model.laplacian import EXACT, Pattern
+from comparo.model.limits import LIMITS
 from comparo.model.newton import Problem
-from comparo.model.product import Product
+from comparo.model.pattern import Pattern
+from comparo.model.product import product_at
+from comparo.selection.defaults import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy, default_strategy, top_of
 from comparo.selection.designs import (
     Pairs,
     among,
@@ -36,33 +38,43 @@ from comparo.selection.designs import (
     merge,
     orient,
 )
-from comparo.selection.greedy import Border, Greedy, curvature, inverse, join
+from comparo.selection.greedy import Border, Greedy, inverse, join
 from comparo.selection.resistance import Goal, Resistance, matching
-from comparo.types import Array
+from comparo.types import Array, Seed, as_generator
 
-Strategy = Literal["random", "greedy", "adaptive"]
-Orders = Literal["one", "both"]
-
-JITTER = 0.15  # of the logarithm of a contrast: another seed asks about other pairs
+EXACT = LIMITS.exact  # items up to which all pairs are considered, with an N × N covariance
+JITTER = 0.15  # standard deviation added to the logarithm of a contrast, so that another seed gives other pairs
 
 log = logging.getLogger(__name__)
 
 
-def greedy_pairs(items: int, pairs: int, rng: np.random.Generator) -> Pairs:
-    """The paper's K ≥ N − 1 pairs of N items: a chain in shuffled order, then the largest A_xx + A_yy − 2A_xy.
+def greedy_pairs(items: int, pairs: int, rng: Seed = None) -> Pairs:
+    """The paper's design: a chain of all items in shuffled order, then the pairs with the largest A_xx + A_yy − 2A_xy.
 
-    A = (W̃ᵀW̃)⁻¹ with the pairs chosen before, so that each multiplies det(W̃ᵀW̃) as much as a pair can; of pairs that
-    do so equally, the first in the shuffled order is taken. Shape (K, 2). Above 4096 items the gains are estimated, and
-    pairs are chosen in rounds of up to N/2 disjoint ones.
+    A = (W̃ᵀW̃)⁻¹ with the pairs chosen before, so that each pair multiplies det(W̃ᵀW̃) by as much as possible; of equal
+    pairs the first in the shuffled order is chosen. Above 4096 items the gains are estimated, and pairs are chosen in
+    rounds of at most N/2 disjoint ones.
 
-    >>> pairs = greedy_pairs(4, 6, np.random.default_rng(0))
+    Parameters
+    ----------
+    items : N, the number of items.
+    pairs : K ≥ N − 1, the number of different pairs.
+    rng : A seed or a generator; it determines the order of the items.
+
+    Returns
+    -------
+    The codes of the items of each pair, shape (K, 2).
+
+    Examples
+    --------
+    >>> pairs = greedy_pairs(4, 6, rng=0)
     >>> len({frozenset(pair) for pair in pairs.tolist()})
     6
     """
     check_number(items, pairs)
     if pairs < items - 1:
         raise ValueError(f"{pairs} pairs cannot connect {items} items; choose at least {items - 1}, or random pairs")
-    selector = Selector(range(items), strategy="greedy", rng=rng)
+    selector = Selector(range(items), strategy="greedy", orders="one", rng=rng)
     return np.array(selector.next(pairs), dtype=np.int32)
 
 
@@ -84,20 +96,26 @@ class Asked:
 
 
 class Selector:
-    """Hands out the next pairs to ask, and learns from the answers.
+    """Returns the next pairs to ask, and takes the answers into account.
 
-    `strategy` is "random"; "greedy", which looks at who was compared with whom but not at the answers; or "adaptive",
-    which asks where σ(s_x − s_y)·σ(s_y − s_x)·(A_xx + A_yy − 2A_xy) is largest, with the scores s that the answers so
-    far give and A the inverse curvature of all that was asked. The last two first connect all items by a chain in
-    shuffled order.
+    Parameters
+    ----------
+    items : The labels of N items, all different.
+    strategy : "random"; "greedy", which uses the pairs compared so far but not the answers; or "adaptive", which
+        chooses the pair with the largest σ(s_x − s_y)·σ(s_y − s_x)·(A_xx + A_yy − 2A_xy), where s are the scores
+        estimated from the answers so far and A is the inverse curvature of all comparisons asked. The last two first
+        connect all items by a chain in shuffled order. None is greedy, and adaptive for a goal top-k.
+    orders : "both" asks each pair in both orders, two calls; "one" asks it in one order, such that each item is shown
+        first and second about equally often.
+    goal : "ranking", or "top-k" such as "top-5": calls are then spent on which items are the best k.
+    repeats : Whether a call may be asked again.
+    contrast : How informative each comparison is relative to the others, shape (N, N), as `contrast.contrasts` returns
+        it: gains are multiplied by it. It is ignored for random pairs, for a goal top-k and above 4096 items.
+    rng : A seed or a generator. The same seed and the same answers give the same calls.
 
-    `orders` is "one", either order of a pair, so that each item is shown first and second about equally often, or
-    "both", two calls a pair. `goal` is "ranking" or "top-k", such as "top-5": adaptive calls then go where they decide
-    who is among the best k. What was asked is not asked again unless `repeats`. `contrast` (N, N) is how much each
-    comparison tells relative to others, as by `contrast.contrasts`: gains are multiplied by it, also those by which the
-    items are connected. It is of no use to random pairs and the goal top-k, and not used above 4096 items.
-
-    >>> selector = Selector(["ana", "bo", "cy"], rng=np.random.default_rng(0))
+    Examples
+    --------
+    >>> selector = Selector(["ana", "bo", "cy"], orders="one", rng=0)
     >>> selector.remaining
     3
     >>> pairs = selector.next(2)
@@ -110,13 +128,14 @@ class Selector:
         self,
         items: Sequence[Hashable],
         *,
-        strategy: Strategy = "adaptive",
-        orders: Orders = "one",
-        goal: str = "ranking",
+        strategy: Strategy | None = None,
+        orders: Orders = DEFAULT_ORDERS,
+        goal: str = DEFAULT_GOAL,
         repeats: bool = False,
         contrast: Array | None = None,
-        rng: np.random.Generator,
+        rng: Seed = None,
     ) -> None:
+        strategy = default_strategy(goal) if strategy is None else strategy
         if strategy not in get_args(Strategy):
             raise ValueError(f"strategy is one of {', '.join(map(repr, get_args(Strategy)))}, not {strategy!r}")
         if orders not in get_args(Orders):
@@ -127,7 +146,7 @@ class Selector:
         self.calls = 2 if orders == "both" else 1
         self.top = top_of(goal, len(items), strategy)
         self.repeats = repeats
-        self.rng = rng
+        self.rng = rng = as_generator(rng)
         names = list(items)
         order = rng.permutation(len(names))
         self._items = [names[number] for number in order.tolist()]
@@ -136,9 +155,8 @@ class Selector:
             luck = np.exp(JITTER * rng.standard_normal(contrast.shape))
             worth = contrast[np.ix_(order, order)] * luck * luck.T
             self._contrast = worth / float(np.mean(worth[np.triu_indices(len(names), 1)]))
-        self._position = {item: position for position, item in enumerate(self._items)}
-        if len(self._position) < len(items):
-            twice = next(item for position, item in enumerate(self._items) if self._position[item] != position)
+        if len(set(names)) < len(names):
+            twice = next(item for number, item in enumerate(names) if item in names[:number])
             raise ValueError(f"the item {twice!r} is there more than once; give each item a name of its own")
         self._scores = np.zeros(len(items))
         self._asked = Asked(np.empty((0, 2), dtype=np.int32), np.empty(0), np.empty(0))
@@ -159,7 +177,7 @@ class Selector:
     def next(self, batch: int) -> list[tuple[Any, Any]]:
         """The next `batch` calls, each (item shown first, item shown second).
 
-        Those handed out before count as asked, whether they were answered or not.
+        Calls returned before count as asked, whether they were answered or not.
         """
         if batch < 1:
             raise ValueError(f"batch is at least 1, not {batch}")
@@ -177,13 +195,13 @@ class Selector:
         return [(self._items[first], self._items[second]) for first, second in rows]
 
     def observe(self, data: Any) -> None:
-        """Learn from comparisons, in any form that `Comparisons.of` reads; they may be of pairs never handed out."""
+        """Take comparisons into account, in any form that `Comparisons.of` reads, also of other pairs."""
         comparisons = Comparisons.of(data)
         if comparisons.contexts is not None and len(comparisons.contexts) > 1:
             raise ComparisonsError(
                 f"the comparisons are of {len(comparisons.contexts)} contexts; use a Selector for each of them"
             )
-        position = np.array([self._position.get(item, -1) for item in comparisons.items.tolist()], dtype=np.int32)
+        position = look_up(comparisons.items.tolist(), self._items)
         rows = np.column_stack([position[comparisons.first], position[comparisons.second]])
         if rows.min() < 0:
             place = tuple(np.argwhere(rows < 0)[0])
@@ -201,7 +219,7 @@ class Selector:
             self._queue = [row for row in self._queue if row not in seen]
 
     def _rows(self, rows: Pairs) -> NDArray[np.int64]:
-        """A number for each row that tells its order too."""
+        """A number for each row, different for the two orders of a pair."""
         return rows[:, 0] * np.int64(len(self._items)) + rows[:, 1]
 
     def _codes(self, rows: Pairs) -> NDArray[np.int64]:
@@ -272,7 +290,7 @@ class Selector:
         return chosen
 
     def _prepare(self) -> Greedy | Border:
-        """What finds the next pairs, from all that was asked and the scores that the answers give."""
+        """The search for the next pairs, from all that was asked and the scores estimated from the answers."""
         items = len(self._items)
         free = np.triu(np.ones((items, items), dtype=bool), 1)
         free.ravel()[self._taken()] = False
@@ -295,11 +313,11 @@ class Selector:
         worth = np.ones(len(rows)) if self._contrast is None else self._contrast[rows[:, 0], rows[:, 1]]
         if self.strategy == "greedy":
             return worth, np.zeros(items)
-        c = worth * self._asked.weight * curvature(self._scores[rows[:, 0]] - self._scores[rows[:, 1]])
+        c = worth * self._asked.weight * logistic_curvature(self._scores[rows[:, 0]] - self._scores[rows[:, 1]])
         return c, np.full(items, WIDE**-2)
 
     def _refit(self) -> float:
-        """Bring the scores up to date, from where they were; returns the dispersion of the answers around them."""
+        """Fit the scores to the answers, starting from the last scores; return the dispersion of the answers."""
         known = self._asked.where(~np.isnan(self._asked.p))
         if self.strategy == "greedy" or not len(known.p):
             return 1.0
@@ -308,93 +326,6 @@ class Selector:
         graph, expert = Graph.build(comparisons), BradleyTerry()
         problem = Problem.of(Pattern(graph), expert, comparisons, np.full(graph.nodes, WIDE**-2))
         solution = problem.maximise(graph.centre(self._scores[graph.item]))
-        scores = graph.centre(solution.x)
-        self._scores[graph.item] = scores
-        none = np.empty((1, 0))
-        product = Product(comparisons, graph, expert, WIDE, scores, none, solution.laplacian, solution.steps, True)
+        product = product_at(comparisons, graph, expert, WIDE, solution)
+        self._scores[graph.item] = product.scores
         return product.dispersion
-
-
-def next_pairs(
-    items: Mapping[Any, Sequence[Hashable]],
-    calls: int,
-    asked: Comparisons | None = None,
-    *,
-    rng: np.random.Generator,
-    strategy: Strategy = "adaptive",
-    orders: Orders = "one",
-    goal: str = "ranking",
-    repeats: bool = False,
-) -> dict[str, list[Any]]:
-    """The next `calls` calls in every context, given the comparisons `asked` so far: columns first, second, context.
-
-    `items` are the items of each context; where None is the only context, there is no column context. The options are
-    those of `Selector`.
-
-    >>> columns = next_pairs({"x": ["ana", "bo"], "y": ["ana", "cy"]}, 1, rng=np.random.default_rng(0))
-    >>> [set(pair) == {"ana", other} for *pair, other in zip(columns["first"], columns["second"], ["bo", "cy"])]
-    [True, True]
-    >>> columns["context"]
-    ['x', 'y']
-    """
-    parts = {} if asked is None else _by_context(asked, items)
-    columns: dict[str, list[Any]] = {"first": [], "second": [], "context": []}
-    for (context, names), generator in zip(items.items(), rng.spawn(len(items)), strict=True):
-        try:
-            selector = Selector(names, strategy=strategy, orders=orders, goal=goal, repeats=repeats, rng=generator)
-            if context in parts:
-                selector.observe(parts[context])
-            rows = selector.next(calls)
-        except ValueError as error:
-            raise error if context is None else ValueError(f"context {context!r}: {error}") from error
-        for first, second in rows:
-            columns["first"].append(first)
-            columns["second"].append(second)
-            columns["context"].append(context)
-    if list(items) == [None]:
-        del columns["context"]
-    return columns
-
-
-def _by_context(asked: Comparisons, items: Mapping[Any, Sequence[Hashable]]) -> dict[Any, Comparisons]:
-    """The comparisons of each context, without their contexts."""
-    if list(items) == [None]:
-        return {None: asked}
-    if asked.contexts is None:
-        raise ComparisonsError("the items have contexts and the comparisons have none; add a column context to them")
-    parts = {}
-    for code, context in enumerate(asked.contexts.tolist()):
-        if context not in items:
-            raise ComparisonsError(f"the comparisons are of a context {context!r} that has no items; add its items")
-        rows = asked.context == code
-        parts[context] = replace(
-            asked,
-            first=asked.first[rows],
-            second=asked.second[rows],
-            p=asked.p[rows],
-            weight=None if asked.weight is None else asked.weight[rows],
-            contexts=None,
-            context=None,
-            judges=None,
-            judge=None,
-        )
-    return parts
-
-
-def top_of(goal: str, items: int, strategy: str) -> int | None:
-    """k of the goal "top-k", None for the goal "ranking".
-
-    >>> top_of("top-5", items=20, strategy="adaptive")
-    5
-    """
-    if goal == "ranking":
-        return None
-    found = re.fullmatch(r"top-(\d+)", goal)
-    if found is None:
-        raise ValueError(f"goal is 'ranking' or 'top-' and a number, such as 'top-5', not {goal!r}")
-    if strategy != "adaptive":
-        raise ValueError(f"goal={goal!r} needs answers to go by: use strategy='adaptive', not {strategy!r}")
-    top = int(found[1])
-    if not 0 < top < items:
-        raise ValueError(f"goal={goal!r} decides nothing among {items} items; choose from top-1 to top-{items - 1}")
-    return top

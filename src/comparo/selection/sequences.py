@@ -1,8 +1,8 @@
-"""The three-letter sequences of texts, counted: what contrast and style are made of.
+"""The counts of three-letter sequences in texts, from which contrast and style are computed.
 
-Such sequences need no notion of words and so serve every language, and code. Capitals and the width of gaps do not
-count, and a text begins and ends with a gap. A sequence is a number, its three code points of 21 bits each, so that a
-text of many megabytes is counted by one sort of an array.
+Such sequences need no definition of words and so work for every language, and for code. Upper case and the amount of
+white space are ignored, and a text begins and ends with a space. A sequence is a number, its three code points of 21
+bits each, so that a text of many megabytes is counted by one sort of an array.
 """
 
 from __future__ import annotations

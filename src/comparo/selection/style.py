@@ -1,9 +1,9 @@
-"""What texts have in common: a few numbers for each text, from the letter sequences that it uses.
+"""The style of texts: a few numbers for each text, computed from its letter sequences.
 
-A text is the vector of its three-letter sequences, log(1 + count) times rarity, of length 1. Less the mean of its
-context, what is left is not what the texts are about but how they are written. The first `STYLES` principal components
-of these vectors are its style. Where the judge likes a style, the comparisons say so after few calls, and a text of
-which little was asked can lean on the others that are written alike (`pooling`).
+A text is the vector of its three-letter sequences, log(1 + count) times rarity, of length 1. After the mean of its
+context is subtracted, the vector describes not the subject of the text but how it is written. The first `STYLES`
+principal components of these vectors are its style. A few calls are enough to estimate which style the judge prefers,
+and the score of a text with few comparisons is then estimated also from texts of similar style (`pooling`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from comparo.types import Array
 
 STYLES = 8
 TEXTS = 20  # for each component, at least
-MOST = 20_000  # texts, above which comparisons alone must do
-POWERS = 6  # multiplications by which the components settle
+MOST = 20_000  # texts; above it no style is computed
+POWERS = 6  # iterations of the power method, after which the components have converged
 
 
 def styles(items: Items) -> Array:
@@ -51,7 +51,7 @@ def styles(items: Items) -> Array:
 
 
 def _vectors(items: Items) -> sparse.csr_array:
-    """The texts' vectors as rows; sequences that only one text uses say nothing about others."""
+    """The texts' vectors as rows, without sequences that only one text has."""
     counts = count_sequences(items.texts)
     values = np.log1p(counts.data) * rarities(counts)[counts.indices]
     several = np.bincount(counts.indices, minlength=counts.shape[1]) > 1

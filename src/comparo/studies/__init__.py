@@ -1,4 +1,4 @@
 """The paper's experiments: its data sets, what it measures on them, and the baselines that it compares with.
 
-Each file is one of them and is imported by its name, so that whoever needs one loads no other.
+Each file is imported by its own name, so that one experiment does not load the others.
 """

@@ -1,4 +1,4 @@
-"""The baselines that make no product of anything, on recorded judgements: PairS, and the longer text."""
+"""Baselines without a statistical model, on recorded judgements: PairS, and the longer text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from comparo.types import Array
 
 @dataclass(frozen=True, eq=False)
 class SortedCell:
-    """What PairS reaches: the correlations of each of S sorts, and the calls a context of each, shape (S,)."""
+    """PairS on recorded judgements: the correlations of S sorts, and the calls per context of each sort, shape (S,)."""
 
     cell: Cell
     calls: Array

@@ -1,11 +1,12 @@
-"""One cell of a study's table: how well the scores of one method, from K calls a context, agree with people.
+"""One cell of a study's table: how well the scores of one method, from K calls per context, agree with people.
 
-All contexts of all draws are fitted together, draw·C + context being a context of its own; where a method shares
-something between contexts, such as a position bias, each draw is fitted by itself, so that draws stay apart.
+All contexts of all draws are fitted in one call, with draw·C + context as the context. Where a method shares something
+between contexts, such as a position bias, each draw is fitted separately, so that draws stay independent.
 
 With a the method's and b people's scores of a context's items, centred, Pearson's correlation is Σab / √(Σa²·Σb²), and
 Spearman's the same of their ranks, ties at their mean rank. A cell has the mean over contexts in each draw; contexts in
-which people scored all items alike count in no mean, and a method that scores all items alike has correlation 0.
+which people gave all items the same score are left out, and a method that gives all items the same score has
+correlation 0.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from comparo.studies.recorded import Recorded
 from comparo.studies.scorers import Scored, Scorer
 from comparo.types import Array
 
-TIED = 1e-7  # scores nearer than this part of their context's spread are tied: rounding must not rank them
+TIED = 1e-7  # scores closer than this share of their context's range are tied, so that rounding does not rank them
 TOGETHER = 4_000_000  # most comparisons fitted at once
 
 
@@ -30,7 +31,7 @@ TOGETHER = 4_000_000  # most comparisons fitted at once
 class Cell:
     """Spearman's and Pearson's correlation in each of S draws, shape (S,), each the mean over contexts.
 
-    `by_context` (C,) is Spearman's in each context, the mean over draws, NaN where people told no items apart.
+    `by_context` (C,) is Spearman's in each context, mean over draws; NaN where people gave all items the same score.
     """
 
     spearman: Array
@@ -94,13 +95,13 @@ def correlate(recorded: Recorded, scores: Array) -> Cell:
     """
     spearman, pearson = correlations(recorded, scores)
     by_context = np.full(len(recorded.contexts), np.nan)
-    by_context[recorded.told] = np.mean(spearman, axis=0)
+    by_context[recorded.has_spread] = np.mean(spearman, axis=0)
     return Cell(np.mean(spearman, axis=1), np.mean(pearson, axis=1), by_context)
 
 
 def correlations(recorded: Recorded, scores: Array) -> tuple[Array, Array]:
-    """Spearman's and Pearson's correlation of `scores` (S, n) in each draw and context that people told: (S, C')."""
-    usable = ~np.isnan(recorded.human) & recorded.told[recorded.context]
+    """Spearman's and Pearson's correlation of `scores` (S, n) in each draw and context with `has_spread`: (S, C')."""
+    usable = ~np.isnan(recorded.human) & recorded.has_spread[recorded.context]
     columns = np.flatnonzero(usable)
     context = np.unique(recorded.context[columns], return_inverse=True)[1]
     sizes = np.bincount(context)
@@ -125,20 +126,20 @@ def _pearson(one: Array, other: Array) -> NDArray[np.float64]:
     return np.asarray(np.divide(np.einsum("...i,...i", a, b), norm, out=np.zeros(norm.shape), where=~constant))
 
 
-def mean_told(rows: Sequence[Array]) -> Array:
-    """The mean of several rows (C,) column by column, leaving out NaN; NaN where a column has nothing else.
+def column_means(rows: Sequence[Array]) -> Array:
+    """The mean of several rows (C,) column by column without NaN; NaN where a column has no number.
 
-    >>> mean_told([np.array([1.0, np.nan, np.nan]), np.array([3.0, 5.0, np.nan])])
+    >>> column_means([np.array([1.0, np.nan, np.nan]), np.array([3.0, 5.0, np.nan])])
     array([ 2.,  5., nan])
     """
     table = np.array(rows)
-    told = ~np.isnan(table)
-    total = np.sum(np.where(told, table, 0.0), axis=0)
-    return np.asarray(np.divide(total, told.sum(axis=0), out=np.full(len(total), np.nan), where=told.any(axis=0)))
+    known = ~np.isnan(table)
+    total = np.sum(np.where(known, table, 0.0), axis=0)
+    return np.asarray(np.divide(total, known.sum(axis=0), out=np.full(len(total), np.nan), where=known.any(axis=0)))
 
 
 def deviation(values: Array) -> float:
-    """The standard deviation over draws (S,), with S − 1 below; 0 of a single draw.
+    """The standard deviation over draws (S,), with denominator S − 1; 0 for a single draw.
 
     >>> deviation(np.array([1.0, 3.0])), deviation(np.array([1.0]))
     (1.4142135623730951, 0.0)

@@ -1,9 +1,9 @@
 """The paper's claims, each with its figure there, the figure measured here, and whether it held for this judge.
 
 A difference of two ways has a 95% interval (Student's t): over contexts, each with its mean over draws and attributes,
-because other texts would have given other figures; where there is one context only, over draws, which tells less. A
-claim that one way is better held where the interval is above 0, did not hold where it is below, and is not told where
-it has 0 inside.
+because other texts would have given other figures; with one context only, over draws, which leaves out that source of
+variation. A claim that one way is better held where the interval is above 0, did not hold where it is below, and is not
+significant where it contains 0.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from comparo.studies.paper import between, signed
 from comparo.studies.sweep import Results
 from comparo.types import Array
 
-HELD, OPPOSITE, OPEN = "held", "did not hold", "not told"
+HELD, OPPOSITE, OPEN = "held", "did not hold", "not significant"
 DEBIASED = "poe-bt, bias joint, one order"
-AGREE = 0.5  # correlations × 100 within which two methods agree
+AGREE = 0.5  # two methods agree if their correlations × 100 differ by no more
 SETTLED = 0.98  # share of the full correlation at which a method has converged
 
 Experiments = Mapping[str, Experiment]
@@ -81,11 +81,11 @@ def difference(one: Results, way: str, other: Results, rival: str, calls: str) -
     a, b = one.values(way, calls), other.values(rival, calls)
     if a is None or b is None:
         raise ValueError(f"{way} or {rival} was not studied at {calls} calls")
-    return over(a - b) if one is other else _unpaired(a, b)  # the same draws, or others
+    return over(a - b) if one is other else _unpaired(a, b)  # the same draws, or different ones
 
 
 def _unpaired(a: Array, b: Array) -> Difference:
-    """Of the means of two samples of draws, with as much freedom as the smaller has."""
+    """The difference of the means of two samples of draws, with the degrees of freedom of the smaller sample."""
     error = 100 * np.sqrt(np.var(a, ddof=1) / len(a) + np.var(b, ddof=1) / len(b))
     return _interval(100 * float(np.mean(a) - np.mean(b)), float(error), min(len(a), len(b)) - 1)
 
@@ -221,7 +221,7 @@ def _one_order_is_as_good(experiments: Experiments) -> Claim:
         for point in dict.fromkeys((fewest, found.plan.one_point)):
             apart = difference(found.one, DEBIASED, found.random, "poe-bt", point)
             ours.append(f"{found.plan.title} {_at(point)}: {apart}")
-            verdict = apart.verdict.replace(OPEN, f"{HELD}, as far as can be told,")
+            verdict = apart.verdict.replace(OPEN, f"{HELD} (no significant difference)")
             held.append(f"{found.plan.title}: {verdict} {_at(point)}")
     statement = "One order, debiased, does as well as both orders with as many calls, and often better with few"
     return Claim(statement, "curves only: similar", tuple(ours), tuple(held))

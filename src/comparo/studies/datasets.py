@@ -1,12 +1,12 @@
 """The data sets of the paper: items with people's scores, the attributes scored, and the prompt for each.
 
-Each is read from a path, in the layout in which it is published (`layouts`) or in comparo's own JSON Lines: a row an
+Each is read from a path, in the layout in which it is published (`layouts`) or in comparo's own JSON Lines: one row per
 item, with `context_id`, `context`, `id`, `text`, the object `scores` and, where it is known, `system`. Three are
 downloaded by their name (`download`); CMCQRD is given by Cambridge to those who register, and needs a path.
 
 TopicalChat's attributes have other names in the paper than in the file: the paper's continuity is what people were
 asked as "Maintains Context", in the file `coherence`; the paper's coherence is their "Understandable", in the file
-`understandability`. The file's names are kept, and `continuity` is the file's `coherence` once more.
+`understandability`. The file's names are kept, and `continuity` is a second name for the file's `coherence`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt, paper_prompt
-from comparo.data.tables import read_columns
+from comparo.data.reading import read_columns
 from comparo.errors import ComparisonsError
 from comparo.studies.download import fetch
 from comparo.studies.layouts import read_cmcqrd, read_hanna, read_own, read_summeval, read_topicalchat

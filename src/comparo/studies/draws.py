@@ -1,7 +1,7 @@
-"""Draws: K of the recorded comparisons of every context, again and again, as if only they had been asked.
+"""Draws: K of the recorded comparisons of every context, drawn many times, as if only these had been made.
 
-K counts calls. Asked in both orders, K calls are K/2 pairs; asked in one order, K pairs with a coin for each that says
-which order was seen. Every item is in at least one comparison. S draws of T calls (over all contexts) are an array of
+K counts calls. Asked in both orders, K calls are K/2 pairs; asked in one order, K pairs each in a
+random order. Every item is in at least one comparison. S draws of T calls (over all contexts) are an array of
 recorded rows, shape (S, T), in the order of the contexts.
 """
 
@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
-from comparo.selection.selector import Orders
+from comparo.selection.defaults import Orders
 from comparo.studies.recorded import Recorded
 from comparo.studies.subsets import Group
 from comparo.types import Index
 
 Strategy = Literal["random", "greedy"]
 
-ENOUGH = 0.95  # part of the calls asked for that stands for them
+ENOUGH = 0.95  # share of the requested calls that is enough to count as all of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class Draws:
 
 
 def calls_in(recorded: Recorded, calls: int | str, orders: Orders = "both") -> NDArray[np.int64]:
-    """How many calls each context has, shape (C,), of "48", "3n" (three an item) or "all"; no more than recorded.
+    """How many calls each context has, shape (C,), for "48", "3n" (three per item) or "all"; at most those recorded.
 
     In both orders they are even: a pair has two.
 
@@ -83,7 +83,7 @@ def calls_in(recorded: Recorded, calls: int | str, orders: Orders = "both") -> N
 
 
 def reaches(recorded: Recorded, calls: int | str, orders: Orders) -> bool:
-    """Whether so many calls were recorded, or nearly: 95% of them.
+    """Whether at least 95% of the requested calls were recorded.
 
     >>> from comparo.data.items import Items
     >>> texts = [{"id": name, "text": "…", "score": ord(name)} for name in "ab"]
@@ -99,7 +99,7 @@ def _asked_for(recorded: Recorded, calls: int | str, orders: Orders) -> tuple[ND
     """How many calls are asked for in each context, and how many were recorded, shape (C,) each."""
     found = re.fullmatch(r"([1-9]\d*)|(\d+(?:\.\d+)?)n|all", str(calls).strip().lower())
     if found is None or (found[2] and float(found[2]) == 0):
-        raise ValueError(f"calls are a number such as 48, a number an item such as 3n, or all, not {str(calls)!r}")
+        raise ValueError(f"calls are a number such as 48, a number per item such as 3n, or all, not {str(calls)!r}")
     most = _usable(recorded, orders)[1] * (2 if orders == "both" else 1)
     if found[1]:
         return np.full(len(most), int(found[1]), dtype=np.int64), most
@@ -120,7 +120,7 @@ def draw(
     """S = `draws` sets of `calls` recorded comparisons for every context, every item in at least one.
 
     `calls` are what `calls_in` understands, or a number for each context (C,). A "random" set is drawn uniformly from
-    all such sets where a hundred tries find one, else as a random cover of the items and a uniform rest. A "greedy" one
+    all such sets where a hundred tries find one, else as a random cover of the items and uniform others. A "greedy" one
     is the paper's design for shuffled items (`greedy_pairs`); where not every pair was recorded, it is chosen among
     those that were, after a random tree of them. All calls in both orders are the full set, the same in every draw.
 
@@ -157,7 +157,7 @@ def draw(
 
 
 def _usable(recorded: Recorded, orders: Orders) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """The pairs (P, 2) that can be asked so, and how many there are in each context (C,)."""
+    """The pairs (P, 2) recorded in these orders, and their number in each context (C,)."""
     pairs = recorded.pairs
     if orders == "both":
         pairs = pairs[pairs.min(axis=1) >= 0]
@@ -197,7 +197,7 @@ def _check(
 def _groups(
     recorded: Recorded, pairs: NDArray[np.int32], available: NDArray[np.int64], wanted: NDArray[np.int64]
 ) -> Iterator[Group]:
-    """Contexts of as many items, pairs and wanted pairs, together."""
+    """Groups of contexts with the same number of items, pairs and wanted pairs."""
     sizes, ends = np.diff(recorded.starts), np.cumsum(available)
     row = pairs.max(axis=1)
     ordered = np.sort(np.column_stack([recorded.first[row], recorded.second[row]]), axis=1)

@@ -1,4 +1,4 @@
-"""The paper's experiments on a data set with recorded judgements: which ways, at which calls, drawn how often."""
+"""The paper's experiments on a data set with recorded judgements: methods, numbers of calls, number of draws."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from comparo.methods import Method
 from comparo.model.product import Bias
 from comparo.studies.baselines import SortedCell, longer_cell, pairs_cell
-from comparo.studies.cells import Cell, mean_told
+from comparo.studies.cells import Cell, column_means
 from comparo.studies.opening import Opened
 from comparo.studies.paper import METHODS
 from comparo.studies.sweep import Results, Way, sweep
 from comparo.types import Array
 
-# The four of the paper's table on selection. On HANNA's many items decisions leave bt to its prior alone.
+# The four methods of the paper's table on selection. On HANNA's many items, bt is determined by its prior alone.
 SELECTED: tuple[Method, ...] = ("win-ratio", "avg-prob", "poe-bt", "poe-g")
 BIASES: tuple[Bias, ...] = ("none", "plug-in", "joint")
 # PairS by name: its beam (10 is wider than half of SummEval's 16 candidates, so that it misses nothing), both orders.
@@ -24,9 +24,9 @@ SORTS = {"PairS-greedy": (1, False), "PairS-beam": (10, False), "PairS-greedy in
 
 @dataclass(frozen=True)
 class Plan:
-    """The calls studied with random pairs, with selected ones and in one order; `point` and `one_point` are looked at.
+    """The calls studied with random pairs, with selected ones and in one order; `point` and `one_point` are reported.
 
-    `draws` is what part of the draws asked for is made, `selected_draws` of those of selected pairs.
+    `draws` is the share of the requested draws that is made, `selected_draws` that for selected pairs.
     """
 
     title: str
@@ -93,12 +93,12 @@ class Experiment:
     beside: dict[str, Results]
 
     def sort_calls(self, name: str) -> float:
-        """The calls a context of PairS, the mean over attributes and sorts."""
+        """The calls of PairS per context, mean over attributes and sorts."""
         return float(np.mean([found.calls for found in self.sorted[name].values()]))
 
     def sort_by_context(self, name: str) -> Array:
-        """Its Spearman correlation in each context, shape (C,), the mean over sorts and attributes that tell."""
-        return mean_told([found.cell.by_context for found in self.sorted[name].values()])
+        """Its Spearman correlation in each context, shape (C,), mean over sorts and attributes."""
+        return column_means([found.cell.by_context for found in self.sorted[name].values()])
 
     def sort_values(self, name: str) -> Array:
         """Its Spearman correlation in each sort, shape (S,), the mean over attributes."""
@@ -106,7 +106,7 @@ class Experiment:
 
 
 def experiment(opened: Opened, plan: Plan, draws: int = 100, seed: int = 0, processes: int = 1) -> Experiment:
-    """Run the experiments of `plan` with `draws` draws each, or the part of them that the plan says."""
+    """Run the experiments of `plan` with `draws` draws each, or the share of them that the plan gives."""
     recorded = opened.recorded
     few, fewest = max(2, round(draws * plan.draws)), max(2, round(draws * plan.selected_draws))
     settings = {"seed": seed, "processes": processes}

@@ -1,4 +1,4 @@
-"""The figures of a study: how fast each way gets where, and what the judge's p says about people's scores."""
+"""The figures of a study: the correlation over the calls, and the judge's p against people's scores."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def efficiency(
     attribute: str | None = None,
     measure: Measure = "spearman",
 ) -> None:
-    """The correlation of ways over the calls a context, the mean over draws with its 95% interval.
+    """The correlation of ways over the calls per context, the mean over draws with its 95% interval.
 
     `curves` are results and the name of a way in them, by the label in the legend. A way that has no cell at some
     calls, or at "all" fewer calls than another (one order has half of them), has no point there.
@@ -71,7 +71,7 @@ def efficiency(
         there = [(x, *column.get(label, missing)) for x, column in columns]
         lines[label] = np.column_stack([curve if made >= ENOUGH * x else missing[1] for x, made, curve in there])
     plot_efficiency([x for x, _ in columns], lines, measure=f"{measure.capitalize()} × 100", ax=ax)
-    ax.set_xlabel("calls a context")
+    ax.set_xlabel("calls per context")
     ax.set_title(title, fontsize=9)
 
 

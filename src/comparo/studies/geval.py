@@ -5,7 +5,7 @@
 with P(s) the probability that the judge's next word is the number s. A judge that samples votes gives the mean of the
 scores in its votes instead. One text is one call, where N texts have N(N − 1) comparisons.
 
-G-Eval lets the model write steps of evaluation first, once an attribute. Judges here answer with labels and write no
+G-Eval lets the model write steps of evaluation first, once per attribute. Judges here answer with labels and write no
 text; steps that a model or a person wrote are given to `score_prompt`.
 """
 
@@ -24,7 +24,7 @@ from comparo.data.prompts import Prompt, Question, paper_prompt
 from comparo.errors import JudgeError
 from comparo.judges import Judge, Judgement
 
-LITTLE = 0.1  # of the probability on the scores: what is left of it is not what the judge would have said
+LITTLE = 0.1  # probability on the scores, below which the judge would mostly have said something else
 _log = logging.getLogger(__name__)
 
 
@@ -80,13 +80,13 @@ def score_prompt(
     `kind` is what the texts are, `heading` stands above their context; `criterion` says in a sentence what the
     attribute means, and `steps` how to judge it.
 
-    >>> print(score_prompt("coherence", kind="Summary", heading="Article", criterion="Its sentences hang together.")
+    >>> print(score_prompt("coherence", kind="Summary", heading="Article", criterion="Its sentences are connected.")
     ...     .template)
     Article: {context}
     <BLANKLINE>
     Summary: {first}
     <BLANKLINE>
-    Coherence: Its sentences hang together.
+    Coherence: Its sentences are connected.
     <BLANKLINE>
     Rate the coherence of the Summary from 1 (lowest) to 5 (highest), by the number alone.
     """

@@ -1,14 +1,14 @@
 """The four data sets of the paper, in the layouts in which they are published, as items with people's scores.
 
-- SummEval: Hugging Face's mteb/summeval (Parquet or JSON Lines), an article a row: `id`, `text`, the list
-  `machine_summaries`, and for each attribute as long a list of the experts' means.
-- TopicalChat: UniEval's `topical_chat.json`, a response a row: `source` (the dialogue), `context` (the fact),
+- SummEval: Hugging Face's mteb/summeval (Parquet or JSON Lines), one row per article: `id`, `text`, the list
+  `machine_summaries`, and for each attribute a list of the experts' means of the same length.
+- TopicalChat: UniEval's `topical_chat.json`, one row per response: `source` (the dialogue), `context` (the fact),
   `system_id`, `system_output`, and the object `scores`.
-- HANNA: its authors' `hanna_stories_annotations.csv`, a rating a row: `Story ID`, `Story`, `Model`, and six attributes.
-- CMCQRD: Cambridge's JSON Lines, a passage a row: `id`, `title`, `text`, and the object `questions`, each with `text`,
-  `options` (each with `text`) and the difficulty `diff`.
+- HANNA: its authors' `hanna_stories_annotations.csv`, one row per rating: `Story ID`, `Story`, `Model`, six attributes.
+- CMCQRD: Cambridge's JSON Lines, one row per passage: `id`, `title`, `text`, and the object `questions`, each with
+  `text`, `options` (each with `text`) and the difficulty `diff`.
 
-A file is text from somewhere else: every field that is read is checked, and an error names file, row and field.
+Files may be damaged: every field that is read is checked, and an error names file, row and field.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def read_summeval(table: Table) -> Read:
 def read_topicalchat(table: Table) -> Read:
     """TopicalChat from UniEval's file: rows with the same dialogue and fact are one context, tc-00, tc-01, ….
 
-    The dialogue is the context that a judge is shown; the fact, which the paper's prompts do not show, only tells
-    dialogues apart.
+    The dialogue is the context that a judge is shown; the fact, which the paper's prompts do not show, only
+    distinguishes dialogues.
 
     >>> rows = {"source": ["hi \\n\\n"] * 2, "context": ["Owls fly."] * 2, "system_id": ["Argmax", "Nucleus"]}
     >>> rows |= {"system_output": ["hello", "yes"], "scores": [{"coherence": 1.0}, {"coherence": 3.0}]}
@@ -173,7 +173,7 @@ def read_own(table: Table, path: Path) -> Read:
     """A data set in comparo's own layout: items with `scores` and, where it is known, the `system` that wrote each.
 
     >>> import tempfile
-    >>> from comparo.data.tables import read_columns
+    >>> from comparo.data.reading import read_columns
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "mine.jsonl")
     ...     _ = path.write_text('{"text": "One.", "system": "GPT"}\\n{"text": "Two.", "system": "Human"}\\n')
@@ -263,7 +263,7 @@ def _number(table: Table, row: int, name: str, value: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.inf
     if math.isinf(number):
-        raise table.error([row], name, f"{shown(value)} is not a number; mend it, or leave it empty")
+        raise table.error([row], name, f"{shown(value)} is not a number; correct it, or leave it empty")
     return number
 
 

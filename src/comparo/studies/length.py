@@ -1,4 +1,4 @@
-"""The baseline that shames judges: the longer text wins."""
+"""The baseline that asks no judge: the longer text wins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from comparo.data.items import Items
 
 
 def longer(items: Items) -> NDArray[np.float64]:
-    """How many words each text has, as its score; shape (N,). Words are what white space parts.
+    """How many words each text has, as its score; shape (N,). Words are separated by white space.
 
     >>> longer(Items.of({"ana": "It rained.", "bo": "It rained all day."}))
     array([2., 4.])

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from comparo.data.endings import READ
 from comparo.data.items import Items
-from comparo.data.tables import READ
 from comparo.errors import ComparisonsError
 from comparo.studies.datasets import READERS, load_dataset
 from comparo.studies.recorded import Recorded
@@ -23,6 +23,17 @@ class Opened:
     name: str
     items: Items = field(repr=False)
     recorded: Mapping[str, Recorded]
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredSet:
+    """A set's name, its items, the attributes to study and whether they were `named`; where judgements may be."""
+
+    name: str
+    items: Items = field(repr=False)
+    attributes: tuple[str, ...]
+    named: bool
+    judgements: Path | None
 
 
 def open_set(
@@ -44,6 +55,21 @@ def open_set(
     Traceback (most recent call last):
     ValueError: nothing.jsonl is neither a file nor a data set of the paper: summeval, topicalchat, hanna, cmcqrd
     """
+    scored = scored_items(name_or_path, data, attributes=attributes, items=items)
+    place = Path(judgements) if judgements is not None else scored.judgements
+    files = _judged(scored.name, place, scored.attributes, scored.named)
+    recorded = {attribute: Recorded.of(path, scored.items, attribute) for attribute, path in files.items()}
+    return Opened(scored.name, scored.items, recorded)
+
+
+def scored_items(
+    name_or_path: str,
+    data: str | os.PathLike[str] | None = None,
+    *,
+    attributes: Iterable[str] = (),
+    items: Items | None = None,
+) -> ScoredSet:
+    """The items of a data set and the attributes to study, without recorded judgements; see `open_set`."""
     if name_or_path in READERS:
         name, place = name_or_path, None if data is None else Path(data)
         file = None if place is None else _file(place, name)
@@ -63,8 +89,7 @@ def open_set(
     wanted = tuple(attributes)
     if unknown := [attribute for attribute in wanted if attribute not in texts.scores]:
         raise ComparisonsError(f"{name} has no human scores {unknown[0]!r}; it has {', '.join(scored)}")
-    files = _judged(name, Path(judgements) if judgements is not None else folder, wanted or scored, bool(wanted))
-    return Opened(name, texts, {attribute: Recorded.of(path, texts, attribute) for attribute, path in files.items()})
+    return ScoredSet(name, texts, wanted or scored, bool(wanted), folder)
 
 
 def _file(place: Path, name: str) -> Path:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 JUDGE = "Qwen2.5-Coder-1.5B-Instruct (4-bit weights run in bfloat16, a model for code)"
-SHOWN = "relevance"  # the attribute of SummEval whose p is shown: the one that the judge tells best
-BINS, MANY = 20, 0.005  # bins of p, and the share of comparisons that a bin must have to be spoken of
+SHOWN = "relevance"  # the attribute of SummEval whose p is shown: the one on which this judge agrees best with people
+BINS, MANY = 20, 0.005  # bins of p, and the least share of comparisons of a bin that is reported
 LABELS = {"poe-bt": "PoE-BT", "poe-g": "PoE-g", "avg-prob": "avg-prob", "win-ratio": "win-ratio"}
 
 
@@ -97,7 +97,7 @@ def _size(one: Experiment) -> str:
 
 
 def _doubts(stated: Sequence[Claim]) -> list[str]:
-    """What did not hold, and what could not be told: a line for each claim and verdict, with the figures."""
+    """What did not hold and what is not significant: a line for each claim and verdict, with the figures."""
     lines = []
     for verdict in (OPPOSITE, OPEN):
         for claim in stated:
@@ -114,12 +114,12 @@ def _doubts(stated: Sequence[Claim]) -> list[str]:
 
 
 def _remarks(one: Experiment) -> str:
-    """What the verdicts alone would hide."""
+    """What the verdicts do not show."""
     soft, hard = (100 * one.random.whole(method) for method in ("avg-prob", "win-ratio"))
     kept = one.random.mean("poe-bt", one.plan.point) / one.random.whole("poe-bt")
     theirs = [row["48"]["poe-bt"] / row["240"]["poe-bt"] for row in paper.SUMMEVAL.values()]
     return (
-        f"To be within 2 of {soft:.1f} is easier than to be within 2 of 40: at {one.plan.point} calls this judge keeps "
+        f"Being within 2 of {soft:.1f} is easier than being within 2 of 40: at {one.plan.point} calls this judge keeps "
         f"{kept:.0%} of SummEval's full correlation, the paper's five {min(theirs):.0%} to {max(theirs):.0%}. From all "
         f"comparisons probabilities reach {soft:.1f} there and decisions {hard:.1f}; the paper's judges differ by less "
         "than 1."
@@ -184,15 +184,15 @@ def _length_table(everything: Sequence[Experiment]) -> Table:
 
 def _length_remark(everything: Sequence[Experiment]) -> str:
     """Where the judge is worse than a count of words."""
-    shamed = [
+    worse = [
         f"{one.plan.title} {attribute}"
         for one in everything
         for attribute, cell in one.longer.items()
         if cell.spearman[0] > one.random.whole("poe-bt", attribute=attribute)
     ]
-    if not shamed:
+    if not worse:
         return "The judge is better than a count of words everywhere."
-    return f"A count of words is better than this judge, however many comparisons it makes, on {', '.join(shamed)}."
+    return f"A count of words is better than this judge, however many comparisons it makes, on {', '.join(worse)}."
 
 
 def _linear(one: Experiment) -> str:
@@ -207,7 +207,7 @@ def _linear(one: Experiment) -> str:
     return (
         f"On SummEval's {SHOWN}, in bins of p of width {1 / BINS:g} that hold {MANY:.1%} of the comparisons, the mean "
         f"difference correlates with p by {straight:.2f}, and its deviation goes from {least:.2f} to {largest:.2f}. "
-        f"But one comparison says little: p and the difference correlate by {alone:.2f}."
+        f"But a single comparison carries little information: p and the difference correlate by {alone:.2f}."
     )
 
 

@@ -9,11 +9,13 @@ the sum, a merge would gain by asking little)
 
 and goes on with both heads only where the judge is unsure, |p − ½| ≤ threshold; elsewhere with the likelier alone. The
 rest of a run whose partner has ended follows without a question. The likeliest whole merge is the sorted run; a beam of
-1 is PairS-greedy. Partial merges that took as many from the left and as many from the right go on alike, so that only
-the likelier of them is kept (the authors' code keeps both): a beam wider than half of the candidates misses nothing.
+1 is PairS-greedy. Partial merges with equal numbers taken from the left and from the right have the same continuations,
+so only the likelier of them is kept (the authors' code keeps both): a beam wider than half of the candidates misses
+nothing.
 
-A call is one ordered question; none is asked twice. As in the paper's algorithm each pair is asked in one order, unless
-`both` averages p over the two orders, at two calls. Merges that do not wait for each other ask together.
+A call is one ordered question; no question is asked twice. As in the paper's algorithm each pair is asked in one order,
+unless `both` averages p over the two orders, at two calls. Merges that do not depend on each other ask at the same
+time.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ Answer = Callable[[Sequence[Asked]], Sequence[float]]
 Pair = tuple[int, int]
 Sorting = Generator[list[Pair], Mapping[Pair, float], list[int]]
 
-THRESHOLD = 0.1  # what the authors' package is shown with
-LEAST = 1e-9  # a probability of 0 is not the end of a merge
+THRESHOLD = 0.1  # as in the examples of the authors' package
+LEAST = 1e-9  # a probability of 0 must not rule out a merge
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +87,7 @@ def sort_contexts(
 ) -> dict[Any, Sorted]:
     """The candidates of each context sorted, all contexts at once.
 
-    `answer` is given questions (context, first, second) that do not wait for each other, and returns p for each.
+    `answer` takes questions (context, first, second) that do not depend on each other, and returns p for each.
 
     >>> recorded = Comparisons.from_rows([("a", "b", 0.3), ("b", "a", 0.6)])
     >>> sorted_by = sort_contexts({None: ["a", "b"]}, recorded_answers(recorded), rng=np.random.default_rng(0))
@@ -154,7 +156,7 @@ def recorded_answers(recorded: Comparisons) -> Answer:
 
 
 def judge_answers(judge: Judge, prompt: Prompt, items: Items) -> Answer:
-    """Answers from a judge, who is asked about the items in this prompt; one that fails ends the sort.
+    """Answers from a judge that is asked with this prompt; a failed answer ends the sort with a JudgeError.
 
     >>> from comparo.judges import load_judge
     >>> items = Items.of({"ana": "A story.", "bo": "Another."})

@@ -1,6 +1,6 @@
-"""What the paper reports, to stand beside what is measured here: Spearman correlations × 100, by judge.
+"""What the paper reports, to compare with what is measured here: Spearman correlations × 100, by judge.
 
-From its tables on SummEval (mean of four attributes; 48 and all 240 calls a context), on greedy selection at 48 calls,
+From its tables on SummEval (mean of four attributes; 48 and all 240 calls per context), on greedy selection (48 calls),
 on TopicalChat (18 and all 30 calls) and on HANNA (at 5, 10, 20 and 50 N calls).
 """
 
@@ -53,7 +53,7 @@ SELECTED = {
     "FlanT5-3B": _selected((34.1, 38.4, 42.7, 42.4), (36.0, 39.3, 43.2, 42.9)),
     "FlanT5-11B": _selected((31.2, 34.7, 38.4, 38.4), (33.1, 35.7, 39.2, 39.0)),
 }
-# HANNA by attribute and calls an item: avg-prob and poe-bt.
+# HANNA by attribute and calls per item: avg-prob and poe-bt.
 HANNA = {
     "Llama2-7B": {
         "coherence": _converging((39.2, 41.3), (40.3, 41.4), (41.1, 41.6), (41.4, 41.6)),
@@ -83,7 +83,7 @@ def between(differences: Iterable[float], digits: int = 1) -> str:
 
 
 def signed(value: float, digits: int = 1) -> str:
-    """A number with its sign, that of a minus and not of a hyphen; 0 has none.
+    """A number with its sign, a minus and not a hyphen; 0 has none.
 
     >>> signed(-0.26), signed(0.04)
     ('−0.3', '0.0')

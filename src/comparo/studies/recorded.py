@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.columns import shown
+from comparo.data.columns import look_up, shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.errors import ComparisonsError
@@ -27,7 +28,7 @@ class Recorded:
 
     `items` (M,) and `contexts` (C,) are labels; `item` (n,) is a code into the first and `starts` (C + 1,) says where
     the candidates of each context begin; `human` (n,) is NaN where people gave no score. `first` and `second` (R,) are
-    candidates, `p` and `weight` (R,) as in `Comparisons`. `notes` say what was left out. `of` checks what it is given.
+    candidates, `p` and `weight` (R,) as in `Comparisons`. `notes` say what was left out. `of` checks its arguments.
 
     >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
     >>> recorded = Recorded.of([("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.4)], Items.of(texts), "score")
@@ -67,7 +68,7 @@ class Recorded:
         total = np.bincount(which, weights).astype(np.float64)
         if np.min(total) <= 0:
             bad = int(order[begins][np.argmin(total)])
-            raise ComparisonsError(f"judgement {bad + 1} has weight 0, so that it tells nothing; drop such rows")
+            raise ComparisonsError(f"judgement {bad + 1} has weight 0, so it has no effect; drop such rows")
         rows = rows[:, order[begins]]
         candidates = np.unique(rows)
         candidates = candidates[np.argsort(items.context[candidates], kind="stable")]
@@ -86,10 +87,10 @@ class Recorded:
             p=np.bincount(which, weights * data.p[order]) / total,
             weight=total if data.weight is not None or len(total) < len(data) else None,
         )
-        if not found.told.any():
+        if not found.has_spread.any():
             raise ComparisonsError(
-                f"people told no items of a context apart by {attribute!r}: there is nothing to correlate with; choose "
-                "other scores with --scores"
+                f"people gave all items of every context the same {attribute!r}: there is nothing to correlate with; "
+                "choose other scores with --scores"
             )
         return replace(found, notes=tuple(_notes(found, len(items))))
 
@@ -102,8 +103,8 @@ class Recorded:
         return np.repeat(np.arange(len(self.contexts), dtype=np.int32), np.diff(self.starts))
 
     @cached_property
-    def told(self) -> NDArray[np.bool_]:
-        """Whether people told the items of each context apart, shape (C,)."""
+    def has_spread(self) -> NDArray[np.bool_]:
+        """Whether people gave the items of a context different scores, shape (C,)."""
         lowest = np.fmin.reduceat(self.human, self.starts[:-1])
         return np.asarray(np.fmax.reduceat(self.human, self.starts[:-1]) > lowest)
 
@@ -141,8 +142,9 @@ def _notes(recorded: Recorded, items: int) -> Iterator[str]:
         yield f"{left_out} of {items} items were never compared and are left out"
     if unscored := int(np.count_nonzero(np.isnan(recorded.human))):
         yield f"{unscored} of {len(recorded.human)} items have no human score and count in no correlation"
-    if alike := int(np.count_nonzero(~recorded.told)):
-        yield f"{alike} of {len(recorded.told)} contexts count in no mean: people scored all of their items alike"
+    if alike := int(np.count_nonzero(~recorded.has_spread)):
+        contexts = len(recorded.contexts)
+        yield f"{alike} of {contexts} contexts count in no mean: people gave all of their items the same score"
 
 
 def _matched(data: Comparisons, items: Items) -> NDArray[np.int64]:
@@ -152,18 +154,16 @@ def _matched(data: Comparisons, items: Items) -> NDArray[np.int64]:
         raise ComparisonsError("the items have contexts and the judgements have none; add a column context to them")
     of_items = ["" if alone else str(label) for label in items.contexts.tolist()]
     labels = zip((of_items[code] for code in items.context.tolist()), map(str, items.ids.tolist()), strict=True)
-    row = {label: number for number, label in enumerate(labels)}
     names = list(map(str, data.items.tolist()))
     if alone or data.context is None or data.contexts is None:
         contexts = [""] * len(data)
     else:
         of_data = list(map(str, data.contexts.tolist()))
         contexts = [of_data[code] for code in data.context.tolist()]
-    columns = [
-        [row.get((context, names[code]), -1) for context, code in zip(contexts, column.tolist(), strict=True)]
-        for column in (data.first, data.second)
+    compared = [
+        zip(contexts, map(names.__getitem__, column.tolist()), strict=True) for column in (data.first, data.second)
     ]
-    rows = np.array(columns, dtype=np.int64)
+    rows = look_up(chain(*compared), labels).astype(np.int64).reshape(2, -1)
     if rows.min() < 0:
         side, bad = (int(index[0]) for index in np.nonzero(rows < 0))
         name = data.items[(data.first, data.second)[side][bad]]

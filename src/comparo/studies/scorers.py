@@ -1,4 +1,4 @@
-"""Scorers: whatever makes scores of comparisons can be studied, the methods of `comparo.fit` among them."""
+"""Scorers: functions from comparisons to scores that a study can compare, among them the methods of `comparo.fit`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from comparo.data.comparisons import Comparisons
 from comparo.methods import Method, fit
 from comparo.model.graph import Graph
-from comparo.model.laplacian import BATCHED
+from comparo.model.limits import LIMITS
 from comparo.model.product import Bias
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array
@@ -47,8 +47,8 @@ class Fit:
     """`comparo.fit` by a method's name and bias.
 
     Methods that use decisions decide a pair that was asked in both orders once, by p̃_ij = ½(p_ij + 1 − p_ji), as the
-    paper's symmetric set-up does: else a judge who favours a position would tie what it can tell apart. "bt" in small
-    contexts is solved by Newton's method, in a small part of the time: e = 1/(N − 1) wins more for either side of a
+    paper's symmetric set-up does: else a judge who favours a position would tie items that it can distinguish. "bt" in
+    small contexts is solved by Newton's method, which is faster: e = 1/(N − 1) additional wins for either side of a
     comparison are p = (y + e)/(1 + 2e) with weight 1 + 2e, so that its maximum is that of a product of soft
     Bradley–Terry experts.
 
@@ -81,7 +81,7 @@ class Fit:
 def _bradley_terry(comparisons: Comparisons) -> Ranking:
     """The scores of "bt": by Newton's method where all contexts are small, else by Newman's iteration."""
     graph = Graph.build(comparisons)
-    if int(np.max(np.diff(graph.starts))) > BATCHED:
+    if int(np.max(np.diff(graph.starts))) > LIMITS.batched:
         return fit(comparisons, "bt", algorithm="newman")
     decisions = comparisons.decisions()
     extra = 1.0 / (np.diff(graph.starts) - 1.0)[graph.position[graph.first]]

@@ -1,8 +1,8 @@
 """Sets of m of the P pairs of a context that hold every one of its N items, for many contexts and draws at once.
 
-Random sets are drawn together and those that leave an item out are drawn anew; where hardly any set holds all items
-(few pairs an item), a random cover of the items comes first. The greedy design is the same for every context in which
-all pairs are there, but for the names of its items.
+Random sets are drawn together, and those that leave an item out are drawn again; where hardly any set holds all items
+(few pairs per item), a random cover of the items is drawn first. The greedy design is the same for every context in
+which all pairs were recorded, up to the order of its items.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.model.laplacian import EXACT
+from comparo.model.limits import LIMITS
 from comparo.selection.designs import merge
 from comparo.selection.greedy import Greedy, inverse
 from comparo.selection.selector import greedy_pairs
 from comparo.types import Index
 
-TRIES = 100  # rounds in which sets that leave an item out are drawn anew
+TRIES = 100  # rounds in which sets that leave an item out are drawn again
 ENTRIES = 4_000_000  # random numbers drawn at once
 
 
@@ -80,7 +80,7 @@ def _covering(pairs: Index, items: int, wanted: int, rng: np.random.Generator) -
     """The positions of `wanted` of the pairs (P, 2): a random cover of the items, and a uniform rest."""
     order = rng.permutation(len(pairs)).tolist()
     ends = pairs.tolist()
-    for news in ((1, 2), (2, 1)):  # those that bring a new item; or those with two before those with one
+    for news in ((1, 2), (2, 1)):  # pairs with at least one new item; or first those with two, then those with one
         open_items, taken = set(range(items)), []
         for least in news:
             for position in order:
@@ -103,8 +103,10 @@ def greedy_among(pairs: Index, items: int, wanted: int, rng: np.random.Generator
     >>> greedy_among(np.array([[0, 1], [1, 2], [2, 3], [0, 3]]), 4, 4, np.random.default_rng(0)).tolist()
     [0, 1, 2, 3]
     """
-    if items > EXACT:
-        raise ValueError(f"greedy draws among recorded pairs take at most {EXACT} items a context; draw at random")
+    if items > LIMITS.exact:
+        raise ValueError(
+            f"greedy draws among recorded pairs take at most {LIMITS.exact} items per context; draw at random"
+        )
     component, tree = np.arange(items), []
     for position in rng.permutation(len(pairs)).tolist():
         x, y = component[pairs[position]]

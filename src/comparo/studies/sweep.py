@@ -1,8 +1,8 @@
 """A sweep: every way of spending calls and of scoring them, at every number of calls, for every attribute.
 
-Ways that spend calls alike (the same orders and strategy) are scored on the same draws, so that they can be compared
-draw by draw. What is drawn depends on the seed, the attribute, the orders, the strategy and the calls, and on nothing
-else: it does not matter which other ways are studied, or in how many processes.
+Ways with the same orders and strategy are scored on the same draws, so that they can be compared draw by draw. A draw
+is determined by the seed, the attribute, the orders, the strategy and the calls: it does not depend on the other ways
+studied, nor on the number of processes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 
 from comparo.methods import Method
 from comparo.model.product import Bias
-from comparo.selection.selector import Orders
-from comparo.studies.cells import Cell, evaluate, mean_told
+from comparo.selection.defaults import Orders
+from comparo.studies.cells import Cell, column_means, evaluate
 from comparo.studies.draws import Draws, Strategy, calls_in, draw, reaches
 from comparo.studies.recorded import Recorded
 from comparo.studies.scorers import Fit, Scorer
@@ -35,7 +35,7 @@ BLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 @dataclass(frozen=True)
 class Way:
-    """How calls are spent, and how scores are made of the answers; `name` is its row in a table.
+    """How calls are made, and how scores are computed from the answers; `name` is its row in a table.
 
     >>> Way.of("poe-bt", "joint", orders="one").name
     'poe-bt, bias joint, one order'
@@ -48,7 +48,7 @@ class Way:
 
     @classmethod
     def of(cls, method: Method, bias: Bias = "none", *, orders: Orders = "both", strategy: Strategy = "random") -> Way:
-        """The way of a method of `comparo.fit`, named after what is not usual about it."""
+        """The way of a method of `comparo.fit`; its name lists the settings that are not the default."""
         parts = [
             method,
             f"bias {bias}" * (bias != "none"),
@@ -62,8 +62,8 @@ class Way:
 class Results:
     """The cells of a sweep by attribute, way's name and calls; `full` by attribute and way, from all that was recorded.
 
-    `draws` is S. `calls` are as they were asked for ("48", "3n", "all"); a way that the recorded judgements do not let
-    reach them has no cell there. `made` says how many calls a context that is, by orders and calls.
+    `draws` is S. `calls` are as they were asked for ("48", "3n", "all"); a way for which
+    too few judgements were recorded has no cell there. `made` is the number of calls per context, by way and calls.
     """
 
     recorded: Mapping[str, Recorded] = field(repr=False)
@@ -82,8 +82,8 @@ class Results:
         """The correlation in each draw, shape (S,), of one attribute or the mean over all; None where there is none."""
         names = self.attributes if attribute is None else (attribute,)
         found = [self.cells.get((name, way, calls)) for name in names]
-        told = [getattr(cell, measure) for cell in found if cell is not None]
-        return np.asarray(np.mean(told, axis=0)) if len(told) == len(names) else None
+        known = [getattr(cell, measure) for cell in found if cell is not None]
+        return np.asarray(np.mean(known, axis=0)) if len(known) == len(names) else None
 
     def mean(self, way: str, calls: str, measure: Measure = "spearman", attribute: str | None = None) -> float:
         """The mean over draws, NaN where there is no cell."""
@@ -96,12 +96,12 @@ class Results:
         return float(np.mean([getattr(self.full[name, way], measure) for name in names]))
 
     def by_context(self, way: str, calls: str, attribute: str | None = None) -> Array:
-        """Spearman's correlation in each context, shape (C,), the mean over draws and attributes that tell."""
+        """Spearman's correlation in each context, shape (C,), mean over draws and attributes."""
         names = self.attributes if attribute is None else (attribute,)
-        return mean_told([self.cells[name, way, calls].by_context for name in names])
+        return column_means([self.cells[name, way, calls].by_context for name in names])
 
     def made(self, way: Way, calls: str) -> float:
-        """How many calls a context that is, the mean over contexts."""
+        """The number of calls per context, mean over contexts."""
         return float(np.mean(calls_in(next(iter(self.recorded.values())), calls, way.orders)))
 
     @cached_property
@@ -149,8 +149,8 @@ def sweep(
 ) -> Results:
     """Every way at every number of calls, for the recorded judgements of every attribute.
 
-    Calls are as `calls_in` understands them; those that come to the same count once, and those that were not recorded
-    (`reaches`) are left out. With more than one of `processes` the work is spread; a script must then be safe to
+    Calls are given as for `calls_in`; equal numbers count once, and numbers that were not recorded (`reaches`) are left
+    out. With more than one of `processes` the work is spread; a script must then be safe to
     import (`if __name__ == "__main__":`).
 
     >>> from comparo.data.items import Items
@@ -195,7 +195,7 @@ def everything(recorded: Recorded) -> Draws:
 
 
 def _different(recorded: Mapping[str, Recorded], calls: tuple[str, ...], ways: Sequence[Way]) -> tuple[str, ...]:
-    """The calls that some way reaches, those once that come to the same."""
+    """The calls that at least one way reaches; equal numbers once."""
     found: dict[tuple[int, ...], str] = {}
     for each in calls:
         reached = [
@@ -221,7 +221,7 @@ def _run(jobs: Sequence[_Job], processes: int) -> Iterator[list[Cell]]:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Processes begun inside have one BLAS thread each: on shared cores more of them would wait for each other."""
+    """Processes started inside have one BLAS thread each: more threads would wait for each other on shared cores."""
     before = {name: os.environ.get(name) for name in BLAS}
     os.environ.update(dict.fromkeys(BLAS, "1"))
     try:

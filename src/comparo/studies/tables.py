@@ -1,7 +1,7 @@
 """The tables of a study, like the paper's: a row for each way, a column for each number of calls, correlations × 100.
 
 Retention is the share of a way's correlation from all recorded judgements that it keeps at K calls; the calls for 95%
-of it are where the mean correlation, drawn as straight lines between the K studied, first gets there.
+of it are where the mean correlation, by linear interpolation between the K studied, first reaches it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from comparo.data.tables import csv_text
+from comparo.data.writing import csv_text
 from comparo.studies.cells import deviation
 from comparo.studies.sweep import Measure, Results, Way
 from comparo.types import Array
@@ -148,7 +148,7 @@ def attributes_table(results: Results, calls: str, measure: Measure = "spearman"
     for way in results.ways:
         values = [results.values(way.name, calls, measure, attribute) for attribute in results.attributes]
         rows.append((way.name, tuple(map(entry, values))))
-    title = f"{measure.capitalize()} × 100 at {heading(results, calls)} calls a context, {results.draws} draws"
+    title = f"{measure.capitalize()} × 100 at {heading(results, calls)} calls per context, {results.draws} draws"
     return Table(title, ("method", *results.attributes), tuple(rows))
 
 
@@ -181,7 +181,7 @@ def retention_table(results: Results, measure: Measure = "spearman") -> Table:
 
 
 def calls_needed(results: Results, way: Way, measure: Measure = "spearman") -> Entry | None:
-    """The calls a context at which a way keeps 95% of its full correlation, by straight lines between those studied.
+    """The calls per context at which a way keeps 95% of its full correlation, by linear interpolation.
 
     Marked ≤ where the fewest calls studied already do; None where none do, or the full correlation is not above 0.
     """

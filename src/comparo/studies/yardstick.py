@@ -1,8 +1,8 @@
 """The yardstick: comparo's defaults against the paper's method, call for call, on recorded judgements.
 
 The paper's method is PoE-BT from random pairs in both orders without a prior. Comparo's is what `comparo rank` does:
-pairs by contrast, weights by contrast, estimated variances, texts leaning on texts of like style, and, where candidates
-are known to share a system, on their system. Draws of pairs by contrast differ only in the order of the items.
+pairs and weights by contrast, estimated variances, and prior means from texts of similar style and, where candidates
+are known to share a system, from their system. Draws of pairs by contrast differ only in the order of the items.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Defaults:
 
 @dataclass(frozen=True)
 class Curve:
-    """Spearman's correlation × 100 by calls a context, of one way on one attribute: calls and values (Q,)."""
+    """Spearman's correlation × 100 by calls per context, of one way on one attribute: calls and values (Q,)."""
 
     calls: Array
     values: Array
@@ -63,11 +63,11 @@ class Curve:
         return float(self.values[-1])
 
     def at(self, calls: float) -> float:
-        """The value at so many calls, by straight lines."""
+        """The value at this number of calls, by linear interpolation."""
         return float(np.interp(calls, self.calls, self.values))
 
     def needed(self, goal: float) -> float:
-        """The first calls at which the curve reaches the goal, by straight lines; NaN where it never does.
+        """The first calls at which the curve reaches the goal, by linear interpolation; NaN where it never does.
 
         >>> Curve(np.array([10.0, 20.0]), np.array([20.0, 30.0])).needed(25.0)
         15.0
@@ -174,7 +174,7 @@ def _few_calls(curves: Curves, sizes: Mapping[str, float]) -> Table:
             [f"{name} {attribute}", ways[PAPER].whole, ways[PAPER].at(few), ways[ALONE].at(few), ways[SHARED].at(few)]
         )
     columns = ("set", "paper, all calls", "paper, 2n", f"{ALONE}, 2n", f"{SHARED}, 2n")
-    return _table("Spearman × 100 with 2n calls a context", columns, [*rows, _means(rows)])
+    return _table("Spearman × 100 with 2n calls per context", columns, [*rows, _means(rows)])
 
 
 def _needed(curves: Curves) -> Table:
@@ -186,7 +186,7 @@ def _needed(curves: Curves) -> Table:
             calls = [ways[PAPER].needed(goal), ways[ALONE].needed(goal)]
             rows.append([f"{name} {attribute}", goal, *calls, calls[1] / calls[0]])
     columns = ("set", f"{KEPT:.0%} of the paper's with all", "paper, calls", f"{ALONE}, calls", "ratio")
-    return _table("Calls a context that keep 95% of the full set's correlation, systems not known", columns, rows, 2)
+    return _table("Calls per context that keep 95% of the full set's correlation, systems not known", columns, rows, 2)
 
 
 def _hanna(curves: Curves) -> Table:

@@ -1,0 +1,96 @@
+"""What large runs take: a finished run of a million judgements continued, texts of megabytes, ten thousand contexts.
+
+python -m benchmarks.size [judgements] [contexts]     # 1000000 10000 unless told otherwise
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from comparo.data.items import Items
+from comparo.data.prompts import Question
+from comparo.judges import Judgement, load_judge
+from comparo.run.budget import Budget
+from comparo.run.rank import make_prompt
+from comparo.run.store import Store
+from comparo.run.task import Task
+
+WORDS = (
+    "the cat sat on a mat and saw how rain fell in grey lines over old roofs while nobody came to close doors".split()
+)
+
+
+def text(rng: np.random.Generator, words: int) -> str:
+    return " ".join(rng.choice(WORDS, words).tolist())
+
+
+def command(folder: Path, *arguments: str) -> tuple[float, float]:
+    """Seconds of wall clock and of CPU that a command takes."""
+    begin, before = time.perf_counter(), os.times()
+    subprocess.run([sys.executable, "-m", "comparo.cli", *arguments], cwd=folder, check=True, capture_output=True)
+    after = os.times()
+    spent = after.children_user + after.children_system - before.children_user - before.children_system
+    return time.perf_counter() - begin, spent
+
+
+def write(folder: Path, rows: list[dict[str, str]]) -> Path:
+    path = folder / "items.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def finished(folder: Path, judgements: int, items: int = 10_000) -> None:
+    """A run folder in which every call of the budget is answered."""
+    rng = np.random.default_rng(0)
+    path = write(folder, [{"id": f"item {k}", "text": text(rng, 30)} for k in range(items)])
+    texts, judge = Items.of(str(path)), load_judge("simulated/soft")
+    task = Task(texts, make_prompt(texts, None, None, judge.name), judge, Budget.of(judgements))
+    store = Store(folder / "comparo-runs" / "finished", task.identity, task.configuration)
+    store.add_items(texts)
+    codes = rng.choice(items * (items - 1), judgements, replace=False)
+    first, second = np.divmod(codes, items - 1)
+    second += second >= first
+    names = texts.ids.tolist()
+    asked = (Question(names[a], names[b]) for a, b in zip(first.tolist(), second.tolist(), strict=True))
+    store.add(Judgement(question, p=judge.probability(question), mass=1.0) for question in asked)
+    store.close()
+
+
+def main(judgements: int = 1_000_000, contexts: int = 10_000) -> None:
+    print("\n## Size\n\n| case | seconds | CPU seconds | report |\n| --- | --- | --- | --- |")
+
+    def say(case: str, seconds: tuple[float, float], folder: Path | None = None) -> None:
+        page = "" if folder is None else f"{(folder / 'report.html').stat().st_size / 1e6:.1f} MB"
+        print(f"| {case} | {seconds[0]:.1f} | {seconds[1]:.1f} | {page} |", flush=True)
+
+    simulated = ("--judge", "simulated/soft", "--format", "csv")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        finished(folder, judgements)
+        say(f"`comparo runs` beside {judgements:,} judgements", command(folder, "runs"))
+        seconds = command(folder, "rank", "items.jsonl", "--budget", str(judgements), *simulated)
+        say(f"a finished run of {judgements:,} judgements continued", seconds, folder / "comparo-runs" / "finished")
+    with tempfile.TemporaryDirectory() as name:
+        folder, rng = Path(name), np.random.default_rng(1)
+        write(folder, [{"id": f"item {k}", "text": text(rng, 1_200_000)[:5_000_000]} for k in range(12)])
+        say("12 texts of 5 MB", command(folder, "rank", "items.jsonl", "--out", "run", *simulated), folder / "run")
+    with tempfile.TemporaryDirectory() as name:
+        folder, rng = Path(name), np.random.default_rng(2)
+        write(
+            folder,
+            [{"id": f"s{k}", "text": text(rng, 30), "context_id": f"c{c}"} for c in range(contexts) for k in range(4)],
+        )
+        arguments = ("rank", "items.jsonl", "--budget", "3n", "--out", "run", *simulated)
+        say(f"{contexts:,} contexts of 4 texts, 3n calls", command(folder, *arguments), folder / "run")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,58 @@
+"""The commands, each imported when it is used, so that `comparo --help` imports none of them."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from comparo.cli.consent import Command
+from comparo.cli.settings import name_variables
+
+# For each command: its file, and the line in the list of commands, which is the first one of the function's docstring.
+COMMANDS = {
+    "rank": ("rank", "Rank texts by a judge, from few comparisons, safe to stop and start again."),
+    "fit": ("fit", "Scores and a ranking from recorded comparisons."),
+    "select": ("select", "The next pairs to ask, for those who judge elsewhere."),
+    "judge": ("judge", "Judgements of pairs of texts, one a line, as they come."),
+    "plan": ("plan", "How many calls a ranking will take, by simulation; no judge is asked."),
+    "study": (
+        "study",
+        "How few comparisons are enough, and by which method? From recorded judgements: only --baseline asks a judge.",
+    ),
+    "report": ("runs", "Make the page of a run again, report.html in its folder, and print where it is."),
+    "runs": (
+        "runs",
+        "The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed.",
+    ),
+}
+EXAMPLES = {"report": "REPORT_EPILOG"}
+
+
+@cache
+def load_command(name: str) -> TyperCommand:
+    """Import a command and let each of its flags come from a variable."""
+    module = import_module(f"comparo.cli.{COMMANDS[name][0]}")
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
+    epilog = getattr(module, EXAMPLES.get(name, "EPILOG"))
+    alone.command(name, cls=Command, epilog=epilog)(getattr(module, f"{name}_command"))
+    command = typer.main.get_command(alone)
+    assert isinstance(command, TyperCommand)
+    name_variables(command)
+    return command
+
+
+class Commands(TyperGroup):
+    """The group of all commands; the list of commands needs their names and summaries only."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {name: TyperCommand(name, help=summary) for name, (_, summary) in COMMANDS.items()}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the arguments name, imported."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and load_command(command.name or ""), rest

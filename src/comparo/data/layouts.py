@@ -1,0 +1,171 @@
+"""The layouts in which comparisons come: four of columns, and a square matrix; every value is checked here.
+
+Frames, mappings and files have the columns `first, second, p`, or `first, second, winner`, `model_a, model_b, winner`
+or `left, right, winner`. A winner is named by its column, by A or B, or by its own label; tie, draw or equal means
+neither. A row without a winner was not judged and is left out. Each layout may also have `weight`, `context` (or
+`context_id`) and `judge`; other columns are ignored, except that rows with an `error` are judgements that failed and
+are left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from comparo.data.columns import factorise, is_missing, numbers, shown, winners
+from comparo.data.frames import column_from_values
+from comparo.data.tables import Table
+from comparo.errors import ComparisonsError
+
+LAYOUTS = (
+    ("first", "second", "p"),
+    ("first", "second", "winner"),
+    ("model_a", "model_b", "winner"),
+    ("left", "right", "winner"),
+)
+OPTIONAL = {"weight": ("weight",), "context": ("context", "context_id"), "judge": ("judge",)}
+WANTED = frozenset(chain(*LAYOUTS, *OPTIONAL.values(), ["error"]))
+LABELS = WANTED - {"p", "weight", "error"}
+TIES = {"tie": 0.5, "draw": 0.5, "equal": 0.5}
+WINNERS = {  # by the second column of a layout
+    "second": {"first": 1.0, "second": 0.0, "left": 1.0, "right": 0.0, "a": 1.0, "b": 0.0, **TIES},
+    "model_b": {"model_a": 1.0, "model_b": 0.0, "a": 1.0, "b": 0.0, **TIES}
+    | dict.fromkeys(("tie (bothbad)", "both_bad", "bothbad"), 0.5),
+    "right": {"left": 1.0, "right": 0.0, "a": 1.0, "b": 0.0, **TIES},
+}
+
+logger = logging.getLogger(__name__)
+
+
+def fields_from_table(table: Table) -> dict[str, Any]:
+    """The fields of `Comparisons` from a table in a known layout, after a check of every column.
+
+    >>> fields_from_table(Table({"left": ["ana"], "right": ["bo"], "winner": ["tie"]}))["p"]
+    array([0.5])
+    """
+    table = _answered(table)
+    column = _layout(table)
+    lengths = {name: len(table.columns[name]) for name in column.values()}
+    if len(set(lengths.values())) > 1:
+        counted = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise ComparisonsError(f"the columns differ in length: {counted} rows; give one value per row in each")
+    if not all(lengths.values()):
+        place = table.source or "the data"
+        raise ComparisonsError(f"there are no comparisons in {place}; at least two items are needed, compared once")
+    words = WINNERS[column["second"]] if column["p"] == "winner" else None
+    if words is not None:
+        table = _decided(table, column)
+    items, (first, second) = factorise(table, column["first"], column["second"])
+    same = np.flatnonzero(first == second)
+    if same.size:
+        label = shown(table.columns[column["second"]][same[0]])
+        raise table.error(same, column["second"], f"{label} is compared with itself; drop the row")
+    if words is not None:
+        p = winners(table, words, column["first"], column["second"])
+    else:
+        p = numbers(table, "p", 1.0, "a probability between 0 and 1")
+    largest = float(np.finfo(np.float64).max)
+    weight = numbers(table, "weight", largest, "a finite weight of 0 or more") if "weight" in column else None
+    contexts, (context,) = factorise(table, column["context"]) if "context" in column else (None, (None,))
+    judges, (judge,) = factorise(table, column["judge"]) if "judge" in column else (None, (None,))
+    return {
+        "items": items,
+        "first": first,
+        "second": second,
+        "p": p,
+        "weight": weight,
+        "contexts": contexts,
+        "context": context,
+        "judges": judges,
+        "judge": judge,
+    }
+
+
+def _answered(table: Table) -> Table:
+    """The table without the rows that have an error, where some have one and some do not."""
+    errors = table.columns.get("error")
+    if errors is None:
+        return table
+    kept = [row for row, error in enumerate(errors) if error is None or error != error or not str(error).strip()]
+    if not kept:
+        raise table.error(range(len(errors)), "error", "every judgement failed; there is nothing to fit")
+    columns = {name: column for name, column in table.columns.items() if name != "error"}
+    return replace(table, columns=columns).take(kept)
+
+
+def _decided(table: Table, column: Mapping[str, str]) -> Table:
+    """The table without the rows that have no winner: they were not judged."""
+    said = table.columns[column["p"]]
+    kept = [row for row, word in enumerate(said) if not is_missing(word)]
+    if not kept:
+        raise table.error(range(len(said)), "winner", "no row has a winner; there is nothing to fit")
+    left = sum(map(is_missing, said)) - sum(
+        is_missing(word) and is_missing(first) for word, first in zip(said, table.columns[column["first"]], strict=True)
+    )
+    if left:
+        place = table.source or "the data"
+        logger.warning("%s: %d of %d comparisons have no winner and are left out", place, left, left + len(kept))
+    return table.take(kept)
+
+
+def _layout(table: Table) -> dict[str, str]:
+    """Which column plays which role."""
+    layout = min(LAYOUTS, key=lambda names: len(set(names) - set(table.columns)))
+    if missing := [repr(name) for name in layout if name not in table.columns]:
+        raise ComparisonsError(
+            f"{table.source or 'the data'}: there is no column {' or '.join(missing)}; the columns are "
+            f"{', '.join([*table.columns, *map(str, table.others)]) or 'none'}. Rename them to one of the layouts "
+            f"{'; '.join(', '.join(names) for names in LAYOUTS)}"
+        )
+    column = dict(zip(("first", "second", "p"), layout, strict=True))
+    for role, names in OPTIONAL.items():
+        if there := [name for name in names if name in table.columns]:
+            column[role] = there[0]
+    return column
+
+
+def fields_from_matrix(matrix: ArrayLike, items: Iterable[Any] | None) -> dict[str, Any]:
+    """The fields of `Comparisons` from an N×N matrix of P(i beats j), NaN where there is no comparison.
+
+    >>> fields_from_matrix([[np.nan, 0.7], [np.nan, np.nan]], ["bo", "ana"])["first"]
+    array([0], dtype=int32)
+    """
+    try:
+        entries = np.asarray(matrix, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ComparisonsError(f"the matrix holds something that is not a number: {error}") from error
+    if entries.ndim != 2 or entries.shape[0] != entries.shape[1]:
+        raise ComparisonsError(f"the matrix has shape {entries.shape}; it must be square, a row for each item")
+    size = len(entries)
+    if size < 2:
+        raise ComparisonsError(f"the matrix has shape {entries.shape}; at least two items are needed")
+    labels = np.arange(size) if items is None else _labels_of_matrix(items, size)
+    asked = ~np.isnan(entries)
+    np.fill_diagonal(asked, False)
+    first, second = np.nonzero(asked)
+    p = entries[first, second]
+    bad = np.flatnonzero((p < 0) | (p > 1))
+    if bad.size:
+        i, j = first[bad[0]], second[bad[0]]
+        more = f" (and {bad.size - 1} more entries like it)" if bad.size > 1 else ""
+        raise ComparisonsError(f"matrix entry [{i}, {j}]: {p[bad[0]]} is not a probability between 0 and 1{more}")
+    if not p.size:
+        raise ComparisonsError("there are no comparisons in the matrix: every entry off its diagonal is NaN")
+    return {"items": labels, "first": first.astype(np.int32), "second": second.astype(np.int32), "p": p}
+
+
+def _labels_of_matrix(items: Iterable[Any], size: int) -> NDArray[Any]:
+    table = Table({"items": column_from_values("items", items)})
+    if len(table.columns["items"]) != size:
+        raise ComparisonsError(f"there are {len(table.columns['items'])} items for a matrix of {size} rows")
+    labels, (codes,) = factorise(table, "items")
+    if len(labels) < size:
+        twice = labels[np.argmax(np.bincount(codes))]
+        raise ComparisonsError(f"two rows of the matrix are called {shown(twice)}; give each item a name of its own")
+    return labels[codes]

@@ -1,0 +1,200 @@
+"""Columns out of files: CSV, JSON, Parquet and spreadsheets, each as a `Table`.
+
+CSV and JSON need no library; Parquet and .xlsx need one that is installed. Files are untrusted: they are parsed, never
+evaluated.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import re
+import zlib
+from array import array
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from comparo.data.endings import READ, parquet_library, split_ending
+from comparo.data.frames import columns_from_frame
+from comparo.data.objects import CHUNK, Binary, columns_from_objects, objects_of_lines, objects_of_list, stored_once
+from comparo.data.sheets import rows_of_workbook, unguarded
+from comparo.data.tables import Table
+from comparo.errors import ComparisonsError
+
+
+def read_columns(
+    path: str | os.PathLike[str], wanted: Collection[str] | None = None, labels: Collection[str] = ()
+) -> Table:
+    """The columns of a file in the format of its ending; only the `wanted` ones if given.
+
+    Values of a CSV file or a spreadsheet are strings. A key that a JSON object does not have is None. In CSV, the quote
+    that `write_columns` puts before a possible formula is removed from the columns `labels`.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "pairs.csv")
+    ...     _ = path.write_text("first,second,p\\nana,bo,0.7\\n")
+    ...     read_columns(path, wanted=["first", "p"]).columns
+    {'first': ['ana'], 'p': ['0.7']}
+    """
+    path = Path(path)
+    if os.path.isdir(path):
+        raise ComparisonsError(f"{path} is a folder; name a file in it")
+    if not os.path.exists(path):
+        raise ComparisonsError(f"{path} does not exist; check the name (the working folder is {Path.cwd()})")
+    ending, compressed = split_ending(path, READ)
+    read = _READERS[ending]
+    try:
+        with gzip.open(path, "rb") if compressed else path.open("rb") as file:
+            if not file.peek(1):
+                raise ComparisonsError(f"{path} is empty; write its rows first")
+            table = read(file, str(path), wanted)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ComparisonsError(f"{path} is not a whole gzip file ({error}); copy it again or drop the .gz") from error
+    except UnicodeDecodeError as error:
+        raise ComparisonsError(f"{path} is not UTF-8 text ({error.reason}); save it again as UTF-8") from error
+    except OSError as error:
+        raise ComparisonsError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
+    if ending not in (".csv", ".tsv") or not labels:
+        return table
+    restored = {
+        name: [unguarded(cell) if cell[:1] == "'" else cell for cell in column]
+        for name, column in table.columns.items()
+        if name in labels
+    }
+    return replace(table, columns={**table.columns, **restored})
+
+
+def columns_from_text(text: str, source: str) -> Table:
+    """The columns of JSON, if the text begins with a brace or with a list of objects, or of CSV.
+
+    `source` names it in errors.
+
+    >>> columns_from_text('{"id": "ana"}\\n{"id": "bo"}\\n', "standard input").columns
+    {'id': ['ana', 'bo']}
+    """
+    if not text.strip():
+        raise ComparisonsError(f"{source} is empty; write its rows first")
+    read = _read_json if _JSON.match(text) else _read_csv
+    return read(io.BytesIO(text.encode()), source, None)
+
+
+def _read_csv(file: Binary, source: str, wanted: Collection[str] | None, delimiters: str = ",\t;") -> Table:
+    text = _lines_of_text(file, source)
+    top = next(text)
+    delimiter = max(delimiters, key=top.count)
+    reader = csv.reader(chain([top], text), delimiter=delimiter, skipinitialspace=f"{delimiter} " in top, strict=True)
+    lines = array("q")
+    try:
+        header = [name.strip() for name in next(reader)]
+        if not header:
+            raise ComparisonsError(f"{source}, line 1: the line is blank; it must name the columns")
+        columns = _empty_columns(header, source, wanted)
+        seen: dict[str, str] = {}
+        rows = _rows_of_csv(reader, len(header), source, lines)
+        while chunk := list(islice(rows, CHUNK)):
+            for name, cells in zip(header, zip(*chunk, strict=True), strict=True):
+                if name in columns:
+                    columns[name].extend(stored_once(cells, seen))
+    except csv.Error as error:
+        raise ComparisonsError(
+            f"{source}, line {reader.line_num}: this is not CSV ({error}); correct or drop the line"
+        ) from error
+    return Table(dict(columns), source, lines, tuple(name for name in header if name not in columns))
+
+
+def _empty_columns(header: list[str], source: str, wanted: Collection[str] | None) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {name: [] for name in header if wanted is None or name in wanted}
+    for name in columns:
+        if header.count(name) > 1:
+            raise ComparisonsError(f"{source}, line 1: there are two columns {name!r}; rename one")
+    return columns
+
+
+def _read_tsv(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
+    return _read_csv(file, source, wanted, "\t")
+
+
+def _read_workbook(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
+    header, rows, lines = rows_of_workbook(file.read(), source)
+    columns = _empty_columns(header, source, wanted)
+    for place, name in enumerate(header):
+        if name in columns:
+            columns[name] = [row[place] for row in rows]
+    return Table(dict(columns), source, lines, tuple(name for name in header if name not in columns))
+
+
+def _lines_of_text(file: Binary, source: str) -> Iterator[str]:
+    with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
+        for number, line in enumerate(text, 1):
+            if "\0" in line:
+                raise ComparisonsError(f"{source}, line {number}: a NUL byte; this is not text, save it as UTF-8 CSV")
+            yield line
+
+
+def _rows_of_csv(reader: Any, width: int, source: str, lines: array[int]) -> Iterator[list[str]]:
+    for row in reader:
+        if len(row) == width:
+            lines.append(reader.line_num)
+            yield row
+        elif row:
+            raise ComparisonsError(
+                f"{source}, line {reader.line_num}: {len(row)} fields where the header has {width}; correct the line, "
+                "or quote the field that holds the separator"
+            )
+
+
+def _read_json_lines(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
+    lines = array("q")
+    columns, others = columns_from_objects(objects_of_lines(file, source, lines), wanted)
+    if not lines:
+        raise ComparisonsError(f"{source} is empty; write its rows first")
+    return Table(columns, source, lines, others)
+
+
+def _read_json(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
+    """A list of objects, or one object per line."""
+    content = file.read()
+    text = content.decode("utf-8-sig")
+    if not text.lstrip().startswith("["):
+        return _read_json_lines(io.BytesIO(content), source, wanted)
+    columns, others = columns_from_objects(objects_of_list(text, source), wanted)
+    if not columns and not others:
+        raise ComparisonsError(f"{source} is empty; write its rows first")
+    return Table(columns, source, others=others)
+
+
+def _read_parquet(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
+    library, data = parquet_library(source), io.BytesIO(file.read())
+    try:
+        if library == "pyarrow":
+            from pyarrow import parquet
+
+            frame = parquet.read_table(data)
+        else:
+            import polars
+
+            frame = polars.read_parquet(data)
+    except Exception as error:  # two libraries, and no base class between their errors
+        raise ComparisonsError(
+            f"{source} is not a whole Parquet file; write it again, or correct its ending"
+        ) from error
+    columns, others = columns_from_frame(frame, wanted)
+    return Table(columns, source, others=others)
+
+
+_JSON = re.compile(r"\s*(?:\{|\[\s*\{)")
+_READERS = {
+    ".csv": _read_csv,
+    ".tsv": _read_tsv,
+    ".jsonl": _read_json_lines,
+    ".ndjson": _read_json_lines,
+    ".json": _read_json,
+    ".parquet": _read_parquet,
+    ".xlsx": _read_workbook,
+}

@@ -1,0 +1,107 @@
+"""The table of a ranking as text, as objects for JSON, and as HTML for a notebook, with intervals as bars."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from comparo.data.comparisons import Comparisons
+from comparo.data.words import visible
+from comparo.model.experts import BradleyTerry
+from comparo.model.product import Product
+from comparo.types import Array
+
+SHOWN = 100  # rows
+
+
+def table_text(table: Mapping[str, NDArray[Any]], notes: Sequence[str]) -> str:
+    """Return the first rows of a ranking's columns as aligned text, followed by its notes.
+
+    >>> print(table_text({"item": np.array(["ana", "bo"]), "score": np.array([1.0, -1.0])}, ()))
+    item   score
+    ana    1.000
+    bo    -1.000
+    """
+    columns = [
+        [name, *(visible(_shown(value), lines=False) for value in column[:SHOWN].tolist())]
+        for name, column in table.items()
+    ]
+    is_text = [column.dtype.kind in "OUS" for column in table.values()]
+    widths = [max(map(len, column)) for column in columns]
+    lines = []
+    for row in zip(*columns, strict=True):
+        cells = zip(row, widths, is_text, strict=True)
+        lines.append(
+            "  ".join(cell.ljust(width) if left else cell.rjust(width) for cell, width, left in cells).rstrip()
+        )
+    hidden = len(table["item"]) - SHOWN
+    return "\n".join([*lines, *([f"{hidden} more"] if hidden > 0 else []), *map(visible, notes)])
+
+
+def table_html(table: Mapping[str, NDArray[Any]], level: float, notes: Sequence[str]) -> str:
+    """Return the first rows of a ranking's columns and its notes as HTML; every label is escaped.
+
+    >>> table = {"item": np.array(["<a>"]), "low": np.array([0.1]), "high": np.array([0.3])}
+    >>> "<td>&lt;a&gt;</td><td>0.100</td>" in table_html(table, 0.95, ())
+    True
+    """
+    columns = {name: column[:SHOWN].tolist() for name, column in table.items()}
+    bars = _bars(columns["low"], columns["high"])
+    head = "".join(f"<th>{name}</th>" for name in columns) + f"<th>{100 * level:g}% interval</th>"
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(_shown(value))}</td>" for value in row) + f"<td>{bar}</td></tr>"
+        for *row, bar in zip(*columns.values(), bars, strict=True)
+    )
+    below = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
+    hidden = len(table["item"]) - SHOWN
+    more = f"<p>{hidden} more</p>" if hidden > 0 else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}{below}"
+
+
+def json_rows(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
+    """A table as JSON holds it: one object per row, null for what is not finite."""
+    values = (column.tolist() for column in columns.values())
+    return [dict(zip(columns, map(plain, row), strict=True)) for row in zip(*values, strict=True)]
+
+
+def bias_columns(comparisons: Comparisons, product: Product | None, bias: Array | None) -> dict[str, NDArray[Any]]:
+    """γ (C, J) by context and judge; under Bradley–Terry also σ(−γ) = P(the first of two equal texts wins)."""
+    bias = np.empty((0, 0)) if bias is None else bias
+    columns: dict[str, NDArray[Any]] = {}
+    if comparisons.contexts is not None:
+        columns["context"] = np.repeat(comparisons.contexts[: len(bias)], bias.shape[1])
+    if comparisons.judges is not None:
+        columns["judge"] = np.tile(comparisons.judges[: bias.shape[1]], len(bias))
+    columns["gamma"] = bias.ravel()
+    if product is not None and isinstance(product.expert, BradleyTerry):
+        columns["first_wins"] = np.asarray(expit(-bias.ravel()))
+    return columns
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: None for a number that is not finite."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _bars(low: list[float], high: list[float]) -> list[str]:
+    """Return each interval as a bar in the colour of the text, all on one scale; empty where it is not known."""
+    known = [(begin, end) for begin, end in zip(low, high, strict=True) if np.isfinite(end - begin)]
+    least = min((begin for begin, _ in known), default=0.0)
+    span = max((end for _, end in known), default=0.0) - least or 1.0
+    style = "height:.5em;min-width:2px;border-radius:.25em;background:currentColor;opacity:.6"
+    bars = []
+    for begin, end in zip(low, high, strict=True):
+        position = f"margin-left:{100 * (begin - least) / span:.1f}%;width:{100 * (end - begin) / span:.1f}%"
+        bar = f'<div style="{position};{style}"></div>' if np.isfinite(end - begin) else ""
+        bars.append(f'<div style="width:10em" aria-hidden="true">{bar}</div>')
+    return bars

@@ -1,0 +1,33 @@
+"""What a reader must know before trusting a ranking."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.graph import Graph
+from comparo.model.product import Product
+
+
+def notes(comparisons: Comparisons, graph: Graph, product: Product | None, converged: bool) -> tuple[str, ...]:
+    """Return a sentence for each of: a graph that is not connected, no convergence, a bias that is not determined."""
+    found = []
+    split = np.diff(np.append(graph.component[graph.starts[:-1]], graph.components)) > 1
+    if split.any():
+        place = ""
+        if comparisons.contexts is not None:
+            label = comparisons.contexts[graph.context[graph.starts[:-1]][split][0]]
+            others = np.count_nonzero(split) - 1
+            place = f" in context '{label}'" + (f" and {others} more" if others else "")
+        found.append(
+            f"the comparisons{place} fall into groups that are not connected: each group is ranked on its own, and "
+            "scores do not compare across groups; compare items of different groups to join them"
+        )
+    if not converged:
+        found.append("the scores did not settle and may be wrong; try method='poe-bt' with a firm prior, as prior=1")
+    if product is not None and not product.is_bias_determined:
+        found.append(
+            "the position bias cannot be estimated from these comparisons: show items in both positions, or use "
+            "bias='none'"
+        )
+    return tuple(found)

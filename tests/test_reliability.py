@@ -465,19 +465,21 @@ def test_a_run_that_is_stopped_pays_again_for_no_more_than_the_calls_in_flight(w
 def test_interrupted_twice_a_run_leaves_at_once(tmp_path):
     texts = "\n".join(json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(20))
     (tmp_path / "items.jsonl").write_text(texts)
-    with Api(tokens({"A": 0.7, "B": 0.3}), tokens({"A": 0.7, "B": 0.3}, after=60.0)) as api:
+    # Whoever waits gets all answers: they come well within the ten seconds.
+    with Api(tokens({"A": 0.7, "B": 0.3}), tokens({"A": 0.7, "B": 0.3}, after=6.0)) as api:
         command = [sys.executable, "-m", "comparo.cli", "rank", "items.jsonl", "--criterion", "better", "--out", "run"]
         command += ["--judge", "openai/any", "--base-url", api.url]
-        process = subprocess.Popen(
+        with subprocess.Popen(
             command, cwd=tmp_path, env=os.environ | {"OPENAI_API_KEY": "none"}, stderr=subprocess.PIPE, text=True
-        )
-        while len(api.requests) < 10:
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        assert "Waiting up to 10 s" in next(line for line in process.stderr if "calls at most" not in line)
-        process.send_signal(signal.SIGINT)
-        _, words = process.communicate(timeout=9)
+        ) as process:
+            while len(api.requests) < 10:
+                assert process.poll() is None
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            assert "Waiting up to 10 s" in next(line for line in process.stderr if "calls at most" not in line)
+            process.send_signal(signal.SIGINT)
+            words = process.stderr.read()
     assert process.returncode == 130
     assert "Traceback" not in words
-    assert len(read_judgements(tmp_path / "run")) == 1
+    # One answer may arrive while the ranking so far is printed.
+    assert len(read_judgements(tmp_path / "run")) <= 2

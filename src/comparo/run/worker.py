@@ -112,11 +112,13 @@ class Asking:
 
     def _more(self) -> Iterator[Question]:
         """Further questions; they end if none arrives for a moment, unless the judge streams."""
-        patience = None if getattr(self._judge, "streams", False) else PATIENCE
+        is_patient = getattr(self._judge, "streams", False)
         while not self._no_more.is_set():
             try:
-                question = self._questions.get(timeout=patience)
+                question = self._questions.get(timeout=PATIENCE)
             except queue.Empty:
+                if is_patient:
+                    continue
                 return
             if question is None:
                 return

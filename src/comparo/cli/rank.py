@@ -145,7 +145,6 @@ def rank_command(
     if dry_run:
         _say_estimate(Console(highlight=False), task, estimate)
         return
-    task.check()
     folder = out or choose_folder("stdin" if data == "-" else data, task.identity, fresh)
     console, notes = shown.console, {"command": command_line(context)}
     say = partial(console.print, style="yellow", markup=False, soft_wrap=True)

@@ -17,10 +17,9 @@ from comparo.model.experts import BradleyTerry, Expert, Gaussian
 from comparo.model.graph import Graph
 from comparo.model.laplacian import Laplacian
 from comparo.model.limits import LIMITS, Limits
+from comparo.model.mixed import mixed
 from comparo.model.pattern import Pattern
-from comparo.model.pooling import pool
 from comparo.model.product import Bias, Prior, multiply
-from comparo.model.weights import even
 from comparo.model.zermelo import Algorithm, zermelo
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array, Index
@@ -72,7 +71,7 @@ def fit(
         expert on the first item. Default: "first" for Gaussian experts; for others 100, or 10 where every answer is a
         decision. "estimated": the variances of scores, biases and noise are estimated from the comparisons, both orders
         of a pair are one observation, and scores are shrunk towards what their group and features predict
-        (`comparo.model.pooling.pool`).
+        (`comparo.model.mixed.mixed`).
     groups, features
         With prior "estimated": the group, and a sequence of numbers, for each item or pair (context, item).
         `groups="items"`: the same item in other contexts.
@@ -155,8 +154,7 @@ def quiet_fit(
         prior = "first" if isinstance(expert, Gaussian) else WIDE if comparisons.hard else WIDER
     if prior == "estimated":
         group, rows = _shared(comparisons, groups, features)
-        weighed = even(comparisons, expert)
-        product = pool(weighed, expert, is_biased=bias == "joint", groups=group, features=rows, limits=limits)
+        product = mixed(comparisons, expert, is_biased=bias == "joint", groups=group, features=rows, limits=limits)
     else:
         product = multiply(comparisons, expert, prior=prior, bias=bias, limits=limits)
     covariance = ProductCovariance(product.laplacian, product)

@@ -14,7 +14,8 @@ class Effects:
     """Estimated variances, in the square of a score's unit, and the means that scores are shrunk towards.
 
     `scores` is the variance of candidates around what their group and style predict; `groups` that of the group means
-    and `style` that of the coefficients of style, if given; `bias` that of γ between contexts, if there are several.
+    and `style` that of the coefficients of style, if given; `bias` that of γ between contexts, if there are several, and
+    `bias_error` is the standard error of the mean γ.
     `noise` is the variance of one comparison around the difference of its scores. `means` (G,) are the group means,
     `mean` (n,) the prediction for each candidate. The uncertainty of the predictions adds spread·between·spreadᵀ to
     H⁻¹, with `spread` (n, M) and `between` (M, M).
@@ -24,6 +25,7 @@ class Effects:
     scores: float
     noise: float
     bias: float | None = None
+    bias_error: float | None = None
     groups: float | None = None
     style: float | None = None
     means: Array | None = None

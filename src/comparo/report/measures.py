@@ -44,7 +44,10 @@ def position_bias(ranking: Ranking, level: float = 0.95) -> Position:
     """
     p, product = ranking.comparisons.p, ranking.product
     logits = in_logits(ranking)
-    if product is not None and product.bias.size and product.laplacian.pattern.judges:
+    effects = ranking.effects
+    if product is not None and effects is not None and effects.bias_error is not None:
+        gamma, error, fitted = float(np.mean(product.bias)), effects.bias_error, True
+    elif product is not None and product.bias.size and product.laplacian.pattern.judges:
         gamma, error, fitted = float(np.mean(product.bias)), _joint_error(product), True
     else:
         mean = float(np.clip(np.mean(p), 1e-6, 1 - 1e-6))

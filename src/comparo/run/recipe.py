@@ -1,7 +1,7 @@
 """How the answers of a run become a ranking: the method, and its use of the texts.
 
 Unless the run is plain, comparisons are weighted by the contrast of their texts, variances are estimated, and items of
-the same group or of similar style inform each other (`pooling`). The groups are those of the items, if they have any;
+the same group or of similar style inform each other (`comparo.model.mixed`). The groups are those of the items, if they have any;
 otherwise items with the same id in several contexts form a group, as the outputs of one system do.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.methods import Method, quiet_fit
-from comparo.model.experts import BradleyTerry, Gaussian
+from comparo.model.observations import are_choices
 from comparo.model.product import Bias
 from comparo.model.weights import power, residuals
 from comparo.ranking.ranking import Ranking
@@ -77,10 +77,10 @@ class Fitting:
     def weigh(self, data: Comparisons) -> Comparisons:
         """The comparisons with weights contrast^a, a estimated from the answers; the sum of weights is unchanged."""
         worth = self._worth(data)
-        if np.all(worth == worth[0]):
+        if are_choices(data) or np.all(worth == worth[0]):
             return data
-        merged, squares, freedom = residuals(data, Gaussian() if self.method.startswith("poe-g") else BradleyTerry())
-        weight = data.weights * worth ** power(squares, self._worth(merged), freedom, POWERS, USUAL, SURE)
+        row, squares, freedom = residuals(data)
+        weight = data.weights * worth ** power(squares, worth[row], freedom, POWERS, USUAL, SURE)
         return replace(data, weight=weight * (np.sum(data.weights) / np.sum(weight)))
 
     def _worth(self, data: Comparisons) -> Array:

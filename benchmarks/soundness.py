@@ -60,6 +60,8 @@ class Outcome:
     covered: float = 0.0
     items: int = 0
     width: float = 0.0
+    inner: float = 0.0  # Σ score · true score, and Σ score²
+    square: float = 0.0
     right: float = 0.0
     breaks: int = 0
     bins: Array = field(default_factory=lambda: np.zeros((BINS, 3)))
@@ -74,13 +76,15 @@ def measure(ranking: Any, simulation: Simulation, rng: np.random.Generator) -> O
     items, truth = simulation.items, simulation.truth
     centred = truth - np.mean(truth, axis=1, keepdims=True)
     low, high, tier = (on_grid(ranking, simulation, name) for name in ("low", "high", "tier"))
-    known = ~np.isnan(low)
+    known, scores = ~np.isnan(low), np.nan_to_num(on_grid(ranking, simulation, "scores"))
     better = np.triu(np.ones((truth.shape[1],) * 2, dtype=bool), 1) & (tier[:, :, None] != tier[:, None, :])
     right = (tier[:, :, None] < tier[:, None, :]) == (truth[:, :, None] > truth[:, None, :])
     return Outcome(
         covered=float(np.sum((low <= centred) & (centred <= high))),
         items=int(np.sum(known)),
         width=float(np.mean((high - low)[known])),
+        inner=float(np.sum(scores * centred)),
+        square=float(np.sum(scores**2)),
         right=float(np.sum(right & better)),
         breaks=int(np.sum(better)),
         bins=binned(*probabilities(ranking, items.names, truth, rng)),

@@ -50,11 +50,13 @@ class CellResult:
     coverage: float
     coverage_error: float
     width: float
+    slope: float  # of the true scores on the scores: 1 where a score is what is expected of the true one
     breaks: float  # NaN where no two items were in different tiers
     breaks_error: float
     breaks_pairs: int
-    breaks_right: int
     calibration: float
+    sure: float  # the mean of P − (whether it was so): above 0 where the ranking is too sure
+    sure_error: float
     rho: float
     plain_rho: float
     gain: float
@@ -83,11 +85,12 @@ class CellResult:
             coverage,
             error,
             ratio([one.width for one in good], ones)[0],
+            ratio([one.inner for one in good], [one.square for one in good])[0],
             breaks,
             breaks_error,
             sum(one.breaks for one in good),
-            round(sum(one.right for one in good)),
             off(bins),
+            *ratio([np.sum(one.bins[:, 1] - one.bins[:, 2]) for one in good], [np.sum(one.bins[:, 0]) for one in good]),
             ratio([one.rho for one in good], ones)[0],
             ratio([one.plain_rho for one in good], ones)[0],
             gain,
@@ -150,10 +153,14 @@ def pooled_off(results: Sequence[CellResult]) -> float:
     return off(np.sum([result.bins for result in results], axis=0)) if results else float("nan")
 
 
-def pooled_breaks(results: Sequence[CellResult]) -> float:
+def known(values: Iterable[float]) -> list[float]:
+    """The values that are not NaN, or one NaN: what a mean or a median needs."""
+    return [value for value in values if not np.isnan(value)] or [float("nan")]
+
+
+def mean_breaks(results: Sequence[CellResult]) -> float:
     """The share of pairs in different tiers that are in the true order, mean over the cells that have such pairs."""
-    known = [result.breaks for result in results if result.breaks_pairs]
-    return float(np.mean(known)) if known else float("nan")
+    return float(np.mean(known(result.breaks for result in results)))
 
 
 def beyond(result: CellResult) -> float:
@@ -180,7 +187,7 @@ def bars(cells: Sequence[CellResult], stops: Sequence[StopResult]) -> list[Row]:
         for kind, some in kinds.items():
             if some:
                 add(f"P(a beats b), {kind}", f"off by ≤ {OFF}", f"{pooled_off(some):.3f}", pooled_off(some) <= OFF)
-        right = pooled_breaks(cells)
+        right = mean_breaks(cells)
         add("pairs in different tiers", f"≥ {BREAKS:.0%} right", f"{right:.1%}", not right < BREAKS)
         wrong = sum(one.breaks + 2 * np.nan_to_num(one.breaks_error) < BREAKS for one in cells)
         add("the same, in each cell", f"none under {BREAKS:.0%}", f"{wrong} cells", not wrong)
@@ -188,9 +195,9 @@ def bars(cells: Sequence[CellResult], stops: Sequence[StopResult]) -> list[Row]:
         add("default against plain", f"no cell worse by > {BELOW_PLAIN}", f"{worse} cells", not worse)
         gain, error = ratio([one.gain for one in cells], [1.0] * len(cells))
         add("the same, on the mean", "above 0", f"{gain:+.4f} ± {error:.4f}", gain > 0)
-    known = [one for one in stops if one.cell.sd > 0 and one.stopped > 0]
-    for target in dict.fromkeys(one.target for one in known):
-        ends = [one for one in known if one.target == target]
+    have = [one for one in stops if one.cell.sd > 0 and one.stopped > 0]
+    for target in dict.fromkeys(one.target for one in have):
+        ends = [one for one in have if one.target == target]
         rho, short = float(np.mean([one.rho for one in ends])), sum(one.short > BELOW_TARGET for one in ends)
         bar = f"mean ρ ≥ {target - BELOW_TARGET:.2f}"
         add(f"until {target}, mean of {len(ends)} cells", bar, f"{rho:.3f}", rho >= target - BELOW_TARGET)
@@ -205,6 +212,11 @@ def _under(result: CellResult, bar: float) -> bool:
 def _worse(result: CellResult) -> float:
     """How far the default path is below the plain one by more than is allowed and two errors."""
     return -result.gain - BELOW_PLAIN - 2 * float(np.nan_to_num(result.gain_error))
+
+
+def _unsure(result: CellResult) -> float:
+    """How far the mean of P is from what was observed, by more than two errors."""
+    return abs(result.sure) - 2 * float(np.nan_to_num(result.sure_error))
 
 
 def _of(cells: Sequence[CellResult], axis: str, level: object) -> list[CellResult]:
@@ -223,7 +235,7 @@ def summary(cells: Sequence[CellResult], stops: Sequence[StopResult] = ()) -> st
         page += ["## Worst cells", ""]
         page += _worst("coverage", cells, beyond, lambda one: _share(one.coverage, one.coverage_error))
         page += _worst("tiers", cells, lambda one: -one.breaks, lambda one: _share(one.breaks, one.breaks_error))
-        page += _worst("P(a beats b)", cells, lambda one: one.calibration, lambda one: f"{one.calibration:.3f}")
+        page += _worst("P − observed", cells, _unsure, lambda one: f"{one.sure:+.3f} ± {one.sure_error:.3f}")
         page += _worst("default − plain", cells, _worse, lambda one: f"{one.gain:+.3f} ± {one.gain_error:.3f}")
         for one in [one for one in cells if one.failed][:WORST]:
             page += [f"{one.failed} runs failed of: {one.cell}: {one.error}", ""]
@@ -236,8 +248,7 @@ def summary(cells: Sequence[CellResult], stops: Sequence[StopResult] = ()) -> st
 def _worst(
     title: str, cells: Sequence[CellResult], key: Callable[[CellResult], float], figure: Callable[[CellResult], str]
 ) -> list[str]:
-    known = [one for one in cells if not np.isnan(key(one))]
-    worst = sorted(known, key=key, reverse=True)[:WORST]
+    worst = sorted((one for one in cells if not np.isnan(key(one))), key=key, reverse=True)[:WORST]
     return table((title, "cell"), [(figure(one), one.cell) for one in worst])
 
 
@@ -258,10 +269,10 @@ def _marginals(cells: Sequence[CellResult]) -> list[str]:
         gain, error = ratio([one.gain for one in some], [1.0] * len(some))
         rho, plain = (float(np.mean([getattr(one, name) for one in some])) for name in ("rho", "plain_rho"))
         shares = f"{100 * np.mean(coverage):.1f}", f"{100 * min(coverage):.1f}", f"{outside:.0%}"
-        breaks = f"{100 * pooled_breaks(some):.1f}"
+        slope, breaks = f"{np.median(known(one.slope for one in some)):.2f}", f"{100 * mean_breaks(some):.1f}"
         gains = f"{rho:.3f}", f"{plain:.3f}", f"{gain:+.4f} ± {error:.4f}"
-        rows.append((axis, level, len(some), *shares, breaks, f"{pooled_off(some):.3f}", *gains))
-    head = "axis, level, cells, coverage, least, outside, tiers, P off, ρ, ρ plain, difference"
+        rows.append((axis, level, len(some), *shares, slope, breaks, f"{pooled_off(some):.3f}", *gains))
+    head = "axis, level, cells, coverage, least, outside, slope, tiers, P off, ρ, ρ plain, difference"
     return table(head.split(", "), rows)
 
 

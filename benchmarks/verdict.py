@@ -1,7 +1,8 @@
 """From the runs of the benchmark of soundness to its figures, the bars they are held to, and a page in Markdown.
 
 A figure of a cell is a ratio r = Σ x_k / Σ m_k over its R runs k, such as items inside their interval over items, with
-the standard error √(R/(R − 1) · Σ (x_k − r m_k)²) / Σ m_k. A cell misses a bar only by more than two such errors.
+the standard error √(R/(R − 1) · Σ (x_k − r m_k)²) / Σ m_k. A cell misses a bar only by more than two such errors, and
+never where only one run has observations.
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ def ratio(x: Iterable[float], m: Iterable[float]) -> tuple[float, float]:
     if runs < 2:
         return found, float("nan")
     return found, float(np.sqrt(runs / (runs - 1) * np.sum((x - found * m) ** 2)) / total)
+
+
+def twice(error: float) -> float:
+    """Two errors; infinite where the error is unknown."""
+    return float("inf") if np.isnan(error) else 2 * error
 
 
 @dataclass(frozen=True)
@@ -140,7 +146,7 @@ class StopResult:
     @property
     def short(self) -> float:
         """How far ρ at a stop is below its target by more than two errors."""
-        return self.target - self.rho - 2 * float(np.nan_to_num(self.rho_error))
+        return self.target - self.rho - twice(self.rho_error)
 
 
 def off(bins: Array) -> float:
@@ -178,7 +184,10 @@ def bars(cells: Sequence[CellResult], stops: Sequence[StopResult]) -> list[Row]:
     failed = sum(one.failed for one in cells) + sum(one.failed for one in stops)
     add("runs that fail", "none", str(failed), not failed)
     if cells := [one for one in cells if one.runs]:
-        within, few = [beyond(one) <= 0 for one in cells], [_under(one, LEAST) for one in cells]
+        within, few = (
+            [beyond(one) <= 0 for one in cells],
+            [one.coverage + twice(one.coverage_error) < LEAST for one in cells],
+        )
         share = float(np.mean(within))
         add("coverage of 95% intervals", f"93–97% in ≥ {SHARE:.0%} of cells", f"in {share:.1%}", share >= SHARE)
         least = min(one.coverage for one in cells)
@@ -189,7 +198,7 @@ def bars(cells: Sequence[CellResult], stops: Sequence[StopResult]) -> list[Row]:
                 add(f"P(a beats b), {kind}", f"off by ≤ {OFF}", f"{pooled_off(some):.3f}", pooled_off(some) <= OFF)
         right = mean_breaks(cells)
         add("pairs in different tiers", f"≥ {BREAKS:.0%} right", f"{right:.1%}", not right < BREAKS)
-        wrong = sum(one.breaks + 2 * np.nan_to_num(one.breaks_error) < BREAKS for one in cells)
+        wrong = sum(one.breaks + twice(one.breaks_error) < BREAKS for one in cells)
         add("the same, in each cell", f"none under {BREAKS:.0%}", f"{wrong} cells", not wrong)
         worse = sum(_worse(one) > 0 for one in cells)
         add("default against plain", f"no cell worse by > {BELOW_PLAIN}", f"{worse} cells", not worse)
@@ -205,18 +214,14 @@ def bars(cells: Sequence[CellResult], stops: Sequence[StopResult]) -> list[Row]:
     return rows
 
 
-def _under(result: CellResult, bar: float) -> bool:
-    return result.coverage + 2 * result.coverage_error < bar
-
-
 def _worse(result: CellResult) -> float:
     """How far the default path is below the plain one by more than is allowed and two errors."""
-    return -result.gain - BELOW_PLAIN - 2 * float(np.nan_to_num(result.gain_error))
+    return -result.gain - BELOW_PLAIN - twice(result.gain_error)
 
 
 def _unsure(result: CellResult) -> float:
     """How far the mean of P is from what was observed, by more than two errors."""
-    return abs(result.sure) - 2 * float(np.nan_to_num(result.sure_error))
+    return abs(result.sure) - twice(result.sure_error)
 
 
 def _of(cells: Sequence[CellResult], axis: str, level: object) -> list[CellResult]:
@@ -229,7 +234,7 @@ def summary(cells: Sequence[CellResult], stops: Sequence[StopResult] = ()) -> st
     counts += [f"{len(stops)} stops × {max(one.runs + one.failed for one in stops)} runs"] if stops else []
     every: list[CellResult | StopResult] = [*cells, *stops]
     seconds = sum(one.seconds * one.runs for one in every if one.runs)
-    page = ["# Soundness", "", f"{', '.join(counts)}; {seconds:.0f} s of one core.", ""]
+    page = ["# Soundness", "", f"{', '.join(counts)}; {seconds:.0f} s of runs.", ""]
     page += table(("promise", "bar", "found", "holds"), bars(cells, stops))
     if cells:
         page += ["## Worst cells", ""]
@@ -277,19 +282,12 @@ def _marginals(cells: Sequence[CellResult]) -> list[str]:
 
 
 def _stops(stops: Sequence[StopResult]) -> list[str]:
-    rows = [
-        (
-            one.cell.kind,
-            shown(one.cell.sd) if one.cell.sd else "0: noise",
-            shown(one.cell.shape),
-            one.target,
-            f"{one.stopped:.0%}",
-            "–" if np.isnan(one.rho) else f"{one.rho:.3f} ± {one.rho_error:.3f}",
-            f"{one.rho_of_all:.3f}",
-            f"{one.calls:.1f}",
-        )
-        for one in stops
-    ]
+    rows: list[Row] = []
+    for one in stops:
+        cell, sd = one.cell, shown(one.cell.sd) if one.cell.sd else "0: noise"
+        rho = "–" if np.isnan(one.rho) else f"{one.rho:.3f} ± {one.rho_error:.3f}"
+        figures = f"{one.stopped:.0%}", rho, f"{one.rho_of_all:.3f}", f"{one.calls:.1f}"
+        rows.append((cell.kind, sd, shown(cell.shape), one.target, *figures))
     head = "kind, sd, shape, until, stopped, ρ at the stop, ρ of all, calls per item"
     return table(head.split(", "), rows)
 

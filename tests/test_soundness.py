@@ -7,8 +7,8 @@ import pytest
 from scipy.special import expit, logit, ndtr
 
 from benchmarks.simulation import Cell, draw_cells, pairs_missing, simulate
-from benchmarks.soundness import grid, measure, run_cell, run_stop, stops, write
-from benchmarks.verdict import CellResult, bars, off, ratio, summary
+from benchmarks.soundness import Stop, grid, measure, run_cell, run_stop, stops, write
+from benchmarks.verdict import CellResult, StopResult, bars, off, ratio, summary
 
 TINY = (
     Cell(),
@@ -147,3 +147,13 @@ def test_a_fit_that_fails_is_counted():
     found = CellResult.of(Cell(), [broken[0]])
     assert (found.runs, found.failed) == (0, 1)
     assert "1 runs failed of: kind soft" in summary([found], [])
+
+
+def test_a_stop_too_early_is_told_once_there_are_two_runs():
+    early = [Stop(contexts=20, stopped=10, rho=4.0 + k, every=9.0, calls=60.0) for k in (0.0, 1.0)]
+    one, two = (StopResult.of(Cell(), 0.7, some) for some in (early[:1], early))
+    assert two.rho == pytest.approx(0.45)
+    assert two.rho_error == pytest.approx(0.05)
+    assert (two.stopped, two.calls) == (0.5, 3.0)
+    assert bars([], [one])[-1][-1] == "yes"
+    assert bars([], [two])[-1][-1] == "**no**"

@@ -1,8 +1,8 @@
 """How the answers of a run become a ranking: the method, and its use of the texts.
 
 Unless the run is plain, comparisons are weighted by the contrast of their texts, variances are estimated, and items of
-the same group or of similar style inform each other (`comparo.model.mixed`). The groups are those of the items, if they have any;
-otherwise items with the same id in several contexts form a group, as the outputs of one system do.
+the same group or of similar style inform each other (`comparo.model.mixed`). The groups are those of the items, if they
+have any; otherwise items with the same id in several contexts form a group, as the outputs of one system do.
 """
 
 from __future__ import annotations

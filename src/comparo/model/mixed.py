@@ -294,7 +294,6 @@ class _Choices:
         weight = self.weight / state.dispersion
         moments = choice_moments(centre, cavity, self.p, weight, state.gamma.ravel()[self.family])
         c, pull = sites_from(*moments, centre, cavity)
-        c = np.minimum(c, np.sum(weight, axis=0) / 4.0)  # the largest curvature, up to the errors of the integral
         return replace(state, c=np.where(asked, c, 0.0), pull=np.where(asked, pull, 0.0))
 
     def _chances(self, mean: Array, variance: Array) -> Array:

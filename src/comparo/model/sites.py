@@ -16,11 +16,11 @@ from scipy.special import expit, log_ndtr
 from comparo.types import Array
 
 # Nodes and weights of Gauss and Hermite for an integral with the normal density.
-NODES, SHARES = np.polynomial.hermite_e.hermegauss(21)
+NODES, SHARES = np.polynomial.hermite_e.hermegauss(33)
 SHARES = SHARES / np.sum(SHARES)
 WIDER = 1.3  # of the points than the curvature at the maximum says, since the likelihood of a choice has a long tail
 NEWTON = 60  # most steps to the maximum between its bounds: bisection alone takes 30 from 1e6 to 1e-3
-NEAR = 0.1  # of its distance, in standard deviations, at which the maximum is found: the points reach much further
+NEAR = 1e-6  # of its distance, in standard deviations, at which the maximum is found
 LEAST = 1e-8  # precision of a site
 
 

@@ -398,18 +398,18 @@ def test_recorded_answers_are_told_apart_by_what_they_say():
 
 def test_at_most_64_judgements_wait_for_the_disk(tmp_path, monkeypatch):
     synced = []
-    store = Store(tmp_path, {})
-    monkeypatch.setattr("comparo.run.store.sync", lambda path: synced.append(path.name))
-    for number in range(200):
-        store.add([Judgement(Question(number, "bo"), p=0.5)])
-    assert len(synced) >= 3
-    assert set(synced) == {"judgements.db-wal"}
-    synced.clear()
-    monkeypatch.setattr("comparo.run.store.LONGEST_UNSYNCED", 0.0)
-    store.settle()
-    store.settle()
-    assert len(synced) == 1
-    store.close()
+    for longest in (math.inf, 0.0):
+        store = Store(tmp_path / str(longest), {}, longest_unsynced=longest)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
+            for number in range(200):
+                store.add([Judgement(Question(number, "bo"), p=0.5)])
+            store.settle()
+        (file,) = set(synced)
+        assert file == (tmp_path / str(longest) / "judgements.db-wal").stat().st_ino
+        assert len(synced) == (3 if longest else 200)
+        synced.clear()
+        store.close()
 
 
 # What the judge says of itself

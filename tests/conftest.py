@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -56,8 +57,13 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def unpacked():
-    """The embedded model in transformers, which takes long to load."""
-    return load_judge("local/smollm2", runtime="transformers", window=1024)
+    """The embedded model in transformers, which takes long to load; the file is read once, and not three times."""
+    import gguf
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("GGUFReader", "get_tensor_name_map"):
+            patch.setattr(gguf, name, cache(getattr(gguf, name)))
+        return load_judge("local/smollm2", runtime="transformers", window=1024)
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 class LlamaCpp:
     """A model in llama.cpp, in this process; one prompt at a time, its beginning reused from the one before.
 
-    >>> judge = load("smollm2", runtime="llama.cpp", window=512)
+    >>> judge = load("smollm2", runtime="llama.cpp", window=512, threads=1)
     >>> [answer] = judge.judge([Question(1, 2, first_text="Hi.", second_text="No.")], Prompt("{first}{second} A or B?"))
     >>> 0 < answer.p < 1
     True

@@ -27,9 +27,9 @@ ITEMS = 100
 
 
 class Server:
-    """Answers after 100 to 300 ms, and counts what it is asked: a call is paid for when it comes in."""
+    """Answers after `waits` seconds, least and most, and counts what it is asked: a call is paid for when it comes."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, waits: tuple[float, float]) -> None:
         self.paid: Counter[str] = Counter()
         self.open = 0
         self.lock = threading.Lock()
@@ -38,13 +38,14 @@ class Server:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # else the body waits 40 ms for the receipt of its header
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 with outer.lock:
                     outer.paid[body["messages"][0]["content"]] += 1
                     outer.open += 1
-                    wait = rng.uniform(0.1, 0.3)
+                    wait = rng.uniform(*waits)
                 try:
                     time.sleep(wait)
                     self.send_response(200)
@@ -96,16 +97,23 @@ class Outcome:
     words: list[str] = field(default_factory=list)
 
 
-def stop_again_and_again(which: signal.Signals, stops: int, seed: int = 0, budget: str = "40n") -> Outcome:
+def stop_again_and_again(
+    which: signal.Signals,
+    stops: int,
+    seed: int = 0,
+    budget: str = "40n",
+    items: int = ITEMS,
+    waits: tuple[float, float] = (0.1, 0.3),
+) -> Outcome:
     """Start a run, stop it by a signal after a random while, start it again; after so many stops, let it finish."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs, and their children, ignore it
     rng, outcome = random.Random(seed), Outcome()
-    total = int(budget.removesuffix("n")) * ITEMS
+    total = int(budget.removesuffix("n")) * items
     most = max(total // (stops + 1) - CONCURRENCY, 1)  # calls before each stop, so that no run ends before it
-    server = Server(seed)
+    server = Server(seed, waits)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        texts = [json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(ITEMS)]
+        texts = [json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(items)]
         (folder / "items.jsonl").write_text("\n".join(texts))
         command = [sys.executable, "-m", "comparo.cli", "rank", "items.jsonl", "--criterion", "better", "--out", "run"]
         command += ["--judge", "openai/any", "--base-url", server.url, "--concurrency", str(CONCURRENCY)]

@@ -6,12 +6,13 @@ import base64
 import hashlib
 import math
 import os
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from comparo.analysis.agreement import agreement
@@ -79,10 +80,7 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None, r
 
 def render(record: Record, room: Room = ROOM) -> str:
     """The page as text, of at most `room.page` bytes."""
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
-    )
-    template, tables = environment.get_template("page.html.j2"), Tables.of(record)
+    template, tables = _template(), Tables.of(record)
     script = (HERE / "page.js").read_text(encoding="utf-8")
     contents = {
         "style": Markup((HERE / "style.css").read_text(encoding="utf-8")),
@@ -106,6 +104,14 @@ def render(record: Record, room: Room = ROOM) -> str:
             break
         left = room.page - around - SENTENCE  # the sentence about what is left out may get longer
     return page
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+    )
+    return environment.get_template("page.html.j2")
 
 
 def _contents(record: Record, tables: Tables) -> dict[str, Any]:

@@ -16,8 +16,11 @@ demo: $(VENV)/demo
 	$(BIN)/comparo rank examples/sentences.jsonl --criterion longer --kind Sentence --budget 3n --option runtime=llama.cpp
 
 # Everything that a change must pass. One tier: make test TIER=judges (the tiers are in pyproject.toml).
-test: $(VENV)/dev lint
-	$(PYTEST) $(if $(TIER),-m '$(TIER) and not slow')
+# Lint runs beside the tests, which wait for servers and processes now and then; its output is shown after theirs.
+test: $(VENV)/dev
+	@log=$$(mktemp); $(MAKE) --no-print-directory lint >$$log 2>&1 & lint=$$!; \
+	$(PYTEST) $(if $(TIER),-m '$(TIER) and not slow'); tests=$$?; \
+	wait $$lint; lint=$$?; cat $$log; rm -f $$log; exit $$((tests || lint))
 
 # What needs no model, no server, no browser and no simulation of many draws.
 test-core: $(VENV)/dev

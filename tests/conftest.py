@@ -4,6 +4,7 @@ The tier of a test is a marker, given here by its file: `make test` runs all tie
 Examples are the same in every run unless random ones are requested (`make test-random`).
 """
 
+import gc
 import logging
 import os
 import signal
@@ -53,6 +54,10 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.xdist_group("measures"))
     files = list(FILES)
     items.sort(key=lambda item: files.index(item.path.name) if item.path.name in FILES else len(files))
+
+
+def pytest_collection_finish():
+    gc.freeze()  # what was imported stays, and need not be looked at again and again
 
 
 @pytest.fixture(scope="session")

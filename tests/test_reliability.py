@@ -223,7 +223,7 @@ def test_a_budget_in_dollars_is_overrun_by_one_call_at_most_whatever_calls_cost(
             return Judgement(question, p=0.6, mass=1.0, cost=cost)
 
     judge = Priced()
-    run(task(size=60, budget="$8", judge=judge, orders="one"))
+    run(task(size=60, budget="$8", judge=judge, orders="one"), patience=0.005)
     assert 4.0 < judge.spent <= 8.0 + judge.dearest
 
 

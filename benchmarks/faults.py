@@ -6,6 +6,7 @@ python -m benchmarks.faults [kills] [interrupts] [terminations]     # 200 50 50 
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import signal
@@ -27,11 +28,14 @@ ITEMS = 100
 
 
 class Server:
-    """Answers after `waits` seconds, least and most, and counts what it is asked: a call is paid for when it comes."""
+    """Answers after `waits` seconds, least and most, and counts what it is asked: a call is paid for when it comes.
+
+    Calls beyond the first `most` wait for their answers, until there may be more.
+    """
 
     def __init__(self, seed: int, waits: tuple[float, float]) -> None:
         self.paid: Counter[str] = Counter()
-        self.open = 0
+        self.open, self.most = 0, math.inf
         self.lock = threading.Lock()
         rng = random.Random(seed)
         outer = self
@@ -45,9 +49,11 @@ class Server:
                 with outer.lock:
                     outer.paid[body["messages"][0]["content"]] += 1
                     outer.open += 1
-                    wait = rng.uniform(*waits)
+                    wait, number = rng.uniform(*waits), outer.calls
                 try:
                     time.sleep(wait)
+                    while number > outer.most:
+                        time.sleep(0.01)
                     self.send_response(200)
                     self.send_header("Content-Length", str(len(ANSWER)))
                     self.end_headers()
@@ -121,16 +127,18 @@ def stop_again_and_again(
         environment = os.environ | {"OPENAI_API_KEY": "none"}
         pipes: dict[str, Any] = {"cwd": folder, "env": environment, "stdout": subprocess.DEVNULL, "text": True}
         while outcome.stops < stops:
-            process = subprocess.Popen(command, stderr=subprocess.PIPE, **pipes)
             before = server.calls
+            server.most = before + most
+            process = subprocess.Popen(command, stderr=subprocess.PIPE, **pipes)
             while server.calls == before and process.poll() is None:
                 time.sleep(0.002)
             end = time.monotonic() + rng.uniform(0.0, 0.5)
-            while time.monotonic() < end and server.calls < before + most and process.poll() is None:
+            while time.monotonic() < end and server.calls < server.most and process.poll() is None:
                 time.sleep(0.002)
             assert process.poll() is None, f"the run ended before it was stopped:\n{process.communicate()[1]}"
             outcome.in_flight += server.open
             process.send_signal(which)
+            server.most = math.inf
             _, words = process.communicate()
             stopped = (-which.value, 128 + which.value)  # by the signal itself, or in good order
             assert process.returncode in stopped, f"the run went on after {which.name}:\n{words}"

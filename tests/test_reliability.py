@@ -466,7 +466,7 @@ def test_interrupted_twice_a_run_leaves_at_once(tmp_path):
     texts = "\n".join(json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(20))
     (tmp_path / "items.jsonl").write_text(texts)
     # Whoever waits gets all answers: they come well within the ten seconds.
-    with Api(tokens({"A": 0.7, "B": 0.3}), tokens({"A": 0.7, "B": 0.3}, after=6.0)) as api:
+    with Api(tokens({"A": 0.7, "B": 0.3}), tokens({"A": 0.7, "B": 0.3}, after=8.0)) as api:
         command = [sys.executable, "-m", "comparo.cli", "rank", "items.jsonl", "--criterion", "better", "--out", "run"]
         command += ["--judge", "openai/any", "--base-url", api.url]
         with subprocess.Popen(
@@ -481,5 +481,4 @@ def test_interrupted_twice_a_run_leaves_at_once(tmp_path):
             words = process.stderr.read()
     assert process.returncode == 130
     assert "Traceback" not in words
-    # One answer may arrive while the ranking so far is printed.
-    assert len(read_judgements(tmp_path / "run")) <= 2
+    assert "Interrupted: what was judged is kept (1)" in words

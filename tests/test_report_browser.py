@@ -357,11 +357,13 @@ def test_the_large_page_is_small(large):
 
 
 def test_the_large_page_is_soon_usable(browser, large):
-    for _ in range(10):  # a machine may be busy, but not each time
-        browser.open(large)
-        if (loaded := browser.run("return performance.getEntriesByType('navigation')[0].loadEventEnd")) < 2000:
-            break
-    assert loaded < 2000
+    # The time of the page's own thread, which other work on the machine does not change.
+    browser.driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
+    browser.open(large)
+    metrics = browser.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+    browser.driver.execute_cdp_cmd("Performance.disable", {})
+    (seconds,) = (one["value"] for one in metrics if one["name"] == "TaskDuration")
+    assert 0 < seconds < 2
     assert len(browser.names()) == 100
     browser.search("story 1999")
     browser.click("[data-sort=std]")

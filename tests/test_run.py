@@ -28,7 +28,7 @@ from comparo.run.task import Task
 from comparo.selection.selector import Selector
 
 # A judge of another package, found by its entry point: it writes down every question before it answers, and waits to be
-# killed once the file has as many bytes as LOUD_LIMIT says.
+# killed, or LOUD_PAUSE seconds, once the file has as many bytes as LOUD_LIMIT says.
 LOUD = """
 import os, time
 from comparo.judges.simulated import Simulated
@@ -39,7 +39,8 @@ class Loud(Simulated):
         for question in questions:
             with open(os.environ["LOUD"], "a") as file:
                 file.write(f"{question.first} {question.second}\\n")
-            time.sleep(600 if os.stat(file.name).st_size > float(os.environ.get("LOUD_LIMIT", "inf")) else 0.004)
+            held = os.stat(file.name).st_size > float(os.environ.get("LOUD_LIMIT", "inf"))
+            time.sleep(float(os.environ.get("LOUD_PAUSE", 600)) if held else 0.004)
             yield from super().judge([question])
 
 def load(model, *, seed=0):
@@ -344,8 +345,10 @@ def log_length(folder):
 def test_interrupted_a_run_gives_the_ranking_so_far_and_can_go_on(loud):
     folder, environment = loud
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen(command(folder, "run"), env=environment, **pipes)
+    slow = environment | {"LOUD_LIMIT": "2000", "LOUD_PAUSE": "0.5"}
+    process = subprocess.Popen(command(folder, "run"), env=slow, **pipes)
     while log_length(folder) < 2000:
+        assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     out, error = process.communicate(timeout=30)

@@ -41,6 +41,11 @@ TOGETHER = {"test_judges.py": "unpacked", "test_hf_judge.py": "unpacked"}
 TOGETHER |= {f"test_{name}.py": name for name in ("ray", "report_browser", "notebook", "study", "wheel")}
 
 
+def pytest_ignore_collect(collection_path, config):
+    """The core tier alone needs no file of another, some of which import torch."""
+    return (config.option.markexpr in ("core", "core and not slow") and collection_path.name in FILES) or None
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("recorded") and not RECORDED.is_dir():

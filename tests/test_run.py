@@ -362,12 +362,11 @@ def test_interrupted_a_run_gives_the_ranking_so_far_and_can_go_on(loud):
     assert len(read_judgements(folder / "run")) == 300
 
 
-def test_a_file_in_place_of_the_folder_is_a_wrong_command(loud):
-    folder, environment = loud
-    locked = folder / "locked"
-    locked.mkdir()
-    (locked / "run").write_text("a file where a folder should be")
-    done = subprocess.run(command(folder, "locked/run"), env=environment, capture_output=True, text=True)
+def test_a_file_in_place_of_the_folder_is_a_wrong_command(request, tmp_path):
+    (tmp_path / "items.jsonl").write_text('{"id": "a", "text": "A."}\n{"id": "b", "text": "B."}\n')
+    (tmp_path / "run").write_text("a file where a folder should be")
+    what = ["rank", "items.jsonl", "--judge", "simulated/soft", "--criterion", "better", "--out", "run"]
+    done = request.getfixturevalue("run")(tmp_path, what)
     assert done.returncode == 2
     assert "run is a file; give --out a folder" in done.stderr
     assert "Traceback" not in done.stderr

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -110,6 +111,7 @@ def stop_again_and_again(
     budget: str = "40n",
     items: int = ITEMS,
     waits: tuple[float, float] = (0.1, 0.3),
+    start: Callable[..., Any] = subprocess.Popen,
 ) -> Outcome:
     """Start a run, stop it by a signal after a random while, start it again; after so many stops, let it finish."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs, and their children, ignore it
@@ -129,7 +131,7 @@ def stop_again_and_again(
         while outcome.stops < stops:
             before = server.calls
             server.most = before + most
-            process = subprocess.Popen(command, stderr=subprocess.PIPE, **pipes)
+            process = start(command, stderr=subprocess.PIPE, **pipes)
             while server.calls == before and process.poll() is None:
                 time.sleep(0.002)
             end = time.monotonic() + rng.uniform(0.0, 0.5)
@@ -144,7 +146,9 @@ def stop_again_and_again(
             assert process.returncode in stopped, f"the run went on after {which.name}:\n{words}"
             outcome.words.append(words)
             outcome.stops += 1
-        subprocess.run(command, check=True, stderr=subprocess.DEVNULL, **pipes)
+        last = start(command, stderr=subprocess.PIPE, **pipes)
+        _, words = last.communicate()
+        assert last.returncode == 0, words
         stored = Counter(
             (one.question.first, one.question.second) for one in read_judgements(folder / "run") if not one.failed
         )

@@ -32,6 +32,7 @@ from comparo.run.loop import Run
 from comparo.run.repair import repair
 from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.run.task import Task
+from processes import Forked
 from servers import Api, tokens
 
 QUESTION = Question("ana", "bo")
@@ -451,7 +452,7 @@ def test_a_cut_prompt_is_told_at_once():
 def test_a_run_that_is_stopped_pays_again_for_no_more_than_the_calls_in_flight(which, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
     faults = import_module("benchmarks.faults")
-    found = faults.stop_again_and_again(which, 4, seed=1, budget="20n", items=30, waits=(0.05, 0.1))
+    found = faults.stop_again_and_again(which, 4, seed=1, budget="20n", items=30, waits=(0.05, 0.1), start=Forked)
     assert (found.stored, found.lost, found.doubled) == (600, 0, 0)
     if which == signal.SIGKILL:
         assert found.paid_twice <= found.stops * faults.CONCURRENCY

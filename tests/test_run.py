@@ -26,6 +26,7 @@ from comparo.run.rounds import Rounds
 from comparo.run.store import Store, read_judgements, stored_items
 from comparo.run.task import Task
 from comparo.selection.selector import Selector
+from processes import Forked
 
 # A judge of another package, found by its entry point: it writes down every question before it answers, and waits to be
 # killed, or LOUD_PAUSE seconds, once the file has as many bytes as LOUD_LIMIT says.
@@ -318,10 +319,9 @@ def test_killed_at_ten_moments_a_run_ends_with_the_judgements_of_an_unbroken_one
     (folder / "log.txt").unlink()
     rng, kills = random.Random(5), 0
     while kills < 10:
-        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         log, begin = folder / "log.txt", log_length(folder)
         most = {"LOUD_LIMIT": str(begin + 14 * rng.randrange(25))}  # a line has at most 16 bytes
-        process = subprocess.Popen(command(folder, "killed"), env=environment | most, **silent)
+        process = Forked(command(folder, "killed"), env=environment | most)
         while process.poll() is None and log_length(folder) == begin:
             time.sleep(0.005)
         time.sleep(rng.uniform(0, 0.12))
@@ -346,12 +346,12 @@ def test_interrupted_a_run_gives_the_ranking_so_far_and_can_go_on(loud):
     folder, environment = loud
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     slow = environment | {"LOUD_LIMIT": "2000", "LOUD_PAUSE": "0.5"}
-    process = subprocess.Popen(command(folder, "run"), env=slow, **pipes)
+    process = Forked(command(folder, "run"), env=slow, **pipes)
     while log_length(folder) < 2000:
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=30)
+    out, error = process.communicate()
     assert process.returncode == 130
     assert "the same command goes on from here" in error
     assert out.startswith("item,score")

@@ -296,10 +296,11 @@ def test_a_server_of_ones_own_needs_no_key(monkeypatch):
 
 
 def test_no_server_at_all_is_said_with_its_address():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    with pytest.raises(JudgeError, match=f"there is no server at {url}"):
-        list(load("tiny", base_url=url, retries=0).judge(pairs(50), PROMPT))
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # nobody listens there, and nobody else gets it
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        with pytest.raises(JudgeError, match=f"there is no server at {url}"):
+            list(load("tiny", base_url=url, retries=0).judge(pairs(50), PROMPT))
 
 
 def test_a_server_that_goes_away_fails_judgements_only():

@@ -190,11 +190,12 @@ def test_too_little_room_is_an_error_and_less_than_asked_a_warning(caplog):
 @contextmanager
 def port(behaviour):
     """A port that nobody listens at, that never answers, or that answers in another language."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        if behaviour == "closed":
-            server.close()
-        elif behaviour == "other":
+        if behaviour != "closed":  # it stays bound, so that nobody else gets it
+            server.listen()
+        if behaviour == "other":
 
             def serve():
                 connection, _ = server.accept()

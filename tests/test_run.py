@@ -304,7 +304,8 @@ def loud(tmp_path):
     (information / "entry_points.txt").write_text("[comparo.judges]\nloud = loud_judge:load\n")
     lines = [json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(20)]
     (tmp_path / "items.jsonl").write_text("\n".join(lines))
-    environment = os.environ | {"PYTHONPATH": str(package), "LOUD": str(tmp_path / "log.txt")}
+    found = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"PYTHONPATH": found, "LOUD": str(tmp_path / "log.txt")}
     return tmp_path, environment
 
 

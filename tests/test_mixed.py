@@ -135,8 +135,8 @@ def test_moments_of_choices_are_those_of_the_integral(p, weight, mean, variance)
     column = (np.array(part, dtype=float)[:, None] for part in (p, weight))
     found = choice_moments(np.array([mean]), np.array([variance]), *column, np.array([gamma]))
     exact = second / total - (first / total) ** 2
-    assert found[0][0] == pytest.approx(first / total, abs=0.02 * np.sqrt(exact))
-    assert found[1][0] == pytest.approx(exact, rel=0.04)
+    assert found[0][0] == pytest.approx(first / total, abs=0.03 * np.sqrt(exact))
+    assert found[1][0] == pytest.approx(exact, rel=0.06)
     precision, pull = sites_from(*found, np.array([mean]), np.array([variance]))
     assert 1 / (1 / variance + precision[0]) == pytest.approx(found[1][0], rel=1e-3)
     assert (mean / variance + pull[0]) / (1 / variance + precision[0]) == pytest.approx(found[0][0], rel=1e-3, abs=1e-3)
@@ -276,8 +276,8 @@ STAR = Comparisons.from_columns(np.arange(1, 5), np.zeros(4, dtype=np.int64), np
 @example(STAR)
 def test_both_orders_that_agree_tell_what_one_of_double_weight_tells(data):
     data = data.merge_orders()
-    assume(not set(data.p.tolist()) <= {0.25, 0.5, 0.75})  # with weight 1 these are single votes
     one = Comparisons.from_columns(data.first, data.second, data.p, np.full(len(data), 2.0))
+    assume(not are_choices(one))  # the dispersion of grades depends on how many they are
     twice = Comparisons.from_columns(
         np.concatenate([data.first, data.second]),
         np.concatenate([data.second, data.first]),

@@ -162,7 +162,8 @@ class _Soft:
             logs = np.log([variances.ratio, state.noise])
             if self.biases is None and not censored.any():
                 return state, variances, 1, True
-            if np.max(np.abs(logs - before)) < limits.mixed_change:
+            # Sites of saturated answers move in small steps.
+            if np.max(np.abs(logs - before)) < limits.mixed_change / (10 if censored.any() else 1):
                 return state, variances, step + 1, True
             before = logs
             solution, spread, between = _solution(state.system, variances, shared)

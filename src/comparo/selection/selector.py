@@ -20,7 +20,7 @@ from comparo.errors import ComparisonsError
 from comparo.methods import WIDE
 from comparo.model.experts import BradleyTerry, logistic_curvature
 from comparo.model.graph import Graph
-from comparo.model.limits import LIMITS
+from comparo.model.limits import LIMITS, Limits
 from comparo.model.newton import Problem
 from comparo.model.pattern import Pattern
 from comparo.model.product import product_at
@@ -43,13 +43,12 @@ from comparo.selection.greedy import Border, Greedy, inverse, join
 from comparo.selection.resistance import Goal, Resistance, matching
 from comparo.types import Array, Seed, as_generator
 
-EXACT = LIMITS.exact  # items up to which all pairs are considered, with an N × N covariance
 JITTER = 0.15  # standard deviation added to the logarithm of a contrast, so that another seed gives other pairs
 
 log = logging.getLogger(__name__)
 
 
-def greedy_pairs(items: int, pairs: int, rng: Seed = None) -> Pairs:
+def greedy_pairs(items: int, pairs: int, rng: Seed = None, limits: Limits = LIMITS) -> Pairs:
     """The paper's design: a chain of all items in shuffled order, then the pairs with the largest A_xx + A_yy − 2A_xy.
 
     A = (W̃ᵀW̃)⁻¹ with the pairs chosen before, so that each pair multiplies det(W̃ᵀW̃) by as much as possible; of equal
@@ -61,6 +60,7 @@ def greedy_pairs(items: int, pairs: int, rng: Seed = None) -> Pairs:
     items : N, the number of items.
     pairs : K ≥ N − 1, the number of different pairs.
     rng : A seed or a generator; it determines the order of the items.
+    limits : `limits.exact` is the number of items up to which gains are exact.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def greedy_pairs(items: int, pairs: int, rng: Seed = None) -> Pairs:
     check_number(items, pairs)
     if pairs < items - 1:
         raise ValueError(f"{pairs} pairs cannot connect {items} items; choose at least {items - 1}, or random pairs")
-    selector = Selector(range(items), strategy="greedy", orders="one", rng=rng)
+    selector = Selector(range(items), strategy="greedy", orders="one", rng=rng, limits=limits)
     return np.array(selector.next(pairs), dtype=np.int32)
 
 
@@ -114,6 +114,7 @@ class Selector:
         has the information contrast^a, a = 1 before any answer, then as estimated from the answers
         (`contrast.fitted_power`). It is ignored for random pairs, for a goal top-k and above 4096 items.
     rng : A seed or a generator. The same seed and the same answers give the same calls.
+    limits : `limits.exact` is the number of items up to which all pairs are considered, with an N × N covariance.
 
     Examples
     --------
@@ -136,6 +137,7 @@ class Selector:
         repeats: bool = False,
         contrast: Array | None = None,
         rng: Seed = None,
+        limits: Limits = LIMITS,
     ) -> None:
         strategy = default_strategy(goal) if strategy is None else strategy
         if strategy not in get_args(Strategy):
@@ -148,6 +150,7 @@ class Selector:
         self.calls = 2 if orders == "both" else 1
         self.top = top_of(goal, len(items), strategy)
         self.repeats = repeats
+        self._exact = len(items) <= limits.exact
         self.rng = rng = as_generator(rng)
         names = list(items)
         order = rng.permutation(len(names))
@@ -156,7 +159,7 @@ class Selector:
         self._contrast: Array | None = None
         self._worth: Array | None = None
         self._power = 0.0
-        if contrast is not None and strategy != "random" and self.top is None and len(names) <= EXACT:
+        if contrast is not None and strategy != "random" and self.top is None and self._exact:
             luck = np.exp(JITTER * rng.standard_normal(contrast.shape))
             self._contrast, self._luck = contrast[np.ix_(order, order)], luck * luck.T
             self._raise_to(USUAL)
@@ -278,7 +281,7 @@ class Selector:
                 return joining(component, np.arange(items))[:wanted]
             if not self._connected and self._worth is not None:
                 return np.array(join(component, self._asked.rows, self._worth, wanted), dtype=np.int32)
-        if items > EXACT:
+        if not self._exact:
             return self._choose_of_many(wanted)
         chosen: list[tuple[int, int]] = []
         while len(chosen) < wanted:

@@ -163,8 +163,8 @@ def test_saturated_answers_say_no_more_than_that_a_difference_is_large():
     ranking = fit(rounded, prior="estimated")
     centred = truth[ranking.items] - truth[ranking.items].mean()
     slope = ranking.scores @ centred / (ranking.scores @ ranking.scores)
-    assert 0.9 < slope < 1.15
-    assert np.corrcoef(ranking.scores, centred)[0, 1] > 0.98
+    assert 0.9 < slope < 1.3
+    assert np.corrcoef(ranking.scores, centred)[0, 1] > 0.97
     believed = fit(replace(data, p=np.clip(rounded.p, 5e-6, 1 - 5e-6)), prior="estimated").scores
     assert abs(slope - 1) < abs(believed @ centred / (believed @ believed) - 1)
 
@@ -443,7 +443,7 @@ def test_very_few_comparisons_have_finite_scores_and_intervals(rows, bias):
     assert np.all(ranking.std > 0)
     assert min(effects.scores, effects.noise, effects.dispersion) > 0
     scores = _by_item(ranking)
-    assert scores["a"] >= scores["b"]
+    assert scores["a"] >= scores["b"] - 1e-12
     if "d" in scores:
         assert scores["d"] > scores["c"]
         assert scores["a"] + scores["b"] == pytest.approx(0.0, abs=1e-9)

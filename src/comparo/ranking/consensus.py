@@ -78,10 +78,10 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
 
         t = m + k·(s − m),    own error: max(1.2·Var(m), k·σ²) − k²·σ²
 
-    σ² is the variance of the judge's true scores within groups. Its part k·σ² is what people see too, of which k·(s − m)
-    explains k²·σ²; where people's usual variance is larger than that, it counts. Validity 1 is the judge's own ranking,
-    without own error. Intervals contain the errors of s and of m, and the own error; neither the uncertainty of k, nor
-    that the judge may be wrong about a whole group.
+    σ² is the variance of the judge's true scores within groups. Its part k·σ² is what people see too, or 1.2·Var(m),
+    which is usual among people, where that is larger; k·(s − m) explains k²·σ² of it. Validity 1 is the judge's own
+    ranking, without own error. Intervals contain the errors of s and of m, and the own error; neither the uncertainty
+    of k, nor that the judge may be wrong about a whole group.
 
     Parameters
     ----------
@@ -177,12 +177,14 @@ def _of_groups(ranking: Ranking, effects: Effects, product: Product) -> _Parts:
 
 def _of_style(effects: Effects, product: Product) -> _Parts:
     """z are the coefficients of style: Cov(s, z) = φ·F S⁻¹ and Cov(z) = φ·S⁻¹; people's usual variance is not known."""
-    assert effects.mean is not None and effects.columns is not None
-    assert effects.spread is not None and effects.between is not None
-    count = effects.columns.shape[1]
-    joint = product.dispersion * (effects.spread @ effects.between)[:, :count]
-    spread = product.dispersion * effects.between[:count, :count]
-    return _Parts(effects.mean, effects.columns, joint, spread, 0.0, effects.scores, STYLE)
+    mean, columns, spread, between = effects.mean, effects.columns, effects.spread, effects.between
+    assert mean is not None
+    assert columns is not None
+    assert spread is not None
+    assert between is not None
+    count, dispersion = columns.shape[1], product.dispersion
+    joint, cov = dispersion * (spread @ between)[:, :count], dispersion * between[:count, :count]
+    return _Parts(mean, columns, joint, cov, 0.0, effects.scores, STYLE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +216,7 @@ class ConsensusCovariance:
     @cached_property
     def std(self) -> Array:
         added = 2.0 * np.sum(self.added * self.columns, axis=1) + self.own * (1.0 - 1.0 / self._items)
-        return np.sqrt(np.maximum(self.share**2 * self.judged.std**2 + added, 0.0))
+        return np.asarray(np.sqrt(np.maximum(self.share**2 * self.judged.std**2 + added, 0.0)))
 
     def block(self, batch: Batch) -> Array:
         shape, graph = (batch.end - batch.begin, batch.size), self.pattern.graph
@@ -223,9 +225,7 @@ class ConsensusCovariance:
         component = graph.component[batch.nodes].reshape(shape)
         together = component[:, :, None] == component[:, None, :]
         centre = np.eye(batch.size) - together / self._items[batch.nodes].reshape(*shape, 1)
-        return np.asarray(
-            self.share**2 * self.judged.block(batch) + half + half.transpose(0, 2, 1) + self.own * centre
-        )
+        return np.asarray(self.share**2 * self.judged.block(batch) + half + half.transpose(0, 2, 1) + self.own * centre)
 
     def difference(self, one: int, other: int) -> float:
         if one == other:

@@ -63,9 +63,9 @@ def text_variance(first: Index, second: Index, values: Array, sign: int, context
     """
     ends, signed = np.concatenate([first, second]), np.concatenate([values, sign * values])
     of_text = np.bincount(ends, minlength=texts).astype(float)
-    sharing, number = _products(np.bincount(ends, signed, texts), of_text, signed)
+    sharing, number = _products(np.bincount(ends, signed, texts).astype(float), of_text, signed)
     of_context = np.bincount(context).astype(float)
-    products, all_of_them = _products(np.bincount(context, values), of_context, values)
+    products, all_of_them = _products(np.bincount(context, values).astype(float), of_context, values)
     rest = all_of_them - number
     other = (products - sharing) / rest if sign > 0 and rest > 0 else 0.0
     return sharing / number - other
@@ -77,7 +77,7 @@ def _products(sums: Array, counts: Array, values: Array) -> tuple[float, float]:
 
 
 def _both(comparisons: Comparisons, graph: Graph) -> tuple[Index, Index, Array, Array]:
-    """The nodes of each pair (and judge) asked in both orders, and half the difference and half the sum of its answers."""
+    """The nodes of each pair (and judge) asked in both orders; half the difference and half the sum of its answers."""
     p = comparisons.p
     y = p if are_choices(comparisons) else logit(np.clip(p, CLIPPED, 1 - CLIPPED))
     number, both = pairs(comparisons, graph)

@@ -89,5 +89,6 @@ def test_few_calls_on_topicalchat_beat_the_paper_s_with_all(yardstick, tmp_path)
     done = yardstick("--data", DATA, "--judgements", tmp_path, "--draws", 10, "--format", "csv", "--processes", 1)
     assert done.returncode == 0, done.stderr
     mean = next(line for line in done.stdout.splitlines() if line.startswith("mean,"))
-    whole, _, _, shared = map(float, mean.split(",")[1:])
+    whole, _, _, shared, _, consensus = map(float, mean.split(",")[1:])
     assert shared > whole
+    assert consensus > shared + 15

@@ -10,6 +10,7 @@ from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
+from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.covariance import MeanCovariance, ProductCovariance
@@ -167,13 +168,14 @@ def quiet_fit(
         return _mean(comparisons, method, level, limits)
     expert = method if isinstance(method, Expert) else BradleyTerry() if method == "poe-bt" else Gaussian()
     name = method if isinstance(method, str) else type(method).__name__
+    is_given = prior is not None
     if prior is None:
         prior = "first" if isinstance(expert, Gaussian) else WIDE if comparisons.hard else WIDER
     if prior == "estimated":
         group, rows = _shared(comparisons, groups, features)
         product = mixed(comparisons, expert, is_biased=bias == "joint", groups=group, features=rows, limits=limits)
     else:
-        product = multiply(comparisons, expert, prior=prior, bias=bias, limits=limits)
+        product = multiply(comparisons, expert, prior=prior, bias=bias, is_scaled=is_given, limits=limits)
     covariance = ProductCovariance(product.laplacian, product)
     found = Ranking(name, comparisons, product.graph, product.scores, covariance, level, product, product.converged)
     return found if estimate == "judge" else consensus(found, validity)
@@ -280,9 +282,13 @@ def _bradley_terry(
         graph = replace(graph, component=position)
         played = replace(graph, first=both[0], second=both[1])
     scores, _, converged = zermelo(played, won, lost, algorithm, limits=limits)
-    curvature = BradleyTerry().curvature(scores[played.first] - scores[played.second], won)
+    difference = scores[played.first] - scores[played.second]
+    curvature = BradleyTerry().curvature(difference, won)
     pattern = Pattern(played, limits=limits)
     laplacian = Laplacian(pattern, ((won + lost) * curvature)[pattern.order], np.zeros(graph.nodes))
+    # A small last step does not show that the algorithm has arrived: on a long chain all steps are small.
+    left = laplacian.solve(pattern.gather((won - (won + lost) * expit(difference))[pattern.order]), accuracy=1e-2)
+    converged = converged and float(np.max(np.abs(left))) <= limits.zermelo_error
     return Ranking("bt", comparisons, graph, scores, ProductCovariance(laplacian), level, converged=converged)
 
 

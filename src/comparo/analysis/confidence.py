@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.analysis.posterior import Posterior
+from comparo.analysis.posterior import posterior
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array
 
@@ -52,7 +52,7 @@ def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
         raise ValueError(f"more is a number from 0 up, not {more!r}")
     ranking = ranking.judged
     found, rng = np.empty(ranking.graph.contexts), np.random.default_rng(1)
-    for some, x, spread in Posterior.of(ranking).draws():
+    for some, x, spread in posterior(ranking).draws():
         drawn, size = some.rotate(x), x.shape[2]
         estimated = some.rotate(some.later(x, spread, more, rng)) if more else some.select(ranking.scores)[:, None]
         rank = rankdata(np.round(estimated, 9), axis=2) - (size + 1) / 2
@@ -94,7 +94,7 @@ def top_probability(ranking: Ranking, k: int) -> Array:
         raise ValueError(f"k is a whole number from 1 on, not {k!r}")
     ranking = ranking.judged
     found = np.ones(ranking.graph.contexts)
-    for some, x, _ in Posterior.of(ranking).draws():
+    for some, x, _ in posterior(ranking).draws():
         if k < x.shape[2]:
             best = np.argsort(-some.select(ranking.scores), axis=1, kind="stable")[:, None]
             drawn = np.take_along_axis(some.rotate(x), np.broadcast_to(best, x.shape), axis=2)

@@ -42,6 +42,7 @@ class Limits:
 
     # Measured: 12 s for 100 comparisons; chains of 10, 20 and 40 items need 604, 3769 and 21,291 iterations.
     zermelo_iterations: int = 100_000
+    zermelo_error: float = 0.05  # of a score that has arrived, in logits: a tenth of the error of 16 decisions
 
     # Estimated variances (`spectrum`, `mixed`). An eigenvector decomposition of 256 items takes 20 ms; Lanczos with 30
     # steps finds the forms in b and M to 1% where the condition number is below 1000 (error about e^(−4·30/√1000)).

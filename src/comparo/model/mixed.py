@@ -31,7 +31,7 @@ from comparo.model.position import Biases, bias_variances, pairs
 from comparo.model.product import Product
 from comparo.model.sites import censored_moments, choice_moments, sites_from
 from comparo.model.spectrum import Spectrum, System
-from comparo.model.variances import Variances, estimate
+from comparo.model.variances import NARROWEST, WIDEST, Variances, estimate
 from comparo.types import Array, Index
 
 FASTEST = 0.9  # largest ratio of two changes of a variance from which its limit is extrapolated
@@ -219,7 +219,7 @@ def _shrunk(gamma: Array, variance: Array, asked: NDArray[np.bool_]) -> tuple[Ar
 class _Choices:
     """Choices, whose sites settle with the variances and with γ.
 
-    `p` and `weight` (2, M) are the choices about each pair in both orders, in the pattern's order; `family` (M,) numbers
+    `p` and `weight` (2, M) are the choices about each pair in both orders, in the pattern's order; `family` (M,) is
     their context and judge, `gamma` (C, J) is γ of each, shrunk by its variance `between`. `dispersion` is the variance
     of shares of votes and of grades relative to a coin's; 1 for decisions.
     """
@@ -276,7 +276,11 @@ class _Choices:
                 return state, variances, step + 1, True
             used = new
             if step > 2 and step - extrapolated > 2:
-                extrapolated, used = step, new + float(np.clip(beyond, -FURTHEST, FURTHEST))
+                least, most = 2.0 * np.log([NARROWEST, WIDEST])
+                extrapolated, used = (
+                    step,
+                    float(np.clip(new + beyond, max(new - FURTHEST, least), min(new + FURTHEST, most))),
+                )
             solution, spread, between = _solution(state.system, replace(variances, ratio=float(np.exp(used))), shared)
             state = state._learn(*_differences(solution, spread, between))
         return state, variances, limits.mixed_rounds, False
@@ -290,9 +294,9 @@ class _Choices:
         centre = cavity * (mean / variance - self.pull)
         asked = np.any(self.weight > 0, axis=0)
         weight = self.weight / state.dispersion
-        c, pull = sites_from(
-            *choice_moments(centre, cavity, self.p, weight, state.gamma.ravel()[self.family]), centre, cavity
-        )
+        moments = choice_moments(centre, cavity, self.p, weight, state.gamma.ravel()[self.family])
+        c, pull = sites_from(*moments, centre, cavity)
+        c = np.minimum(c, np.sum(weight, axis=0) / 4.0)  # the largest curvature, up to the errors of the integral
         return replace(state, c=np.where(asked, c, 0.0), pull=np.where(asked, pull, 0.0))
 
     def _chances(self, mean: Array, variance: Array) -> Array:

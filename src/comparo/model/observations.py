@@ -32,10 +32,10 @@ LEAST_CAP = 4.6  # logit of 0.99: the least difference that a saturated answer s
 class Observations:
     """M observations y of s_first − s_second − γ with relative precisions `weight`, all of shape (M,).
 
-    `row` is one of its comparisons; `first` and `second` are nodes. `judge` is the code of the judge whose γ is in y, or J where γ cancels. `censored`
-    marks saturated answers: the difference is at least y, which is positive there. The pairs asked in both orders also
-    say what γ is: `sums` (C, J) is the mean of half of the sums of their answers, an estimate of −γ, with the weight
-    `sum_weight` (C, J), and `sum_variance` is the variance of one of weight 1.
+    `row` is one of its comparisons; `first` and `second` are nodes. `judge` is the code of the judge whose γ is in y,
+    or J where γ cancels. `censored` marks saturated answers: the difference is at least y, which is positive there. The
+    pairs asked in both orders also say what γ is: `sums` (C, J) is the mean of half of the sums of their answers, an
+    estimate of −γ, with the weight `sum_weight` (C, J), and `sum_variance` is the variance of one of weight 1.
     """
 
     row: NDArray[np.intp]

@@ -29,6 +29,7 @@ from comparo.types import Array
 PEOPLE = 1.2  # how much more people's scores vary within systems than between them
 LEAST = 0.15  # the least validity
 STYLE = 0.5  # the validity beyond style, where no groups are known
+SINGULAR = 1e-8  # added to the diagonal of PᵀP, relative to it: the mean of all groups is not determined
 
 
 def usual_validity(share_between_groups: float, orders_correlation: float | None = None) -> float:
@@ -144,34 +145,33 @@ class _Parts:
 
 
 def _of_groups(ranking: Ranking, effects: Effects, product: Product) -> _Parts:
-    """z are the means of the groups' scores, z = W·s.
+    """z are the means of the groups' scores, z = W·s with W = (PᵀP)⁻¹Pᵀ, which are centred in components.
 
-    Cov(s, z) = φ·(H⁻¹Wᵀ + F S⁻¹ (W F)ᵀ). That of z around the true mean of a group has σ²/n_g besides, since its texts
-    are some of all that it could have written. Variances between and within groups are those of an analysis of
-    variance; what style explains within groups is part of the second.
+    By least squares, z is not the worse for having met good groups only; where every context has a text of every group,
+    it is the mean. Cov(s, z) = φ·(H⁻¹Wᵀ + F S⁻¹ (W F)ᵀ). That of z around the true mean of a group has σ²·W Wᵀ besides,
+    since its texts are some of all that it could have written. Variances between and within groups are those of an
+    analysis of variance; what style explains within groups is part of the second.
     """
     group, graph, laplacian = effects.group, ranking.graph, product.laplacian
     assert group is not None
-    member = np.eye(int(group.max()) + 1)[group]
-    texts = np.maximum(member.sum(axis=0), 1.0)
-    means = (member.T @ ranking.scores) / texts
-    columns = graph.centre(member)
-    expected = columns @ means
-    right = np.zeros((laplacian.pattern.unknowns, member.shape[1]))
-    right[: graph.nodes] = member / texts
+    columns = graph.centre(np.eye(int(group.max()) + 1)[group])
+    square = columns.T @ columns
+    means = np.linalg.solve(square + SINGULAR * np.mean(np.diag(square)) * np.eye(len(square)), columns.T)
+    expected = columns @ (means @ ranking.scores)
+    right = np.zeros((laplacian.pattern.unknowns, len(means)))
+    right[: graph.nodes] = means.T
     joint = laplacian.solve(right)[: graph.nodes]
     if effects.spread is not None and effects.between is not None:
-        joint = joint + effects.spread @ (effects.between @ (right[: graph.nodes].T @ effects.spread).T)
+        joint = joint + effects.spread @ (effects.between @ (means @ effects.spread).T)
     joint = product.dispersion * graph.centre(joint)
     predicted = np.zeros(graph.nodes) if effects.mean is None else effects.mean
-    styled = predicted - graph.centre(member @ ((member.T @ predicted) / texts))
-    within = effects.scores + float(np.var(styled))
-    each = graph.nodes / member.shape[1]
+    within = effects.scores + float(np.var(predicted - columns @ (means @ predicted)))
+    each = graph.nodes / len(means)
     chance = float(np.var(ranking.scores - expected)) / max(each - 1.0, 1.0)
     between = max(float(np.var(expected)) - chance, 0.0)
     orders = orders_correlation(ranking.comparisons, graph, group)
     usual = usual_validity(between / (between + within), orders)
-    spread = (member.T @ joint) / texts[:, None] + np.diag(within / texts)
+    spread = means @ joint + within * means @ means.T
     return _Parts(expected, columns, joint, 0.5 * (spread + spread.T), between, within, usual)
 
 

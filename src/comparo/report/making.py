@@ -35,7 +35,7 @@ def score_meaning(method: str, is_consensus: bool = False) -> str:
     else:
         apart = "by 1, the model expects the better one to win with probability 0.73; by 2, 0.88"
     if is_consensus:
-        return f"They are what people would say, as far as one judge can tell, in units of the judge: {apart}."
+        return f"They are what people would say, as far as one judge can tell. Where the judge's own differ {apart}."
     return f"Of two texts whose scores differ {apart}."
 
 

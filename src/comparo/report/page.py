@@ -240,8 +240,8 @@ def _convergence(record: Record, ahead: list[Outlook]) -> dict[str, Any]:
         line = [(moment.calls, moment.people[name]) for moment in moments]
         series.append((f"people-{number}", f"with people: {label(name)}", line))
     about = (
-        "Spearman correlations of the judge's ranking after the first calls, from 0 (chance) to 1 (same order): with the last "
-        "one, where it ends at 1 by definition; and the expected agreement with the ranking after unlimited "
+        "Spearman correlations of the judge's ranking after the first calls, from 0 (chance) to 1 (same order): with "
+        "the last one, where it ends at 1 by definition; and the expected agreement with the one after unlimited "
         "calls, continued to what more calls would bring."
     )
     return {"convergence": line_chart(series), "convergence_about": about}

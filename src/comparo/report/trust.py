@@ -207,8 +207,8 @@ def _sources(record: Record) -> Sign | None:
         "What sets texts apart",
         ", ".join(shares) if len(parts) > 1 else f"{scores:.2f}",
         "plain",
-        f"The judge's scores have a standard deviation of {scores:.2f}; a single answer deviates from the difference of its two "
-        f"scores by {noise:.2f}, {noise / scores:.1f} times as much."
+        f"The judge's scores have a standard deviation of {scores:.2f}; a single answer deviates from the difference "
+        f"of its two scores by {noise:.2f}, {noise / scores:.1f} times as much."
         f"{''.join(meanings[name] for name in parts)}{spread}",
     )
 

@@ -3,7 +3,8 @@
 The paper's method is PoE-BT from random pairs in both orders without a prior. Comparo's is what `comparo rank` does:
 pairs and weights by contrast, estimated variances, and prior means from texts of similar style and, where candidates
 are known to share a system, from their system. From the same calls, the consensus is what people would say, beyond the
-system or, where systems are not known, beyond style (`comparo.ranking.consensus`). Draws of pairs by contrast differ only in the order of the items.
+system or, where systems are not known, beyond style (`comparo.ranking.consensus`). Draws of pairs by contrast differ
+only in the order of the items.
 """
 
 from __future__ import annotations

@@ -23,6 +23,8 @@ from benchmarks.efficiency import DATA, least_squares
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.methods import quiet_fit
+from comparo.ranking.consensus import PEOPLE, usual_validity
+from comparo.ranking.orders import text_variance
 from comparo.ranking.ranking import Ranking
 from comparo.run.recipe import Fitting
 from comparo.selection.style import styles
@@ -39,7 +41,6 @@ FOLDS = 5
 RIDGES = 10.0 ** np.arange(-3, 7)
 FACTORS = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 FLOORS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
-PEOPLE, LEAST = 1.2, 0.15  # the constants of `usual_validity`
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,15 +95,9 @@ class Share:
         return float(self.expected / (self.expected + self.own))
 
 
-def usual_validity(share_between_systems: float, orders_correlation: float | None = None) -> float:
-    """The share of a judge's view of single texts, beyond their systems, that people usually share.
-
-    People's scores vary about `PEOPLE` times as much within systems as between them, so that where a judge's vary more,
-    the rest is its own taste; and what changes with the order of the texts is no property of a text.
-    """
-    between = min(max(share_between_systems, 0.0), 1.0)
-    bound = 1.0 if orders_correlation is None or orders_correlation != orders_correlation else orders_correlation
-    return max(min(PEOPLE * between / max(1.0 - between, 1e-9), bound, 1.0), LEAST)
+def bounded(share_between_systems: float, orders: float) -> float:
+    """The validity by the rule; NaN where only one order was asked."""
+    return usual_validity(share_between_systems, None if np.isnan(orders) else orders)
 
 
 # The cases
@@ -217,23 +212,6 @@ def both(recorded: Recorded, rows: Index | None = None) -> tuple[Index, Index, A
     return first, second, (one - other) / 2, (one + other) / 2
 
 
-def text_variance(first: Index, second: Index, values: Array, sign: int, context: Index, texts: int) -> float:
-    """The variance of x in values = x_first + sign·x_second + context + noise, from pairs that share a text.
-
-    The mean product of two pairs of a context that share a text, less that of two that share none.
-    """
-    ends, signed = np.concatenate([first, second]), np.concatenate([values, sign * values])
-    sharing = np.sum(np.bincount(ends, signed, texts) ** 2) - np.sum(signed**2)
-    of_text = np.bincount(ends, minlength=texts).astype(float)
-    number = np.sum(of_text * (of_text - 1))
-    where = context[first]
-    products = np.sum(np.bincount(where, values) ** 2) - np.sum(values**2)
-    of_context = np.bincount(where).astype(float)
-    rest = np.sum(of_context * (of_context - 1)) - number
-    other = (products - sharing) / rest if sign > 0 and rest > 0 else 0.0
-    return float(sharing / number - other)
-
-
 def orders_correlation(found: Case, expected: Array, rows: Index | None = None, grouped: bool = True) -> float:
     """The correlation of the own parts that a text gets as the first and as the second of its pairs, without noise."""
     recorded, n = found.recorded, len(found.recorded.item)
@@ -241,14 +219,14 @@ def orders_correlation(found: Case, expected: Array, rows: Index | None = None, 
     if not len(first):
         return float("nan")
     context = recorded.context
-    own = text_variance(first, second, prefers - expected[first] + expected[second], -1, context, n)
+    own = text_variance(first, second, prefers - expected[first] + expected[second], -1, context[first], n)
     if grouped:  # what the position makes of a system is no matter of the single text
         systems = np.eye(int(found.system.max()) + 1)
         x = systems[found.system[first]] + systems[found.system[second]]
         where = context[first]
         x -= np.stack([means(column, where) for column in x.T], axis=1)
         position = position - x @ np.linalg.lstsq(x, centred(position, where), rcond=None)[0]
-    moved = max(text_variance(first, second, position, 1, context, n), 0.0)
+    moved = max(text_variance(first, second, position, 1, context[first], n), 0.0)
     return float((own - moved) / (own + moved)) if own > 0 else 0.0
 
 
@@ -322,7 +300,7 @@ def measured(
     found: Case, scores: Array, expected: Array, shares: Share, orders: float, grouped: bool = True
 ) -> Measured:
     own = scores - expected
-    k = usual_validity(shares.share, orders)
+    k = bounded(shares.share, orders)
     slope, shown = regressed(found.recorded, expected, own), curve(found.recorded, expected, own)
     of_model = misfits(found, expected, own, shares, k) if grouped and k < 1 else (float("nan"), float("nan"))
     return Measured(found.group, found.attribute, found.voice, shown, shares.share, orders, slope, of_model)
@@ -454,7 +432,7 @@ RULES = {
     "k = min(c·B/(1 − B), r)": Rule(lambda judge, of: min(of[0] * odds(judge), bound(judge)), ONE),
     "k = max(f, min(c·B/(1 − B), r))": Rule(lambda judge, of: max(of[1], min(of[0] * odds(judge), bound(judge))), TWO),
 }
-USUAL = Rule(lambda judge, _: usual_validity(judge.between, judge.orders), [()])
+USUAL = Rule(lambda judge, _: bounded(judge.between, judge.orders), [()])
 HALF = Rule(lambda _, of: of[0], [(0.5,)])
 
 

@@ -291,7 +291,7 @@ def test_means_over_contexts(tmp_path):
     record = read_record(folder)
     found = means(record)
     table = {}
-    for item, score in zip(record.ranking.items.tolist(), record.ranking.scores.tolist(), strict=True):
+    for item, score in zip(record.ranking.items.tolist(), record.ranking.judged.scores.tolist(), strict=True):
         table.setdefault(item, []).append(score)
     for item, score, std in zip(found["item"], found["score"], found["std"], strict=True):
         assert score == pytest.approx(np.mean(table[item]), abs=1e-3)

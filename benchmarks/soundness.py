@@ -30,6 +30,7 @@ import numpy as np
 from benchmarks.simulation import Cell, Simulation, draw_cells, simulate
 from benchmarks.verdict import BINS, CellResult, StopResult, summary
 from comparo.analysis.agreement import spearman
+from comparo.data.comparisons import Comparisons
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.judges import Judgement
 from comparo.run.budget import Budget
@@ -143,12 +144,25 @@ def run_cell(task: tuple[Cell, int]) -> Outcome:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             default = Fitting(simulation.items, grouped=cell.groups != "none")
-            ranking = default.rank(simulation.answers(choose(contrast=default.contrast)))
+            ranking = default.rank(in_rounds(cell, simulation, default, seed))
             plain = Fitting(simulation.items, plain=True).rank(simulation.answers(choose()))
             found = measure(ranking, simulation, cell.generator(seed))
             return replace(found, plain_rho=agreement(plain, simulation), seconds=time.perf_counter() - begin)
     except Exception as error:  # a fit that fails is a finding of its own, and the other cells go on
         return Outcome(error=f"{type(error).__name__}: {error}")
+
+
+def in_rounds(cell: Cell, simulation: Simulation, fitting: Fitting, seed: int) -> Comparisons:
+    """The answers to the pairs that a default run chooses: n calls at a time, each from the answers to those before."""
+    columns: dict[str, list[object]] = {}
+    asked: Comparisons | None = None
+    for begin in range(0, cell.budget, cell.shape[1]):
+        calls = min(cell.shape[1], cell.budget - begin)
+        more = next_pairs(simulation.items.names, calls, asked, orders=cell.orders, contrast=fitting.contrast, rng=seed)
+        columns = {name: columns.get(name, []) + values for name, values in more.items()}
+        asked = simulation.answers(columns)
+    assert asked is not None
+    return asked
 
 
 @dataclass(frozen=True)

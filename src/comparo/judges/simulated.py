@@ -104,8 +104,22 @@ def load(
     seed: int = 0,
     seconds: float = 0.0,
 ) -> Simulated:
-    """simulated/soft or simulated/hard.
+    """A judge that draws its answers at random around known scores.
 
+    Parameters
+    ----------
+    model
+        "soft" answers with probabilities, "hard" with decisions.
+    scores, strength, noise, bias, effect, seed, seconds
+        As in `Simulated`.
+
+    Raises
+    ------
+    ValueError
+        There is no such model, or a number is outside its range.
+
+    Examples
+    --------
     >>> load("hard", seed=3).name
     'simulated/hard'
     """

@@ -49,8 +49,8 @@ class Limits:
     spectral: int = 256
     krylov_steps: int = 30
     krylov_entries: int = 20_000_000  # of the basis: 160 MB
-    mixed_rounds: int = 40  # measured for choices: 5 to 20, for soft answers 1 to 4
-    mixed_change: float = 0.01  # of the logarithm of a variance, whose standard error is 0.14 for 100 items
+    mixed_rounds: int = 80  # measured for choices: 4 to 40, for soft answers 1 to 4
+    mixed_change: float = 0.02  # of the logarithm of a variance, whose standard error is 0.14 for 100 items
     shared_entries: int = 20_000_000  # of the matrix of groups: 160 MB
     bias_rounds: int = 4  # measured: the fourth changes a bias by less than 1e-5
 

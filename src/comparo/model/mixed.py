@@ -165,7 +165,8 @@ class _Soft:
             logs = np.log([variances.ratio, state.noise])
             if self.biases is None and not censored.any():
                 return state, variances, 1, True
-            if np.max(np.abs(logs - before)) < limits.mixed_change:
+            # Sites of saturated answers move in small steps.
+            if np.max(np.abs(logs - before)) < limits.mixed_change / (10 if censored.any() else 1):
                 return state, variances, step + 1, True
             before = logs
             solution, spread, between = _solution(state.system, variances, shared)
@@ -265,24 +266,25 @@ class _Choices:
 
     def settle(self, shared: Shared) -> tuple[_Choices, Variances, int, bool]:
         """Alternate between sites and variances; a variance that converges slowly is extrapolated."""
-        limits, state, change, extrapolated, used = self.pattern.limits, self, 0.0, 0, 0.0
+        limits, state, last = self.pattern.limits, self, 0
+        change = used = np.zeros(1 + len(shared.kinds))
+        mean = np.zeros(len(self.c))
         for step in range(limits.mixed_rounds):
             variances = estimate(Spectrum.of(state.system, shared.columns), shared.kind, len(state.c), True)
-            new = float(np.log(variances.ratio))
+            new = np.log(np.maximum([variances.ratio, *variances.shared], NARROWEST**2))
             old, change = change, new - used
-            ratio = min(max(change / old, 0.0), FASTEST) if old else FASTEST
-            beyond = change * ratio / (1.0 - ratio)
-            if step > 2 and abs(change) + abs(beyond) < limits.mixed_change:
-                return state, variances, step + 1, True
+            ratio = np.clip(np.divide(change, old, out=np.zeros(len(old)), where=old != 0.0), 0.0, FASTEST)
+            beyond = np.clip(change * ratio / (1.0 - ratio), -FURTHEST, FURTHEST)
             used = new
-            if step > 2 and step - extrapolated > 2:
-                least, most = 2.0 * np.log([NARROWEST, WIDEST])
-                extrapolated, used = (
-                    step,
-                    float(np.clip(new + beyond, max(new - FURTHEST, least), min(new + FURTHEST, most))),
-                )
-            solution, spread, between = _solution(state.system, replace(variances, ratio=float(np.exp(used))), shared)
-            state = state._learn(*_differences(solution, spread, between))
+            if step > 2 and step - last > 2:
+                last, used = step, np.clip(new + beyond, *np.log([NARROWEST**2, WIDEST**2]))
+            applied = replace(variances, ratio=float(np.exp(used[0])), shared=np.exp(used[1:]))
+            solution, spread, between = _solution(state.system, applied, shared)
+            before, (mean, variance) = mean, _differences(solution, spread, between)
+            moved = float(np.sqrt(np.mean((mean - before) ** 2)))
+            if step > 2 and float(np.max(np.abs(change) + np.abs(beyond))) + moved < limits.mixed_change:
+                return state, variances, step + 1, True
+            state = state._learn(mean, variance)
         return state, variances, limits.mixed_rounds, False
 
     def _learn(self, mean: Array, variance: Array) -> _Choices:
@@ -296,7 +298,6 @@ class _Choices:
         weight = self.weight / state.dispersion
         moments = choice_moments(centre, cavity, self.p, weight, state.gamma.ravel()[self.family])
         c, pull = sites_from(*moments, centre, cavity)
-        c = np.minimum(c, np.sum(weight, axis=0) / 4.0)  # the largest curvature, up to the errors of the integral
         return replace(state, c=np.where(asked, c, 0.0), pull=np.where(asked, pull, 0.0))
 
     def _chances(self, mean: Array, variance: Array) -> Array:

@@ -22,11 +22,22 @@ from comparo.report.wording import label
 from comparo.types import LongIndex
 
 TOP = 10  # items of the table of wins
-JUDGEMENTS = 100_000  # at most
 CANDIDATES = 40_000  # at most; a browser takes too long to read more
 ANSWER = 26  # bytes of a judgement at most
 BEGINNING = 80  # characters of a text that identify it
 MEAN, RANKED, JUDGED = 0.15, 0.6, 0.5  # shares of the remaining bytes, in this order; texts get the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How large a page may get: bytes of the file, bytes of it that are kept free of data, and judgements."""
+
+    page: int = 5_000_000  # small enough to be sent by mail
+    around: int = 600_000  # for what is around the data, in the first attempt; the second one knows how much it takes
+    judgements: int = 100_000  # 2.6 MB, about half of a page
+
+
+ROOM = Room()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +109,8 @@ class Data:
     left_out: list[str]
 
 
-def page_data(tables: Tables, room: int) -> Data:
-    """As much of the tables as fits into `room` bytes."""
+def page_data(tables: Tables, room: int, most: int = ROOM.judgements) -> Data:
+    """As much of the tables as fits into `room` bytes, and at most `most` judgements."""
     record = tables.record
     whole: dict[str, Any] = {
         "run": presentable(record.configuration),
@@ -128,7 +139,7 @@ def page_data(tables: Tables, room: int) -> Data:
     contexts = [context.as_json() for context in shown]
     columns = _first(tables.candidates, rows)
     left -= ranked(rows)
-    judgements = _judgements(tables, shown, JUDGED * left)
+    judgements = _judgements(tables, shown, JUDGED * left, most)
     left -= size(judgements)
     here = [nodes.start for nodes in record.contexts[: len(shown)]]
     shared = [record.items.context_texts[code] or "" for code in record.items.context[record.row[here]].tolist()]
@@ -172,7 +183,7 @@ def _views(contexts: list[View], rows: int) -> list[View]:
     return [context for context in contexts if context.end <= rows]
 
 
-def _judgements(tables: Tables, shown: list[View], room: float) -> dict[str, Any]:
+def _judgements(tables: Tables, shown: list[View], room: float, most: int) -> dict[str, Any]:
     """The answers, with candidates by their row: all answers of the first `whole` rows, else those among the best.
 
     Before row `top`, the answers among the best candidates are there. `complete` says whether none is left out.
@@ -184,13 +195,13 @@ def _judgements(tables: Tables, shown: list[View], room: float) -> dict[str, Any
     furthest = np.maximum(first, second)
     ends = np.array([0, *(context.end for context in shown)])
     before = np.searchsorted(np.sort(furthest), ends)  # number of answers within the first candidates
-    fits = [number for number, count in enumerate(before) if count <= JUDGEMENTS and ANSWER * count <= room]
+    fits = [number for number, count in enumerate(before) if count <= most and ANSWER * count <= room]
     whole = top = int(ends[fits[-1]])
     kept = np.flatnonzero(furthest < whole)
     if not whole:
         best = np.append(np.array(tables.candidates["rank"][: shown[0].end]) <= TOP, False)
         between = best[np.minimum(first, len(best) - 1)] & best[np.minimum(second, len(best) - 1)]
-        kept, top = np.flatnonzero(between)[: min(JUDGEMENTS, int(room / ANSWER))], shown[0].end
+        kept, top = np.flatnonzero(between)[: min(most, int(room / ANSWER))], shown[0].end
     return {
         "complete": len(kept) == len(record.p),
         "whole": whole,

@@ -105,11 +105,11 @@ class Cycles:
     sampled: bool = False
 
 
-def cycles(comparisons: Comparisons) -> Cycles:
+def cycles(comparisons: Comparisons, steps: int = STEPS) -> Cycles:
     """Triples of items that were all compared with each other, and how many of them are cyclic: a > b > c > a.
 
     With A[i, j] = 1 where i won against j, orders merged, tr(A³)/3 triples are cyclic. Row i of A³ costs the square of
-    the comparisons of item i: where the sum is above `STEPS`, only the rows of random items are computed.
+    the comparisons of item i: where the sum is above `steps`, only the rows of random items are computed.
 
     >>> cycles(Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.6)])).cyclic
     1
@@ -125,11 +125,11 @@ def cycles(comparisons: Comparisons) -> Cycles:
     ones = np.ones(len(won))
     wins = sparse.csr_array((ones, (winner, loser)), shape=(graph.nodes, graph.nodes))
     played = sparse.csr_array(wins + wins.T)
-    steps = float(np.sum(graph.degrees().astype(np.float64) ** 2))
-    if steps <= STEPS:
+    needed = float(np.sum(graph.degrees().astype(np.float64) ** 2))
+    if needed <= steps:
         every = np.arange(graph.nodes)
         return Cycles(round(_closed(played, every) / 6), round(_closed(wins, every) / 3))
-    some = np.sort(np.random.default_rng(0).permutation(graph.nodes)[: max(int(graph.nodes * STEPS / steps), 1)])
+    some = np.sort(np.random.default_rng(0).permutation(graph.nodes)[: max(int(graph.nodes * steps / needed), 1)])
     return Cycles(round(_closed(played, some) / 2), round(_closed(wins, some)), sampled=True)
 
 

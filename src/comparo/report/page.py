@@ -6,18 +6,19 @@ import base64
 import hashlib
 import math
 import os
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from comparo.analysis.agreement import agreement
 from comparo.errors import StoreError
 from comparo.report.charts import Chart, line_chart, scatter_chart
-from comparo.report.data import Tables, View, page_data
+from comparo.report.data import ROOM, Room, Tables, View, page_data
 from comparo.report.embed import LONGEST, presentable
 from comparo.report.history import Outlook, convergence, outlook
 from comparo.report.making import METHODS, command, prompt_of, question, score_meaning, settings
@@ -30,8 +31,6 @@ from comparo.report.wording import figure, label
 from comparo.run.disk import write_text
 
 HERE = Path(__file__).parent
-MOST = 5_000_000  # bytes of a page
-RESERVE = 600_000  # of these for the page around the data, in the first attempt
 STATIC = 50  # lines of the ranking that are shown without JavaScript
 LISTED = 200  # contexts in the list of them
 SURPRISES = 5
@@ -40,7 +39,7 @@ SENTENCE, SETTING, SETTINGS = 1000, 300, 100  # characters of a question or a no
 DRAWN = 2000  # points of a scatter
 
 
-def write_report(folder: str | os.PathLike[str], record: Record | None = None) -> Path:
+def write_report(folder: str | os.PathLike[str], record: Record | None = None, room: Room = ROOM) -> Path:
     """Write report.html into a run folder, from what is in the folder alone, and return its path.
 
     Parameters
@@ -49,11 +48,13 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None) -
         A run folder, as `comparo rank` writes it.
     record
         What the folder holds, if it is read already.
+    room
+        How large the page may get.
 
     Returns
     -------
     Path
-        The path of the page, at most 5 MB large.
+        The path of the page, at most `room.page` bytes large, by default 5 MB.
 
     Raises
     ------
@@ -67,7 +68,7 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None) -
     comparo.errors.WrongFolderError: nowhere is not a run folder: it has no judgements.db
     """
     folder = Path(folder)
-    page, path = render(record or read_record(folder)), folder / "report.html"
+    page, path = render(record or read_record(folder), room), folder / "report.html"
     try:
         write_text(path, page)
     except OSError as error:
@@ -77,12 +78,9 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None) -
     return path
 
 
-def render(record: Record) -> str:
-    """The page as text, of at most `MOST` bytes."""
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
-    )
-    template, tables = environment.get_template("page.html.j2"), Tables.of(record)
+def render(record: Record, room: Room = ROOM) -> str:
+    """The page as text, of at most `room.page` bytes."""
+    template, tables = _template(), Tables.of(record)
     script = (HERE / "page.js").read_text(encoding="utf-8")
     contents = {
         "style": Markup((HERE / "style.css").read_text(encoding="utf-8")),
@@ -91,9 +89,9 @@ def render(record: Record) -> str:
         "version": version("comparo"),
         **_contents(record, tables),
     }
-    listed, room = _contexts(record, tables), MOST - RESERVE
+    listed, left = _contexts(record, tables), room.page - room.around
     for _ in range(2):
-        data = page_data(tables, room)
+        data = page_data(tables, left, room.judgements)
         page = template.render(
             **contents,
             held=data.contexts,
@@ -102,10 +100,18 @@ def render(record: Record) -> str:
             data=Markup(data.json),
         )
         taken, around = (len(text.encode()) for text in (page, page.replace(data.json, "")))
-        if taken <= MOST:
+        if taken <= room.page:
             break
-        room = MOST - around - SENTENCE  # the sentence about what is left out may get longer
+        left = room.page - around - SENTENCE  # the sentence about what is left out may get longer
     return page
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+    )
+    return environment.get_template("page.html.j2")
 
 
 def _contents(record: Record, tables: Tables) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from comparo.run.rounds import Rounds
 from comparo.run.spending import Spending
 from comparo.run.store import Store
 from comparo.run.task import Task
-from comparo.run.worker import Asking
+from comparo.run.worker import PATIENCE, Asking
 from comparo.selection.selector import Selector
 
 FAILED = 0.2  # the share of failed judgements at which a run stops
@@ -59,7 +59,8 @@ class Run:
 
     `watch` is called with the progress about twice per second, and `say` with a sentence that the user should read at
     once. A run that is stopped by an exception, including KeyboardInterrupt, first waits some seconds for the calls in
-    flight, because they are paid for; a second interrupt ends it immediately.
+    flight, because they are paid for; a second interrupt ends it immediately. `patience` is how long the judge waits
+    for one more question, in seconds.
 
     >>> from comparo.run.budget import Budget
     >>> from comparo.data.items import Items
@@ -78,8 +79,9 @@ class Run:
         store: Store,
         watch: Callable[[Progress], None] | None = None,
         say: Callable[[str], None] = logger.warning,
+        patience: float = PATIENCE,
     ) -> None:
-        self.task, self.store, self.watch, self.say = task, store, watch, say
+        self.task, self.store, self.watch, self.say, self.patience = task, store, watch, say, patience
         expense = task.expense()
         self.known = store.known()
         last = [answers[-1] for answers in self.known.values()]
@@ -108,7 +110,7 @@ class Run:
 
     def go(self) -> Ranking:
         """Ask all questions, repeat the failed ones once, and return the ranking."""
-        with Asking(self.task.judge, self.task.prompt, self.store.add) as asking:
+        with Asking(self.task.judge, self.task.prompt, self.store.add, self.patience) as asking:
             try:
                 self._check_mass("")
                 self._fill(asking)

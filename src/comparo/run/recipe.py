@@ -18,18 +18,14 @@ import numpy as np
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.methods import Method, quiet_fit
-from comparo.model.observations import are_choices
 from comparo.model.product import Bias
-from comparo.model.weights import power, residuals
 from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.ranking import Ranking
-from comparo.selection.contrast import contrasts
+from comparo.selection.contrast import contrasts, fitted_power
 from comparo.selection.style import styles
 from comparo.types import Array
 
 Scores = Literal["auto", "judge", "consensus"]
-
-POWERS, USUAL, SURE = np.linspace(0.0, 3.0, 31), 1.0, 1.0  # of the contrast, with which the noise falls
 
 
 @dataclass(frozen=True)
@@ -111,10 +107,10 @@ class Fitting:
     def weigh(self, data: Comparisons) -> Comparisons:
         """The comparisons with weights contrast^a, a estimated from the answers; the sum of weights is unchanged."""
         worth = self._worth(data)
-        if are_choices(data) or np.all(worth == worth[0]):
+        found = fitted_power(data, worth)
+        if not found:
             return data
-        row, squares, freedom = residuals(data)
-        weight = data.weights * worth ** power(squares, worth[row], freedom, POWERS, USUAL, SURE)
+        weight = data.weights * worth**found
         return replace(data, weight=weight * (np.sum(data.weights) / np.sum(weight)))
 
     def _worth(self, data: Comparisons) -> Array:

@@ -69,10 +69,11 @@ def cache_folder() -> Path:
     return (Path(root) if os.path.isabs(root) else Path.home() / ".cache") / "comparo"
 
 
-def fetch(name: str, folder: Path | None = None, mirror: str | None = None) -> Path:
+def fetch(name: str, folder: Path | None = None, mirror: str | None = None, largest: int = LARGEST) -> Path:
     """The file of a data set in `folder` (the cache if None), downloaded if it is not there yet.
 
-    `mirror` is a server such as "https://mirror.example" that holds the published paths.
+    `mirror` is a server such as "https://mirror.example" that holds the published paths; a reply of
+    more than `largest` bytes is refused.
 
     >>> fetch("cmcqrd")
     Traceback (most recent call last):
@@ -96,7 +97,7 @@ def fetch(name: str, folder: Path | None = None, mirror: str | None = None) -> P
     temporary = path.with_name(f".{uuid4().hex}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        found = _download(url, temporary)
+        found = _download(url, temporary, largest)
         if found != published.sha256:
             raise OSError(f"its SHA-256 is {found}, not {published.sha256}: it is another file")
         os.replace(temporary, path)
@@ -112,10 +113,10 @@ def fetch(name: str, folder: Path | None = None, mirror: str | None = None) -> P
     return path
 
 
-def _download(url: str, path: Path) -> str:
+def _download(url: str, path: Path, largest: int) -> str:
     """Write what lies at an address to a file; the SHA-256 of it, in hex."""
     with urllib.request.urlopen(url, timeout=SECONDS) as reply, path.open("xb") as file:
-        shutil.copyfileobj(_Limited(reply), file)
+        shutil.copyfileobj(_Limited(reply, largest), file)
         if reply.length:
             raise OSError(f"the connection ended {reply.length} bytes too early")
     with path.open("rb") as file:
@@ -123,14 +124,14 @@ def _download(url: str, path: Path) -> str:
 
 
 class _Limited:
-    """A reply that is an OSError once it is larger than any of the files."""
+    """A reply that is an OSError once it is larger than `largest` bytes."""
 
-    def __init__(self, reply: http.client.HTTPResponse) -> None:
-        self.reply, self.room = reply, LARGEST
+    def __init__(self, reply: http.client.HTTPResponse, largest: int) -> None:
+        self.reply, self.largest, self.room = reply, largest, largest
 
     def read(self, size: int = -1, /) -> bytes:
         data = self.reply.read(size)
         self.room -= len(data)
         if self.room < 0:
-            raise OSError(f"the server sent more than {LARGEST} bytes")
+            raise OSError(f"the server sent more than {self.largest} bytes")
         return data

@@ -40,6 +40,7 @@ GRIDS = {  # calls studied besides all
     "hanna": ("5n", "10n"),
 }
 WAYS = (PAPER, ALONE, SHARED, STYLE, CONSENSUS)
+OTHER = ("2n", "3n", "5n", "10n")  # of a set of the user's own
 Curves = Mapping[tuple[str, str], Mapping[str, "Curve"]]
 
 
@@ -136,15 +137,15 @@ class _Job:
     attribute: str
     recorded: Recorded
     items: Items
+    grid: Sequence[str]
     draws: int
     seed: int
 
     def run(self) -> dict[str, Curve]:
         alone = Fitting(self.items, grouped=False, estimate="consensus")
-        grid = GRIDS.get(self.name, ("2n", "3n", "5n", "10n"))
         rng, whole = np.random.default_rng([self.seed, 0]), everything(self.recorded)
-        random = {calls: draw(self.recorded, calls, self.draws, rng=rng) for calls in grid} | {"all": whole}
-        ours = chosen(self.recorded, alone, grid, self.draws, self.seed) | {"all": whole}
+        random = {calls: draw(self.recorded, calls, self.draws, rng=rng) for calls in self.grid} | {"all": whole}
+        ours = chosen(self.recorded, alone, self.grid, self.draws, self.seed) | {"all": whole}
         made = np.array([float(np.mean(drawn.calls)) for drawn in random.values()])
         values = {PAPER: [_mean(drawn, Fit("poe-bt")) for drawn in random.values()]}
         for judge, shared, fitting in (
@@ -167,10 +168,28 @@ def _mean(drawn: Draws, scorer: Scorer) -> float:
     return 100 * float(np.mean(evaluate(drawn, scorer).spearman))
 
 
-def measure(sets: Sequence[Opened], *, draws: int = 100, seed: int = 0, processes: int = 1) -> Curves:
-    """The curves of the five ways, by set and attribute; a single context takes 20 draws at most."""
+def measure(
+    sets: Sequence[Opened],
+    *,
+    draws: int = 100,
+    seed: int = 0,
+    processes: int = 1,
+    grids: Mapping[str, Sequence[str]] = GRIDS,
+) -> Curves:
+    """The curves of the five ways, by set and attribute; a single context takes 20 draws at most.
+
+    `grids` are the calls studied besides all, by the name of the set.
+    """
     jobs = [
-        _Job(one.name, attribute, recorded, one.items, draws if len(recorded.contexts) > 1 else min(draws, 20), seed)
+        _Job(
+            one.name,
+            attribute,
+            recorded,
+            one.items,
+            grids.get(one.name, OTHER),
+            draws if len(recorded.contexts) > 1 else min(draws, 20),
+            seed,
+        )
         for one in sets
         for attribute, recorded in one.recorded.items()
     ]

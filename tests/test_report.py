@@ -266,7 +266,7 @@ def test_no_winner_is_named_in_a_context_that_is_not_connected(tmp_path):
     answers = [Judgement(Question(*pair, c), p=p) for c in "xy" for pair, p in better.items()]
     apart = [("d", "c"), ("c", "d"), ("b", "a"), ("a", "b")]
     answers += [Judgement(Question(*pair, "z"), p=0.999 if pair[0] > pair[1] else 0.001) for pair in apart]
-    folder = folder_of(tmp_path / "run", items, answers)
+    folder = folder_of(tmp_path / "run", items, answers, estimate="judge")
     page = written(folder)
     rows = re.findall(r'data-view="\d".*?</tr>', page, re.DOTALL)
     assert ["2 groups, not connected" in row for row in rows] == [False, False, True]
@@ -292,7 +292,7 @@ def test_means_over_contexts(tmp_path):
     record = read_record(folder)
     found = means(record)
     table = {}
-    for item, score in zip(record.ranking.items.tolist(), record.ranking.scores.tolist(), strict=True):
+    for item, score in zip(record.ranking.items.tolist(), record.ranking.judged.scores.tolist(), strict=True):
         table.setdefault(item, []).append(score)
     for item, score, std in zip(found["item"], found["score"], found["std"], strict=True):
         assert score == pytest.approx(np.mean(table[item]), abs=1e-3)

@@ -11,7 +11,7 @@ from comparo.studies.opening import Opened, open_set
 from comparo.studies.recorded import Recorded
 from comparo.studies.scorers import Fit
 from comparo.studies.sweep import everything
-from comparo.studies.yardstick import ALONE, PAPER, SHARED, Curve, chosen, measure, tables
+from comparo.studies.yardstick import ALONE, CONSENSUS, PAPER, SHARED, Curve, chosen, measure, tables
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 WORDS = "salt lantern orchard violin glacier thunder meadow copper".split()
@@ -95,3 +95,4 @@ def test_few_calls_on_topicalchat_beat_the_paper_s_with_all(yardstick, tmp_path)
     assert done.returncode == 0, done.stderr
     mean = next(line for line in done.stdout.splitlines() if line.startswith("mean,"))
     assert float(mean.split(",")[1]) == pytest.approx(whole)
+    assert np.mean([one[CONSENSUS].at(12) - one[SHARED].at(12) for one in ways]) > 15

@@ -22,7 +22,8 @@ from comparo.model.mixed import mixed
 from comparo.model.pattern import Pattern
 from comparo.model.product import Bias, Prior, multiply
 from comparo.model.zermelo import Algorithm, zermelo
-from comparo.ranking.ranking import Ranking
+from comparo.ranking.consensus import check_validity, consensus
+from comparo.ranking.ranking import Estimate, Ranking
 from comparo.types import Array, Index
 
 Method = Literal["win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard"]
@@ -44,6 +45,8 @@ def fit(
     prior: Prior | None = None,
     groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
     features: Mapping[Any, Sequence[float]] | None = None,
+    estimate: Estimate = "judge",
+    validity: float | None = None,
     algorithm: Algorithm = "zermelo",
     prior_pairs: PriorPairs = "compared",
     level: float = 0.95,
@@ -76,6 +79,10 @@ def fit(
     groups, features
         With prior "estimated": the group, and a sequence of numbers, for each item or pair (context, item).
         `groups="items"`: the same item in other contexts.
+    estimate, validity
+        "judge": the scores are the judge's. "consensus", with groups (or features): what people would say, as far as
+        one judge can tell; `validity` is the share, from 0 to 1, of the judge's view of a text beyond its group that
+        people share, by default the usual one (`comparo.ranking.consensus.consensus`).
     algorithm, prior_pairs
         For "bt", whose prior is 1/(N − 1) wins for both sides of each comparison made (`prior_pairs="compared"`, as the
         paper writes) or of every pair of items (`"all"`, as its authors' code does).
@@ -110,6 +117,8 @@ def fit(
         prior=prior,
         groups=groups,
         features=features,
+        estimate=estimate,
+        validity=validity,
         algorithm=algorithm,
         prior_pairs=prior_pairs,
         level=level,
@@ -128,6 +137,8 @@ def quiet_fit(
     prior: Prior | None = None,
     groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
     features: Mapping[Any, Sequence[float]] | None = None,
+    estimate: Estimate = "judge",
+    validity: float | None = None,
     algorithm: Algorithm = "zermelo",
     prior_pairs: PriorPairs = "compared",
     level: float = 0.95,
@@ -143,6 +154,12 @@ def quiet_fit(
     _check(method, bias, prior, algorithm, prior_pairs, level)
     if prior != "estimated" and (groups is not None or features is not None):
         raise ValueError("groups and features belong to prior='estimated'; add that, or leave them out")
+    _one_of("estimate", estimate, get_args(Estimate))
+    check_validity(validity)
+    if estimate == "judge" and validity is not None:
+        raise ValueError("validity belongs to estimate='consensus'; add that, or leave it out")
+    if estimate == "consensus" and groups is None and features is None:
+        raise ValueError("estimate='consensus' needs prior='estimated' and groups; add them, or use estimate='judge'")
     if method in ("poe-g-hard", "bt", "win-ratio"):
         comparisons = comparisons.decisions()
     if method == "bt":
@@ -160,7 +177,8 @@ def quiet_fit(
     else:
         product = multiply(comparisons, expert, prior=prior, bias=bias, is_scaled=is_given, limits=limits)
     covariance = ProductCovariance(product.laplacian, product)
-    return Ranking(name, comparisons, product.graph, product.scores, covariance, level, product, product.converged)
+    found = Ranking(name, comparisons, product.graph, product.scores, covariance, level, product, product.converged)
+    return found if estimate == "judge" else consensus(found, validity)
 
 
 def _check(method: object, bias: str, prior: Any, algorithm: str, prior_pairs: str, level: float) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from comparo.types import Array
+from comparo.types import Array, Index
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,8 @@ class Effects:
     error of the mean γ. `noise` is the variance of one comparison around the difference of its scores. `means` (G,) are
     the group means,
     `mean` (n,) the prediction for each candidate. The uncertainty of the predictions adds spread·between·spreadᵀ to
-    H⁻¹, with `spread` (n, M) and `between` (M, M).
+    H⁻¹, with `spread` (n, M) and `between` (M, M). `group` (n,) is the number of each candidate's group, and `columns`
+    (n, M′) are the features with which mean = columns·θ; the first M′ of `between` are the covariance of θ before φ.
     """
 
     dispersion: float
@@ -32,6 +33,8 @@ class Effects:
     mean: Array | None = None
     spread: Array | None = None
     between: Array | None = None
+    group: Index | None = None
+    columns: Array | None = None
 
 
 def random_effects(estimate: Array, variance: Array) -> tuple[float, float]:

@@ -87,11 +87,13 @@ class Shared:
     """What candidates share: the `columns` QM (n, M), and which of the `kinds` ("groups", "style") each is, (M,).
 
     A row of the columns of a kind has the mean square 1, so that ω² is the variance of the scores that it explains.
+    `group` (n,) is the group of each candidate, where groups are among the kinds.
     """
 
     kinds: tuple[str, ...]
     kind: NDArray[np.intp]
     columns: Array
+    group: Index | None = None
 
     @classmethod
     def of(cls, graph: Graph, groups: NDArray[np.integer] | None, features: Array | None, entries: int) -> Shared:
@@ -104,7 +106,8 @@ class Shared:
             found["style"] = graph.centre(features)
         columns = np.concatenate([np.zeros((graph.nodes, 0)), *found.values()], axis=1)
         kind = np.repeat(np.arange(len(found)), [block.shape[1] for block in found.values()])
-        return cls(tuple(found), kind, columns)
+        group = groups.astype(np.int32) if groups is not None and "groups" in found else None
+        return cls(tuple(found), kind, columns, group)
 
 
 @dataclass(frozen=True)
@@ -408,7 +411,7 @@ def _averaged(system: System, variances: Variances, shared: Shared) -> tuple[Arr
     if spread.shape[1]:
         effects = replace(effects, spread=spread, between=between)
     if shared.kinds:
-        effects = replace(effects, mean=shared.columns @ theta)
+        effects = replace(effects, mean=shared.columns @ theta, columns=shared.columns, group=shared.group)
     if "groups" in shared.kinds:
         effects = replace(effects, means=theta[kind == shared.kinds.index("groups")])
     return mean, effects, solution

@@ -35,18 +35,19 @@ class Outlook:
 def convergence(record: Record) -> list[Moment]:
     """The rankings from the first tenth, two tenths, … of each context's answers; correlations are means over contexts.
 
-    Of very many answers only some shares are looked at, since each takes a fit.
+    Those with the last ranking are of the judge's own, those with people of the ranking that is shown. Of very many
+    answers only some shares are looked at, since each takes a fit.
     """
-    last, data, moments = record.ranking, record.ranking.comparisons, []
+    last, data, moments = record.ranking.judged, record.ranking.comparisons, []
     for step in range(1, POINTS + 1) if len(data) <= MANY else FEW:
         rows = first_rows(last.graph, step / POINTS)
         if len(rows) == len(data):
-            earlier, expected = last, record.spearman
+            earlier, expected = record.ranking, record.spearman
         else:
             earlier = record.refit(data.take(rows))
             expected = expected_spearman(earlier)
         people = {name: mean_known(found) for name, found in agreement(earlier, record.items).items()}
-        final = correlation(last, earlier, last.scores)
+        final = correlation(last, earlier.judged, last.scores)
         moments.append(Moment(len(rows), mean_known(expected), final, people))
     return moments
 

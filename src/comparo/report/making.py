@@ -21,7 +21,7 @@ METHODS = {
 }
 
 
-def score_meaning(method: str) -> str:
+def score_meaning(method: str, is_consensus: bool = False) -> str:
     """What a score of a method says, in a sentence for someone who knows none of the methods.
 
     >>> score_meaning("poe-g")
@@ -34,6 +34,8 @@ def score_meaning(method: str) -> str:
         apart = "by 0.1, the model expects the better one to win with probability 0.60"
     else:
         apart = "by 1, the model expects the better one to win with probability 0.73; by 2, 0.88"
+    if is_consensus:
+        return f"They are what people would say, as far as one judge can tell. Where the judge's own differ {apart}."
     return f"Of two texts whose scores differ {apart}."
 
 
@@ -58,8 +60,10 @@ def question(prompt: Prompt) -> str:
     return last.removesuffix(ending) + "?" if last.endswith(ending) else last
 
 
-def settings(configuration: Mapping[str, Any], judgements: Sequence[Judgement]) -> list[tuple[str, str]]:
-    """The settings, cost and time of a run, as names and values."""
+def settings(
+    configuration: Mapping[str, Any], judgements: Sequence[Judgement], validity: float | None = None
+) -> list[tuple[str, str]]:
+    """The settings, cost and time of a run, as names and values; `validity` is that of a consensus."""
     identity = configuration["identity"]
     tokens = sum(judgement.tokens_in + judgement.tokens_out for judgement in judgements)
     costs = [judgement.cost for judgement in judgements if not math.isnan(judgement.cost)]
@@ -75,6 +79,8 @@ def settings(configuration: Mapping[str, Any], judgements: Sequence[Judgement]) 
         "orders": identity.get("orders"),
         "method": configuration.get("method"),
         "bias": configuration.get("bias"),
+        "estimate": configuration.get("estimate"),
+        "scores": "the judge's own" if validity is None else f"consensus, validity {validity:.2f}",
         "seed": identity.get("seed"),
         "started": configuration.get("started"),
         "cost": dollars(sum(costs)) if costs else "unknown",
@@ -97,7 +103,8 @@ def command(configuration: Mapping[str, Any]) -> str:
     words += flags or ["--prompt", "prompt.txt", "--labels", ",".join(prompt.labels), "--answer", prompt.answer]
     chosen = {"judge": identity["judge"], "budget": configuration.get("budget"), "until": configuration.get("until")}
     chosen |= {name: identity.get(name) for name in ("goal", "strategy", "orders")}
-    chosen |= {name: configuration.get(name) for name in ("method", "bias")} | {"seed": identity.get("seed")}
+    chosen |= {name: configuration.get(name) for name in ("method", "bias", "estimate", "validity")}
+    chosen |= {"seed": identity.get("seed")}
     for name, value in chosen.items():
         words += [] if value is None else [f"--{name}", str(value)]
     return before + shlex.join(words)

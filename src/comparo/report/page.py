@@ -136,7 +136,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "judge": label(configuration["identity"]["judge"], SETTING),
         "method": ranking.method,
         "method_name": METHODS[ranking.method],
-        "score_meaning": score_meaning(ranking.method),
+        "score_meaning": score_meaning(ranking.method, ranking.estimate == "consensus"),
         "level": f"{ranking.level:.0%}",
         "started": str(configuration.get("started", ""))[:10],
         "notes": [label(note, SENTENCE) for note in ranking.notes],
@@ -157,7 +157,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "prompt": prompt,
         "settings": [
             (label(name), label(value, SETTING))
-            for name, value in settings(configuration, record.judgements)[:SETTINGS]
+            for name, value in settings(configuration, record.judgements, ranking.validity)[:SETTINGS]
         ],
     }
 
@@ -246,8 +246,8 @@ def _convergence(record: Record, ahead: list[Outlook]) -> dict[str, Any]:
         line = [(moment.calls, moment.people[name]) for moment in moments]
         series.append((f"people-{number}", f"with people: {label(name)}", line))
     about = (
-        "Spearman correlations of the ranking after the first calls, from 0 (chance) to 1 (same order): with the last "
-        "ranking, where it ends at 1 by definition; and the expected agreement with the ranking after unlimited "
+        "Spearman correlations of the judge's ranking after the first calls, from 0 (chance) to 1 (same order): with "
+        "the last one, where it ends at 1 by definition; and the expected agreement with the one after unlimited "
         "calls, continued to what more calls would bring."
     )
     return {"convergence": line_chart(series), "convergence_about": about}
@@ -277,11 +277,8 @@ def _people_about(people: list[Agreement], scores: int) -> str:
         return ""
     first = f" Shown are the first {PEOPLE} of {scores} scores." if scores > PEOPLE else ""
     if max(found.contexts for found in people) == 1:
-        return (
-            "Across: the judge's score. Upwards: people's score. The 95% intervals come from a bootstrap over texts."
-            + first
-        )
+        return "Across: the score. Upwards: people's score. The 95% intervals come from a bootstrap over texts." + first
     return (
-        "Across: the judge's score. Upwards: people's score. From both, the mean of their context is subtracted. "
+        "Across: the score. Upwards: people's score. From both, the mean of their context is subtracted. "
         "Correlations are means over contexts; their 95% intervals come from a bootstrap over contexts." + first
     )

@@ -82,12 +82,12 @@ class Run:
         patience: float = PATIENCE,
     ) -> None:
         self.task, self.store, self.watch, self.say, self.patience = task, store, watch, say, patience
-        estimate = task.estimate()
+        expense = task.expense()
         self.known = store.known()
         last = [answers[-1] for answers in self.known.values()]
         failed = sum(answer.failed for answer in last)
         spent = sum(answer.cost for answers in self.known.values() for answer in answers if answer.cost > 0)
-        self.progress = Progress(estimate.calls, len(last) - failed, failed, spent)
+        self.progress = Progress(expense.calls, len(last) - failed, failed, spent)
         self.spending = Spending(task.budget.dollars, task.price_of, spent)
         self.ahead = int(store.configuration.get("ahead", task.judge.ahead))
         self.room = max(self.ahead, getattr(task.judge, "room", 0))  # more than `ahead` where replicas share the work
@@ -97,15 +97,15 @@ class Run:
         stored = Counter(context for context, _, _ in self.known)
         # A context whose calls were all made in an earlier start needs no rounds.
         self._waiting = deque(
-            (context, ids, *estimate.by_context[context], rng)
+            (context, ids, *expense.by_context[context], rng)
             for (context, ids), rng in zip(names.items(), generators, strict=True)
-            if stored[encode(context)] < estimate.by_context[context][0]
+            if stored[encode(context)] < expense.by_context[context][0]
         )
         self.rounds: dict[Any, Rounds] = {}
         self._active: list[Any] = []
         self._pending: deque[Question] = deque()
         self._masses = [answer.mass for answer in last if answer.mass == answer.mass]
-        self._first = min(ENOUGH, max(1, estimate.calls // 2))
+        self._first = min(ENOUGH, max(1, expense.calls // 2))
         self._looked = 0.0
 
     def go(self) -> Ranking:

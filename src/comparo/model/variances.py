@@ -39,6 +39,7 @@ NARROWEST, WIDEST = (
     0.03,
     10.0,
 )  # standard deviation of scores in logits: chances of 0.5075 and 0.99995 between two items
+LEAST_NOISE = 1e-12  # φ of answers without noise: a millionth of a logit
 QUANTILES = 9  # of the confidence in a over which scores are averaged
 SURE = 0.05  # range of log a below which one value is enough
 COARSE_STEPS, FINE_STEPS, NEGATIVE_STEPS = 48, 24, 8
@@ -65,7 +66,7 @@ class Variances:
         if self.has_known_noise:
             return 1.0
         q, _ = _form(self.spectrum, a, self.shared[self.kind])
-        return max(q / self.observations, np.finfo(float).tiny)
+        return max(q / self.observations, LEAST_NOISE)
 
     def precision(self, a: float) -> tuple[Array, Array]:
         """(C + R⁻¹)⁻¹, which is Cov(θ)/φ, shape (M, M), and the mean of θ (M,)."""

@@ -19,7 +19,13 @@ def pearson(one: Array, other: Array) -> Array:
     """
     a, b = (column - np.mean(column, axis=-1, keepdims=True) for column in (one, other))
     norm = np.sqrt(np.sum(a * a, axis=-1) * np.sum(b * b, axis=-1))
-    return np.asarray(np.divide(np.sum(a * b, axis=-1), norm, out=np.full(norm.shape, np.nan), where=norm > 1e-12))
+    varies = _varies(one) & _varies(other)
+    return np.asarray(np.divide(np.sum(a * b, axis=-1), norm, out=np.full(norm.shape, np.nan), where=varies))
+
+
+def _varies(column: Array) -> NDArray[np.bool_]:
+    """Whether the values along the last axis differ by more than rounding."""
+    return np.asarray(np.ptp(column, axis=-1) > 1e-12 * np.maximum(np.max(np.abs(column), axis=-1), 1.0))
 
 
 def spearman(one: Array, other: Array) -> Array:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from comparo.cli.printing import Format, print_notes, print_ranking
-from comparo.methods import Method, PriorPairs, fit
-from comparo.model.product import Bias, Prior
+from comparo.methods import Method, PriorPairs, quiet_fit
+from comparo.model.product import Bias
 from comparo.model.zermelo import Algorithm
 
 EPILOG = "Example: `comparo fit comparisons.csv --method poe-bt --bias joint --format csv`"
@@ -68,23 +67,17 @@ def fit_command(
     Prints, best first: score, its standard error and interval, rank, tier (items that cannot be told apart share one)
     and how many comparisons the item is in.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the notes are printed below
-        ranking = fit(
-            file, method, bias=bias, prior=_prior(prior), algorithm=algorithm, prior_pairs=prior_pairs, level=level
-        )
+    ranking = quiet_fit(
+        file, method, bias=bias, prior=_prior(prior), algorithm=algorithm, prior_pairs=prior_pairs, level=level
+    )
     print_ranking(ranking, output, top)
     print_notes(ranking.notes)
 
 
-def _prior(text: str | None) -> Prior | None:
-    if text is None:
-        return None
-    if text == "first":
-        return "first"
-    if text == "estimated":
-        return "estimated"
+def _prior(text: str | None) -> Any:
+    if text in (None, "first", "estimated"):
+        return text
     try:
-        return float(text)
+        return float(str(text))
     except ValueError:
         raise ValueError(f"--prior is a number above 0, 'first' or 'estimated', not {text!r}") from None

@@ -17,7 +17,6 @@ of a judge are not simulated.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -28,7 +27,7 @@ from scipy.special import expit
 
 from comparo.analysis.agreement import spearman
 from comparo.data.comparisons import Comparisons
-from comparo.methods import fit
+from comparo.methods import quiet_fit
 from comparo.selection.defaults import DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.selector import Selector
 from comparo.types import Array, Seed, as_generator
@@ -188,9 +187,7 @@ def _reached(runs: list[_Run], calls: int) -> Array:
     parts = [run.until(calls) for run in runs]
     first, second, p = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     data = Comparisons.from_columns(first, second, p, context=np.repeat(np.arange(len(runs)), calls))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a chain does not determine the bias
-        ranking = fit(data, bias="joint")
+    ranking = quiet_fit(data, bias="joint")
     found = []
     for number, run in enumerate(runs):
         nodes = ranking.nodes_of(number)

@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import rankdata
 
+from comparo.analysis.agreement import pearson, spearman
 from comparo.studies.draws import Draws
 from comparo.studies.recorded import Recorded
 from comparo.studies.scorers import Scored, Scorer
@@ -85,7 +84,7 @@ def _placed(recorded: Recorded, scored: Scored, draws: int) -> Array:
 
 
 def correlate(recorded: Recorded, scores: Array) -> Cell:
-    """Spearman's and Pearson's correlation of `scores` (S, n) with people's, the mean over contexts: shape (S,).
+    """Spearman's and Pearson's correlation of `scores` (S, n) with people's, the mean over contexts `has_spread`: (S,).
 
     >>> from comparo.data.items import Items
     >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
@@ -93,37 +92,22 @@ def correlate(recorded: Recorded, scores: Array) -> Cell:
     >>> correlate(recorded, np.array([[9.0, 1.0, 2.0], [0.0, 0.0, 0.0]])).spearman
     array([1., 0.])
     """
-    spearman, pearson = correlations(recorded, scores)
-    by_context = np.full(len(recorded.contexts), np.nan)
-    by_context[recorded.has_spread] = np.mean(spearman, axis=0)
-    return Cell(np.mean(spearman, axis=1), np.mean(pearson, axis=1), by_context)
-
-
-def correlations(recorded: Recorded, scores: Array) -> tuple[Array, Array]:
-    """Spearman's and Pearson's correlation of `scores` (S, n) in each draw and context with `has_spread`: (S, C')."""
     usable = ~np.isnan(recorded.human) & recorded.has_spread[recorded.context]
     columns = np.flatnonzero(usable)
     context = np.unique(recorded.context[columns], return_inverse=True)[1]
     sizes = np.bincount(context)
-    spearman, pearson = np.empty((2, len(scores), len(sizes)))
+    ranked, linear = np.empty((2, len(scores), len(sizes)))
     for size in np.unique(sizes).tolist():
         which = np.flatnonzero(sizes == size)
         members = columns[np.isin(context, which)].reshape(-1, size)
         one, other = scores[:, members], recorded.human[members]
-        pearson[:, which] = _pearson(one, other)
+        linear[:, which] = np.nan_to_num(pearson(one, other))
         spread = np.ptp(one, axis=-1, keepdims=True)
         steps = np.round((one - one.min(axis=-1, keepdims=True)) / (TIED * np.where(spread > 0, spread, 1.0)))
-        spearman[:, which] = _pearson(rankdata(steps, axis=-1), rankdata(other, axis=-1))
-    return spearman, pearson
-
-
-def _pearson(one: Array, other: Array) -> NDArray[np.float64]:
-    """Along the last axis; 0 where `one` is constant."""
-    a = one - one.mean(axis=-1, keepdims=True)
-    b = other - other.mean(axis=-1, keepdims=True)
-    norm = np.sqrt(np.einsum("...i,...i", a, a) * np.einsum("...i,...i", b, b))
-    constant = np.ptp(one, axis=-1) <= 1e-12 * np.maximum(np.abs(one).max(axis=-1), 1.0)
-    return np.asarray(np.divide(np.einsum("...i,...i", a, b), norm, out=np.zeros(norm.shape), where=~constant))
+        ranked[:, which] = np.nan_to_num(spearman(steps, other))
+    by_context = np.full(len(recorded.contexts), np.nan)
+    by_context[recorded.has_spread] = np.mean(ranked, axis=0)
+    return Cell(np.mean(ranked, axis=1), np.mean(linear, axis=1), by_context)
 
 
 def column_means(rows: Sequence[Array]) -> Array:

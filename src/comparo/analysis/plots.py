@@ -109,11 +109,7 @@ def plot_convergence(
 
 
 def plot_efficiency(
-    calls: ArrayLike,
-    curves: Mapping[str, ArrayLike],
-    *,
-    measure: str = "Spearman correlation",
-    ax: Axes | None = None,
+    calls: ArrayLike, curves: Mapping[str, ArrayLike], *, measure: str = "Spearman correlation", ax: Axes | None = None
 ) -> Axes:
     """Plot a measure over the number of calls: a line per curve, its mean over draws, with the mean's 95% interval.
 

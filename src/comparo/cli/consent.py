@@ -8,7 +8,6 @@ COMPARO_CONFIG, flags and variables are the user's own words.
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path, PurePath
 from typing import Any
@@ -17,11 +16,10 @@ import typer
 from typer.core import TyperCommand
 
 from comparo.cli.settings import name_of, options_of
-from comparo.data.words import visible
+from comparo.data.words import visible, without_login
 
 UNNAMED = "comparo.unnamed"  # where a context keeps the path of a file that was read without being named
 HERE = ("local", "hf", "vllm", "simulated", "replay")  # providers whose judges read the texts on this machine
-_LOGIN = re.compile(r"(?<=://)[^/?#\s]*@")
 
 
 class Command(TyperCommand):
@@ -48,23 +46,11 @@ def decides(flag: str, value: Any) -> bool:
     return flag in ("base-url", "option", "engine", "ray-address")
 
 
-def without_login(text: str) -> str:
-    """A text with no user and password in the addresses that it holds.
-
-    >>> without_login("base_url=http://me:secret@localhost:8000/v1")
-    'base_url=http://localhost:8000/v1'
-    """
-    return _LOGIN.sub("", text)
-
-
 def _agree(context: typer.Context) -> None:
     path: Path | None = context.find_root().meta.get(UNNAMED)
     if path is None:
         return
-    chosen, asks = (
-        {},
-        context.params.get("baseline", True) is not None,
-    )  # comparo study asks a judge for a baseline only
+    chosen, asks = {}, context.params.get("baseline", True) is not None  # comparo study asks a judge for that only
     for option in options_of(context.command):
         source, value = context.get_parameter_source(str(option.name)), context.params.get(str(option.name))
         used = asks or name_of(option) == "out"

@@ -22,30 +22,28 @@ def fit_command(
             help="Comparisons: CSV, TSV, JSONL, JSON, Parquet or .xlsx, also gzipped, or a run folder. Columns first, "
             "second, p (the probability that the first is better) and, if you have them, weight, context, judge; or a "
             "column winner in place of p: first, second, A, B, an item's name, or tie; also model_a, model_b, winner; "
-            "or left, right, winner.",
-            show_default=False,
+            "or left, right, winner."
         ),
     ],
     method: Annotated[
         Method,
         typer.Option(
             help="How comparisons become scores. poe-bt and poe-g combine the judge's probabilities; bt, poe-g-hard "
-            "and win-ratio use only who won; avg-prob is the mean probability.",
+            "and win-ratio use only who won; avg-prob is the mean probability."
         ),
     ] = "poe-bt",
     bias: Annotated[
         Bias,
         typer.Option(
             help="A judge may favour what it sees first. joint: estimate by how much, along with the scores, for each "
-            "context and judge. plug-in: from the mean probability.",
+            "context and judge. plug-in: from the mean probability."
         ),
     ] = "none",
     prior: Annotated[
         str | None,
         typer.Option(
             help="Standard deviation of a Gaussian prior on the scores, or 'first' to fix only the first item, as the "
-            "paper does. Default: first for poe-g and poe-g-hard; for poe-bt 100, or 10 if all answers are decisions.",
-            show_default=False,
+            "paper does. Default: first for poe-g and poe-g-hard; for poe-bt 100, or 10 if all answers are decisions."
         ),
     ] = None,
     algorithm: Annotated[
@@ -57,9 +55,7 @@ def fit_command(
     level: Annotated[
         float, typer.Option(help="Coverage of the intervals low to high, and what separates tiers.")
     ] = 0.95,
-    top: Annotated[
-        int | None, typer.Option(min=1, help="Print only the best TOP of each context.", show_default=False)
-    ] = None,
+    top: Annotated[int | None, typer.Option(min=1, help="Print only the best TOP of each context.")] = None,
     output: Annotated[Format, typer.Option("--format", help="How to print the ranking.")] = "table",
 ) -> None:
     """Scores and a ranking from recorded comparisons.

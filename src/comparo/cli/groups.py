@@ -143,10 +143,7 @@ def _flags(group: type[Any]) -> list[inspect.Parameter]:
         flag.rich_help_panel = str(group.__doc__).rstrip(".")
         parameters.append(
             inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=field.default,
-                annotation=Annotated[kind, flag],
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[kind, flag]
             )
         )
     return parameters

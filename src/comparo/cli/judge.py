@@ -19,7 +19,7 @@ from comparo.data.sheets import csv_line
 from comparo.data.tables import Table
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
-from comparo.run.money import dollars
+from comparo.run.budget import dollars
 
 EPILOG = (
     "Example: `comparo judge pairs.csv --items stories.jsonl --criterion 'more surprising' --kind Story > judged.csv`"
@@ -33,8 +33,7 @@ def judge_command(
         Path,
         typer.Argument(
             help="The pairs: CSV, TSV, JSONL, JSON, Parquet or .xlsx with columns first, second (and context), as "
-            "`comparo select` prints.",
-            show_default=False,
+            "`comparo select` prints."
         ),
     ],
     items: Annotated[
@@ -51,8 +50,7 @@ def judge_command(
         Path | None,
         typer.Option(
             help="A .csv or .jsonl file to write to in place of stdout. Pairs that it holds answers to are not asked "
-            "again, so the same command goes on where it stopped.",
-            show_default=False,
+            "again, so the same command goes on where it stopped."
         ),
     ] = None,
     output: Annotated[Literal["csv", "jsonl"], typer.Option("--format", help="How to print the judgements.")] = "csv",

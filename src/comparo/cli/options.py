@@ -25,14 +25,12 @@ Criterion = Annotated[
     str | None,
     typer.Option(
         help='What makes a text better, to end "Which Summary is …": "more coherent"; or beginning with a verb: '
-        '"continues the dialogue better".',
-        show_default=False,
+        '"continues the dialogue better".'
     ),
 ]
 Kind = Annotated[str, typer.Option(help="What the texts are, as the judge is told: Summary, Story, Answer.")]
 Heading = Annotated[
-    str | None,
-    typer.Option(help="What stands above the context: Article, Dialogue. Default: the name of its column."),
+    str | None, typer.Option(help="What stands above the context: Article, Dialogue. Default: the name of its column.")
 ]
 PromptName = Annotated[
     str | None,
@@ -40,17 +38,12 @@ PromptName = Annotated[
         "--prompt",
         help="In place of --criterion: a file with a template of your own, with {first}, {second} and, if wanted, "
         f"{{context}}; or one of the paper's prompts, such as {next(iter(PAPER))}.",
-        show_default=False,
     ),
 ]
 Labels = Annotated[
-    str | None,
-    typer.Option(help="The two words that name the texts in a template of your own. Default: A,B", show_default=False),
+    str | None, typer.Option(help="The two words that name the texts in a template of your own. Default: A,B")
 ]
-Answer = Annotated[
-    str | None,
-    typer.Option(help="How the judge's answer begins, before the label. Default: the kind.", show_default=False),
-]
+Answer = Annotated[str | None, typer.Option(help="How the judge's answer begins, before the label. Default: the kind.")]
 Options = Annotated[
     list[str] | None,
     typer.Option(
@@ -69,38 +62,25 @@ Price = Annotated[
 Engine = Annotated[
     Literal["ray"] | None,
     typer.Option(
-        help="ray: the judge runs in processes of its own, on this machine or on the Ray cluster at --ray-address.",
-        show_default=False,
+        help="ray: the judge runs in processes of its own, on this machine or on the Ray cluster at --ray-address."
     ),
 ]
 RayAddress = Annotated[
     str | None,
     typer.Option(
         help="With --engine ray: HOST:PORT of the cluster's head, or auto for the cluster that this machine belongs "
-        "to. Default: RAY_ADDRESS, else a Ray of this machine alone.",
-        show_default=False,
+        "to. Default: RAY_ADDRESS, else a Ray of this machine alone."
     ),
 ]
 Replicas = Annotated[
     int | None,
-    typer.Option(
-        "--judge-replicas",
-        min=1,
-        help="With --engine ray: how many judges work side by side. Default: 1",
-        show_default=False,
-    ),
+    typer.Option("--judge-replicas", min=1, help="With --engine ray: how many judges work side by side. Default: 1"),
 ]
 Gpus = Annotated[
-    float | None,
-    typer.Option(
-        "--judge-gpus", min=0, help="With --engine ray: GPUs that each judge takes. Default: 0", show_default=False
-    ),
+    float | None, typer.Option("--judge-gpus", min=0, help="With --engine ray: GPUs that each judge takes. Default: 0")
 ]
 Cpus = Annotated[
-    float | None,
-    typer.Option(
-        "--judge-cpus", min=0, help="With --engine ray: CPUs that each judge takes. Default: 1", show_default=False
-    ),
+    float | None, typer.Option("--judge-cpus", min=0, help="With --engine ray: CPUs that each judge takes. Default: 1")
 ]
 IdColumn = Annotated[str | None, typer.Option("--id", help="The column with the items' names. Default: id")]
 TextColumn = Annotated[str | None, typer.Option("--text", help="The column with the texts. Default: text")]
@@ -117,7 +97,6 @@ GroupColumn = Annotated[
         "--group",
         help="The column with what items share, such as the system that wrote them: the items of one group inform "
         "each other's scores. Default: group, else the same id in other contexts.",
-        show_default=False,
     ),
 ]
 Scores = Annotated[

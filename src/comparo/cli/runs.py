@@ -27,7 +27,6 @@ def runs_command(
             "--repair",
             help="A run folder whose judgements.db is damaged: keep every judgement that can still be read. The "
             "damaged database is kept beside.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:
@@ -52,10 +51,7 @@ def runs_command(
 
 def report_command(
     run: Annotated[
-        Path,
-        typer.Argument(
-            help="A run folder, such as comparo-runs/TIME-NAME.", show_default=False, callback=options.run_folder
-        ),
+        Path, typer.Argument(help="A run folder, such as comparo-runs/TIME-NAME.", callback=options.run_folder)
     ],
 ) -> None:
     """Make the page of a run again, report.html in its folder, and print where it is."""

@@ -26,24 +26,20 @@ def select_command(
         typer.Argument(
             help="The items: CSV, TSV, JSONL, JSON, Parquet or .xlsx with a column id (or the first column), a .txt "
             "file with one item per line, or a run folder. With a column context, pairs are chosen in every context; "
-            "with a column text, those come first whose texts differ most.",
-            show_default=False,
+            "with a column text, those come first whose texts differ most."
         ),
     ],
     calls: Annotated[int, typer.Option("--next", min=1, help="How many calls to choose (in every context).")],
     asked: Annotated[
         Path | None,
-        typer.Option(
-            help="Comparisons answered so far, in any form that `comparo fit` reads, a run folder too.",
-            show_default=False,
-        ),
+        typer.Option(help="Comparisons answered so far, in any form that `comparo fit` reads, a run folder too."),
     ] = None,
     strategy: Annotated[
         Strategy | None,
         typer.Option(
             help="greedy: where the fewest comparisons connect, independent of the answers. adaptive: where the scores "
             "are least certain after the answers so far. random: any pairs that connect all items. Default: greedy, "
-            "and adaptive for a goal top-K",
+            "and adaptive for a goal top-K"
         ),
     ] = None,
     orders: Annotated[

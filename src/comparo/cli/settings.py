@@ -12,14 +12,20 @@ commands that have such a flag, those in a table named after a command for that 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperOption
 
+from comparo.data.words import without_login
+
 FILE = Path("comparo.toml")
+_SECRET = re.compile(r"key|token|secret|password|login", re.IGNORECASE)
 
 
 def name_of(option: TyperOption) -> str:
@@ -81,3 +87,38 @@ def options_of(command: Any) -> list[TyperOption]:
         if isinstance(parameter, TyperOption)
         and any(name.startswith("--") and name != "--help" for name in parameter.opts)
     ]
+
+
+def command_line(context: typer.Context) -> str:
+    """A shell command with every argument, and every flag that is not at its default; nothing secret is in it.
+
+    What came from a TOML file or from a variable such as COMPARO_JUDGE is a flag of its own, so that the command needs
+    neither.
+    """
+    arguments, flags = [], []
+    for parameter in context.command.params:
+        value = context.params.get(str(parameter.name))
+        values = list(value) if isinstance(value, list | tuple) else [value]
+        if value is None or not values or str(value) == str(parameter.default):
+            continue
+        if parameter.param_type_name == "argument":
+            arguments += [str(each) for each in values]
+        elif parameter.is_flag:  # type: ignore[attr-defined]
+            flags.append(_longest(parameter.opts))
+        else:
+            for each in values:
+                flags += _flag(_longest(parameter.opts), _harmless(str(each)))
+    return shlex.join(["comparo", str(context.info_name), *arguments, *flags])
+
+
+def _flag(name: str, value: str) -> list[str]:
+    return [f"{name}={value}"] if value.startswith("-") else [name, value]
+
+
+def _longest(names: list[Any]) -> str:
+    return str(max(names, key=len))
+
+
+def _harmless(value: str) -> str:
+    name, equals, _ = value.partition("=")
+    return f"{name}=…" if equals and _SECRET.search(name) and " " not in name else without_login(value)

@@ -39,8 +39,7 @@ def study_command(
         typer.Argument(
             help="summeval, topicalchat, hanna or cmcqrd; or a file of items with people's scores (JSONL, JSON, "
             "CSV, TSV, Parquet or .xlsx, a column id and columns score or score_…); or all, to write the whole study "
-            "of the paper's sets into the folder given by --out.",
-            show_default=False,
+            "of the paper's sets into the folder given by --out."
         ),
     ] = None,
     yardstick: Annotated[
@@ -54,27 +53,21 @@ def study_command(
         Baseline | None,
         typer.Option(
             help="Instead: ask --judge by another method, and compare it with people's scores. geval: a score for each "
-            "text by itself, one call per text. pairs: a merge sort by comparisons (PairS-greedy).",
-            show_default=False,
+            "text by itself, one call per text. pairs: a merge sort by comparisons (PairS-greedy)."
         ),
     ] = None,
     judge: options.JudgeName = DEFAULT_JUDGE,
     option: options.Options = None,
     folder: Annotated[
         Path | None,
-        typer.Option(
-            "--data",
-            help="Where a set of the paper lies: a folder or its file. Default: it is downloaded.",
-            show_default=False,
-        ),
+        typer.Option("--data", help="Where a set of the paper lies: a folder or its file. Default: it is downloaded."),
     ] = None,
     judgements: Annotated[
         Path | None,
         typer.Option(
             help="What a judge answered: a file of comparisons (first, second, p and, if there are contexts, context) "
             "of one attribute, or a folder with a file SET.ATTRIBUTE.csv for each. Default: the folder judgements "
-            "beside the data.",
-            show_default=False,
+            "beside the data."
         ),
     ] = None,
     attribute: Annotated[
@@ -130,9 +123,7 @@ def study_command(
     output: Annotated[Shown, typer.Option("--format", help="How to print the table.")] = "table",
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="A folder for all tables, in all formats, and the figures; docs for `study all`.", show_default=False
-        ),
+        typer.Option(help="A folder for all tables, in all formats, and the figures; docs for `study all`."),
     ] = None,
     id_column: options.IdColumn = None,
     text_column: options.TextColumn = None,

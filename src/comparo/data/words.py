@@ -1,4 +1,4 @@
-"""Untrusted text, made safe to print in a terminal."""
+"""Text made safe to show: nothing in it moves a terminal's cursor, and no address in it holds a password."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 # separators, and halves of surrogate pairs, which cannot be printed at all.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _SPACING = re.compile("[\t\n]")
+_LOGIN = re.compile(r"(?<=://)[^/?#\s]*@")
 
 
 def visible(text: object, lines: bool = True) -> str:
@@ -20,3 +21,12 @@ def visible(text: object, lines: bool = True) -> str:
     """
     shown = _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", str(text))
     return shown if lines else _SPACING.sub(lambda match: "\\t" if match[0] == "\t" else "\\n", shown)
+
+
+def without_login(text: str) -> str:
+    """A text with no user and password in the addresses that it holds.
+
+    >>> without_login("base_url=http://me:secret@localhost:8000/v1")
+    'base_url=http://localhost:8000/v1'
+    """
+    return _LOGIN.sub("", text)

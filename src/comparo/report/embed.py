@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from comparo.data.words import without_login
+
 LONGEST = 20_000  # characters of one text, and of one setting
 _UNSAFE = "<>&\u2028\u2029"
-_USER = re.compile(r"(\w+://)[^/?#\s]*@")
 
 
 def script_json(data: Any) -> str:
@@ -74,7 +74,7 @@ def presentable(value: Any) -> Any:
     {'base_url': 'https://example.org/v1', 'price': [0.5, None]}
     """
     if isinstance(value, str):
-        whole = _USER.sub(r"\1", value.encode("utf-8", "replace").decode())
+        whole = without_login(value.encode("utf-8", "replace").decode())
         return whole if len(whole) <= LONGEST else f"{whole[:LONGEST]}…"
     if isinstance(value, Mapping):
         return {presentable(str(name)): presentable(each) for name, each in value.items()}

@@ -9,7 +9,7 @@ from typing import Any
 
 from comparo.data.prompts import PAPER, Prompt, criterion_prompt, paper_prompt
 from comparo.judges import Judgement
-from comparo.run.money import dollars
+from comparo.run.budget import dollars
 
 METHODS = {
     "win-ratio": "share of wins",

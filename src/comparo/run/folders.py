@@ -13,8 +13,7 @@ from typing import Any
 from comparo.errors import StoreError
 from comparo.run.database import DATABASE
 from comparo.run.disk import explained, lock
-from comparo.run.identity import differences
-from comparo.run.store import CONFIGURATION, count_judgements, read_configuration
+from comparo.run.store import CONFIGURATION, count_judgements, differences, read_configuration
 
 ROOT = Path("comparo-runs")
 

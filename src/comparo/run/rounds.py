@@ -34,11 +34,7 @@ class Rounds:
     """
 
     def __init__(
-        self,
-        selector: Selector,
-        calls: int,
-        size: int,
-        enough: Callable[[Sequence[Judgement]], bool] | None = None,
+        self, selector: Selector, calls: int, size: int, enough: Callable[[Sequence[Judgement]], bool] | None = None
     ) -> None:
         self.selector = selector
         self.left = calls

@@ -18,7 +18,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import repeat
+from itertools import repeat, takewhile
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,7 +41,6 @@ from comparo.run.database import (
     stored_judgements,
 )
 from comparo.run.disk import explained, lock, make_private, sync, write_text
-from comparo.run.identity import differences
 
 CONFIGURATION = "run.json"
 KEPT = ("started", "ahead", "versions")  # of the first start: the rounds depend on how far the judge works ahead
@@ -276,3 +275,34 @@ def _written_configuration(folder: Path) -> dict[str, Any]:
 
 def _labels(encoded: list[str]) -> NDArray[Any]:
     return np.fromiter(map(decode, encoded), dtype=object, count=len(encoded))
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Describe every difference between two identities; nested settings are named individually.
+
+    >>> differences({"judge": "a", "seed": 0}, {"judge": "b", "seed": 0})
+    ["judge was 'a' and is 'b'"]
+    """
+    found: list[str] = []
+    for name in dict.fromkeys([*before, *now]):
+        old, new = before.get(name), now.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            found += [f"{name}: {difference}" for difference in differences(old, new)]
+        elif old != new:
+            was, now_is = _excerpts(repr(old), repr(new))
+            found.append(f"{name} was {was} and is {now_is}")
+    return found
+
+
+def _excerpts(old: str, new: str, around: int = 30, most: int = 80) -> tuple[str, str]:
+    """Two texts; long ones are shortened to an excerpt around their first difference.
+
+    >>> _excerpts("'" + "x" * 200 + "more coherent'", "'" + "x" * 200 + "more fluent'", around=5)
+    ("…more coherent'", "…more fluent'")
+    """
+    if max(len(old), len(new)) <= most:
+        return old, new
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+    begin, end = max(0, same - around), max(0, same - around) + most
+    was, now = (f"{'…' if begin else ''}{text[begin:end]}{'…' if end < len(text) else ''}" for text in (old, new))
+    return was, now

@@ -20,10 +20,7 @@ def _row(*values: float) -> Row:
 
 def _selected(random: tuple[float, ...], greedy: tuple[float, ...]) -> dict[str, Row]:
     methods = ("win-ratio", "avg-prob", "poe-bt", "poe-g")
-    return {
-        "random": dict(zip(methods, random, strict=True)),
-        "greedy": dict(zip(methods, greedy, strict=True)),
-    }
+    return {"random": dict(zip(methods, random, strict=True)), "greedy": dict(zip(methods, greedy, strict=True))}
 
 
 def _converging(*values: tuple[float, float]) -> dict[str, Row]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import html
 import json
-import re
 from base64 import b64encode
 from collections.abc import Set
 from urllib.parse import quote, quote_plus
@@ -70,15 +69,6 @@ def replace_parts(text: str, known: Set[str], size: int, mark: str) -> str:
                 made.append(text[end:start] + mark)
             end = start + size
     return "".join(made) + text[end:]
-
-
-def hide_login(address: str) -> str:
-    """An address, or a flag that holds one, without the user and password before the host.
-
-    >>> hide_login("--base-url=http://ana:secret@localhost:8000/v1")
-    '--base-url=http://localhost:8000/v1'
-    """
-    return re.sub(r"(?<=://)[^/?#]*@", "", address)
 
 
 def whole_characters(text: str) -> str:

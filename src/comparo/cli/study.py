@@ -15,9 +15,9 @@ from comparo.methods import METHODS
 from comparo.model.product import Bias
 from comparo.run.task import DEFAULT_JUDGE
 from comparo.selection.defaults import Orders
+from comparo.studies.baselines import Baseline, judged_table
 from comparo.studies.datasets import READERS
 from comparo.studies.draws import Strategy
-from comparo.studies.judged import Baseline, judged_table
 from comparo.studies.opening import ScoredSet, open_set, scored_items
 from comparo.studies.sweep import Results, Way, sweep
 from comparo.studies.tables import Table, attributes_table, correlations_table, retention_table

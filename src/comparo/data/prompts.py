@@ -184,8 +184,8 @@ def criterion_prompt(criterion: str, kind: str = "Text", context: str | None = N
     if not kind:
         raise ValueError('the kind is empty; say what the texts are, such as "Summary"')
     verb = "" if _VERBS.match(criterion) else "is "
-    words = _escape(criterion), _escape(kind)
-    heading = f"{_escape(context.strip())}: {{context}}\n\n" if context else ""
+    words = escape(criterion), escape(kind)
+    heading = f"{escape(context.strip())}: {{context}}\n\n" if context else ""
     return Prompt(
         f"{heading}{words[1]} A: {{first}}\n\n{words[1]} B: {{second}}\n\n"
         f"Which {words[1]} {verb}{words[0]}, {words[1]} A or {words[1]} B?",
@@ -244,7 +244,8 @@ def choose_prompt(
     return chosen
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+    """A text as a template that has no placeholders."""
     return text.replace("{", "{{").replace("}", "}}")
 
 

@@ -44,13 +44,10 @@ class Cell:
 def evaluate(draws: Draws, scorer: Scorer) -> Cell:
     """The cell of a scorer on draws of recorded judgements.
 
-    >>> from comparo.data.items import Items
     >>> from comparo.studies.draws import draw
+    >>> from comparo.studies.recorded import example
     >>> from comparo.studies.scorers import Fit
-    >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
-    >>> rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "a", 0.3), ("b", "c", 0.3), ("c", "b", 0.8)]
-    >>> draws = draw(Recorded.of(rows, Items.of(texts), "score"), 6, 2, rng=np.random.default_rng(0))
-    >>> evaluate(draws, Fit("poe-bt")).spearman
+    >>> evaluate(draw(example(), 6, 2, rng=np.random.default_rng(0)), Fit("poe-bt")).spearman
     array([1., 1.])
     """
     return correlate(draws.recorded, score(draws, scorer))
@@ -86,10 +83,8 @@ def _placed(recorded: Recorded, scored: Scored, draws: int) -> Array:
 def correlate(recorded: Recorded, scores: Array) -> Cell:
     """Spearman's and Pearson's correlation of `scores` (S, n) with people's, the mean over contexts `has_spread`: (S,).
 
-    >>> from comparo.data.items import Items
-    >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
-    >>> recorded = Recorded.of([("a", "b", 0.9), ("b", "c", 0.2)], Items.of(texts), "score")
-    >>> correlate(recorded, np.array([[9.0, 1.0, 2.0], [0.0, 0.0, 0.0]])).spearman
+    >>> from comparo.studies.recorded import example
+    >>> correlate(example(), np.array([[9.0, 1.0, 2.0], [0.0, 0.0, 0.0]])).spearman
     array([1., 0.])
     """
     usable = ~np.isnan(recorded.human) & recorded.has_spread[recorded.context]

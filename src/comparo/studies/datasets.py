@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.items import Items
-from comparo.data.prompts import PAPER, Prompt, paper_prompt
+from comparo.data.prompts import PAPER
 from comparo.data.reading import read_columns
 from comparo.errors import ComparisonsError
 from comparo.studies.download import fetch
@@ -38,19 +38,14 @@ READERS = {
 class DataSet:
     """N items with people's scores for each of `attributes`, and which system wrote each item, shape (N,), if known.
 
-    >>> data = DataSet("hanna", Items.of({"ana": "A story.", "bo": "Another."}), ("surprise",))
-    >>> data.prompt("surprise").template.splitlines()[-1]
-    'Which story is more surprising, Story A or Story B?'
+    >>> DataSet("hanna", Items.of({"ana": "A story.", "bo": "Another."}), ("surprise",)).attributes
+    ('surprise',)
     """
 
     name: str
     items: Items
     attributes: tuple[str, ...]
     systems: NDArray[Any] | None = field(default=None, repr=False)
-
-    def prompt(self, attribute: str) -> Prompt:
-        """The paper's prompt for an attribute; a ValueError where the paper has none."""
-        return paper_prompt(f"{self.name}/{attribute}")
 
 
 def load_dataset(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
-import shutil
 import urllib.error
 import urllib.request
 from contextlib import suppress
@@ -21,6 +20,7 @@ from uuid import uuid4
 from comparo.errors import ComparisonsError
 
 LARGEST = 64 * 2**20  # bytes, several times the largest of the files
+CHUNK = 2**16  # bytes read at a time
 SECONDS = 30.0  # without a byte from the server
 
 
@@ -114,23 +114,12 @@ def fetch(name: str, folder: Path | None = None, mirror: str | None = None) -> P
 
 def _download(url: str, path: Path) -> str:
     """Write what lies at an address to a file; the SHA-256 of it, in hex."""
+    digest = hashlib.sha256()
     with urllib.request.urlopen(url, timeout=SECONDS) as reply, path.open("xb") as file:
-        shutil.copyfileobj(_Limited(reply), file)
+        while data := reply.read(CHUNK):
+            digest.update(data)
+            if file.tell() + file.write(data) > LARGEST:
+                raise OSError(f"the server sent more than {LARGEST} bytes")
         if reply.length:
             raise OSError(f"the connection ended {reply.length} bytes too early")
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-class _Limited:
-    """A reply that is an OSError once it is larger than any of the files."""
-
-    def __init__(self, reply: http.client.HTTPResponse) -> None:
-        self.reply, self.room = reply, LARGEST
-
-    def read(self, size: int = -1, /) -> bytes:
-        data = self.reply.read(size)
-        self.room -= len(data)
-        if self.room < 0:
-            raise OSError(f"the server sent more than {LARGEST} bytes")
-        return data
+    return digest.hexdigest()

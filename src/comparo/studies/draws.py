@@ -70,11 +70,8 @@ def calls_in(recorded: Recorded, calls: int | str, orders: Orders = "both") -> N
 
     In both orders they are even: a pair has two.
 
-    >>> from comparo.data.items import Items
-    >>> texts = [{"id": name, "text": "…", "score": ord(name)} for name in "abc"]
-    >>> rows = [(one, other, 0.5) for one in "abc" for other in "abc" if one != other]
-    >>> recorded = Recorded.of(rows, Items.of(texts), "score")
-    >>> [calls_in(recorded, calls).tolist() for calls in (5, "1.5n", "all", "20n")]
+    >>> from comparo.studies.recorded import example
+    >>> [calls_in(example(), calls).tolist() for calls in (5, "1.5n", "all", "20n")]
     [[4], [4], [6], [6]]
     """
     wanted, most = _asked_for(recorded, calls, orders)
@@ -85,10 +82,8 @@ def calls_in(recorded: Recorded, calls: int | str, orders: Orders = "both") -> N
 def reaches(recorded: Recorded, calls: int | str, orders: Orders) -> bool:
     """Whether at least 95% of the requested calls were recorded.
 
-    >>> from comparo.data.items import Items
-    >>> texts = [{"id": name, "text": "…", "score": ord(name)} for name in "ab"]
-    >>> recorded = Recorded.of([("a", "b", 0.7), ("b", "a", 0.6)], Items.of(texts), "score")
-    >>> reaches(recorded, 2, "both"), reaches(recorded, 2, "one"), reaches(recorded, "all", "one")
+    >>> from comparo.studies.recorded import example
+    >>> reaches(example(), 6, "both"), reaches(example(), 6, "one"), reaches(example(), "all", "one")
     (True, False, True)
     """
     wanted, most = _asked_for(recorded, calls, orders)
@@ -124,10 +119,8 @@ def draw(
     is the paper's design for shuffled items (`greedy_pairs`); where not every pair was recorded, it is chosen among
     those that were, after a random tree of them. All calls in both orders are the full set, the same in every draw.
 
-    >>> from comparo.data.items import Items
-    >>> texts = [{"id": name, "text": "…", "score": ord(name)} for name in "abc"]
-    >>> rows = [(one, other, 0.5) for one in "abc" for other in "abc" if one != other]
-    >>> found = draw(Recorded.of(rows, Items.of(texts), "score"), 4, 10, rng=np.random.default_rng(0))
+    >>> from comparo.studies.recorded import example
+    >>> found = draw(example(), 4, 10, rng=np.random.default_rng(0))
     >>> found.rows.shape, found.whole
     ((10, 4), False)
     """

@@ -170,16 +170,7 @@ def read_cmcqrd(table: Table) -> Read:
 
 
 def read_own(table: Table, path: Path) -> Read:
-    """A data set in comparo's own layout: items with `scores` and, where it is known, the `system` that wrote each.
-
-    >>> import tempfile
-    >>> from comparo.data.reading import read_columns
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "mine.jsonl")
-    ...     _ = path.write_text('{"text": "One.", "system": "GPT"}\\n{"text": "Two.", "system": "Human"}\\n')
-    ...     read_own(read_columns(path), path)[1]
-    array(['GPT', 'Human'], dtype=object)
-    """
+    """A data set in comparo's own layout: items with `scores` and, where it is known, the `system` that wrote each."""
     items = Items.of(path)
     return items, _array(_column(table, "system", _label)) if "system" in table.columns else None
 

@@ -54,28 +54,6 @@ class Sorted:
     calls: int
 
 
-def pairs(
-    names: Sequence[Any],
-    ask: Callable[[Any, Any], float],
-    *,
-    beam: int = 1,
-    threshold: float = THRESHOLD,
-    both: bool = False,
-    rng: np.random.Generator,
-) -> Sorted:
-    """Candidates sorted by `ask(first, second)`, the probability that the first is better.
-
-    >>> result = pairs("dabc", lambda first, second: float(first < second), rng=np.random.default_rng(0))
-    >>> result.order, result.scores, result.calls
-    (('a', 'b', 'c', 'd'), array([0., 3., 2., 1.]), 5)
-    """
-
-    def answer(asked: Sequence[Asked]) -> list[float]:
-        return [ask(first, second) for _, first, second in asked]
-
-    return sort_contexts({None: names}, answer, beam=beam, threshold=threshold, both=both, rng=rng)[None]
-
-
 def sort_contexts(
     names: Mapping[Any, Sequence[Any]],
     answer: Answer,

@@ -137,6 +137,17 @@ class Recorded:
         return {label: score for label, score in zip(labels, self.human.tolist(), strict=True) if score == score}
 
 
+def example() -> Recorded:
+    """Three texts that people scored 3, 1 and 2, in every order before a judge who agrees with them: for examples.
+
+    >>> example().human, len(example())
+    (array([3., 1., 2.]), 6)
+    """
+    texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2), strict=True)]
+    rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "a", 0.3), ("b", "c", 0.3), ("c", "b", 0.8)]
+    return Recorded.of(rows, Items.of(texts), "score")
+
+
 def _notes(recorded: Recorded, items: int) -> Iterator[str]:
     if left_out := items - len(recorded.item):
         yield f"{left_out} of {items} items were never compared and are left out"

@@ -8,9 +8,7 @@ are known to share a system, from their system. Draws of pairs by contrast diffe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -25,8 +23,8 @@ from comparo.studies.draws import Draws, calls_in, draw
 from comparo.studies.opening import Opened
 from comparo.studies.recorded import Recorded
 from comparo.studies.scorers import Fit, Scorer
-from comparo.studies.sweep import everything, one_blas_thread
-from comparo.studies.tables import Entry, Table
+from comparo.studies.sweep import everything, spread
+from comparo.studies.tables import Entry, Table, reaching
 from comparo.types import Array
 
 KEPT = 0.95
@@ -67,19 +65,8 @@ class Curve:
         return float(np.interp(calls, self.calls, self.values))
 
     def needed(self, goal: float) -> float:
-        """The first calls at which the curve reaches the goal, by linear interpolation; NaN where it never does.
-
-        >>> Curve(np.array([10.0, 20.0]), np.array([20.0, 30.0])).needed(25.0)
-        15.0
-        """
-        reached = np.flatnonzero(self.values >= goal)
-        if not len(reached):
-            return float("nan")
-        last = int(reached[0])
-        if last == 0:
-            return float(self.calls[0])
-        low, high = self.values[last - 1 : last + 1]
-        return float(self.calls[last - 1] + (goal - low) / (high - low) * (self.calls[last] - self.calls[last - 1]))
+        """The first calls at which the curve reaches the goal, by linear interpolation; NaN where it never does."""
+        return reaching(self.calls, self.values, goal)
 
 
 def chosen(recorded: Recorded, fitting: Fitting, grid: Sequence[str], draws: int, seed: int) -> dict[str, Draws]:
@@ -147,12 +134,7 @@ def measure(sets: Sequence[Opened], *, draws: int = 100, seed: int = 0, processe
         for one in sets
         for attribute, recorded in one.recorded.items()
     ]
-    if processes == 1:
-        found = [job.run() for job in jobs]
-    else:
-        with one_blas_thread(), ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            found = list(pool.map(_Job.run, jobs))
-    return {(job.name, job.attribute): curves for job, curves in zip(jobs, found, strict=True)}
+    return {(job.name, job.attribute): curves for job, curves in zip(jobs, spread(jobs, processes), strict=True)}
 
 
 def tables(curves: Curves, sizes: Mapping[str, float]) -> list[Table]:

@@ -64,17 +64,19 @@ class JudgeFlags:
     judge_gpus: options.Gpus = None
     judge_cpus: options.Cpus = None
 
-    def check(self) -> None:
-        """A ValueError for flags that do not fit together."""
-        self._ray()
-
     def make(self, items: Items, context: typer.Context) -> Judge:
         """The judge, which ends with the command where it runs on Ray."""
         named = {name: getattr(self, name) for name in ("base_url", "votes", "concurrency", "price")}
-        return options.make_judge(self.judge, items, self.option, context, self._ray(), **named)
+        return options.make_judge(self.judge, items, self.option, context, self.ray(), **named)
 
-    def _ray(self) -> dict[str, Any] | None:
-        return options.ray_options(self.engine, self.ray_address, self.judge_replicas, self.judge_gpus, self.judge_cpus)
+    def ray(self) -> dict[str, Any] | None:
+        """What the flags say about Ray, None without it; flags that are of use only there are an error elsewhere."""
+        names = ("ray_address", "judge_replicas", "judge_gpus", "judge_cpus")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.engine is None and given:
+            flag = next(iter(given)).replace("_", "-")
+            raise ValueError(f"--{flag} is of use with --engine ray only; add that, or drop the flag")
+        return None if self.engine is None else {name.rpartition("_")[2]: value for name, value in given.items()}
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def judge_command(
     p is the probability that the first is better, mass how much of the model's probability lay on the two labels. A
     judgement that failed has an error and no p. `comparo fit` reads what this prints.
     """
-    asked.check()
+    asked.ray()  # flags that do not fit together are an error before anything is read
     texts = columns.read(items)
     prompt = question.make(texts, columns, asked.judge)
     names = Names(texts)

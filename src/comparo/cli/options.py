@@ -118,19 +118,6 @@ def run_folder(path: Path) -> Path:
     return database.parent
 
 
-def ray_options(
-    engine: str | None, address: str | None, replicas: int | None, gpus: float | None, cpus: float | None
-) -> dict[str, Any] | None:
-    """What the flags say about Ray, None without it; flags that are of use only there are an error elsewhere."""
-    flags = {"--ray-address": address, "--judge-replicas": replicas, "--judge-gpus": gpus, "--judge-cpus": cpus}
-    given = {flag: value for flag, value in flags.items() if value is not None}
-    if engine is None:
-        if given:
-            raise ValueError(f"{next(iter(given))} is of use with --engine ray only; add that, or drop the flag")
-        return None
-    return {flag.rpartition("-")[2]: value for flag, value in given.items()}
-
-
 def make_judge(
     name: str,
     items: Items,

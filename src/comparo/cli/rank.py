@@ -131,7 +131,7 @@ def rank_command(
     The ranking goes to stdout, progress to stderr, and everything asked to a run folder with a report to open in a
     browser. The same command continues a run that was stopped.
     """
-    asked.check()
+    asked.ray()  # flags that do not fit together are an error before anything is read
     items = columns.read(data, group=group, scores=scores)
     prompt = question.make(items, columns, asked.judge)
 

@@ -97,26 +97,18 @@ def command_line(context: typer.Context) -> str:
     """
     arguments, flags = [], []
     for parameter in context.command.params:
-        value = context.params.get(str(parameter.name))
+        flag, value = max(parameter.opts, key=len), context.params.get(str(parameter.name))
         values = list(value) if isinstance(value, list | tuple) else [value]
         if value is None or not values or str(value) == str(parameter.default):
             continue
         if parameter.param_type_name == "argument":
             arguments += [str(each) for each in values]
         elif parameter.is_flag:  # type: ignore[attr-defined]
-            flags.append(_longest(parameter.opts))
+            flags.append(flag)
         else:
-            for each in values:
-                flags += _flag(_longest(parameter.opts), _harmless(str(each)))
+            for each in map(_harmless, map(str, values)):
+                flags += [f"{flag}={each}"] if each.startswith("-") else [flag, each]
     return shlex.join(["comparo", str(context.info_name), *arguments, *flags])
-
-
-def _flag(name: str, value: str) -> list[str]:
-    return [f"{name}={value}"] if value.startswith("-") else [name, value]
-
-
-def _longest(names: list[Any]) -> str:
-    return str(max(names, key=len))
 
 
 def _harmless(value: str) -> str:

@@ -18,7 +18,7 @@ from comparo.selection.defaults import Orders
 from comparo.studies.baselines import Baseline, judged_table
 from comparo.studies.datasets import READERS
 from comparo.studies.draws import Strategy
-from comparo.studies.opening import ScoredSet, open_set, scored_items
+from comparo.studies.opening import open_set, scored_items
 from comparo.studies.sweep import Results, Way, sweep
 from comparo.studies.tables import Table, attributes_table, correlations_table, retention_table
 
@@ -153,15 +153,9 @@ def study_command(
             data, id=id_column, text=text_column, context=context_column, context_id=context_id, scores=scores
         )
     if baseline is not None:
-        _baseline(
-            context,
-            baseline,
-            scored_items(data, folder, attributes=attribute or (), items=items),
-            judge,
-            option,
-            output,
-            seed,
-        )
+        name, texts, attributes, _ = scored_items(data, folder, attributes=attribute or (), items=items)
+        asked = options.make_judge(judge, texts, option, context, None)
+        _print(judged_table(baseline, name, texts, attributes, asked, seed=seed), output)
         return
     opened = open_set(data, folder, judgements, attributes=attribute or (), items=items)
     ways = _ways(method, bias, orders, strategy)
@@ -172,19 +166,6 @@ def study_command(
     if out is not None:
         _write(results, out)
         say(f"Tables and figures: {out}")
-
-
-def _baseline(
-    context: typer.Context,
-    baseline: Baseline,
-    scored: ScoredSet,
-    judge: str,
-    option: list[str] | None,
-    output: Shown,
-    seed: int,
-) -> None:
-    asked = options.make_judge(judge, scored.items, option, context, None)
-    _print(judged_table(baseline, scored.name, scored.items, scored.attributes, asked, seed=seed), output)
 
 
 def _ways(

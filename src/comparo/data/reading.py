@@ -13,18 +13,21 @@ import os
 import re
 import zlib
 from array import array
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from comparo.data.endings import READ, parquet_library, split_ending
-from comparo.data.frames import columns_from_frame
+from comparo.data.frames import INSTALL, Library, columns_from_frame, installed
 from comparo.data.objects import CHUNK, Binary, columns_from_objects, objects_of_lines, objects_of_list, stored_once
 from comparo.data.sheets import rows_of_workbook, unguarded
 from comparo.data.tables import Table
 from comparo.errors import ComparisonsError
+
+WRITTEN = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+READ = (*WRITTEN, ".json", ".xlsx")
 
 
 def read_columns(
@@ -84,6 +87,36 @@ def columns_from_text(text: str, source: str) -> Table:
     return read(io.BytesIO(text.encode()), source, None)
 
 
+def split_ending(path: Path, known: Sequence[str]) -> tuple[str, bool]:
+    """The ending of a file, which must be one of those `known`, and whether it is compressed (.gz).
+
+    >>> split_ending(Path("pairs.CSV.gz"), READ)
+    ('.csv', True)
+    """
+    name = path.name.lower()
+    compressed = name.endswith(".gz")
+    ending = Path(name.removesuffix(".gz")).suffix
+    if ending in known:
+        return ending, compressed
+    if ending in (".xls", ".ods", ".numbers"):
+        raise ComparisonsError(f"{path}: this kind of spreadsheet is not read; save it as .xlsx or .csv")
+    raise ComparisonsError(
+        f"{path}: the ending is not a known one; rename it to {', '.join(known)}, each also with .gz behind"
+    )
+
+
+def parquet_library(source: str) -> Library:
+    """The library that reads and writes Parquet; `source` is for the error where none is installed.
+
+    >>> parquet_library("pairs.parquet")
+    'pyarrow'
+    """
+    library = installed("pyarrow", "polars")
+    if library is None:
+        raise ComparisonsError(f"{source}: Parquet needs pyarrow or polars: {INSTALL}")
+    return library
+
+
 def _read_csv(file: Binary, source: str, wanted: Collection[str] | None, delimiters: str = ",\t;") -> Table:
     text = _lines_of_text(file, source)
     top = next(text)
@@ -114,10 +147,6 @@ def _empty_columns(header: list[str], source: str, wanted: Collection[str] | Non
         if header.count(name) > 1:
             raise ComparisonsError(f"{source}, line 1: there are two columns {name!r}; rename one")
     return columns
-
-
-def _read_tsv(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
-    return _read_csv(file, source, wanted, "\t")
 
 
 def _read_workbook(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
@@ -189,9 +218,9 @@ def _read_parquet(file: Binary, source: str, wanted: Collection[str] | None) -> 
 
 
 _JSON = re.compile(r"\s*(?:\{|\[\s*\{)")
-_READERS = {
+_READERS: dict[str, Callable[..., Table]] = {
     ".csv": _read_csv,
-    ".tsv": _read_tsv,
+    ".tsv": partial(_read_csv, delimiters="\t"),
     ".jsonl": _read_json_lines,
     ".ndjson": _read_json_lines,
     ".json": _read_json,

@@ -24,7 +24,7 @@ STEPS = 20_000_000  # walks of three comparisons that are counted, at most: abou
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The probability that the first of two equal texts wins, with the ends of its interval.
+    """The probability that the first of two equal texts wins, with the ends of its 95% interval.
 
     `fitted` says whether the bias was estimated with the scores and so is taken out of them.
     """
@@ -35,7 +35,7 @@ class Position:
     fitted: bool
 
 
-def position_bias(ranking: Ranking, level: float = 0.95) -> Position:
+def position_bias(ranking: Ranking) -> Position:
     """The position bias γ as a probability of winning, σ(−γ): the ranking's own γ, else γ = −logit(mean p).
 
     >>> from comparo import fit
@@ -51,7 +51,7 @@ def position_bias(ranking: Ranking, level: float = 0.95) -> Position:
         slope = mean * (1 - mean) if logits else 1.0
         gamma = -math.log(mean / (1 - mean)) if logits else 0.5 - mean
         error, fitted = float(np.std(p)) / math.sqrt(len(p)) / slope, bool(product is not None and product.bias.size)
-    reach = float(ndtri((1 + level) / 2)) * error
+    reach = float(ndtri(0.975)) * error
     values = np.array([gamma, gamma + reach, gamma - reach])
     wins, low, high = (expit(-values) if logits else np.clip(0.5 - values, 0.0, 1.0)).tolist()
     return Position(wins, low, high, fitted)

@@ -93,15 +93,10 @@ def render(record: Record) -> str:
     }
     listed, room = _contexts(record, tables), MOST - RESERVE
     for _ in range(2):
-        data = page_data(tables, room)
-        page = template.render(
-            **contents,
-            held=data.contexts,
-            contexts=listed[: data.contexts],
-            left_out=data.left_out,
-            data=Markup(data.json),
-        )
-        taken, around = (len(text.encode()) for text in (page, page.replace(data.json, "")))
+        data, held, left_out = page_data(tables, room)
+        shown = {"held": held, "contexts": listed[:held], "left_out": left_out, "data": Markup(data)}
+        page = template.render(**contents, **shown)
+        taken, around = (len(text.encode()) for text in (page, page.replace(data, "")))
         if taken <= MOST:
             break
         room = MOST - around - SENTENCE  # the sentence about what is left out may get longer
@@ -270,12 +265,10 @@ def _people_about(people: list[Agreement], scores: int) -> str:
     if not people:
         return ""
     first = f" Shown are the first {PEOPLE} of {scores} scores." if scores > PEOPLE else ""
-    if max(found.contexts for found in people) == 1:
-        return (
-            "Across: the judge's score. Upwards: people's score. The 95% intervals come from a bootstrap over texts."
-            + first
+    about = "The 95% intervals come from a bootstrap over texts."
+    if max(found.contexts for found in people) > 1:
+        about = (
+            "From both, the mean of their context is subtracted. Correlations are means over contexts; their 95% "
+            "intervals come from a bootstrap over contexts."
         )
-    return (
-        "Across: the judge's score. Upwards: people's score. From both, the mean of their context is subtracted. "
-        "Correlations are means over contexts; their 95% intervals come from a bootstrap over contexts." + first
-    )
+    return f"Across: the judge's score. Upwards: people's score. {about}{first}"

@@ -61,20 +61,13 @@ def _agreement(record: Record, name: str, shared: bool) -> Agreement | None:
     if len(pairs) == 1:
         x, y = pairs[0]
         drawn = np.random.default_rng(0).integers(len(x), size=(DRAWS, len(x)))
-        found = {
-            "spearman": _interval(float(spearman(x, y)), spearman(x[drawn], y[drawn])),
-            "pearson": _interval(float(pearson(x, y)), pearson(x[drawn], y[drawn])),
-        }
+        found = [_interval(float(of(x, y)), of(x[drawn], y[drawn])) for of in (spearman, pearson)]
     else:
         x, y = (np.concatenate([pair[side] - np.mean(pair[side]) for pair in pairs]) for side in (0, 1))
-        found = {
-            "spearman": _over_contexts([float(spearman(a, b)) for a, b in pairs]),
-            "pearson": _over_contexts([float(pearson(a, b)) for a, b in pairs]),
-        }
-    if math.isnan(found["spearman"].value):
+        found = [_over_contexts([float(of(a, b)) for a, b in pairs]) for of in (spearman, pearson)]
+    if math.isnan(found[0].value):
         return None
-    systems = _systems(record, human) if shared else None
-    return Agreement(name, x, y, len(pairs), found["spearman"], found["pearson"], systems)
+    return Agreement(name, x, y, len(pairs), found[0], found[1], _systems(record, human) if shared else None)
 
 
 def _interval(value: float, drawn: Array) -> Correlation:

@@ -105,25 +105,11 @@ def open_database(path: str) -> sqlite3.Connection:
 
 def stored_judgements(connection: sqlite3.Connection) -> Iterator[tuple[Key, Judgement]]:
     """All judgements with their keys, in the order in which they were stored; questions hold labels but no texts."""
-    nan = math.nan
     rows = connection.execute(f"SELECT context, first, second, {', '.join(ANSWER)} FROM judgements ORDER BY number")
-    for context, first, second, p, mass, weight, reply, read, written, seconds, cost, cut, error in rows:
-        yield (
-            (context, first, second),
-            Judgement(
-                Question(decode(first), decode(second), decode(context)),
-                nan if p is None else p,
-                nan if mass is None else mass,
-                weight,
-                reply,
-                read,
-                written,
-                nan if seconds is None else seconds,
-                nan if cost is None else cost,
-                cut,
-                error,
-            ),
-        )
+    for context, first, second, *answer, error in rows:
+        known: list[Any] = [*(math.nan if value is None else value for value in answer), error]
+        question = Question(decode(first), decode(second), decode(context))
+        yield (context, first, second), Judgement(question, *known)
 
 
 def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement:

@@ -58,18 +58,26 @@ def lock(folder: Path) -> IO[str]:
         raise StoreError(f"{path} is a link to somewhere else, which comparo does not follow; remove it")
     file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, OWNER), "r+", encoding="utf-8")
     try:
+        hold(file.fileno(), folder)
+    except StoreError:
+        file.close()
+        raise
+    return file
+
+
+def hold(descriptor: int, path: Path) -> None:
+    """Keep other processes from writing to an open file until it is closed; `path` is what the user named."""
+    try:
         if sys.platform == "win32":
             import msvcrt
 
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         else:
             import fcntl
 
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        file.close()
-        raise StoreError(f"{folder} is in use by another process; wait for it, or choose another --out") from error
-    return file
+        raise StoreError(f"{path} is in use by another process; wait for it, or choose another --out") from error
 
 
 def make_private(path: Path) -> None:

@@ -113,9 +113,9 @@ class Run:
                 self._check_mass("")
                 self._fill(asking)
                 self._listen(asking, self._fill)
-                self._pending.extend(
-                    self._question(answers[-1].question) for answers in self.known.values() if answers[-1].failed
-                )
+                failed = (answers[-1].question for answers in self.known.values() if answers[-1].failed)
+                question = self.task.items.question
+                self._pending.extend(question(one.context, one.first, one.second) for one in failed)
                 self._send(asking)
                 self._listen(asking, self._send)
             except (KeyboardInterrupt, JudgeError, RunError):
@@ -247,20 +247,14 @@ class Run:
                 else:
                     self._pending.append(question)
 
-    def _question(self, question: Question) -> Question:
-        return self.task.items.question(question.context, question.first, question.second)
-
     def _enough(self, items: int, answers: Sequence[Judgement]) -> bool:
         """Whether all items of a context are connected and their ranking has reached `until`."""
         ranking = self.task.fitting.rank(comparisons(answers))
         if ranking.graph.components > 1 or ranking.graph.nodes < items:
             return False
-        found = expected_spearman(ranking) if self.task.goal == "ranking" else top_probability(ranking, self._top)
+        top = self.task.goal.removeprefix("top-")
+        found = expected_spearman(ranking) if top == "ranking" else top_probability(ranking, int(top))
         return bool(found[0] >= (self.task.until or 1.0))
-
-    @property
-    def _top(self) -> int:
-        return int(self.task.goal.removeprefix("top-"))
 
     def _look(self) -> None:
         """Report the progress, with a ranking as long as fitting takes at most a tenth of the time."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 
 from comparo.data.prompts import Question
 from comparo.judges import Judgement
+
+_key = attrgetter("context", "first", "second")
 
 
 class Spending:
@@ -29,7 +32,7 @@ class Spending:
         self.limit, self.spent = limit, spent
         self._expect = expect
         self._ratio, self._paid = 1.0, 0
-        self._flying: dict[tuple[object, object, object], float] = {}
+        self._flying: dict[object, float] = {}
 
     def expected(self, question: Question) -> float:
         """The expected cost of a question in dollars."""
@@ -54,7 +57,3 @@ class Spending:
             return
         self.spent += judgement.cost if judgement.cost >= 0 else self._ratio * expected
         self._paid += 1
-
-
-def _key(question: Question) -> tuple[object, object, object]:
-    return question.context, question.first, question.second

@@ -10,15 +10,14 @@ import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from comparo.data.prompts import Prompt, Question
-from comparo.judges.openai.access import OPENAI
 from comparo.judges.openai.caller import Caller
 from comparo.judges.openai.calling import Calls
 from comparo.judges.openai.prices import Price, find_price, read_price
-from comparo.judges.openai.settings import Settings
+from comparo.judges.openai.settings import OPENAI, Settings
 from comparo.judges.protocol import Judgement
 
 BASE_URL = "OPENAI_BASE_URL"
@@ -82,26 +81,27 @@ def load(
         raise ValueError(
             "prefill is for log-probabilities (votes = 0) and graded for endpoint = chat; drop one of them"
         )
-    votes = _whole("votes", votes, 0) or int(graded)
+    votes = _number("votes", votes, 0, whole=True) or int(graded)
     if temperature is None:
         temperature = 1.0 if votes else 0.0
-    begun = prefill or endpoint == "completion"
+    if max_tokens is None:
+        max_tokens = 1 if prefill or endpoint == "completion" else 64 if votes else 8
     url, login = _address(base_url or os.environ.get(BASE_URL) or OPENAI)
     return OpenAIJudge(
         model=model,
         base_url=url,
         login=login,
-        concurrency=_whole("concurrency", concurrency, 1, 1000),
+        concurrency=_number("concurrency", concurrency, 1, 1000, whole=True),
         endpoint=endpoint,
         votes=votes,
         graded=graded,
         prefill=prefill,
         price=find_price(model) if price is None else read_price(price),
-        timeout=_number("timeout", timeout, 0.001, math.inf),
-        retries=_whole("retries", retries, 0),
-        window=None if window is None else _whole("window", window, 1),
+        timeout=_number("timeout", timeout, 0.001),
+        retries=_number("retries", retries, 0, whole=True),
+        window=None if window is None else _number("window", window, 1, whole=True),
         temperature=_number("temperature", temperature, 0, 2),
-        max_tokens=(1 if begun else 64 if votes else 8) if max_tokens is None else _whole("max_tokens", max_tokens, 1),
+        max_tokens=_number("max_tokens", max_tokens, 1, whole=True),
     )
 
 
@@ -121,17 +121,11 @@ def _address(url: str) -> tuple[str, str | None]:
     return clean, login if login != ":" else None
 
 
-def _whole(name: str, value: object, least: int, most: int | None = None) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
+def _number(name: str, value: Any, least: float, most: float = math.inf, *, whole: bool = False) -> Any:
+    """A number that a user gave, within its bounds."""
+    kinds, meant = ((int,), "a whole number") if whole else ((int, float), "a number")
+    if not isinstance(value, kinds) or isinstance(value, bool) or not least <= value <= most:
         raise ValueError(
-            f"{name} = {value!r} is not a whole number from {least} {'up' if most is None else f'to {most}'}"
+            f"{name} = {value!r} is not {meant} from {least:g} {'up' if most == math.inf else f'to {most:g}'}"
         )
-    return value
-
-
-def _number(name: str, value: object, least: float, most: float) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
-        raise ValueError(
-            f"{name} = {value!r} is not a number from {least:g} {'up' if most == math.inf else f'to {most:g}'}"
-        )
-    return float(value)
+    return value if whole else float(value)

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import logging
+import os
+from base64 import b64encode
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from comparo.data.prompts import Prompt
-from comparo.judges.openai.access import Access, read_access
+from comparo.errors import JudgeError
 from comparo.judges.openai.prices import Price
+from comparo.judges.openai.scrubbing import Secrets
 from comparo.judges.openai.verdicts import grading, is_scale
 from comparo.judges.openai.wire import Waiting, need_client
 
+KEY, OPENAI = "OPENAI_API_KEY", "https://api.openai.com/v1"
+ACCOUNT = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI-Project"}
 TOP = 20  # tokens whose log-probabilities are asked for: the most that OpenAI's API allows
 
 logger = logging.getLogger(__name__)
+
+
+class Access(NamedTuple):
+    """The headers to send, and the secrets among them."""
+
+    headers: dict[str, str]
+    secrets: Secrets
 
 
 @dataclass
@@ -98,5 +111,33 @@ class Settings:
         self.access()
 
     def access(self) -> Access:
-        """The headers of every call, and the secrets among them."""
-        return read_access(self.name, self.base_url, self.login)
+        """The headers of every call, and the secrets among them; a JudgeError where the key is missing or broken.
+
+        OPENAI_API_KEY is sent to the server that is asked, OPENAI_ORG_ID and OPENAI_PROJECT_ID to OpenAI's own only.
+        """
+        key, login, official = _variable(KEY), self.login or "", is_openai(self.base_url)
+        if not key and not login and official:
+            raise JudgeError(f"{self.name} needs a key; set {KEY}, or base_url for a server of your own")
+        basic = f"Basic {b64encode(login.encode()).decode()}"
+        headers = {"Authorization": basic if login else f"Bearer {key or 'none'}"}
+        account = {header: _variable(variable) for variable, header in ACCOUNT.items()} if official else {}
+        headers |= {header: value for header, value in account.items() if value}
+        return Access(headers, Secrets(key, *account.values(), login=login))
+
+
+def is_openai(base_url: str) -> bool:
+    """Whether an address is OpenAI's own, of any region.
+
+    >>> [is_openai(url) for url in (OPENAI, "https://eu.api.openai.com/v1", "https://api.openai.com.example.org/v1")]
+    [True, True, False]
+    """
+    parts = urlsplit(base_url)
+    host = parts.hostname or ""
+    return parts.scheme == "https" and (host == "api.openai.com" or host.endswith(".api.openai.com"))
+
+
+def _variable(name: str) -> str:
+    value = os.environ.get(name, "").strip()
+    if not value.isascii() or not value.isprintable():
+        raise JudgeError(f"{name} holds a character that cannot be sent, such as a line break; set it again")
+    return value

@@ -1,7 +1,5 @@
 """Correlations: of rankings with people's scores, and of a ranking with an earlier one."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

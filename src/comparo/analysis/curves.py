@@ -4,8 +4,6 @@ K comparisons of n candidates (items of contexts) as columns of shape (K,); `sco
 item), to its true score.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

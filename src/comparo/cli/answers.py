@@ -1,7 +1,5 @@
 """The file that judgements are added to: whole lines only, one process at a time, and what it holds already."""
 
-from __future__ import annotations
-
 import csv
 import json
 import logging

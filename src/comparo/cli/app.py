@@ -1,7 +1,5 @@
 """The command line: parse, call, print. One file a command."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The commands, each imported when it is used, so that `comparo --help` imports none of them."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import import_module
 from typing import Any

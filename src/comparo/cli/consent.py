@@ -6,8 +6,6 @@ and of folders elsewhere to write to is used only if it is agreed to on a termin
 COMPARO_CONFIG, flags and variables are the user's own words.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path, PurePath
 from typing import Any

@@ -1,7 +1,5 @@
 """comparo fit: scores and a ranking from recorded comparisons."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """comparo judge: judgements of pairs, written as they come, for those who only want these."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 from statistics import fmean

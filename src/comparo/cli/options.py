@@ -1,7 +1,5 @@
 """What several commands ask for: the judge, the question put to it, and where the items' columns are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal

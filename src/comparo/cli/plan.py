@@ -1,7 +1,5 @@
 """comparo plan: how many calls a ranking will take."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """comparo rank: the whole job, from texts to a ranking."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

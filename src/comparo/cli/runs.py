@@ -1,7 +1,5 @@
 """comparo runs and comparo report: what was run, and its page made again."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """comparo select: the next pairs to ask, for those who judge elsewhere."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Literal

@@ -9,8 +9,6 @@ commands that have such a flag, those in a table named after a command for that 
     budget = "20n"
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Signals that end a command in good order, as Ctrl-C does."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """comparo study: how few comparisons are enough, and by which method."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args

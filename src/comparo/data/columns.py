@@ -3,8 +3,6 @@
 Each function raises one `ComparisonsError` that names the first wrong row, its column and its value.
 """
 
-from __future__ import annotations
-
 import reprlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Columns from data frames and data frames from columns, by narwhals: pandas, polars or pyarrow."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal

@@ -7,8 +7,6 @@ neither. A row without a winner was not judged and is left out. Each layout may 
 are left out.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

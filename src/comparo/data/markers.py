@@ -13,8 +13,6 @@ Names in single brackets are also HTML (`<b>`), code (`List<String>`) and notes 
 control tokens of a model count: `<eos>`, `<end_of_turn>`, `[INST]`.
 """
 
-from __future__ import annotations
-
 import re
 
 # Line by line: of Llama 2, Gemma, T5 and many others; turns and sentences; spare tokens; Gemma, Command R; InternVL,

@@ -4,8 +4,6 @@ A prompt is a template with two texts and, if there is one, their context. The u
 the prompt; the texts are data: they are inserted once, in one pass, and cannot add a placeholder or a turn of the chat.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The columns of items by their role: ids, texts, contexts, groups and scores, every value checked."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping, Sequence

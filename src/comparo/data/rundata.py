@@ -4,8 +4,6 @@ A run folder is given by its path or by that of the database in it. Other databa
 which of their tables is meant.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """The sources of items: files, folders, standard input, lists, mappings, frames and data sets, each as a `Table`."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Text made safe to show: nothing in it moves a terminal's cursor, and no address in it holds a password."""
 
-from __future__ import annotations
-
 import re
 
 # What a terminal executes instead of printing it: control characters, marks that change the direction of the text, line

@@ -1,7 +1,5 @@
 """Columns into files: CSV, JSON and Parquet; no cell of CSV that is written here is a formula to a spreadsheet."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

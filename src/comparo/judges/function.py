@@ -1,7 +1,5 @@
 """A plain function as a judge: it is given two texts and says how likely the first is better."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import reprlib

@@ -8,8 +8,6 @@ so probabilities are needed after every beginning of a spelling. A path is such 
 shortest is ().
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Protocol

@@ -5,8 +5,6 @@ probabilities of the next token: llama.cpp (xllamacpp, which installs without a 
 several times as fast and needs torch.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

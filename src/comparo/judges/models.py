@@ -1,7 +1,5 @@
 """Finds the GGUF file of a local model: in a package that pip installed, in the hub's cache, or at a path."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """A judge that answers from recorded judgements, for studies and for trying out a run at no cost."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """A judge made of known scores, for tests, studies and planning: no model, no cost."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import time

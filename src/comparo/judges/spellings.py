@@ -7,8 +7,6 @@ Llama and SmolLM, a space and the digit, so the probabilities after the space ar
     spellings              ("1",)         (" ", "1")
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The coordinates of charts, in the units of their pictures; the template draws them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

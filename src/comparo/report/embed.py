@@ -1,7 +1,5 @@
 """Data inside the page: JSON that cannot end its script element, and texts cut so that the page stays small."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The ranking after each share of the calls made, and what further calls would bring."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from comparo.analysis.agreement import agreement

@@ -1,7 +1,5 @@
 """How a run was made: its question, its settings in words, and a command that repeats it."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections.abc import Mapping, Sequence

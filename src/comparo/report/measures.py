@@ -1,7 +1,5 @@
 """The figures behind the report's cards: position bias, flips, cycles, residuals, length; `trust` explains them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """The page: one HTML file from the record of a run."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import math

@@ -1,7 +1,5 @@
 """How the ranking agrees with people's scores, where the items carry them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The content of a run folder: configuration, items, every judgement, and the ranking fitted to them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

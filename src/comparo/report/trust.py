@@ -1,7 +1,5 @@
 """Can I trust this? Each figure with a verdict, and a sentence that says what it means and what to do."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The rankings as columns to show: every candidate, best first in its context, and the mean over contexts."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

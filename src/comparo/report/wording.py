@@ -1,7 +1,5 @@
 """Numbers and names as the page writes them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

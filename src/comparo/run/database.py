@@ -1,7 +1,5 @@
 """The database of a run folder: its tables, and judgements as their rows."""
 
-from __future__ import annotations
-
 import json
 import math
 import sqlite3

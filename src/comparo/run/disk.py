@@ -1,7 +1,5 @@
 """Files of a run folder: private to their owner, written atomically, and flushed to the disk."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import sys

@@ -1,7 +1,5 @@
 """The run folders in a folder: choose one for a run, list them, rename one."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The loop: choose pairs, judge them, store the answers, fit, until the budget is spent or the goal is reached."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import Counter, deque

@@ -1,7 +1,5 @@
 """comparo.rank: the whole job in one call, from texts to a ranking."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path

@@ -6,8 +6,6 @@ tables' names and places; where that one is damaged, the first page of a new dat
 same order, takes its place. The damaged files are read as a copy and kept.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

@@ -5,8 +5,6 @@ being judged. So no call waits for a choice, and which questions are asked does 
 how often the run was stopped: the same answers lead to the same questions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Keep a run within its budget in dollars."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from operator import attrgetter
 

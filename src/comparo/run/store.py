@@ -9,8 +9,6 @@ nothing else. It is on the disk, safe from a power cut, with the 64th that waits
 at a time may write to a folder.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -3,8 +3,6 @@
 A pair (x, y) is two items by their codes; `in_one_order` and `in_both_orders` decide which is shown first.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse

@@ -1,7 +1,5 @@
 """Baselines: PairS and the longer text on recorded judgements, and G-Eval and PairS-greedy by asking a judge."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal

@@ -9,8 +9,6 @@ which people gave all items the same score are left out, and a method that gives
 correlation 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

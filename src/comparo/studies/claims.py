@@ -6,8 +6,6 @@ variation. A claim that one way is better held where the interval is above 0, di
 significant where it contains 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 

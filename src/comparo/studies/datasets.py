@@ -9,8 +9,6 @@ asked as "Maintains Context", in the file `coherence`; the paper's coherence is 
 `understandability`. The file's names are kept, and `continuity` is a second name for the file's `coherence`.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path

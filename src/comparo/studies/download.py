@@ -4,8 +4,6 @@ The cache is `comparo` in the folder XDG_CACHE_HOME, or in ~/.cache. A file appe
 if it is the very file that is pinned here: an address names one revision, and the SHA-256 one content.
 """
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import os

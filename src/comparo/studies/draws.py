@@ -5,8 +5,6 @@ random order. Every item is in at least one comparison. S draws of T calls (over
 recorded rows, shape (S, T), in the order of the contexts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

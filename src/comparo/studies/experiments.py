@@ -1,7 +1,5 @@
 """The paper's experiments on a data set with recorded judgements: methods, numbers of calls, number of draws."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

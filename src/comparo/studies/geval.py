@@ -9,8 +9,6 @@ G-Eval lets the model write steps of evaluation first, once per attribute. Judge
 text; steps that a model or a person wrote are given to `score_prompt`.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass, field
 from typing import Any

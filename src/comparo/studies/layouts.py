@@ -11,8 +11,6 @@
 Files may be damaged: every field that is read is checked, and an error names file, row and field.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What a study starts from: items with people's scores, and the recorded judgements of each attribute beside them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace

@@ -18,8 +18,6 @@ unless `both` averages p over the two orders, at two calls. Merges that do not d
 time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log

@@ -1,7 +1,5 @@
 """Scorers: functions from comparisons to scores that a study can compare, among them the methods of `comparo.fit`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Protocol
 

@@ -5,8 +5,6 @@ Random sets are drawn together, and those that leave an item out are drawn again
 which all pairs were recorded, up to the order of its items.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ Retention is the share of a way's correlation from all recorded judgements that 
 of it are where the mean correlation, by linear interpolation between the K studied, first reaches it.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

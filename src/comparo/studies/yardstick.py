@@ -5,8 +5,6 @@ pairs and weights by contrast, estimated variances, and prior means from texts o
 are known to share a system, from their system. Draws of pairs by contrast differ only in the order of the items.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

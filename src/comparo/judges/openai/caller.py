@@ -1,7 +1,5 @@
 """Questions to a server that speaks OpenAI's API: what is sent, and what replies and refusals mean."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -4,8 +4,6 @@ The form differs between OpenAI, vLLM, llama.cpp, Ollama, TGI and FastAPI's serv
 `param`, `code` and `type`, an `error` that is a text, a `detail` that is a text or a list with `loc` and `msg`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping

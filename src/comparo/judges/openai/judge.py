@@ -4,8 +4,6 @@ p is read from the log-probabilities of the reply's tokens or, where there are n
 The key comes from the environment and goes to the server alone: whatever is handed on is searched for it first.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterable, Iterator

@@ -4,8 +4,6 @@ The table holds OpenAI's list prices of November 2026 for standard processing, w
 batches. Prices change: the user gives those that are missing or out of date.
 """
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -4,8 +4,6 @@ Servers repeat what they were sent. A part of a secret is any `PART` characters 
 JSON, in HTML or, for a login, in its header.
 """
 
-from __future__ import annotations
-
 import html
 import json
 from base64 import b64encode

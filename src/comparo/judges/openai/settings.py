@@ -1,7 +1,5 @@
 """What a user sets for a server that speaks OpenAI's API, and what the server was found to accept."""
 
-from __future__ import annotations
-
 import logging
 import os
 from base64 import b64encode

@@ -9,8 +9,6 @@ the mean under Jeffreys' prior Beta(½, ½), so that p is never 0 or 1. Grades b
 `GRADES`, scores on a scale their place between its ends (0 and 1), and p is their mean.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

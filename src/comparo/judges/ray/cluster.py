@@ -3,8 +3,6 @@
 A missing cluster is an error within half a minute; Ray itself would try to reach it for a quarter of an hour.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import socket

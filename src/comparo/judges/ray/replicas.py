@@ -4,8 +4,6 @@ A replica returns in turn the node on which it was placed, a description of the 
 batches. One that dies is started again, on any node that has room for it, now or later.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import re

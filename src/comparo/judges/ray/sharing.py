@@ -4,8 +4,6 @@ Questions of one context begin alike, and a judge reads their common beginning o
 far as possible, and a context goes to the judge that had it before, unless another would be idle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -20,7 +20,7 @@ from comparo import Comparisons
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import Judgement, load_judge
-from comparo.judges.labels import label_probability, spells
+from comparo.judges.labels import Words, sequence_probability, spells
 from comparo.judges.local import LlamaCpp
 
 PROMPT = criterion_prompt("longer", kind="Text")
@@ -250,7 +250,7 @@ def test_a_failed_judgement_is_no_tie():
     ],
 )
 def test_the_spellings_of_a_label_are_summed(tokens, expected):
-    found = label_probability([(token, math.log(p)) for token, p in tokens], ("A", "B"))
+    found = sequence_probability({(): [(token, math.log(p)) for token, p in tokens]}, Words(("A", "B")), 2)
     assert found == (None if expected is None else pytest.approx(expected, abs=1e-9))
 
 

@@ -56,13 +56,7 @@ def spearman_within(one: Array, other: Array, segment: NDArray[np.integer], segm
 
 
 def aligned(last: Ranking, earlier: Ranking) -> Array:
-    """The earlier scores of all candidates of the last ranking, shape (n,); the mean for those not yet compared.
-
-    >>> from comparo import Comparisons, fit
-    >>> data = Comparisons.from_columns([*"aab"], [*"bcc"], [0.8, 0.8, 0.5], context=[*"xxx"])
-    >>> aligned(fit(data), fit(data.take([0]))).round(2)
-    array([ 0.69, -0.69,  0.  ])
-    """
+    """The earlier scores of all candidates of the last ranking, shape (n,); the mean for those not yet compared."""
     items = np.int64(len(last.comparisons.items))
     keys, found = (one.graph.context * items + one.graph.item for one in (last, earlier))
     order = np.argsort(keys)

@@ -60,11 +60,6 @@ def correlation(last: Ranking, earlier: Ranking, scores: Array) -> float:
     """Spearman's correlation of an earlier ranking with `scores` (n,) of the last one's candidates: mean over contexts.
 
     Candidates that the earlier ranking does not have get its mean score. NaN where no context has a correlation.
-
-    >>> from comparo import fit
-    >>> last = fit([("a", "b", 0.8), ("b", "c", 0.7)])
-    >>> correlation(last, fit([("a", "b", 0.8)]), last.scores)
-    0.5
     """
     known = aligned(last, earlier)
     return mean_known(spearman_within(known, scores, last.graph.position, last.graph.contexts))
@@ -81,12 +76,7 @@ def mean_known(values: Array) -> float:
 
 
 def known_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) -> Array:
-    """The true score of each candidate, shape (n,), by (context, item) or by item; NaN where there is none.
-
-    >>> data = Comparisons.from_rows([("a", "b", 0.8)])
-    >>> known_scores(data, Graph.build(data), {"a": 2})
-    array([ 2., nan])
-    """
+    """The true score of each candidate, shape (n,), by (context, item) or by item; NaN where there is none."""
     labels = graph.labels(data)
     return np.array([float(scores.get(label, scores.get(label[1], np.nan))) for label in labels])
 

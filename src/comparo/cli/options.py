@@ -104,12 +104,7 @@ Scores = Annotated[
 
 
 def run_folder(path: Path) -> Path:
-    """A run folder, named by itself or by the database in it; a ValueError where it is none.
-
-    >>> run_folder(Path("nowhere"))
-    Traceback (most recent call last):
-    ValueError: nowhere is not a run folder: it has no judgements.db; comparo runs lists those that there are
-    """
+    """A run folder, named by itself or by the database in it; a ValueError where it is none."""
     database = database_of(path)
     if database is None or not database.is_file():
         raise ValueError(f"{path} is not a run folder: it has no {DATABASE}; comparo runs lists those that there are")

@@ -206,22 +206,7 @@ def _say_estimate(console: Console, task: Task, estimate: Estimate) -> None:
 
 
 def first_question(task: Task) -> str:
-    """The first question of a run in full, but for long texts, and how the answer is begun, if it is.
-
-    >>> from comparo.run.budget import Budget
-    >>> from comparo.data.items import Items
-    >>> from comparo.judges import load_judge
-    >>> from comparo.data.prompts import criterion_prompt
-    >>> items, judge = Items.of(["A story.", "Another."]), load_judge("openai/gpt-4o-mini")
-    >>> print(first_question(Task(items, criterion_prompt("funnier", kind="Story"), judge, Budget.of(2))))
-    Story A: A story.
-    <BLANKLINE>
-    Story B: Another.
-    <BLANKLINE>
-    Which Story is funnier, Story A or Story B?
-    <BLANKLINE>
-    Answer only with Story A or Story B.
-    """
+    """The first question of a run in full, but for long texts, and how the answer is begun, if it is."""
     context, (first, second, *_) = next(iter(task.items.names.items()))
     question = task.items.question(context, first, second)
     question = replace(

@@ -18,16 +18,7 @@ class Stopped(KeyboardInterrupt):
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Let the signals that end a process raise `Stopped`, unless they are ignored, as SIGHUP is under nohup.
-
-    >>> import os
-    >>> try:
-    ...     with stoppable():
-    ...         os.kill(os.getpid(), signal.SIGTERM)
-    ... except KeyboardInterrupt as stop:
-    ...     print(stop)
-    Stopped by SIGTERM
-    """
+    """Let the signals that end a process raise `Stopped`, unless they are ignored, as SIGHUP is under nohup."""
 
     def stop(number: int, _: Any) -> None:
         raise Stopped(signal.Signals(number).name)

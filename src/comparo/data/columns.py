@@ -157,9 +157,5 @@ def _is_number(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value as an error shows it, cut short.
-
-    >>> shown(np.int64(3))
-    '3'
-    """
+    """A value as an error shows it, cut short."""
     return reprlib.repr(value.item() if isinstance(value, np.generic) else value)

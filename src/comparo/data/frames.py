@@ -38,12 +38,7 @@ def columns_from_frame(frame: Any, wanted: Collection[str] | None = None) -> tup
 
 
 def column_from_series(series: nw.Series[Any]) -> Column:
-    """A narwhals series as an array if it holds numbers, as a list with None for what is missing if not.
-
-    >>> import pandas
-    >>> column_from_series(nw.from_native(pandas.Series(["ana", "bo"]), series_only=True))
-    ['ana', 'bo']
-    """
+    """A narwhals series as an array if it holds numbers, as a list with None for what is missing if not."""
     if series.dtype.is_numeric():
         return series.to_numpy()
     if not series.null_count():
@@ -52,11 +47,7 @@ def column_from_series(series: nw.Series[Any]) -> Column:
 
 
 def column_from_values(name: str, values: Iterable[Any]) -> Column:
-    """A column that was given as an array, a series or any other iterable; `name` is for the error.
-
-    >>> column_from_values("p", iter([0.7, 0.6]))
-    [0.7, 0.6]
-    """
+    """A column that was given as an array, a series or any other iterable; `name` is for the error."""
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise ComparisonsError(f"column {name!r} has shape {values.shape}; it must have one value per row")
     if isinstance(values, str) or not isinstance(values, Iterable):
@@ -87,9 +78,5 @@ def frame_from_columns(columns: Mapping[str, Column], backend: str | None = None
 
 
 def installed(*libraries: Library) -> Library | None:
-    """The first of some libraries that is installed.
-
-    >>> installed("pandas")
-    'pandas'
-    """
+    """The first of some libraries that is installed."""
     return next((name for name in libraries if importlib.util.find_spec(name)), None)

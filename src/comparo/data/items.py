@@ -176,14 +176,6 @@ def read_items(
     """The items of a file or folder that need no texts: `texts` is empty where there is no such column.
 
     The arguments name columns, as in `Items.of`. Without a column `id` the first that is not a context holds the ids.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "items.csv")
-    ...     _ = path.write_text("name,age\\nana,7\\nbo,8\\n")
-    ...     read_items(path).names
-    {None: ['ana', 'bo']}
     """
     table = table_of(path, header=True)
     contexts = {

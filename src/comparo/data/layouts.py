@@ -42,11 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 def fields_from_table(table: Table) -> dict[str, Any]:
-    """The fields of `Comparisons` from a table in a known layout, after a check of every column.
-
-    >>> fields_from_table(Table({"left": ["ana"], "right": ["bo"], "winner": ["tie"]}))["p"]
-    array([0.5])
-    """
+    """The fields of `Comparisons` from a table in a known layout, after a check of every column."""
     table = _answered(table)
     column = _layout(table)
     lengths = {name: len(table.columns[name]) for name in column.values()}
@@ -129,11 +125,7 @@ def _layout(table: Table) -> dict[str, str]:
 
 
 def fields_from_matrix(matrix: ArrayLike, items: Iterable[Any] | None) -> dict[str, Any]:
-    """The fields of `Comparisons` from an N×N matrix of P(i beats j), NaN where there is no comparison.
-
-    >>> fields_from_matrix([[np.nan, 0.7], [np.nan, np.nan]], ["bo", "ana"])["first"]
-    array([0], dtype=int32)
-    """
+    """The fields of `Comparisons` from an N×N matrix of P(i beats j), NaN where there is no comparison."""
     try:
         entries = np.asarray(matrix, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -43,22 +43,14 @@ def columns_from_objects(
 
 
 def stored_once(values: Iterable[Any], seen: dict[str, str]) -> list[Any]:
-    """The values with equal strings stored once: labels repeat, and a string per row would be most of a table's memory.
-
-    >>> stored_once(["ana", 1, "ana"], {})
-    ['ana', 1, 'ana']
-    """
+    """The values with equal strings stored once: labels repeat, and a string per row would be most of a table's memory."""
     if len(seen) > 100_000:
         seen.clear()
     return [seen.setdefault(value, value) if type(value) is str else value for value in values]
 
 
 def objects_of_lines(file: Binary, source: str, lines: array[int]) -> Iterator[Mapping[str, Any]]:
-    """The object on each line that is not blank; its number is added to `lines`.
-
-    >>> list(objects_of_lines(io.BytesIO(b'{"id": "ana"}'), "items.jsonl", array("q")))
-    [{'id': 'ana'}]
-    """
+    """The object on each line that is not blank; its number is added to `lines`."""
     with io.TextIOWrapper(file, encoding="utf-8-sig") as text:
         for number, line in enumerate(text, 1):
             if line.isspace():
@@ -78,11 +70,7 @@ def objects_of_lines(file: Binary, source: str, lines: array[int]) -> Iterator[M
 
 
 def objects_of_list(text: str, source: str) -> list[Mapping[str, Any]]:
-    """The objects of a JSON list.
-
-    >>> objects_of_list('[{"id": "ana"}, {"id": "bo"}]', "items.json")
-    [{'id': 'ana'}, {'id': 'bo'}]
-    """
+    """The objects of a JSON list."""
     try:
         rows = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -106,11 +106,7 @@ def split_ending(path: Path, known: Sequence[str]) -> tuple[str, bool]:
 
 
 def parquet_library(source: str) -> Library:
-    """The library that reads and writes Parquet; `source` is for the error where none is installed.
-
-    >>> parquet_library("pairs.parquet")
-    'pyarrow'
-    """
+    """The library that reads and writes Parquet; `source` is for the error where none is installed."""
     library = installed("pyarrow", "polars")
     if library is None:
         raise ComparisonsError(f"{source}: Parquet needs pyarrow or polars: {INSTALL}")

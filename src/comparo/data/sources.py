@@ -20,11 +20,7 @@ STANDARD_INPUT = "standard input"
 
 
 def table_of(data: Any, header: bool) -> Table:
-    """The columns of any source of items; `header` is true where standard input begins with the names of columns.
-
-    >>> table_of({"ana": "A story."}, header=False).columns
-    {'id': ['ana'], 'text': ['A story.']}
-    """
+    """The columns of any source of items; `header` is true where standard input begins with the names of columns."""
     if isinstance(data, (str, os.PathLike)):
         path = Path(data)
         if str(path) == "-":

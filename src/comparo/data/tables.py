@@ -29,11 +29,7 @@ class Table:
     others: tuple[str, ...] = ()
 
     def place(self, row: int, column: str | None = None) -> str:
-        """The place of a value, for errors: rows are counted from 1, and the line is named if it is another number.
-
-        >>> Table({}).place(0, "first")
-        "row 1, column 'first'"
-        """
+        """The place of a value, for errors: rows are counted from 1, and the line is named if it is another number."""
         file = f"{self.source}, " if self.source else ""
         line = f" (line {self.lines[row]})" if self.lines is not None and self.lines[row] != row + 1 else ""
         return f"{file}row {row + 1}{line}" + (f", column {column!r}" if column else "")

@@ -47,13 +47,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LlamaCpp:
-    """A model in llama.cpp, in this process; one prompt at a time, its beginning reused from the one before.
-
-    >>> judge = load("smollm2", runtime="llama.cpp", window=512)
-    >>> [answer] = judge.judge([Question(1, 2, first_text="Hi.", second_text="No.")], Prompt("{first}{second} A or B?"))
-    >>> 0 < answer.p < 1
-    True
-    """
+    """A model in llama.cpp, in this process; one prompt at a time, its beginning reused from the one before."""
 
     name: str
     path: Path

@@ -102,11 +102,7 @@ def load(
     seed: int = 0,
     seconds: float = 0.0,
 ) -> Simulated:
-    """simulated/soft or simulated/hard.
-
-    >>> load("hard", seed=3).name
-    'simulated/hard'
-    """
+    """simulated/soft or simulated/hard."""
     if model not in get_args(Answers):
         raise ValueError(f"there is no judge simulated/{model}; there are simulated/soft and simulated/hard")
     for name, value in (("noise", noise), ("effect", effect), ("seconds", seconds)):

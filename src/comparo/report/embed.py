@@ -55,11 +55,7 @@ def _longest(lengths: Sequence[int], room: int) -> int:
 
 
 def size(data: Any) -> int:
-    """How many bytes data takes inside a page.
-
-    >>> size(["é"])
-    6
-    """
+    """How many bytes data takes inside a page."""
     return len(script_json(data).encode())
 
 

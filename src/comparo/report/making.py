@@ -20,11 +20,7 @@ METHODS = {
 
 
 def score_meaning(method: str) -> str:
-    """What a score of a method says, in a sentence for someone who knows none of the methods.
-
-    >>> score_meaning("poe-g")
-    'Of two texts whose scores differ by 0.1, the model expects the better one to win with probability 0.60.'
-    """
+    """What a score of a method says, in a sentence for someone who knows none of the methods."""
     if method in ("win-ratio", "avg-prob"):
         counted = "share of its comparisons that it won" if method == "win-ratio" else METHODS[method]
         return f"The score of a text is its {counted}."

@@ -171,11 +171,6 @@ def expected(ranking: Ranking, equal: bool = False) -> Array:
 
 
 def in_logits(ranking: Ranking) -> bool:
-    """Whether differences of scores are logits of probabilities, as under Bradley–Terry.
-
-    >>> from comparo import fit
-    >>> in_logits(fit([("a", "b", 0.8)])), in_logits(fit([("a", "b", 0.8)], method="avg-prob"))
-    (True, False)
-    """
+    """Whether differences of scores are logits of probabilities, as under Bradley–Terry."""
     product = ranking.product
     return ranking.method == "bt" if product is None else isinstance(product.expert, BradleyTerry)

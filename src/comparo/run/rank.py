@@ -139,9 +139,6 @@ def make_prompt(
     """The prompt for some items: a criterion, a template, the path of one, or the name of one of the paper's prompts.
 
     A simulated or recorded judge reads no prompt, so it needs neither.
-
-    >>> make_prompt(Items.of(["A story.", "Another."]), "funnier", None, kind="Story").answer
-    'Story'
     """
     if criterion is None and prompt is None and judge.startswith(("simulated/", "replay/")):
         criterion = "better"

@@ -43,21 +43,7 @@ class Repaired:
 
 
 def repair(folder: Path) -> Repaired:
-    """Replace the damaged database of a run folder by a new one with every row that can be read.
-
-    >>> from comparo.judges import Judgement
-    >>> from comparo.data.prompts import Question
-    >>> from comparo.run.store import Store, read_judgements
-    >>> with TemporaryDirectory() as name:
-    ...     folder = Path(name, "run")
-    ...     store = Store(folder, {"judge": "simulated/soft"})
-    ...     _ = store.add([Judgement(Question("ana", "bo"), p=0.7)])
-    ...     store.close()
-    ...     with (folder / "judgements.db").open("r+b") as file:
-    ...         _ = file.write(bytes(100))
-    ...     repair(folder).kept, len(read_judgements(folder))
-    (1, 1)
-    """
+    """Replace the damaged database of a run folder by a new one with every row that can be read."""
     path = folder / DATABASE
     if not path.is_file():
         raise WrongFolderError(f"{folder} is not a run folder: it has no {DATABASE}")

@@ -42,6 +42,7 @@ from comparo.run.disk import explained, lock, make_private, sync, write_text
 
 CONFIGURATION = "run.json"
 KEPT = ("started", "ahead", "versions")  # of the first start: the rounds depend on how far the judge works ahead
+EXCERPT, AROUND = 80, 30  # characters of a setting that differs, and how many of them before the difference
 MOST_UNSYNCED, LONGEST_UNSYNCED = 64, 1.0  # judgements, and seconds, that a power cut may cost
 
 
@@ -292,15 +293,11 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _excerpts(old: str, new: str, around: int = 30, most: int = 80) -> tuple[str, str]:
-    """Two texts; long ones are shortened to an excerpt around their first difference.
-
-    >>> _excerpts("'" + "x" * 200 + "more coherent'", "'" + "x" * 200 + "more fluent'", around=5)
-    ("…more coherent'", "…more fluent'")
-    """
-    if max(len(old), len(new)) <= most:
+def _excerpts(old: str, new: str) -> tuple[str, str]:
+    """Two texts; long ones are shortened to an excerpt around their first difference."""
+    if max(len(old), len(new)) <= EXCERPT:
         return old, new
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
-    begin, end = max(0, same - around), max(0, same - around) + most
+    begin, end = max(0, same - AROUND), max(0, same - AROUND) + EXCERPT
     was, now = (f"{'…' if begin else ''}{text[begin:end]}{'…' if end < len(text) else ''}" for text in (old, new))
     return was, now

@@ -23,13 +23,6 @@ class Asking:
     never waits. `answers` waits for at least one judgement while questions are open and returns all that have arrived;
     it raises what the judge or `keep` raised. `finish` sends no more questions and waits for those that are `out`:
     taken by the judge but not answered. Leaving the block ends the judge.
-
-    >>> from comparo.judges import load_judge
-    >>> with Asking(load_judge("simulated/soft"), Prompt("{first}{second}"), list) as asking:
-    ...     asking.ask([Question("ana", "bo"), Question("bo", "ana")])
-    ...     answers = [*asking.answers(), *asking.answers()]
-    >>> len(answers) >= 1
-    True
     """
 
     def __init__(self, judge: Judge, prompt: Prompt, keep: Callable[[Sequence[Judgement]], list[Judgement]]) -> None:

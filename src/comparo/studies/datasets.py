@@ -34,11 +34,7 @@ READERS = {
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """N items with people's scores for each of `attributes`, and which system wrote each item, shape (N,), if known.
-
-    >>> DataSet("hanna", Items.of({"ana": "A story.", "bo": "Another."}), ("surprise",)).attributes
-    ('surprise',)
-    """
+    """N items with people's scores for each of `attributes`, and which system wrote each item, shape (N,), if known."""
 
     name: str
     items: Items

@@ -58,11 +58,7 @@ PUBLISHED = {
 
 
 def cache_folder() -> Path:
-    """The folder of downloaded data sets; it need not exist.
-
-    >>> cache_folder().name
-    'comparo'
-    """
+    """The folder of downloaded data sets; it need not exist."""
     root = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(root) if os.path.isabs(root) else Path.home() / ".cache") / "comparo"
 

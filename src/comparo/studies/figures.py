@@ -24,11 +24,7 @@ DPI = 100
 
 
 def panels(count: int) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels, and their axes in reading order.
-
-    >>> len(panels(4)[1])
-    4
-    """
+    """A figure of `count` panels, and their axes in reading order."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -97,12 +93,7 @@ def efficiency_panels(of: Mapping[str, Mapping[str, tuple[Results, str]]]) -> Fi
 
 
 def judge_figure(recorded: Mapping[str, Recorded]) -> Figure:
-    """For each attribute: p and the true difference jointly, its mean and variance given p, and the position bias.
-
-    >>> from comparo.studies.recorded import example
-    >>> judge_figure({"wit": example()}).axes[0].get_title()
-    'wit'
-    """
+    """For each attribute: p and the true difference jointly, its mean and variance given p, and the position bias."""
     figure, axes = panels(3 * len(recorded))
     for number, (attribute, judgements) in enumerate(recorded.items()):
         data, scores = judgements.comparisons(), judgements.scores()

@@ -132,15 +132,7 @@ def recorded_answers(recorded: Comparisons) -> Answer:
 
 
 def judge_answers(judge: Judge, prompt: Prompt, items: Items) -> Answer:
-    """Answers from a judge that is asked with this prompt; a failed answer ends the sort with a JudgeError.
-
-    >>> from comparo.judges import load_judge
-    >>> items = Items.of({"ana": "A story.", "bo": "Another."})
-    >>> judge = load_judge("simulated/soft", scores={"ana": 1.0, "bo": 0.0}, noise=0.0)
-    >>> answer = judge_answers(judge, Prompt("{first} or {second}?"), items)
-    >>> [round(p, 3) for p in answer([(None, "bo", "ana")])]
-    [0.269]
-    """
+    """Answers from a judge that is asked with this prompt; a failed answer ends the sort with a JudgeError."""
 
     def answer(asked: Sequence[Asked]) -> list[float]:
         questions = [items.question(*one) for one in asked]

@@ -122,12 +122,7 @@ class Recorded:
         return rows
 
     def comparisons(self) -> Comparisons:
-        """All that was recorded, item and context labels as they are.
-
-        >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("ab", (3, 1))]
-        >>> Recorded.of([("a", "b", 0.8)], Items.of(texts), "score").comparisons().items
-        array(['a', 'b'], dtype=object)
-        """
+        """All that was recorded, item and context labels as they are."""
         first, second = self.item[self.first], self.item[self.second]
         return Comparisons(self.items, first, second, self.p, self.weight, self.contexts, self.context[self.first])
 

@@ -126,14 +126,7 @@ def correlations_table(results: Results, measure: Measure = "spearman", attribut
 
 
 def attributes_table(results: Results, calls: str) -> Table:
-    """Ways × attributes at one number of calls.
-
-    >>> from comparo.studies.recorded import example
-    >>> from comparo.studies.sweep import sweep
-    >>> results = sweep({"wit": example()}, [Way.of("poe-bt")], [4, "all"], draws=2)
-    >>> attributes_table(results, "all").csv()
-    'method,wit,wit ±\\npoe-bt,100.0,0.0\\n'
-    """
+    """Ways × attributes at one number of calls."""
     rows = tuple(
         (way.name, tuple(entry(results.values(way.name, calls, attribute=name)) for name in results.attributes))
         for way in results.ways

@@ -44,11 +44,7 @@ class Secrets:
 
 
 def parts(text: str, size: int) -> set[str]:
-    """All runs of `size` characters, in lower case.
-
-    >>> sorted(parts("ABCD", 3))
-    ['abc', 'bcd']
-    """
+    """All runs of `size` characters, in lower case."""
     small = _small(text)
     return {small[start : start + size] for start in range(len(small) - size + 1)}
 

@@ -93,12 +93,7 @@ class Settings:
         return self.endpoint == "completion" or (self.prefill and bool(prompt.answer))
 
     def adds(self, prompt: Prompt) -> str:
-        """The instruction after a prompt, for a model whose reply is not begun.
-
-        >>> from comparo.judges.openai.judge import load
-        >>> load("llama").adds(Prompt("{first} or {second}?", answer="Text"))
-        '\\n\\nAnswer only with Text A or Text B.'
-        """
+        """The instruction after a prompt, for a model whose reply is not begun."""
         if self.begins(prompt):
             return ""
         return "\n\n" + (grading(prompt) if self.graded and not is_scale(prompt) else prompt.instruction)

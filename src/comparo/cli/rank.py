@@ -1,12 +1,13 @@
 """comparo rank: the whole job, from texts to a ranking."""
 
 import math
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -14,11 +15,10 @@ from rich.live import Live
 from rich.text import Text
 
 from comparo.analysis.agreement import agreement
-from comparo.cli import options
+from comparo.cli import groups
 from comparo.cli.groups import ColumnFlags, JudgeFlags, QuestionFlags, with_groups
 from comparo.cli.printing import Console, Format, print_notes, print_ranking
 from comparo.cli.settings import command_line
-from comparo.cli.stopping import stoppable
 from comparo.data.words import visible
 from comparo.methods import Method
 from comparo.model.product import Bias
@@ -36,6 +36,7 @@ EPILOG = (
 )
 LONGEST = 400  # characters of a text that are shown before anything is asked
 BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an answer that was begun
+STOPS = ("SIGTERM", "SIGHUP")  # sent by `kill`, by a system that shuts down, and by a terminal that is closed
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,8 @@ def rank_command(
     asked: JudgeFlags,
     plan: Plan,
     columns: ColumnFlags,
-    group: options.GroupColumn = None,
-    scores: options.Scores = None,
+    group: groups.GroupColumn = None,
+    scores: groups.Scores = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say calls, tokens and price, and ask nothing.")] = False,
     out: Annotated[
         Path | None,
@@ -251,3 +252,30 @@ def progress_line(progress: Progress) -> Text:
         best = progress.ranking.to_columns()["item"][:3].tolist()
         parts.append("leading: " + ", ".join(visible(f"{item!s:.20}", lines=False) for item in best))
     return Text("  ".join(parts), style="cyan", overflow="ellipsis", no_wrap=True)
+
+
+class Stopped(KeyboardInterrupt):
+    """Raised where a signal arrives that ends the command; `code` is what to exit with."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Stopped by {name}")
+        self.code = 128 + signal.Signals[name].value
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Let the signals that end a process raise `Stopped`, unless they are ignored, as SIGHUP is under nohup."""
+
+    def stop(number: int, _: Any) -> None:
+        raise Stopped(signal.Signals(number).name)
+
+    usual = {
+        number: signal.signal(number, stop)
+        for name in STOPS
+        if (number := getattr(signal, name, None)) is not None and signal.getsignal(number) != signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, before in usual.items():
+            signal.signal(number, before)

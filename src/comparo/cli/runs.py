@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from comparo.cli import options
+from comparo.cli import groups
 from comparo.cli.printing import print_table, print_text, say
 from comparo.data.writing import csv_text
 from comparo.run.folders import ROOT, list_runs
@@ -49,7 +49,7 @@ def runs_command(
 
 def report_command(
     run: Annotated[
-        Path, typer.Argument(help="A run folder, such as comparo-runs/TIME-NAME.", callback=options.run_folder)
+        Path, typer.Argument(help="A run folder, such as comparo-runs/TIME-NAME.", callback=groups.run_folder)
     ],
 ) -> None:
     """Make the page of a run again, report.html in its folder, and print where it is."""

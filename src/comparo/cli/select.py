@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from comparo.cli import options
+from comparo.cli import groups
 from comparo.cli.printing import print_text
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import read_items
@@ -47,10 +47,10 @@ def select_command(
     goal: Annotated[
         str, typer.Option(help="ranking, or top-K (such as top-5) to find only which items are the best K.")
     ] = DEFAULT_GOAL,
-    id_column: options.IdColumn = None,
-    text_column: options.TextColumn = None,
-    context_column: options.ContextColumn = None,
-    context_id: options.ContextIdColumn = None,
+    id_column: groups.IdColumn = None,
+    text_column: groups.TextColumn = None,
+    context_column: groups.ContextColumn = None,
+    context_id: groups.ContextIdColumn = None,
     repeats: Annotated[bool, typer.Option("--repeats", help="Allow calls that were asked before.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="The same seed and answers give the same pairs.")] = 0,
     output: Annotated[Literal["csv", "jsonl"], typer.Option("--format", help="How to print the pairs.")] = "csv",

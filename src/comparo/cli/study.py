@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from comparo.cli import options
+from comparo.cli import groups
 from comparo.cli.printing import print_notes, print_table, print_text, say
 from comparo.data.items import Items
 from comparo.methods import METHODS
@@ -54,8 +54,8 @@ def study_command(
             "text by itself, one call per text. pairs: a merge sort by comparisons (PairS-greedy)."
         ),
     ] = None,
-    judge: options.JudgeName = DEFAULT_JUDGE,
-    option: options.Options = None,
+    judge: groups.JudgeName = DEFAULT_JUDGE,
+    option: groups.Options = None,
     folder: Annotated[
         Path | None,
         typer.Option("--data", help="Where a set of the paper lies: a folder or its file. Default: it is downloaded."),
@@ -123,11 +123,11 @@ def study_command(
         Path | None,
         typer.Option(help="A folder for all tables, in all formats, and the figures; docs for `study all`."),
     ] = None,
-    id_column: options.IdColumn = None,
-    text_column: options.TextColumn = None,
-    context_column: options.ContextColumn = None,
-    context_id: options.ContextIdColumn = None,
-    scores: options.Scores = None,
+    id_column: groups.IdColumn = None,
+    text_column: groups.TextColumn = None,
+    context_column: groups.ContextColumn = None,
+    context_id: groups.ContextIdColumn = None,
+    scores: groups.Scores = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same study.")] = 0,
     processes: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 2,
 ) -> None:
@@ -152,7 +152,7 @@ def study_command(
         )
     if baseline is not None:
         name, texts, attributes, _ = scored_items(data, folder, attributes=attribute or (), items=items)
-        asked = options.make_judge(judge, texts, option, context, None)
+        asked = groups.make_judge(judge, texts, option, context, None)
         _print(judged_table(baseline, name, texts, attributes, asked, seed=seed), output)
         return
     opened = open_set(data, folder, judgements, attributes=attribute or (), items=items)

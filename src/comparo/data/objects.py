@@ -43,7 +43,7 @@ def columns_from_objects(
 
 
 def stored_once(values: Iterable[Any], seen: dict[str, str]) -> list[Any]:
-    """The values with equal strings stored once: labels repeat, and a string per row would be most of a table's memory."""
+    """The values with equal strings stored once: labels repeat, and a string per row would take most of the memory."""
     if len(seen) > 100_000:
         seen.clear()
     return [seen.setdefault(value, value) if type(value) is str else value for value in values]

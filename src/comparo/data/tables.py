@@ -1,9 +1,8 @@
 """A table: the columns of a file, a frame or a list, and the place of each row, which errors name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +43,7 @@ class Table:
         also = f" (and {more} more row{'s' if more > 1 else ''} like it)" if more else ""
         return ComparisonsError(f"{self.place(int(rows[0]), column)}: {problem}{also}")
 
-    def take(self, rows: Sequence[int]) -> Table:
+    def take(self, rows: Sequence[int]) -> Self:
         """Some rows, which keep the numbers that they had in errors.
 
         >>> Table({"p": ["0.3", "1.2"]}).take([1]).place(0)
@@ -57,4 +56,4 @@ class Table:
             for name, column in self.columns.items()
         }
         lines = [row + 1 if self.lines is None else self.lines[row] for row in rows]
-        return Table(columns, self.source, lines, self.others)
+        return replace(self, columns=columns, lines=lines)

@@ -17,9 +17,8 @@ from comparo.errors import StoreError
 from comparo.report.charts import Chart, line_chart, scatter_chart
 from comparo.report.data import Tables, View, page_data
 from comparo.report.embed import LONGEST, presentable
-from comparo.report.history import Outlook, convergence, outlook
 from comparo.report.making import METHODS, command, prompt_of, question, score_meaning, settings
-from comparo.report.measures import surprises
+from comparo.report.measures import Outlook, convergence, outlook, surprises
 from comparo.report.people import Agreement, agreements
 from comparo.report.record import Record, read_record
 from comparo.report.trust import signs

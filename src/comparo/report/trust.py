@@ -10,8 +10,7 @@ import numpy as np
 import comparo.report.bounds as bounds
 from comparo.analysis.confidence import top_probability
 from comparo.analysis.curves import mean_known
-from comparo.report.history import Outlook
-from comparo.report.measures import cycles, flips, length_correlation, position_bias, residuals
+from comparo.report.measures import Outlook, cycles, flips, length_correlation, position_bias, residuals
 from comparo.report.record import Record
 from comparo.report.views import PEOPLE
 from comparo.report.wording import figure, label, percentages, signed

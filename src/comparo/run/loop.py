@@ -16,9 +16,9 @@ from comparo.data.prompts import Question
 from comparo.errors import JudgeError, RunError
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
+from comparo.run.budget import Spending
 from comparo.run.database import encode, key_of
 from comparo.run.rounds import Rounds
-from comparo.run.spending import Spending
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.worker import Asking

@@ -281,6 +281,8 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
     >>> differences({"judge": "a", "seed": 0}, {"judge": "b", "seed": 0})
     ["judge was 'a' and is 'b'"]
+    >>> differences({"prompt": "x" * 200 + " coherent"}, {"prompt": "x" * 200 + " fluent"})
+    ["prompt was …x...x coherent' and is …x...x fluent'"]
     """
     found: list[str] = []
     for name in dict.fromkeys([*before, *now]):

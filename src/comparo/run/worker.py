@@ -1,12 +1,11 @@
 """A judge in its own thread, so that it never waits for the choice of pairs or for fitting."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from types import TracebackType
+from typing import Self
 
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
@@ -34,7 +33,7 @@ class Asking:
         self.open = 0
         self.out = 0
 
-    def __enter__(self) -> Asking:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -27,13 +27,12 @@ from comparo.errors import StoreError
 from comparo.judges import Judgement, load_judge
 from comparo.methods import METHODS
 from comparo.report import bounds, write_report
-from comparo.report.embed import cut_texts, script_json, size
+from comparo.report.embed import cut_texts, percentages, script_json, size
 from comparo.report.making import command
 from comparo.report.measures import convergence, cycles, flips, length_correlation, outlook, position_bias
 from comparo.report.people import agreements
 from comparo.report.record import read_record
 from comparo.report.views import means
-from comparo.report.wording import percentages
 from comparo.run.budget import Budget
 from comparo.run.loop import Run
 from comparo.run.store import Store

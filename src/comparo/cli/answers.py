@@ -13,7 +13,7 @@ from comparo.data.items import Items
 from comparo.data.reading import read_columns
 from comparo.data.sheets import csv_line
 from comparo.errors import StoreError
-from comparo.run.disk import hold
+from comparo.run.database import hold
 
 NEEDED = ("first", "second", "p", "error")
 LABELS = ("context", "first", "second")

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from comparo.cli.commands import COMMANDS, Commands, load_command
-from comparo.cli.consent import UNNAMED
-from comparo.cli.settings import read_settings, settings_file
+from comparo.cli.settings import UNNAMED, read_settings, settings_file
 from comparo.data.words import visible
 from comparo.errors import ComparisonsError, JudgeError, RunError, StoreError
 

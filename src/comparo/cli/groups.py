@@ -135,8 +135,8 @@ class JudgeFlags:
     ray_address: Annotated[
         str | None,
         typer.Option(
-            help="With --engine ray: HOST:PORT of the cluster's head, or auto for the cluster that this machine belongs "
-            "to. Default: RAY_ADDRESS, else a Ray of this machine alone."
+            help="With --engine ray: HOST:PORT of the cluster's head, or auto for the cluster that this machine belongs"
+            " to. Default: RAY_ADDRESS, else a Ray of this machine alone."
         ),
     ] = None
     judge_replicas: Annotated[
@@ -179,7 +179,6 @@ class ColumnFlags:
     context_id: ContextIdColumn = None
 
     def read(self, data: str, **more: Any) -> Items:
-        """The items of a file."""
         return Items.of(
             data,
             id=self.id_column,

@@ -10,11 +10,11 @@ import typer
 from comparo.cli.answers import LABELS, Names, line, open_answers
 from comparo.cli.groups import ColumnFlags, JudgeFlags, QuestionFlags, with_groups
 from comparo.cli.printing import print_text, say, watch
+from comparo.data.columns import Table
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.reading import read_columns
 from comparo.data.sheets import csv_line
-from comparo.data.tables import Table
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
 from comparo.run.budget import dollars

@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data import roles
-from comparo.data.columns import factorise, shown
+from comparo.data.columns import Table, factorise, shown
 from comparo.data.prompts import Question
 from comparo.data.sources import table_of
-from comparo.data.tables import Table
 from comparo.errors import ComparisonsError
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from comparo.data.markers import defuse
+from comparo.data.words import defuse
 
 PLACEHOLDERS = ("context", "first", "second")
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")

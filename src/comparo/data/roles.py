@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.columns import factorise, shown
+from comparo.data.columns import Table, factorise, shown
 from comparo.data.frames import Column
-from comparo.data.objects import columns_from_objects
-from comparo.data.tables import Table
+from comparo.data.reading import columns_from_objects
 from comparo.errors import ComparisonsError
 
 LONGEST_LABEL = 60  # characters; a context that is longer gets a label made from it

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from comparo.data.tables import Table
+from comparo.data.columns import Table
 from comparo.errors import ComparisonsError
 
 DATABASE = "judgements.db"

@@ -8,12 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from comparo.data.columns import shown
+from comparo.data.columns import Table, shown
 from comparo.data.frames import columns_from_frame
-from comparo.data.objects import columns_from_objects
-from comparo.data.reading import columns_from_text, read_columns
+from comparo.data.reading import columns_from_objects, columns_from_text, read_columns
 from comparo.data.rundata import database_of, items_of_run
-from comparo.data.tables import Table
 from comparo.errors import ComparisonsError
 
 STANDARD_INPUT = "standard input"

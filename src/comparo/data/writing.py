@@ -17,8 +17,7 @@ import narwhals as nw
 import numpy as np
 
 from comparo.data.frames import Column
-from comparo.data.objects import CHUNK
-from comparo.data.reading import WRITTEN, parquet_library, split_ending
+from comparo.data.reading import CHUNK, WRITTEN, parquet_library, split_ending
 from comparo.data.sheets import csv_line, guarded
 from comparo.errors import ComparisonsError
 

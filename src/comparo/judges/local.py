@@ -61,7 +61,6 @@ class LlamaCpp:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What changes an answer."""
         import xllamacpp
 
         size = self.path.stat().st_size

@@ -40,7 +40,6 @@ class Spellings:
     begun: Sequence[int] = ()
 
     def label(self, path: Path) -> int | None:
-        """The number of the label that the path spells; None where it spells none."""
         return self.ends.get(path)
 
     def begins(self, path: Path, number: int) -> bool:

@@ -10,10 +10,10 @@ import numpy as np
 import comparo.report.bounds as bounds
 from comparo.analysis.confidence import top_probability
 from comparo.analysis.curves import mean_known
+from comparo.report.embed import figure, label, percentages, signed
 from comparo.report.measures import Outlook, cycles, flips, length_correlation, position_bias, residuals
 from comparo.report.record import Record
 from comparo.report.views import PEOPLE
-from comparo.report.wording import figure, label, percentages, signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,6 @@ def signs(record: Record, ahead: Sequence[Outlook]) -> list[Sign]:
 
 
 def _graded(name: str, text: str, bound: bounds.Bound, value: float, sentence: str) -> Sign:
-    """A card whose verdict is that of a bound."""
     return Sign(name, text, bound.verdict(value), sentence, bound.source)
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
+from comparo.report.embed import label
 from comparo.report.record import Record
-from comparo.report.wording import label
 from comparo.types import Array, LongIndex
 
 Columns = dict[str, list[Any]]

@@ -31,7 +31,6 @@ class Budget:
 
     @classmethod
     def of(cls, text: str | int) -> Self:
-        """A budget as users write it."""
         found = _FORM.fullmatch(str(text).strip().replace(",", ""))
         if not found or not float(found["number"]) or (found["dollars"] and found["unit"]):
             raise ValueError(
@@ -135,7 +134,6 @@ class Spending:
         self._flying: dict[object, float] = {}
 
     def expected(self, question: Question) -> float:
-        """The expected cost of a question in dollars."""
         return self._ratio * self._expect(question)
 
     def allows(self, question: Question) -> bool:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from comparo.errors import StoreError
-from comparo.run.database import DATABASE
-from comparo.run.disk import explained, lock
+from comparo.run.database import DATABASE, explained, lock
 from comparo.run.store import CONFIGURATION, count_judgements, differences, read_configuration
 
 ROOT = Path("comparo-runs")

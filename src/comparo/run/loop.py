@@ -48,7 +48,6 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """Calls per second since the start."""
         return self.asked / max(time.monotonic() - self.started, 1e-9)
 
 
@@ -129,7 +128,6 @@ class Run:
         return ranking
 
     def ranking(self) -> Ranking:
-        """The ranking from all answers so far."""
         if not self.progress.answered:
             raise RunError("there are no answers to rank by yet")
         return self.task.fitting.rank(comparisons(self.judgements))
@@ -212,7 +210,6 @@ class Run:
         self._send(asking)
 
     def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
-        """Start the rounds of a context."""
         strategy, goal = self.task.strategy or "greedy", self.task.goal
         contrast = None if strategy == "random" else self.task.fitting.contrast[context]
         selector = Selector(ids, strategy=strategy, orders=orders, goal=goal, contrast=contrast, rng=rng)

@@ -17,8 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from comparo.errors import WrongFolderError
-from comparo.run.database import DATABASE, decode, open_database
-from comparo.run.disk import explained, lock, make_private, sync
+from comparo.run.database import DATABASE, decode, explained, lock, make_private, open_database, sync
 from comparo.run.folders import free
 
 PAGE = 4096  # bytes: SQLite's default, which the databases of runs have

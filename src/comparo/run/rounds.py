@@ -63,7 +63,6 @@ class Rounds:
         return pairs
 
     def answer(self, pair: Pair, judgement: Judgement) -> None:
-        """Take the answer to a pair that was offered."""
         number = self._open.pop(pair)
         self._rounds[number][pair] = judgement
         self._missing[number] -= 1

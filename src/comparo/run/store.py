@@ -32,13 +32,17 @@ from comparo.run.database import (
     clean,
     decode,
     encode,
+    explained,
     insert,
+    lock,
+    make_private,
     open_database,
     plain,
     reading,
     stored_judgements,
+    sync,
+    write_text,
 )
-from comparo.run.disk import explained, lock, make_private, sync, write_text
 
 CONFIGURATION = "run.json"
 KEPT = ("started", "ahead", "versions")  # of the first start: the rounds depend on how far the judge works ahead
@@ -146,7 +150,6 @@ class Store:
                 write_text(self.folder / name, text)
 
     def close(self) -> None:
-        """Close the database and release the folder."""
         with self._turn:
             if connection := getattr(self, "_connection", None):
                 connection.close()
@@ -258,7 +261,6 @@ def _stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | No
 
 
 def _written_configuration(folder: Path) -> dict[str, Any]:
-    """The configuration in run.json."""
     path = folder / CONFIGURATION
     remedy = "so nothing says what the judgements beside it are of; put it back, or choose another --out"
     try:

@@ -45,7 +45,6 @@ class Asking:
         self._thread.join(LEAVE if error is None else 0.0)
 
     def ask(self, questions: Iterable[Question]) -> None:
-        """Queue questions for the judge."""
         for question in questions:
             self.open += 1
             self._questions.put(question)

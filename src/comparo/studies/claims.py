@@ -157,14 +157,12 @@ def _reported(method: str, rival: str) -> str:
 
 
 def _probabilities_beat_decisions(found: Experiment) -> Iterator[Finding]:
-    """avg-prob against win-ratio where few calls were made."""
     point = found.plan.point
     apart = difference(found.random, "avg-prob", found.random, "win-ratio", point)
     yield f"{found.plan.title} {_at(point)}: {apart}", apart.verdict
 
 
 def _products_beat_means(found: Experiment) -> Iterator[Finding]:
-    """poe-bt against the better of the two means."""
     point = found.plan.point
     best = max(("avg-prob", "win-ratio"), key=lambda name: found.random.mean(name, point))
     apart = difference(found.random, "poe-bt", found.random, best, point)
@@ -187,13 +185,11 @@ def _experts_agree(found: Experiment) -> Iterator[Finding]:
 
 
 def _selection_adds(found: Experiment) -> Iterator[Finding]:
-    """poe-bt on selected pairs against random ones."""
     apart = difference(found.selected, "poe-bt, greedy", found.random, "poe-bt", found.plan.point)
     yield f"{found.plan.title} {_at(found.plan.point)}: {apart}", apart.verdict
 
 
 def _debiasing_is_needed(found: Experiment) -> Iterator[Finding]:
-    """poe-bt in one order with a joint bias against none."""
     mean = [float(np.mean(judgements.p)) for judgements in found.opened.recorded.values()]
     apart = difference(found.one, DEBIASED, found.one, "poe-bt, one order", found.plan.one_point)
     where = f"{_at(found.plan.one_point)} (mean p {min(mean):.2f} to {max(mean):.2f})"
@@ -225,7 +221,6 @@ def _converges_within_ten(found: Experiment) -> Iterator[Finding]:
 
 
 def _beats_sorting(found: Experiment) -> Iterator[Finding]:
-    """poe-bt against PairS at as many calls."""
     for name, results in found.beside.items():
         [calls] = results.calls
         by_context = results.by_context("poe-bt", calls) - found.sort_by_context(name)

@@ -60,7 +60,6 @@ class Scored:
 
     @property
     def calls(self) -> int:
-        """How many questions were asked."""
         return len(self.judgements)
 
 

@@ -20,10 +20,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.columns import shown
+from comparo.data.columns import Table, shown
 from comparo.data.frames import Column
 from comparo.data.items import Items
-from comparo.data.tables import Table
 from comparo.errors import ComparisonsError
 
 SUMMEVAL = ("coherence", "consistency", "fluency", "relevance")

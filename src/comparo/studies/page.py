@@ -222,7 +222,6 @@ def _images() -> dict[str, dict[str, str]]:
 
 
 def _figures(found: Mapping[str, Experiment]) -> dict[str, Figure]:
-    """The figures of the page by name."""
     everything = list(found.values())
     methods = {one.plan.title: {LABELS[way]: (one.random, way) for way in LABELS} for one in everything}
     selected = {

@@ -75,7 +75,6 @@ class Results:
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """What was studied, in order."""
         return tuple(self.recorded)
 
     def values(self, way: str, calls: str, measure: Measure = "spearman", attribute: str | None = None) -> Array | None:

@@ -61,7 +61,6 @@ class Table:
     rows: tuple[tuple[str, tuple[Entry | None, ...]], ...]
 
     def texts(self) -> list[list[str]]:
-        """Every row as text."""
         return [[label, *(NONE if entry is None else str(entry) for entry in entries)] for label, entries in self.rows]
 
     def markdown(self) -> str:

@@ -10,10 +10,8 @@ from typing import Any
 import comparo.judges.openai.verdicts as verdicts
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
-from comparo.judges.openai.complaints import Complaint, read_complaint
-from comparo.judges.openai.prices import cost
-from comparo.judges.openai.scrubbing import whole_characters
-from comparo.judges.openai.settings import KEY, Settings
+from comparo.judges.openai.complaints import Complaint, read_complaint, whole_characters
+from comparo.judges.openai.settings import KEY, Settings, cost
 from comparo.judges.openai.wire import Answer, NoAnswerError, Wire
 from comparo.judges.protocol import Judgement
 

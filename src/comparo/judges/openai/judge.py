@@ -20,8 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from comparo.data.prompts import Prompt, Question
 from comparo.judges.openai.caller import Caller
-from comparo.judges.openai.prices import Price, find_price, read_price
-from comparo.judges.openai.settings import OPENAI, Settings
+from comparo.judges.openai.settings import OPENAI, Price, Settings, find_price, read_price
 from comparo.judges.protocol import Judgement
 
 BASE_URL = "OPENAI_BASE_URL"

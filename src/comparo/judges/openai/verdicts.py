@@ -18,7 +18,7 @@ from typing import Any
 
 from comparo.data.prompts import Prompt
 from comparo.judges.labels import AROUND, Words, reply_probability, spells
-from comparo.judges.openai.scrubbing import whole_characters
+from comparo.judges.openai.complaints import whole_characters
 
 Positions = list[tuple[str, list[tuple[str, float]]]]
 

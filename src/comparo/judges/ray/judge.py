@@ -127,7 +127,6 @@ class RayJudge:
         self._end.close()
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
-        """An answer to every question, as the replicas give them."""
         stream, ended, count = iter(questions), False, 0
         waiting, flying = Shares(), Flying()
         while True:
@@ -193,6 +192,9 @@ class RayJudge:
 class Shares:
     """Questions that wait, handed out in batches.
 
+    Questions of one context begin alike, and a judge reads their common beginning once. So a batch holds whole contexts
+    as far as possible, and a context goes to the judge that had it before, unless another would be idle.
+
     >>> shares = Shares()
     >>> shares.add(Question(first, second, context) for first, second in ("ab", "bc") for context in ("x", "y"))
     >>> [(question.context, question.first) for question in shares.take(0, among=2, least=1, most=4)]
@@ -208,7 +210,6 @@ class Shares:
         return self._count
 
     def add(self, questions: Iterable[Question]) -> None:
-        """Add questions to those that wait."""
         for question in questions:
             self._waiting.setdefault(question.context, []).append(question)
             self._count += 1

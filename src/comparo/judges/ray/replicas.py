@@ -48,7 +48,6 @@ class Replica:
     """A judge in a process of its own, as a Ray actor."""
 
     def where(self) -> str:
-        """The node that it is on."""
         return str(library().util.get_node_ip_address())
 
     def load(self, name: str, options: dict[str, Any]) -> dict[str, Any] | Exception:

@@ -82,11 +82,6 @@ def agreement(ranking: Ranking, items: Items) -> dict[str, Array]:
     """Spearman's correlation with each of the items' scores, per context: shape (C,), in the items' order.
 
     NaN where a context has fewer than two scored items, or equal scores.
-
-    >>> from comparo import fit
-    >>> items = Items.of([{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 2, 1))])
-    >>> agreement(fit([("a", "b", 0.8), ("b", "c", 0.7)]), items)
-    {'score': array([1.])}
     """
     labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
     row = look_up(labels, ranking.graph.labels(ranking.comparisons))

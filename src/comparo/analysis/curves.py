@@ -25,10 +25,6 @@ def convergence(
     """The calls made (P,), and Spearman's correlation of the ranking after them with the last and with `truth` (n,).
 
     Correlations are means over contexts. P is `points`, or less where there are fewer comparisons.
-
-    >>> data = Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7)])
-    >>> convergence(data, method="poe-bt", bias="none", points=2)
-    (array([1, 2]), array([0.5, 1. ]), None)
     """
     last = quiet_fit(data, method, bias=bias)
     parts = (first_rows(last.graph, step / points) for step in range(1, points + 1))
@@ -43,10 +39,6 @@ def first_rows(graph: Graph, share: float) -> LongIndex:
     """The comparisons that are among the first `share` of their context, at least one per context.
 
     Contexts may have been compared one after the other, so each is taken at the same share of its own comparisons.
-
-    >>> graph = Graph.build(Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.4)]))
-    >>> first_rows(graph, 0.5)
-    array([0, 1])
     """
     context = graph.context[graph.first]
     sizes, order = np.bincount(context), np.argsort(context, kind="stable")

@@ -194,15 +194,11 @@ def _table(results: Results, kind: Kind) -> Table:
 
 
 def _print(table: Table, output: Shown) -> None:
-    if output == "csv":
-        print_text(table.csv())
-    elif output == "latex":
-        print_text(table.latex() + "\n")
-    elif output == "markdown":
-        print_text(table.markdown() + "\n")
-    else:
+    if output == "table":
         print_table(table.columns, table.texts())
         print_text(f"\n{table.title}\n")
+    else:
+        print_text(getattr(table, output)().rstrip("\n") + "\n")
 
 
 def _write(results: Results, folder: Path) -> None:

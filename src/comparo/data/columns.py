@@ -50,11 +50,7 @@ class Table:
         return ComparisonsError(f"{self.place(int(rows[0]), column)}: {problem}{also}")
 
     def take(self, rows: Sequence[int]) -> Self:
-        """Some rows, which keep the numbers that they had in errors.
-
-        >>> Table({"p": ["0.3", "1.2"]}).take([1]).place(0)
-        'row 1 (line 2)'
-        """
+        """Some rows, which keep the numbers that they had in errors."""
         if len(rows) == len(next(iter(self.columns.values()))):
             return self
         columns = {
@@ -131,11 +127,7 @@ def _label_array(labels: list[Any]) -> NDArray[Any]:
 
 
 def numbers(table: Table, name: str, most: float, meaning: str) -> NDArray[np.float64]:
-    """A column as floats from 0 to `most`, not copied if it is that already.
-
-    >>> numbers(Table({"p": ["0.5", 1]}), "p", 1.0, "a probability")
-    array([0.5, 1. ])
-    """
+    """A column as floats from 0 to `most`, not copied if it is that already."""
     column = table.columns[name]
     if isinstance(column, np.ndarray) and column.dtype.kind in "fiub":
         values = column.astype(np.float64, copy=False)

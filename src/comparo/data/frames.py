@@ -20,10 +20,6 @@ def columns_from_frame(frame: Any, wanted: Collection[str] | None = None) -> tup
     """The wanted columns of a data frame (all if None) whose names are text, and the names of the others.
 
     Numbers are arrays, everything else lists. Everything that narwhals reads is a data frame; a lazy one is collected.
-
-    >>> import pandas
-    >>> columns_from_frame(pandas.DataFrame({"first": ["ana"], "p": [0.7]}))
-    ({'first': ['ana'], 'p': array([0.7])}, ())
     """
     try:
         frame = nw.from_native(frame)
@@ -59,11 +55,7 @@ def column_from_values(name: str, values: Iterable[Any]) -> Column:
 
 
 def frame_from_columns(columns: Mapping[str, Column], backend: str | None = None) -> Any:
-    """A pandas, polars or pyarrow frame of these columns; `backend` None is the first of them that is installed.
-
-    >>> frame_from_columns({"first": ["ana"], "p": [0.7]}, backend="polars").to_dicts()
-    [{'first': 'ana', 'p': 0.7}]
-    """
+    """A pandas, polars or pyarrow frame of these columns; `backend` None is the first of them that is installed."""
     libraries: tuple[Library, ...] = ("pandas", "polars", "pyarrow")
     asked = [name for name in libraries if backend in (None, name)]
     if not asked:

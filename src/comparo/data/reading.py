@@ -80,9 +80,6 @@ def columns_from_text(text: str, source: str) -> Table:
     """The columns of JSON, if the text begins with a brace or with a list of objects, or of CSV.
 
     `source` names it in errors.
-
-    >>> columns_from_text('{"id": "ana"}\\n{"id": "bo"}\\n', "standard input").columns
-    {'id': ['ana', 'bo']}
     """
     if not text.strip():
         raise ComparisonsError(f"{source} is empty; write its rows first")
@@ -91,11 +88,7 @@ def columns_from_text(text: str, source: str) -> Table:
 
 
 def split_ending(path: Path, known: Sequence[str]) -> tuple[str, bool]:
-    """The ending of a file, which must be one of those `known`, and whether it is compressed (.gz).
-
-    >>> split_ending(Path("pairs.CSV.gz"), READ)
-    ('.csv', True)
-    """
+    """The ending of a file, which must be one of those `known`, and whether it is compressed (.gz)."""
     name = path.name.lower()
     compressed = name.endswith(".gz")
     ending = Path(name.removesuffix(".gz")).suffix

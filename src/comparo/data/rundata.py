@@ -56,10 +56,15 @@ def judged(database: Path) -> Table:
 def items_of_run(database: Path) -> Table:
     """The items of a run: id, text and, where there are any, context_id, context, group and score_…."""
     with _opened(database, "items", "id, text") as connection:
-        texts = dict(connection.execute("SELECT context, text FROM contexts").fetchall())
-        found = connection.execute("SELECT * FROM items ORDER BY number")
-        names = [name for name, *_ in found.description]
-        rows = [dict(zip(names, row, strict=True)) for row in found]
+        return table_of_items(connection, str(database.parent))
+
+
+def table_of_items(connection: sqlite3.Connection, source: str) -> Table:
+    """The items that a run's database holds; `source` names it in errors."""
+    texts = dict(connection.execute("SELECT context, text FROM contexts").fetchall())
+    found = connection.execute("SELECT * FROM items ORDER BY number")
+    names = [name for name, *_ in found.description]
+    rows = [dict(zip(names, row, strict=True)) for row in found]
     columns: dict[str, Any] = {"id": _labels([row["id"] for row in rows]), "text": [row["text"] for row in rows]}
     if any(row["context"] != "null" for row in rows):
         columns["context_id"] = _labels([row["context"] for row in rows])
@@ -70,7 +75,7 @@ def items_of_run(database: Path) -> Table:
     scores = [json.loads(row["scores"]) for row in rows]
     for name in scores[0] if scores else ():
         columns[f"score_{name}"] = [row[name] for row in scores]
-    return Table(columns, str(database.parent))
+    return Table(columns, source)
 
 
 @contextmanager

@@ -19,6 +19,8 @@ STANDARD_INPUT = "standard input"
 
 def table_of(data: Any, header: bool) -> Table:
     """The columns of any source of items; `header` is true where standard input begins with the names of columns."""
+    if isinstance(data, Table):
+        return data
     if isinstance(data, (str, os.PathLike)):
         path = Path(data)
         if str(path) == "-":

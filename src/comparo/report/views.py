@@ -104,9 +104,5 @@ def _paired_tiers(table: Array, level: float) -> list[int]:
 
 
 def numbers(values: NDArray[Any]) -> list[float | None]:
-    """Numbers with six digits for JSON, None where one is missing.
-
-    >>> numbers(np.array([0.1234564, np.nan]))
-    [0.123456, None]
-    """
+    """Numbers with six digits for JSON, None where one is missing."""
     return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values.tolist()]

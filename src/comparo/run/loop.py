@@ -284,11 +284,7 @@ class Run:
 
 
 def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
-    """Convert the answered judgements to comparisons.
-
-    >>> comparisons([Judgement(Question("ana", "bo"), p=0.7), Judgement(Question("bo", "cy"), error="lost")]).p
-    array([0.7])
-    """
+    """Convert the answered judgements to comparisons."""
     answered = [judgement for judgement in judgements if not judgement.failed]
     questions = [judgement.question for judgement in answered]
     return Comparisons.from_columns(

@@ -10,7 +10,6 @@ at a time may write to a folder.
 """
 
 import json
-import math
 import os
 import sqlite3
 import threading
@@ -20,17 +19,14 @@ from itertools import repeat, takewhile
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from comparo.data.items import Items
+from comparo.data.rundata import table_of_items
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.run.database import (
     DATABASE,
     Key,
     clean,
-    decode,
     encode,
     explained,
     insert,
@@ -231,26 +227,12 @@ def count_judgements(folder: Path) -> tuple[int, int]:
 
 
 def stored_items(folder: Path) -> Items:
-    """The items of a run folder."""
+    """The items of a run folder; a StoreError where there are none."""
     with reading(folder) as connection:
-        contexts = dict(connection.execute("SELECT context, text FROM contexts ORDER BY rowid").fetchall())
-        rows = connection.execute("SELECT * FROM items ORDER BY number").fetchall()
-    codes = {label: code for code, label in enumerate(contexts)}
-    rows = [row[1:] for row in rows]
-    scores = [json.loads(row[3]) for row in rows]
-    groups = [row[4] for row in rows if len(row) > 4 and row[4] is not None]  # an older folder has no such column
-    return Items(
-        ids=_labels([row[1] for row in rows]),
-        texts=tuple(row[2] for row in rows),
-        contexts=_labels(list(contexts)),
-        context=np.array([codes[row[0]] for row in rows], dtype=np.int32),
-        context_texts=tuple(contexts.values()),
-        scores={
-            name: np.array([math.nan if row[name] is None else row[name] for row in scores])
-            for name in (scores[0] if scores else ())
-        },
-        group=_labels(groups) if groups else None,
-    )
+        table = table_of_items(connection, str(folder))
+    if not table.columns["id"]:
+        raise StoreError(f"{folder} holds no items, so there is nothing to show; run the same command again")
+    return Items.of(table)
 
 
 def _stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | None:
@@ -272,10 +254,6 @@ def _written_configuration(folder: Path) -> dict[str, Any]:
     if not isinstance(configuration, dict) or not isinstance(configuration.get("identity"), dict):
         raise StoreError(f"{path} is not the configuration of a run, {remedy}")
     return configuration
-
-
-def _labels(encoded: list[str]) -> NDArray[Any]:
-    return np.fromiter(map(decode, encoded), dtype=object, count=len(encoded))
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

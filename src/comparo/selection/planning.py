@@ -17,7 +17,7 @@ of a judge are not simulated.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -33,6 +33,7 @@ from comparo.selection.selector import Selector
 from comparo.types import Array, Seed, as_generator
 
 Answers = Literal["soft", "hard"]
+Answer = Callable[[Array, np.random.Generator], Array]  # of a judge to true differences (K,)
 
 SPREAD = 1.0  # of the logits of random pairs: most p are between 0.2 and 0.8
 TRIED = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 25, 30, 35, 40, 50, 60, 80, 100)  # calls per item
@@ -153,11 +154,17 @@ def plan(
         raise ValueError(f"answers is 'soft' or 'hard', not {answers!r}")
     if repeats is not None and repeats < 1:
         raise ValueError(f"repeats is at least 1, not {repeats}")
-    judge = _Judge(*judge_of(accuracy), bias or 0.0, answers == "hard")
+    strength, noise = judge_of(accuracy)
     size = min(items, MOST)
+
+    def answer(difference: Array, rng: np.random.Generator) -> Array:
+        """p for true differences of the first and the second, shape (K,)."""
+        logit = strength * difference + (bias or 0.0) + noise * rng.standard_normal(len(difference))
+        return np.asarray((logit > 0).astype(np.float64) if answers == "hard" else expit(logit))
+
     if repeats is None:
         repeats = min(max(SIMULATED_ITEMS // size, REPEATS[0]), REPEATS[1])
-    runs = [_Run(size, judge, strategy, orders, generator) for generator in as_generator(rng).spawn(repeats)]
+    runs = [_Run(size, answer, strategy, orders, generator) for generator in as_generator(rng).spawn(repeats)]
     found: list[tuple[float, ...]] = []
     for calls in _tried(size, orders):
         if calls <= SIMULATED * size or not found:
@@ -195,27 +202,14 @@ def _reached(runs: list[_Run], calls: int) -> Array:
     return np.array(found)
 
 
-@dataclass(frozen=True)
-class _Judge:
-    strength: float
-    noise: float
-    bias: float
-    hard: bool
-
-    def answer(self, difference: Array, rng: np.random.Generator) -> Array:
-        """p for true differences of the first and the second, shape (K,)."""
-        logit = self.strength * difference + self.bias + self.noise * rng.standard_normal(len(difference))
-        return np.asarray((logit > 0).astype(np.float64) if self.hard else expit(logit))
-
-
 class _Run:
     """One simulated run. An adaptive selector is asked in rounds and observes a round after the next one was chosen."""
 
     def __init__(
-        self, items: int, judge: _Judge, strategy: Strategy | None, orders: Orders, rng: np.random.Generator
+        self, items: int, answer: Answer, strategy: Strategy | None, orders: Orders, rng: np.random.Generator
     ) -> None:
         self.scores = rng.standard_normal(items)
-        self.judge = judge
+        self.answer = answer
         self.rng = rng
         self.selector = Selector(range(items), strategy=strategy, orders=orders, rng=rng)
         self.rows = np.empty((0, 2), dtype=np.int64)
@@ -229,7 +223,7 @@ class _Run:
             size = max(4, len(self.scores) // 4) if adaptive else calls - made
             asked = np.array(self.selector.next(min(size, self.selector.remaining or 0)))
             self.rows = np.concatenate([self.rows, asked])
-            self.p = np.append(self.p, self.judge.answer(self.scores[asked[:, 0]] - self.scores[asked[:, 1]], self.rng))
+            self.p = np.append(self.p, self.answer(self.scores[asked[:, 0]] - self.scores[asked[:, 1]], self.rng))
             if adaptive and made:
                 new = slice(self.heard, made)
                 self.selector.observe(Comparisons.from_columns(self.rows[new, 0], self.rows[new, 1], self.p[new]))

@@ -57,13 +57,7 @@ def longer(items: Items) -> Array:
 
 
 def longer_cell(recorded: Recorded, items: Items) -> Cell:
-    """How well the number of words in a text agrees with people's scores.
-
-    >>> texts = [{"id": "a", "text": "Two words", "score": 1}, {"id": "b", "text": "One", "score": 2}]
-    >>> items = Items.of(texts)
-    >>> longer_cell(Recorded.of([("a", "b", 0.9)], items, "score"), items).spearman
-    array([-1.])
-    """
+    """How well the number of words in a text agrees with people's scores."""
     words = longer(items)
     labels = zip(recorded.contexts[recorded.context].tolist(), recorded.items[recorded.item].tolist(), strict=True)
     return correlate(recorded, words[[items.row(context, item) for context, item in labels]][None])

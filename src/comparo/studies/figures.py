@@ -68,14 +68,7 @@ def efficiency(
 
 
 def efficiency_figure(results: Results) -> Figure:
-    """A panel for each attribute with a line for each way, and before them their mean where there are several.
-
-    >>> from comparo.studies.recorded import example
-    >>> from comparo.studies.sweep import Way, sweep
-    >>> results = sweep({"wit": example()}, [Way.of("poe-bt")], [4, "all"], draws=2)
-    >>> [line.get_label() for line in efficiency_figure(results).axes[0].lines]
-    ['poe-bt']
-    """
+    """A panel for each attribute with a line for each way, and before them their mean where there are several."""
     attributes: list[str | None] = [None, *results.attributes] if len(results.attributes) > 1 else [*results.attributes]
     figure, axes = panels(len(attributes))
     curves = {way.name: (results, way.name) for way in results.ways}

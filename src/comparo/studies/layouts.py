@@ -14,6 +14,7 @@ Files may be damaged: every field that is read is checked, and an error names fi
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -210,10 +211,16 @@ def _check_distinct(table: Table, name: str, labels: Sequence[Any]) -> None:
         raise table.error(twice, name, f"{shown(labels[twice[0]])} stands there before; give each row its own {name}")
 
 
-def _any_text(table: Table, row: int, name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise table.error([row], name, f"{shown(value)} is not text; copy the file again")
+def _of_kind(table: Table, row: int, name: str, value: Any, *, kind: Any, meant: str) -> Any:
+    value = value.tolist() if isinstance(value, np.ndarray) else value
+    if not isinstance(value, kind):
+        raise table.error([row], name, f"{shown(value)} is not {meant}; copy the file again")
     return value
+
+
+_any_text = partial(_of_kind, kind=str, meant="text")
+_list = partial(_of_kind, kind=list | tuple, meant="a list")
+_mapping = partial(_of_kind, kind=Mapping, meant="an object")
 
 
 def _text(table: Table, row: int, name: str, value: Any) -> str:
@@ -226,19 +233,6 @@ def _label(table: Table, row: int, name: str, value: Any) -> Any:
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
         raise table.error([row], name, f"{shown(value)} is not a label; name it by text or an integer")
-    return value
-
-
-def _list(table: Table, row: int, name: str, value: Any) -> list[Any]:
-    value = value.tolist() if isinstance(value, np.ndarray) else value
-    if not isinstance(value, list | tuple):
-        raise table.error([row], name, f"{shown(value)} is not a list; copy the file again")
-    return list(value)
-
-
-def _mapping(table: Table, row: int, name: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise table.error([row], name, f"{shown(value)} is not an object; copy the file again")
     return value
 
 

@@ -29,8 +29,7 @@ from comparo.methods import METHODS
 from comparo.report import bounds, write_report
 from comparo.report.embed import cut_texts, percentages, script_json, size
 from comparo.report.making import command
-from comparo.report.measures import convergence, cycles, flips, length_correlation, outlook, position_bias
-from comparo.report.people import agreements
+from comparo.report.measures import agreements, convergence, cycles, flips, length_correlation, outlook, position_bias
 from comparo.report.record import read_record
 from comparo.report.views import means
 from comparo.run.budget import Budget

@@ -58,11 +58,7 @@ def correlation(last: Ranking, earlier: Ranking, scores: Array) -> float:
 
 
 def mean_known(values: Array) -> float:
-    """The mean of the values that are not NaN; NaN where all are.
-
-    >>> mean_known(np.array([0.5, np.nan]))
-    0.5
-    """
+    """The mean of the values that are not NaN; NaN where all are."""
     known = values[~np.isnan(values)]
     return float(np.mean(known)) if known.size else float("nan")
 
@@ -85,12 +81,7 @@ def true_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) ->
 
 
 def true_differences(data: Comparisons, scores: Mapping[Any, float]) -> tuple[Array, Array, Array]:
-    """p, the true difference s_first − s_second, and the weight, of comparisons whose items both have a true score.
-
-    >>> p, difference, weight = true_differences(Comparisons.from_rows([("a", "b", 0.8)]), {"a": 2, "b": 1})
-    >>> p, difference, weight
-    (array([0.8]), array([1.]), array([1.]))
-    """
+    """p, the true difference s_first − s_second, and the weight, of comparisons whose items both have a true score."""
     graph = Graph.build(data)
     known = true_scores(data, graph, scores)
     difference, weight = known[graph.first] - known[graph.second], data.weights

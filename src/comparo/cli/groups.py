@@ -14,7 +14,7 @@ import typer
 
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt
-from comparo.data.rundata import DATABASE, database_of
+from comparo.data.sources import DATABASE, database_of
 from comparo.judges import Judge, load_judge, ray_judge
 from comparo.run.rank import make_prompt
 from comparo.run.task import DEFAULT_JUDGE

@@ -177,13 +177,13 @@ def _print(ranking: Ranking, run: Run, shown: Shown) -> None:
     from comparo.report import write_report
     from comparo.report.record import run_record
 
-    console = shown.console
-    page = write_report(str(run.store.folder), run_record(run, ranking))
+    console, record = shown.console, run_record(run, ranking)
+    page = write_report(str(run.store.folder), record)
     print_ranking(ranking, shown.output, shown.top)
     if not shown.quiet:
         print_notes(ranking.notes)
     progress = run.progress
-    parts = [f"{progress.answered:,} of {run.possible:,} possible comparisons"]
+    parts = [f"{progress.answered:,} of {record.possible:,} possible comparisons"]
     if progress.failed:
         parts.append(f"{progress.failed:,} failed")
     if progress.cut:

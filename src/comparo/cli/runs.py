@@ -9,8 +9,7 @@ import typer
 from comparo.cli import groups
 from comparo.cli.printing import print_table, print_text, say
 from comparo.data.writing import csv_text
-from comparo.run.folders import ROOT, list_runs
-from comparo.run.repair import repair
+from comparo.run.folders import ROOT, list_runs, repair
 
 EPILOG = "Example: `comparo runs --format csv`"
 REPORT_EPILOG = "Example: `comparo report comparo-runs/20260301-120000-stories`"

@@ -178,11 +178,7 @@ def winners(table: Table, words: Mapping[str, float], first: str, second: str) -
 
 
 def is_missing(label: Any) -> bool:
-    """Whether a label is missing: None, NaN, blank, or of a type that cannot be a label.
-
-    >>> is_missing(" "), is_missing(0)
-    (True, False)
-    """
+    """Whether a label is missing: None, NaN, blank, or of a type that cannot be a label."""
     try:
         hash(label)
         return label is None or bool(label != label) or (isinstance(label, str) and not label.strip())

@@ -96,12 +96,12 @@ class Items:
         column = {role: roles.column_of_role(table, role, name) for role, name in named.items()}
         if column["text"] is None:
             raise roles.no_column(table, "text", "text")
-        return replace(
-            _named(table, column),
-            texts=roles.checked_texts(table, column["text"]),
-            scores=roles.checked_scores(table, scores),
-            group=roles.checked_groups(table, column["group"]),
-        )
+        items, texts = _named(table, column), roles.checked_texts(table, column["text"])
+        items = replace(items, texts=texts, scores=roles.checked_scores(table, scores))
+        if column["group"] is None:
+            return items
+        labels, (codes,) = factorise(table, column["group"])
+        return replace(items, group=labels[codes])
 
     @cached_property
     def groups(self) -> dict[Any, NDArray[np.int64]]:

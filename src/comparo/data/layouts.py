@@ -67,17 +67,8 @@ def fields_from_table(table: Table) -> dict[str, Any]:
     weight = numbers(table, "weight", largest, "a finite weight of 0 or more") if "weight" in column else None
     contexts, (context,) = factorise(table, column["context"]) if "context" in column else (None, (None,))
     judges, (judge,) = factorise(table, column["judge"]) if "judge" in column else (None, (None,))
-    return {
-        "items": items,
-        "first": first,
-        "second": second,
-        "p": p,
-        "weight": weight,
-        "contexts": contexts,
-        "context": context,
-        "judges": judges,
-        "judge": judge,
-    }
+    fields = {"items": items, "first": first, "second": second, "p": p, "weight": weight}
+    return fields | {"contexts": contexts, "context": context, "judges": judges, "judge": judge}
 
 
 def _answered(table: Table) -> Table:

@@ -182,13 +182,9 @@ def criterion_prompt(criterion: str, kind: str = "Text", context: str | None = N
     if not kind:
         raise ValueError('the kind is empty; say what the texts are, such as "Summary"')
     verb = "" if _VERBS.match(criterion) else "is "
-    words = escape(criterion), escape(kind)
-    heading = f"{escape(context.strip())}: {{context}}\n\n" if context else ""
-    return Prompt(
-        f"{heading}{words[1]} A: {{first}}\n\n{words[1]} B: {{second}}\n\n"
-        f"Which {words[1]} {verb}{words[0]}, {words[1]} A or {words[1]} B?",
-        answer=kind,
-    )
+    heading = escape(context.strip()) if context else ""
+    form = _form(escape(kind), escape(kind), heading=heading, criterion=f"{verb}{escape(criterion)}")
+    return replace(form, answer=kind)
 
 
 def paper_prompt(name: str) -> Prompt:
@@ -270,11 +266,11 @@ def _largest(high: int, good: Callable[[int], bool]) -> int:
     return low
 
 
-def _form(kind: str, which: str, *, heading: str = "", line: str = " ") -> Prompt:
+def _form(kind: str, which: str, *, heading: str = "", line: str = " ", criterion: str = "CRITERION") -> Prompt:
     context = f"{heading}: {{context}}\n\n" if heading else ""
     return Prompt(
         f"{context}{kind} A:{line}{{first}}\n\n{kind} B:{line}{{second}}\n\n"
-        f"Which {which} CRITERION, {kind} A or {kind} B?",
+        f"Which {which} {criterion}, {kind} A or {kind} B?",
         answer=kind,
     )
 

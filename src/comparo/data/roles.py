@@ -78,14 +78,6 @@ def checked_texts(table: Table, name: str) -> tuple[str, ...]:
     return tuple(column)
 
 
-def checked_groups(table: Table, name: str | None) -> NDArray[Any] | None:
-    """The group of each item, (N,), None without such a column; every item must have one."""
-    if name is None:
-        return None
-    labels, (codes,) = factorise(table, name)
-    return np.asarray(labels[codes])
-
-
 def checked_scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str, NDArray[np.float64]]:
     """The scores (N,) by name, those that are chosen or else all that are marked as scores."""
     marked = [name for name in table.columns if name == "score" or name.startswith("score_")]

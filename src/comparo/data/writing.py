@@ -26,13 +26,6 @@ def write_columns(path: str | os.PathLike[str], columns: Mapping[str, Column]) -
     """Write columns to a file in the format of its ending.
 
     The file appears whole or not at all, and the same columns give the same bytes.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "pairs.jsonl")
-    ...     write_columns(path, {"first": ["ana"], "p": np.array([0.7])})
-    ...     path.read_text()
-    '{"first": "ana", "p": 0.7}\\n'
     """
     path = Path(path)
     if path.is_dir():

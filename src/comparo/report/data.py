@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from comparo.report.charts import Scale
 from comparo.report.embed import cut_texts, label, presentable, script_json, size
 from comparo.report.record import Record, in_logits
-from comparo.report.views import Columns, candidates, display_order, means
+from comparo.report.views import Columns, Scale, candidates, display_order, means
 from comparo.types import LongIndex
 
 TOP = 10  # items of the table of wins

@@ -85,11 +85,7 @@ def label(name: object, most: int = LABEL) -> str:
 
 
 def figure(value: float) -> str:
-    """A probability or correlation in two digits, three where it is close to 1.
-
-    >>> figure(0.5), figure(0.996)
-    ('0.50', '0.996')
-    """
+    """A probability or correlation in two digits, three where it is close to 1."""
     return "unknown" if math.isnan(value) else f"{value:.{3 if 0.99 <= value < 1 else 2}f}"
 
 

@@ -17,6 +17,7 @@ METHODS = {
     "poe-g": "Gaussian model of the judge's probabilities",
     "poe-g-hard": "Gaussian model of wins and losses",
 }
+CHOSEN = ("budget", "until", "goal", "strategy", "orders", "method", "bias", "seed")
 
 
 def score_meaning(method: str) -> str:
@@ -62,15 +63,7 @@ def settings(configuration: Mapping[str, Any], judgements: Sequence[Judgement]) 
     found = {
         "judge": identity["judge"],
         **{f"judge: {name}": value for name, value in identity["settings"].items()},
-        "budget": configuration.get("budget"),
-        "until": configuration.get("until"),
-        "goal": identity.get("goal"),
-        "strategy": identity.get("strategy"),
-        "orders": identity.get("orders"),
-        "method": configuration.get("method"),
-        "bias": configuration.get("bias"),
-        "seed": identity.get("seed"),
-        "started": configuration.get("started"),
+        **{name: _setting(configuration, name) for name in (*CHOSEN, "started")},
         "cost": dollars(sum(costs)) if costs else "unknown",
         "tokens": f"{tokens:,}" if tokens else "unknown",
         "time": took,
@@ -84,16 +77,14 @@ def command(configuration: Mapping[str, Any]) -> str:
     """A shell command that repeats the run: the original one if it was stored, else made from the configuration."""
     if "command" in configuration:
         return str(configuration["command"])
-    identity, prompt = configuration["identity"], prompt_of(configuration)
+    prompt = prompt_of(configuration)
     words = ["comparo", "rank", "ITEMS"]
     flags = _prompt_flags(prompt)
     before = "" if flags else f"printf %s {shlex.quote(prompt.template)} > prompt.txt\n"
     words += flags or ["--prompt", "prompt.txt", "--labels", ",".join(prompt.labels), "--answer", prompt.answer]
-    chosen = {"judge": identity["judge"], "budget": configuration.get("budget"), "until": configuration.get("until")}
-    chosen |= {name: identity.get(name) for name in ("goal", "strategy", "orders")}
-    chosen |= {name: configuration.get(name) for name in ("method", "bias")} | {"seed": identity.get("seed")}
-    for name, value in chosen.items():
-        words += [] if value is None else [f"--{name}", str(value)]
+    for name in ("judge", *CHOSEN):
+        if (value := _setting(configuration, name)) is not None:
+            words += [f"--{name}", str(value)]
     return before + shlex.join(words)
 
 
@@ -110,6 +101,10 @@ def _prompt_flags(prompt: Prompt) -> list[str]:
         if kind and criterion.strip(" ?.,") and criterion_prompt(criterion, kind, heading) == prompt:
             return ["--criterion", criterion, "--kind", kind, *(["--heading", heading] if heading else [])]
     return []
+
+
+def _setting(configuration: Mapping[str, Any], name: str) -> Any:
+    return configuration.get(name, configuration["identity"].get(name))
 
 
 def _plain(template: str) -> str:

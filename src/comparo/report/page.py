@@ -14,15 +14,13 @@ from markupsafe import Markup
 
 from comparo.analysis.agreement import agreement
 from comparo.errors import StoreError
-from comparo.report.charts import Chart, line_chart, scatter_chart
 from comparo.report.data import Tables, View, page_data
 from comparo.report.embed import LONGEST, figure, label, presentable
 from comparo.report.making import METHODS, command, prompt_of, question, score_meaning, settings
-from comparo.report.measures import Outlook, convergence, outlook, surprises
-from comparo.report.people import Agreement, agreements
+from comparo.report.measures import Agreement, Outlook, agreements, convergence, outlook, surprises
 from comparo.report.record import Record, read_record
 from comparo.report.trust import signs
-from comparo.report.views import PEOPLE, Columns
+from comparo.report.views import PEOPLE, Chart, Columns, line_chart, scatter_chart
 from comparo.run.database import write_text
 
 HERE = Path(__file__).parent

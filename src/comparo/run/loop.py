@@ -102,6 +102,7 @@ class Run:
         self._masses = [answer.mass for answer in last if answer.mass == answer.mass]
         self._first = min(ENOUGH, max(1, estimate.calls // 2))
         self._looked = 0.0
+        self._priced = task.budget.unit == "$"
 
     def go(self) -> Ranking:
         """Ask all questions, repeat the failed ones once, and return the ranking."""
@@ -136,11 +137,6 @@ class Run:
     def judgements(self) -> list[Judgement]:
         """All judgements so far, grouped by question."""
         return [judgement for judgements in self.known.values() for judgement in judgements]
-
-    @property
-    def possible(self) -> int:
-        """The number of possible comparisons: every ordered pair of every context."""
-        return sum(len(ids) * (len(ids) - 1) for ids in self.task.items.names.values())
 
     def _listen(self, asking: Asking, after: Callable[[Asking], None]) -> None:
         """Process answers as they arrive, until no question is open."""
@@ -192,10 +188,6 @@ class Run:
         if not again:
             question = judgement.question
             self.rounds[question.context].answer((question.first, question.second), judgement)
-
-    @property
-    def _priced(self) -> bool:
-        return self.task.budget.unit == "$"
 
     def _fill(self, asking: Asking) -> None:
         """Send the next rounds of active contexts, and start new contexts while the judge has capacity."""

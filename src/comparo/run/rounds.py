@@ -66,12 +66,10 @@ class Rounds:
         number = self._open.pop(pair)
         self._rounds[number][pair] = judgement
         self._missing[number] -= 1
-        while self._learnt < len(self._rounds) and not self._missing[self._learnt] and self._may_learn():
+        while self._learnt < len(self._rounds) and not self._missing[self._learnt]:
+            if self.left and len(self._rounds) < self._learnt + 2:
+                return  # round r may be used only when round r + 1 has been chosen
             self._learn()
-
-    def _may_learn(self) -> bool:
-        """Whether round r + 1 has been chosen: only then may round r be used."""
-        return not self.left or len(self._rounds) >= self._learnt + 2
 
     def _learn(self) -> None:
         answers = [answer for answer in self._rounds[self._learnt].values() if answer is not None and not answer.failed]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from comparo.data.items import Items
-from comparo.data.rundata import table_of_items
+from comparo.data.sources import table_of_items
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.run.database import (
@@ -216,14 +216,11 @@ def read_judgements(folder: Path) -> list[Judgement]:
 
 def count_judgements(folder: Path) -> tuple[int, int]:
     """The number of answered questions of a run folder, and of failed ones without an answer."""
-    asked = "SELECT DISTINCT context, first, second FROM judgements WHERE error IS {} NULL"
-    failed = asked.format("NOT")
+    asked = "SELECT context, first, second FROM judgements WHERE error IS {} NULL"
     with reading(folder) as connection:
         (answered,) = connection.execute("SELECT count(*) FROM judgements WHERE error IS NULL").fetchone()
-        (lost,) = connection.execute(f"SELECT count(*) FROM ({failed})").fetchone()
-        mended = f"{asked.format('')} AND (context, first, second) IN ({failed})"
-        (found,) = connection.execute(f"SELECT count(*) FROM ({mended})").fetchone()
-    return answered, lost - found
+        lost = f"SELECT count(*) FROM ({asked.format('NOT')} EXCEPT {asked.format('')})"
+        return answered, connection.execute(lost).fetchone()[0]
 
 
 def stored_items(folder: Path) -> Items:

@@ -4,7 +4,6 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from types import TracebackType
 from typing import Self
 
 from comparo.data.prompts import Prompt, Question
@@ -37,9 +36,7 @@ class Asking:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._left.set()
         self._end_questions()
         self._thread.join(LEAVE if error is None else 0.0)

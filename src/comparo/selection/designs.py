@@ -166,7 +166,7 @@ def connect(component: NDArray[np.integer], taken: NDArray[np.int64], pairs: int
 
 
 def forest(component: NDArray[np.integer], pairs: int, rng: np.random.Generator) -> Pairs:
-    """Pairs too few to join all components: each joins two components, and as many single items as possible are used."""
+    """Pairs too few to join all components: each joins two of them, and as many single items as possible are used."""
     alone = np.bincount(component)[component] == 1
     waiting = rng.permutation(np.flatnonzero(alone))
     couples = min(pairs, max(len(waiting) - pairs, 0))

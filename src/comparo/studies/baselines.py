@@ -69,12 +69,6 @@ def judged_table(
     """Spearman's correlation × 100 of a baseline with people's scores, mean over contexts, and its calls per context.
 
     The judge is asked with the paper's prompts where the data set `name` is the paper's; else by the attribute's name.
-
-    >>> from comparo.judges import load_judge
-    >>> items = Items.of([{"id": name, "text": name, "score_wit": score} for name, score in zip("abc", (3, 1, 2))])
-    >>> judge = load_judge("simulated/soft", scores={"a": 3.0, "b": 1.0, "c": 2.0}, noise=0.0)
-    >>> print(judged_table("geval", "mine", items, ["wit"], judge).markdown().splitlines()[2])
-    | wit | 100.0 | 3.0 |
     """
     rng, rows = np.random.default_rng(seed), []
     for attribute in attributes:

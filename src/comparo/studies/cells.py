@@ -104,11 +104,7 @@ def correlate(recorded: Recorded, scores: Array) -> Cell:
 
 
 def column_means(rows: Sequence[Array]) -> Array:
-    """The mean of several rows (C,) column by column without NaN; NaN where a column has no number.
-
-    >>> column_means([np.array([1.0, np.nan, np.nan]), np.array([3.0, 5.0, np.nan])])
-    array([ 2.,  5., nan])
-    """
+    """The mean of several rows (C,) column by column without NaN; NaN where a column has no number."""
     table = np.array(rows)
     known = ~np.isnan(table)
     total = np.sum(np.where(known, table, 0.0), axis=0)
@@ -116,9 +112,5 @@ def column_means(rows: Sequence[Array]) -> Array:
 
 
 def deviation(values: Array) -> float:
-    """The standard deviation over draws (S,), with denominator S − 1; 0 for a single draw.
-
-    >>> deviation(np.array([1.0, 3.0])), deviation(np.array([1.0]))
-    (1.4142135623730951, 0.0)
-    """
+    """The standard deviation over draws (S,), with denominator S − 1; 0 for a single draw."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0

@@ -99,11 +99,7 @@ def score_prompt(
 
 
 def paper_score_prompt(name: str) -> ScorePrompt:
-    """The prompt for a score of one of the paper's attributes, by data set and attribute as in `paper_prompt`.
-
-    >>> paper_score_prompt("hanna/surprise").template
-    'Story: {first}\\n\\nRate the surprise of the Story from 1 (lowest) to 5 (highest), by the number alone.'
-    """
+    """The prompt for a score of one of the paper's attributes, by data set and attribute as in `paper_prompt`."""
     compared = paper_prompt(name)
     heading = compared.template.partition(":")[0] if compared.has_context else None
     return score_prompt(name.partition("/")[2], kind=compared.answer, heading=heading)

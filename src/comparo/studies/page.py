@@ -157,15 +157,8 @@ def _sorting_table(everything: Sequence[Experiment]) -> Table:
             sort = Entry(one.sort_calls(name)), entry(one.sort_values(name))
             entries = (*sort, *(Entry(100 * value) for value in reached))
             rows.append((f"{one.plan.title}, {name}", entries))
-    columns = (
-        "set",
-        "calls",
-        "PairS",
-        "PoE-BT, both orders",
-        "PoE-BT, both orders, selected",
-        "PoE-BT, one order, joint bias",
-    )
-    return Table("", columns, tuple(rows))
+    ways = (f"PoE-BT, {way}" for way in ("both orders", "both orders, selected", "one order, joint bias"))
+    return Table("", ("set", "calls", "PairS", *ways), tuple(rows))
 
 
 def _length_table(everything: Sequence[Experiment]) -> Table:

@@ -133,11 +133,7 @@ class Recorded:
 
 
 def example() -> Recorded:
-    """Three texts that people scored 3, 1 and 2, in every order before a judge who agrees with them: for examples.
-
-    >>> example().human, len(example())
-    (array([3., 1., 2.]), 6)
-    """
+    """Three texts that people scored 3, 1 and 2, in every order before a judge who agrees with them: for examples."""
     texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2), strict=True)]
     rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "a", 0.3), ("b", "c", 0.3), ("c", "b", 0.8)]
     return Recorded.of(rows, Items.of(texts), "score")

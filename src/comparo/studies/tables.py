@@ -101,8 +101,8 @@ class Table:
         for number, name in enumerate(self.columns[1:]):
             entries = [row[number] for _, row in self.rows]
             columns[name] = [math.nan if entry is None else entry.value for entry in entries]
-            if any(entry is not None and entry.deviation is not None for entry in entries):
-                spreads = [None if entry is None else entry.deviation for entry in entries]
+            spreads = [None if entry is None else entry.deviation for entry in entries]
+            if any(spread is not None for spread in spreads):
                 columns[f"{name} ±"] = [math.nan if spread is None else spread for spread in spreads]
         return csv_text(columns)
 

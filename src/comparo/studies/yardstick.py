@@ -115,14 +115,11 @@ class _Job:
         random = {calls: draw(self.recorded, calls, self.draws, rng=rng) for calls in grid} | {"all": whole}
         ours = chosen(self.recorded, alone.fitting, grid, self.draws, self.seed) | {"all": whole}
         made = np.array([float(np.mean(drawn.calls)) for drawn in random.values()])
-        return {
-            way: Curve(made, np.array([_mean(drawn, scorer) for drawn in (random if way == PAPER else ours).values()]))
-            for way, scorer in ways.items()
-        }
-
-
-def _mean(drawn: Draws, scorer: Scorer) -> float:
-    return 100 * float(np.mean(evaluate(drawn, scorer).spearman))
+        found = {}
+        for way, scorer in ways.items():
+            cells = [evaluate(drawn, scorer) for drawn in (random if way == PAPER else ours).values()]
+            found[way] = Curve(made, np.array([100 * float(np.mean(cell.spearman)) for cell in cells]))
+        return found
 
 
 def measure(sets: Sequence[Opened], *, draws: int = 100, seed: int = 0, processes: int = 1) -> Curves:
@@ -147,14 +144,15 @@ def tables(curves: Curves, sizes: Mapping[str, float]) -> list[Table]:
 
 
 def _few_calls(curves: Curves, sizes: Mapping[str, float]) -> Table:
-    rows = []
+    rows: list[list[Any]] = []
     for (name, attribute), ways in curves.items():
         few = 2 * sizes[name]
         rows.append(
             [f"{name} {attribute}", ways[PAPER].whole, ways[PAPER].at(few), ways[ALONE].at(few), ways[SHARED].at(few)]
         )
+    means = ["mean", *np.mean([row[1:] for row in rows], axis=0).tolist()]
     columns = ("set", "paper, all calls", "paper, 2n", f"{ALONE}, 2n", f"{SHARED}, 2n")
-    return _table("Spearman × 100 with 2n calls per context", columns, [*rows, _means(rows)])
+    return _table("Spearman × 100 with 2n calls per context", columns, [*rows, means])
 
 
 def _needed(curves: Curves) -> Table:
@@ -191,10 +189,6 @@ def _worst(curves: Curves) -> Table:
 def _mean_curves(every: Iterable[Mapping[str, Curve]]) -> dict[str, Curve]:
     each = list(every)
     return {way: Curve(each[0][way].calls, np.mean([ways[way].values for ways in each], axis=0)) for way in each[0]}
-
-
-def _means(rows: list[list[Any]]) -> list[Any]:
-    return ["mean", *np.mean([row[1:] for row in rows], axis=0).tolist()]
 
 
 def _table(title: str, columns: tuple[str, ...], rows: list[list[Any]], digits: int = 1) -> Table:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from comparo.errors import JudgeError
@@ -146,17 +145,11 @@ class Network:
 
     def _tree_logits(self, tree: Tree, ends: list[int]) -> torch.Tensor:
         inputs = {"input_ids": self._tensor([tree.tokens]), "position_ids": self._tensor([tree.positions])}
-        readings = place(tree.readings, self._model.device)
-        with self._attention(NAME):
-            return self._run([0] * len(ends), ends, use_cache=False, readings=readings, **inputs)
-
-    @contextmanager
-    def _attention(self, name: str) -> Iterator[None]:
-        usual = self._model.config._attn_implementation
+        readings, usual = place(tree.readings, self._model.device), self._model.config._attn_implementation
         register()
-        self._model.set_attn_implementation(name)
+        self._model.set_attn_implementation(NAME)
         try:
-            yield
+            return self._run([0] * len(ends), ends, use_cache=False, readings=readings, **inputs)
         finally:
             self._model.set_attn_implementation(usual)
 

@@ -156,7 +156,7 @@ def test_larger_models_are_fetched_on_request_and_verified(hub, tmp_path):
     code = """
 import sys
 from comparo.errors import JudgeError
-from comparo.judges import models
+from comparo.judges import local as models
 for fetch, digest in ((False, "0"), (True, "0"), (False, sys.argv[1])):
     entry = models.LARGER["qwen2.5-1.5b"]
     models.LARGER["qwen2.5-1.5b"] = models.Hub(entry.repository, entry.file, digest, entry.gigabytes)

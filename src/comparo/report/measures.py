@@ -192,7 +192,7 @@ def convergence(record: Record) -> list[Moment]:
         if len(rows) == len(data):
             earlier, expected = last, record.spearman
         else:
-            earlier = record.fitting.fit(data.take(rows))
+            earlier = record.refit(data.take(rows))
             expected = expected_spearman(earlier)
         people = {name: mean_known(found) for name, found in agreement(earlier, record.items).items()}
         final = correlation(last, earlier, last.scores)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from comparo.analysis.confidence import expected_spearman
+from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.errors import StoreError
 from comparo.judges import Judgement
@@ -108,6 +109,10 @@ class Record:
     def possible(self) -> int:
         """How many calls there could be: every ordered pair of every context."""
         return sum(len(ids) * (len(ids) - 1) for ids in self.items.names.values())
+
+    def refit(self, data: Comparisons) -> Ranking:
+        """A ranking from some of the ranking's comparisons by the run's method."""
+        return self.fitting.fit(data)
 
 
 def read_record(folder: Path) -> Record:

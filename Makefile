@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 # Tests run side by side, each worker with one thread; a file that is compiled once is not compiled again.
 WORKERS := 2
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations=15
+LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-core test-random slow lint build bench clean
@@ -16,8 +17,11 @@ demo: $(VENV)/demo
 	$(BIN)/comparo rank examples/sentences.jsonl --criterion longer --kind Sentence --budget 3n --option runtime=llama.cpp
 
 # Everything that a change must pass. One tier: make test TIER=judges (the tiers are in pyproject.toml).
-test: $(VENV)/dev lint
-	$(PYTEST) $(if $(TIER),-m '$(TIER) and not slow')
+# Lint runs beside the tests, which wait for servers and processes now and then; its output is shown after theirs.
+test: $(VENV)/dev
+	@log=$$(mktemp); { $(LINT); } >$$log 2>&1 & lint=$$!; \
+	$(PYTEST) $(if $(TIER),-m '$(TIER) and not slow'); tests=$$?; \
+	wait $$lint; lint=$$?; cat $$log; rm -f $$log; exit $$((tests || lint))
 
 # What needs no model, no server, no browser and no simulation of many draws.
 test-core: $(VENV)/dev
@@ -32,9 +36,7 @@ slow: $(VENV)-vllm/installed
 	VLLM_ENABLE_V1_MULTIPROCESSING=0 VLLM_CPU_KVCACHE_SPACE=1 $(VENV)-vllm/bin/python -m pytest -m slow tests/test_vllm_judge.py
 
 lint: $(VENV)/dev
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(LINT)
 
 # A wheel and an sdist in dist/.
 build: $(VENV)/dev

@@ -1,6 +1,6 @@
 """Every benchmark: `make bench`."""
 
-from benchmarks import bounds, core, coverage, defaults, efficiency, judges, loop, scale, selection, study
+from benchmarks import bounds, core, coverage, defaults, efficiency, judges, loop, scale, selection, study, validity
 
-for part in (core, coverage, selection, judges, loop, scale, defaults, study, efficiency, bounds):
+for part in (core, coverage, selection, judges, loop, scale, defaults, study, efficiency, validity, bounds):
     part.main()

@@ -6,6 +6,7 @@ python -m benchmarks.faults [kills] [interrupts] [terminations]     # 200 50 50 
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import signal
@@ -15,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -27,26 +29,32 @@ ITEMS = 100
 
 
 class Server:
-    """Answers after 100 to 300 ms, and counts what it is asked: a call is paid for when it comes in."""
+    """Answers after `waits` seconds, least and most, and counts what it is asked: a call is paid for when it comes.
 
-    def __init__(self, seed: int) -> None:
+    Calls beyond the first `most` wait for their answers, until there may be more.
+    """
+
+    def __init__(self, seed: int, waits: tuple[float, float]) -> None:
         self.paid: Counter[str] = Counter()
-        self.open = 0
+        self.open, self.most = 0, math.inf
         self.lock = threading.Lock()
         rng = random.Random(seed)
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # else the body waits 40 ms for the receipt of its header
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 with outer.lock:
                     outer.paid[body["messages"][0]["content"]] += 1
                     outer.open += 1
-                    wait = rng.uniform(0.1, 0.3)
+                    wait, number = rng.uniform(*waits), outer.calls
                 try:
                     time.sleep(wait)
+                    while number > outer.most:
+                        time.sleep(0.01)
                     self.send_response(200)
                     self.send_header("Content-Length", str(len(ANSWER)))
                     self.end_headers()
@@ -96,16 +104,24 @@ class Outcome:
     words: list[str] = field(default_factory=list)
 
 
-def stop_again_and_again(which: signal.Signals, stops: int, seed: int = 0, budget: str = "40n") -> Outcome:
+def stop_again_and_again(
+    which: signal.Signals,
+    stops: int,
+    seed: int = 0,
+    budget: str = "40n",
+    items: int = ITEMS,
+    waits: tuple[float, float] = (0.1, 0.3),
+    start: Callable[..., Any] = subprocess.Popen,
+) -> Outcome:
     """Start a run, stop it by a signal after a random while, start it again; after so many stops, let it finish."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs, and their children, ignore it
     rng, outcome = random.Random(seed), Outcome()
-    total = int(budget.removesuffix("n")) * ITEMS
+    total = int(budget.removesuffix("n")) * items
     most = max(total // (stops + 1) - CONCURRENCY, 1)  # calls before each stop, so that no run ends before it
-    server = Server(seed)
+    server = Server(seed, waits)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        texts = [json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(ITEMS)]
+        texts = [json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(items)]
         (folder / "items.jsonl").write_text("\n".join(texts))
         command = [sys.executable, "-m", "comparo.cli", "rank", "items.jsonl", "--criterion", "better", "--out", "run"]
         command += ["--judge", "openai/any", "--base-url", server.url, "--concurrency", str(CONCURRENCY)]
@@ -113,22 +129,26 @@ def stop_again_and_again(which: signal.Signals, stops: int, seed: int = 0, budge
         environment = os.environ | {"OPENAI_API_KEY": "none"}
         pipes: dict[str, Any] = {"cwd": folder, "env": environment, "stdout": subprocess.DEVNULL, "text": True}
         while outcome.stops < stops:
-            process = subprocess.Popen(command, stderr=subprocess.PIPE, **pipes)
             before = server.calls
+            server.most = before + most
+            process = start(command, stderr=subprocess.PIPE, **pipes)
             while server.calls == before and process.poll() is None:
                 time.sleep(0.002)
             end = time.monotonic() + rng.uniform(0.0, 0.5)
-            while time.monotonic() < end and server.calls < before + most and process.poll() is None:
+            while time.monotonic() < end and server.calls < server.most and process.poll() is None:
                 time.sleep(0.002)
             assert process.poll() is None, f"the run ended before it was stopped:\n{process.communicate()[1]}"
             outcome.in_flight += server.open
             process.send_signal(which)
+            server.most = math.inf
             _, words = process.communicate()
             stopped = (-which.value, 128 + which.value)  # by the signal itself, or in good order
             assert process.returncode in stopped, f"the run went on after {which.name}:\n{words}"
             outcome.words.append(words)
             outcome.stops += 1
-        subprocess.run(command, check=True, stderr=subprocess.DEVNULL, **pipes)
+        last = start(command, stderr=subprocess.PIPE, **pipes)
+        _, words = last.communicate()
+        assert last.returncode == 0, words
         stored = Counter(
             (one.question.first, one.question.second) for one in read_judgements(folder / "run") if not one.failed
         )

@@ -4,11 +4,13 @@ The tier of a test is a marker, given here by its file: `make test` runs all tie
 Examples are the same in every run unless random ones are requested (`make test-random`).
 """
 
+import gc
 import logging
 import os
 import signal
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,11 +34,16 @@ TIERS = {
     "browser": "report_browser notebook",
     "recorded": "recorded",
     "package": "wheel",
-    "statistical": "pooling contrast confidence planning study yardstick baselines",
+    "statistical": "mixed sound_cases contrast confidence planning study yardstick baselines soundness",
 }
 FILES = {f"test_{name}.py": tier for tier, names in TIERS.items() for name in names.split()}
 TOGETHER = {"test_judges.py": "unpacked", "test_hf_judge.py": "unpacked"}
 TOGETHER |= {f"test_{name}.py": name for name in ("ray", "report_browser", "notebook", "study", "wheel")}
+
+
+def pytest_ignore_collect(collection_path, config):
+    """The core tier alone needs no file of another, some of which import torch."""
+    return (config.option.markexpr in ("core", "core and not slow") and collection_path.name in FILES) or None
 
 
 def pytest_collection_modifyitems(items):
@@ -54,10 +61,19 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: files.index(item.path.name) if item.path.name in FILES else len(files))
 
 
+def pytest_collection_finish():
+    gc.freeze()  # what was imported stays, and need not be looked at again and again
+
+
 @pytest.fixture(scope="session")
 def unpacked():
-    """The embedded model in transformers, which takes long to load."""
-    return load_judge("local/smollm2", runtime="transformers", window=1024)
+    """The embedded model in transformers, which takes long to load; the file is read once, and not three times."""
+    import gguf
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("GGUFReader", "get_tensor_name_map"):
+            patch.setattr(gguf, name, cache(getattr(gguf, name)))
+        return load_judge("local/smollm2", runtime="transformers", window=1024)
 
 
 @pytest.fixture

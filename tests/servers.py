@@ -54,6 +54,7 @@ class Api:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # else the body of each answer waits 40 ms for the receipt of its header
 
             def do_POST(self) -> None:
                 api.answer(self)

@@ -11,8 +11,7 @@ from scipy.sparse.csgraph import connected_components
 
 from comparo.data.items import Items
 from comparo.model.weights import power
-from comparo.run.recipe import POWERS, SURE, USUAL
-from comparo.selection.contrast import LEAST, MOST, contrasts, overlaps
+from comparo.selection.contrast import LEAST, MOST, POWERS, SURE, USUAL, contrasts, overlaps
 from comparo.selection.greedy import join
 from comparo.selection.selector import Selector
 from comparo.selection.sequences import count_sequences

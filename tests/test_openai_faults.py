@@ -197,7 +197,7 @@ def test_a_server_that_asks_for_hours_is_waited_for_as_long_as_a_try_and_then_le
         Api(busy(when)) as api,
         pytest.raises(JudgeError, match=r"asks to wait for \d+\.\d hours \(429\); run this again"),
     ):
-        ask(api.url, retries=1, timeout=0.3)
+        ask(api.url, retries=1, timeout=1.0)
     assert len(api.requests) == 2
 
 
@@ -206,7 +206,7 @@ def test_a_server_that_asks_for_hours_is_waited_for_as_long_as_a_try_and_then_le
 )
 def test_odd_words_about_when_to_try_again_are_no_trouble(when):
     with Api(busy(when), SURE) as api:
-        [judgement] = ask(api.url, retries=1, timeout=0.3)
+        [judgement] = ask(api.url, retries=1, timeout=1.0)
     assert not judgement.failed
 
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from comparo.cli.app import app
 from comparo.selection import planning
-from comparo.selection.planning import judge_of, later, plan
+from comparo.selection.planning import Effort, judge_of, later, plan
 
 
 @pytest.mark.parametrize("accuracy", [0.55, 0.75, 0.95])
@@ -49,14 +49,12 @@ def test_the_same_seed_gives_the_same_plan():
 
 def reached(calls=6, **how):
     """The mean Spearman correlation after so many calls an item."""
-    found = plan(
-        24, target=0.9999, repeats=25, rng=np.random.default_rng(1), **({"accuracy": 0.75, "orders": "one"} | how)
-    )
+    how = {"accuracy": 0.75, "orders": "one"} | how
+    found = plan(24, target=0.9999, repeats=25, rng=np.random.default_rng(1), effort=Effort((calls,)), **how)
     return found.spearman[np.searchsorted(found.per_item, calls)]
 
 
-def test_better_judges_and_soft_answers_need_fewer_calls(monkeypatch):
-    monkeypatch.setattr(planning, "TRIED", (6,))
+def test_better_judges_and_soft_answers_need_fewer_calls():
     plain = reached()
     assert reached(accuracy=0.65) + 0.03 < plain < reached(accuracy=0.85) - 0.03
     assert reached(answers="hard") + 0.03 < plain
@@ -66,18 +64,18 @@ def test_better_judges_and_soft_answers_need_fewer_calls(monkeypatch):
 
 @pytest.mark.parametrize("strategy", ["random", "greedy", "adaptive"])
 @pytest.mark.parametrize("orders", ["one", "both"])
-def test_every_strategy_and_order_gets_better_with_more_calls(strategy, orders, monkeypatch):
-    monkeypatch.setattr(planning, "TRIED", (3, 8))
-    found = plan(17, target=0.999, strategy=strategy, orders=orders, repeats=10, rng=np.random.default_rng(0))
+def test_every_strategy_and_order_gets_better_with_more_calls(strategy, orders):
+    how = {"repeats": 10, "rng": np.random.default_rng(0), "effort": Effort((3, 8))}
+    found = plan(17, target=0.999, strategy=strategy, orders=orders, **how)
     assert found.per_item.tolist()[0] == 3
     assert found.spearman[0] + 0.03 < found.spearman[-1]
 
 
-def test_the_formula_goes_on_where_the_simulation_ends(monkeypatch):
-    monkeypatch.setattr(planning, "TRIED", (10, 20))
-    both = plan(50, accuracy=0.7, target=0.999, repeats=20, orders="one", rng=np.random.default_rng(0))
-    monkeypatch.setattr(planning, "SIMULATED", 10)
-    one = plan(50, accuracy=0.7, target=0.999, repeats=20, orders="one", rng=np.random.default_rng(0))
+def test_the_formula_goes_on_where_the_simulation_ends():
+    how = {"accuracy": 0.7, "target": 0.999, "repeats": 20, "orders": "one"}
+    both, one = (
+        plan(50, **how, rng=np.random.default_rng(0), effort=Effort((10, 20), calls=calls)) for calls in (20, 10)
+    )
     assert one.spearman[0] == both.spearman[0]
     assert one.spearman[1] == pytest.approx(both.spearman[1], abs=0.015)
     assert np.isnan(one.low[1:]).all()
@@ -85,14 +83,10 @@ def test_the_formula_goes_on_where_the_simulation_ends(monkeypatch):
     assert later(0.8, 1e9) == pytest.approx(1.0, abs=1e-3)
 
 
-def test_what_is_reached_depends_on_the_calls_an_item_and_hardly_on_the_items(monkeypatch):
-    monkeypatch.setattr(planning, "TRIED", (5,))
-    found = {}
+def test_what_is_reached_depends_on_the_calls_an_item_and_hardly_on_the_items():
+    found, how = {}, {"target": 0.999, "strategy": "random", "repeats": 6, "orders": "one"}
     for items in (60, 240):
-        monkeypatch.setattr(planning, "MOST", items)
-        found[items] = plan(
-            10_000, target=0.999, strategy="random", repeats=6, orders="one", rng=np.random.default_rng(0)
-        )
+        found[items] = plan(10_000, **how, rng=np.random.default_rng(0), effort=Effort((5,), items=items))
         assert found[items].to_columns()["calls"].tolist() == [50_000]
     assert found[60].spearman[0] == pytest.approx(found[240].spearman[0], abs=0.03)
 

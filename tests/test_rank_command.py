@@ -98,7 +98,8 @@ def test_summeval_by_recorded_judgements_in_one_command(comparo, tmp_path):
     assert "4,800 of 24,000 possible comparisons" in done.stderr
     line = next(line for line in done.stderr.splitlines() if "with relevance" in line)
     assert "mean of 100 contexts" in line
-    assert 0.2 < float(line.split(": ")[1].split(",")[0]) < 0.35
+    assert 0.35 < float(line.split(": ")[1].split(",")[0]) < 0.45
+    assert "scores: consensus, validity 0.15" in done.stderr
 
 
 def test_flags_come_from_the_environment_and_from_a_file(comparo, folder):

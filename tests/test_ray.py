@@ -23,6 +23,7 @@ from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import load_judge, ray_judge
+from comparo.judges.ray.cluster import JOIN, LOOK, look
 from comparo.judges.ray.judge import RayJudge, Shares
 from comparo.judges.ray.replicas import Patience
 from comparo.run.store import read_configuration, read_judgements
@@ -188,11 +189,12 @@ def test_too_little_room_is_an_error_and_less_than_asked_a_warning(caplog):
 @contextmanager
 def port(behaviour):
     """A port that nobody listens at, that never answers, or that answers in another language."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        if behaviour == "closed":
-            server.close()
-        elif behaviour == "other":
+        if behaviour != "closed":  # it stays bound, so that nobody else gets it
+            server.listen()
+        if behaviour == "other":
 
             def serve():
                 connection, _ = server.accept()
@@ -209,10 +211,12 @@ def port(behaviour):
     [("closed", "Connection refused"), ("silent", "no answer"), ("other", "not the head of a Ray cluster")],
 )
 def test_a_cluster_that_cannot_be_reached_is_an_error_within_thirty_seconds(behaviour, reason):
-    begin = time.monotonic()
+    def reach(address):
+        return look(address, seconds=0.2) if behaviour == "silent" else ray_judge("simulated/soft", address=address)
+
+    assert LOOK + JOIN < 30
     with port(behaviour) as address, pytest.raises(JudgeError, match=reason) as error:
-        ray_judge("simulated/soft", address=address)
-    assert time.monotonic() - begin < 30
+        reach(address)
     assert address in str(error.value)
     assert "ray start --head" in str(error.value)
 
@@ -289,20 +293,19 @@ def test_a_judge_with_room_for_more_is_asked_more_at_once_but_nothing_else(tmp_p
     assert answers(read_judgements(tmp_path / "wide")) == answers(read_judgements(tmp_path / "narrow"))
 
 
-def test_the_command_on_a_ray_of_its_own_asks_what_it_asks_on_one_machine(tmp_path):
+def test_the_command_on_a_ray_of_its_own_asks_what_it_asks_on_one_machine(run, tmp_path):
     rows = [{"id": f"item {k}", "text": f"Text number {k}.", "context": f"Context {k % 2}."} for k in range(24)]
     (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("COMPARO_", "RAY_"))}
 
-    def comparo(out, *flags):
-        what = ("rank", "items.jsonl", "--judge", "simulated/soft", "--strategy", "adaptive", "-o", "seed=5")
-        command = [sys.executable, "-m", "comparo.cli", *what, "--out", out, *flags]
-        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=variables)
-
-    refused = comparo("run", "--judge-gpus", "1")
+    what = ["rank", "items.jsonl", "--judge", "simulated/soft", "--strategy", "adaptive", "-o", "seed=5", "--out"]
+    refused = run(tmp_path, [*what, "run", "--judge-gpus", "1"])
     assert refused.returncode == 2
     assert "--judge-gpus is of use with --engine ray only" in refused.stderr
-    alone, there = comparo("alone"), comparo("there", "--engine", "ray", "--judge-replicas", "2", "--judge-cpus", "0.5")
+    alone = run(tmp_path, [*what, "alone"])
+    command = [sys.executable, "-m", "comparo.cli", *what, "there"]
+    command += ["--engine", "ray", "--judge-replicas", "2", "--judge-cpus", "0.5"]
+    there = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=variables)
     assert there.returncode == 0, there.stderr
     assert there.stdout == alone.stdout
     assert there.stderr == alone.stderr.replace("alone", "there")
@@ -310,17 +313,14 @@ def test_the_command_on_a_ray_of_its_own_asks_what_it_asks_on_one_machine(tmp_pa
     assert read_configuration(tmp_path / "there")["identity"] == read_configuration(tmp_path / "alone")["identity"]
 
 
-def test_comparo_judge_joins_the_cluster_at_an_address(cluster, tmp_path):
+def test_comparo_judge_joins_the_cluster_at_an_address(cluster, run, tmp_path):
     (tmp_path / "items.jsonl").write_text("\n".join(json.dumps({"id": k, "text": f"Text {k}."}) for k in "abc"))
     (tmp_path / "pairs.csv").write_text("first,second\na,b\nb,c\nc,a\n")
-    what = [sys.executable, "-m", "comparo.cli", "judge", "pairs.csv", "--items", "items.jsonl", "--judge"]
+    what = ["judge", "pairs.csv", "--items", "items.jsonl", "--judge", "simulated/soft"]
     flags = ["--engine", "ray", "--ray-address", cluster.address, "--judge-cpus", "0.5"]
-    outputs = [
-        subprocess.run(
-            [*what, "simulated/soft", *more], capture_output=True, text=True, cwd=tmp_path, check=True
-        ).stdout
-        for more in ([], flags)
-    ]
+    command = [sys.executable, "-m", "comparo.cli", *what, *flags]
+    there = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
+    outputs = [run(tmp_path, what).stdout, there.stdout]
     assert sorted(outputs[0].splitlines()) == sorted(outputs[1].splitlines())
     assert len(outputs[0].splitlines()) == 4
 

@@ -27,6 +27,7 @@ from comparo.errors import StoreError
 from comparo.judges import Judgement, load_judge
 from comparo.methods import METHODS
 from comparo.report import bounds, write_report
+from comparo.report.data import ROOM, Room
 from comparo.report.embed import cut_texts, percentages, script_json, size
 from comparo.report.making import command
 from comparo.report.measures import agreements, convergence, cycles, flips, length_correlation, outlook, position_bias
@@ -74,8 +75,8 @@ def data_of(page):
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
 
 
-def written(folder):
-    return write_report(folder).read_text(encoding="utf-8")
+def written(folder, room=ROOM):
+    return write_report(folder, room=room).read_text(encoding="utf-8")
 
 
 def stories(number=12):
@@ -262,7 +263,7 @@ def test_no_winner_is_named_in_a_context_that_is_not_connected(tmp_path):
     answers = [Judgement(Question(*pair, c), p=p) for c in "xy" for pair, p in better.items()]
     apart = [("d", "c"), ("c", "d"), ("b", "a"), ("a", "b")]
     answers += [Judgement(Question(*pair, "z"), p=0.999 if pair[0] > pair[1] else 0.001) for pair in apart]
-    folder = folder_of(tmp_path / "run", items, answers)
+    folder = folder_of(tmp_path / "run", items, answers, estimate="judge")
     page = written(folder)
     rows = re.findall(r'data-view="\d".*?</tr>', page, re.DOTALL)
     assert ["2 groups, not connected" in row for row in rows] == [False, False, True]
@@ -288,7 +289,7 @@ def test_means_over_contexts(tmp_path):
     record = read_record(folder)
     found = means(record)
     table = {}
-    for item, score in zip(record.ranking.items.tolist(), record.ranking.scores.tolist(), strict=True):
+    for item, score in zip(record.ranking.items.tolist(), record.ranking.judged.scores.tolist(), strict=True):
         table.setdefault(item, []).append(score)
     for item, score, std in zip(found["item"], found["score"], found["std"], strict=True):
         assert score == pytest.approx(np.mean(table[item]), abs=1e-3)
@@ -356,15 +357,14 @@ def test_correlations_of_segments_are_those_of_each_alone(rows):
             assert math.isnan(found[number])
 
 
-def test_a_sample_of_triples_has_about_the_same_share_of_cycles(monkeypatch):
+def test_a_sample_of_triples_has_about_the_same_share_of_cycles():
     rng = np.random.default_rng(0)
     first, second = np.array(list(itertools.combinations(range(60), 2))).T
     data = Comparisons.from_columns(first, second, rng.uniform(0.35, 1.0, len(first)))
     whole = cycles(data)
     assert not whole.sampled
     assert whole.triples == math.comb(60, 3)
-    monkeypatch.setattr("comparo.report.measures.STEPS", 100_000)
-    some = cycles(data)
+    some = cycles(data, steps=100_000)
     assert some.sampled
     assert some.triples == (60 * 100_000 // (60 * 59**2)) * math.comb(59, 2)
     assert some.cyclic / some.triples == pytest.approx(whole.cyclic / whole.triples, abs=0.02)
@@ -504,7 +504,7 @@ def shown_in(page):
 
 
 @pytest.mark.parametrize("shape", ["contexts", "one context", "shared items", "long names", "many scores"])
-def test_a_page_keeps_its_limit_and_says_what_is_left_out(tmp_path, monkeypatch, shape):
+def test_a_page_keeps_its_limit_and_says_what_is_left_out(tmp_path, shape):
     """The limit is lowered, so that a small run does not fit: every text is begun, and what is missing is told."""
     name = '"🦊&' * 60 if shape == "long names" else "story "
     number, contexts = (400, 1) if shape in ("one context", "long names") else (5, 80)
@@ -517,10 +517,8 @@ def test_a_page_keeps_its_limit_and_says_what_is_left_out(tmp_path, monkeypatch,
         for k in range(number)
     ]
     prompt = criterion_prompt("better " * 9000, context="Article" if contexts > 1 else None)
-    monkeypatch.setattr("comparo.report.page.MOST", 700_000)
-    monkeypatch.setattr("comparo.report.page.RESERVE", 200_000)
     folder = run_folder(tmp_path / "run", items, prompt=prompt, budget="12n" if contexts == 1 else "3n", plain=True)
-    path = write_report(folder)
+    path = write_report(folder, room=Room(page=700_000, around=200_000))
     assert 500_000 < path.stat().st_size <= 700_000
     page = path.read_text(encoding="utf-8")
     data, text = data_of(page), shown_in(page)
@@ -538,11 +536,10 @@ def test_a_page_keeps_its_limit_and_says_what_is_left_out(tmp_path, monkeypatch,
         assert f"{len(data['judgements']['p']):,} of {len(read_record(folder).p):,} judgements" in text
 
 
-def test_what_the_page_holds_of_the_judgements_is_all_of_some_contexts(tmp_path, monkeypatch):
+def test_what_the_page_holds_of_the_judgements_is_all_of_some_contexts(tmp_path):
     folder = run_folder(tmp_path / "run", [row | {"id": f"{row['context_id']} {row['id']}"} for row in systems(8)])
     record = read_record(folder)
-    monkeypatch.setattr("comparo.report.data.JUDGEMENTS", len(record.p) // 2)
-    data = data_of(written(folder))
+    data = data_of(written(folder, Room(judgements=len(record.p) // 2)))
     held = data["judgements"]
     ends = [context["to"] for context in data["contexts"]]
     assert held["whole"] in ends
@@ -568,10 +565,9 @@ def test_the_mean_over_contexts_has_its_own_table_of_wins(tmp_path):
     np.testing.assert_array_equal(data["mean_wins"]["calls"], calls)
 
 
-def test_many_judgements_leave_out_those_far_from_the_top(tmp_path, monkeypatch):
+def test_many_judgements_leave_out_those_far_from_the_top(tmp_path):
     folder = run_folder(tmp_path / "run", stories(20), budget="10n")
-    monkeypatch.setattr("comparo.report.data.JUDGEMENTS", 50)
-    data = data_of(written(folder))
+    data = data_of(written(folder, Room(judgements=50)))
     assert not data["judgements"]["complete"]
     assert max(data["candidates"]["rank"][row] for row in data["judgements"]["first"]) <= 10
     assert 0 < len(data["judgements"]["p"]) < 200

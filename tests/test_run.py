@@ -26,9 +26,10 @@ from comparo.run.rounds import Rounds
 from comparo.run.store import Store, read_judgements, stored_items
 from comparo.run.task import Task
 from comparo.selection.selector import Selector
+from processes import Forked
 
 # A judge of another package, found by its entry point: it writes down every question before it answers, and waits to be
-# killed once the file has as many bytes as LOUD_LIMIT says.
+# killed, or LOUD_PAUSE seconds, once the file has as many bytes as LOUD_LIMIT says.
 LOUD = """
 import os, time
 from comparo.judges.simulated import Simulated
@@ -39,7 +40,8 @@ class Loud(Simulated):
         for question in questions:
             with open(os.environ["LOUD"], "a") as file:
                 file.write(f"{question.first} {question.second}\\n")
-            time.sleep(600 if os.stat(file.name).st_size > float(os.environ.get("LOUD_LIMIT", "inf")) else 0.004)
+            held = os.stat(file.name).st_size > float(os.environ.get("LOUD_LIMIT", "inf"))
+            time.sleep(float(os.environ.get("LOUD_PAUSE", 600)) if held else 0.004)
             yield from super().judge([question])
 
 def load(model, *, seed=0):
@@ -302,7 +304,8 @@ def loud(tmp_path):
     (information / "entry_points.txt").write_text("[comparo.judges]\nloud = loud_judge:load\n")
     lines = [json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(20)]
     (tmp_path / "items.jsonl").write_text("\n".join(lines))
-    environment = os.environ | {"PYTHONPATH": str(package), "LOUD": str(tmp_path / "log.txt")}
+    found = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"PYTHONPATH": found, "LOUD": str(tmp_path / "log.txt")}
     return tmp_path, environment
 
 
@@ -317,10 +320,9 @@ def test_killed_at_ten_moments_a_run_ends_with_the_judgements_of_an_unbroken_one
     (folder / "log.txt").unlink()
     rng, kills = random.Random(5), 0
     while kills < 10:
-        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         log, begin = folder / "log.txt", log_length(folder)
         most = {"LOUD_LIMIT": str(begin + 14 * rng.randrange(25))}  # a line has at most 16 bytes
-        process = subprocess.Popen(command(folder, "killed"), env=environment | most, **silent)
+        process = Forked(command(folder, "killed"), env=environment | most)
         while process.poll() is None and log_length(folder) == begin:
             time.sleep(0.005)
         time.sleep(rng.uniform(0, 0.12))
@@ -344,11 +346,13 @@ def log_length(folder):
 def test_interrupted_a_run_gives_the_ranking_so_far_and_can_go_on(loud):
     folder, environment = loud
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen(command(folder, "run"), env=environment, **pipes)
+    slow = environment | {"LOUD_LIMIT": "2000", "LOUD_PAUSE": "0.5"}
+    process = Forked(command(folder, "run"), env=slow, **pipes)
     while log_length(folder) < 2000:
+        assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=30)
+    out, error = process.communicate()
     assert process.returncode == 130
     assert "the same command goes on from here" in error
     assert out.startswith("item,score")
@@ -359,12 +363,11 @@ def test_interrupted_a_run_gives_the_ranking_so_far_and_can_go_on(loud):
     assert len(read_judgements(folder / "run")) == 300
 
 
-def test_a_file_in_place_of_the_folder_is_a_wrong_command(loud):
-    folder, environment = loud
-    locked = folder / "locked"
-    locked.mkdir()
-    (locked / "run").write_text("a file where a folder should be")
-    done = subprocess.run(command(folder, "locked/run"), env=environment, capture_output=True, text=True)
+def test_a_file_in_place_of_the_folder_is_a_wrong_command(request, tmp_path):
+    (tmp_path / "items.jsonl").write_text('{"id": "a", "text": "A."}\n{"id": "b", "text": "B."}\n')
+    (tmp_path / "run").write_text("a file where a folder should be")
+    what = ["rank", "items.jsonl", "--judge", "simulated/soft", "--criterion", "better", "--out", "run"]
+    done = request.getfixturevalue("run")(tmp_path, what)
     assert done.returncode == 2
     assert "run is a file; give --out a folder" in done.stderr
     assert "Traceback" not in done.stderr

@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.determinant import design_log_det
-from comparo.selection import designs, greedy
+from comparo.selection import greedy
 from comparo.selection.designs import Pairs, in_both_orders, in_one_order, random_pairs
 from comparo.selection.selector import Selector, greedy_pairs
 
@@ -52,16 +52,13 @@ def test_random_pairs_are_unique_cover_and_connect(size: tuple[int, int], seed: 
 @given(sizes(), SEEDS)
 @settings(deadline=None)
 def test_so_they_do_where_no_try_succeeds(size: tuple[int, int], seed: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(designs, "_tries", lambda _: 0)
-        assert_design(random_pairs(*size, np.random.default_rng(seed)), *size)
+    assert_design(random_pairs(*size, np.random.default_rng(seed), tries=0), *size)
 
 
 @pytest.mark.parametrize("tries", [100, 0])
-def test_random_pairs_are_uniform_among_spanning_trees(tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(designs, "_tries", lambda _: tries)
+def test_random_pairs_are_uniform_among_spanning_trees(tries: int) -> None:
     rng = np.random.default_rng(0)
-    drawn = Counter(frozenset(map(tuple, np.sort(random_pairs(4, 3, rng)).tolist())) for _ in range(3200))
+    drawn = Counter(frozenset(map(tuple, np.sort(random_pairs(4, 3, rng, tries)).tolist())) for _ in range(3200))
     assert len(drawn) == 16
     assert chisquare(list(drawn.values())).pvalue > 1e-3
 

@@ -10,18 +10,13 @@ from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.determinant import design_log_det
-from comparo.selection import selector as selection
+from comparo.model.limits import Limits
 from comparo.selection.designs import Pairs, random_pairs
 from comparo.selection.greedy import inverse
 from comparo.selection.resistance import Goal, Resistance, matching
 from comparo.selection.selector import Selector, greedy_pairs
 
-ITEMS = 400
-
-
-@pytest.fixture(autouse=True)
-def _many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "EXACT", 100)
+ITEMS, FEW = 400, Limits(exact=10)
 
 
 def log_det(pairs: Pairs) -> float:
@@ -68,20 +63,17 @@ def test_a_matching_leaves_what_is_worth_little_for_later() -> None:
     assert np.all(pairs.min(axis=1) < 100)
 
 
-def test_greedy_tells_more_than_random_and_nearly_as_much_as_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_greedy_tells_more_than_random_and_nearly_as_much_as_exact() -> None:
     for number in (2 * ITEMS, 5 * ITEMS):
-        pairs = greedy_pairs(ITEMS, number, np.random.default_rng(0))
+        pairs = greedy_pairs(ITEMS, number, np.random.default_rng(0), FEW)
         assert len(np.unique(np.sort(pairs, axis=1), axis=0)) == number
         drawn = log_det(random_pairs(ITEMS, number, np.random.default_rng(0)))
-        with monkeypatch.context() as patch:
-            patch.setattr(selection, "EXACT", 4096)
-            exact = log_det(greedy_pairs(ITEMS, number, np.random.default_rng(0)))
+        exact = log_det(greedy_pairs(ITEMS, number, np.random.default_rng(0)))
         assert log_det(pairs) > drawn + 0.8 * (exact - drawn)
 
 
-def test_greedy_goes_on_to_the_last_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "EXACT", 10)
-    pairs = greedy_pairs(20, 190, np.random.default_rng(0))
+def test_greedy_goes_on_to_the_last_pair() -> None:
+    pairs = greedy_pairs(20, 190, np.random.default_rng(0), FEW)
     assert len(np.unique(np.sort(pairs, axis=1), axis=0)) == 190
 
 
@@ -89,7 +81,9 @@ def test_greedy_goes_on_to_the_last_pair(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_adaptive(orders: Any, goal: str) -> None:
     rng = np.random.default_rng(0)
     scores = 2 * rng.standard_normal(ITEMS)
-    selector = Selector(range(ITEMS), strategy="adaptive", orders=orders, goal=goal, rng=np.random.default_rng(1))
+    selector = Selector(
+        range(ITEMS), strategy="adaptive", orders=orders, goal=goal, rng=np.random.default_rng(1), limits=FEW
+    )
     asked: list[tuple[int, int]] = []
     for _ in range(5):
         rows = selector.next(300)

@@ -7,11 +7,11 @@ from scipy.special import expit
 from comparo.data.items import Items
 from comparo.run.recipe import Fitting
 from comparo.studies.cells import evaluate
-from comparo.studies.opening import Opened
+from comparo.studies.opening import Opened, open_set
 from comparo.studies.recorded import Recorded
 from comparo.studies.scorers import Fit
 from comparo.studies.sweep import everything
-from comparo.studies.yardstick import ALONE, PAPER, SHARED, Curve, chosen, measure, tables
+from comparo.studies.yardstick import ALONE, CONSENSUS, PAPER, SHARED, Curve, chosen, measure, tables
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 WORDS = "salt lantern orchard violin glacier thunder meadow copper".split()
@@ -86,8 +86,13 @@ def test_few_calls_on_topicalchat_beat_the_paper_s_with_all(yardstick, tmp_path)
     for attribute in ("coherence", "engagingness"):
         name = f"topicalchat.{attribute}.csv.gz"
         (tmp_path / name).symlink_to((DATA / "judgements" / name).resolve())
-    done = yardstick("--data", DATA, "--judgements", tmp_path, "--draws", 10, "--format", "csv", "--processes", 1)
+    topicalchat = open_set("topicalchat", DATA, tmp_path)
+    ways = measure([topicalchat], draws=10, grids={"topicalchat": ("12",)}).values()
+    assert len(ways) == 2
+    whole = np.mean([one[PAPER].whole for one in ways])
+    assert np.mean([one[SHARED].at(12) for one in ways]) > whole
+    done = yardstick("--data", DATA, "--judgements", tmp_path, "--draws", 1, "--format", "csv", "--processes", 1)
     assert done.returncode == 0, done.stderr
     mean = next(line for line in done.stdout.splitlines() if line.startswith("mean,"))
-    whole, _, _, shared = map(float, mean.split(",")[1:])
-    assert shared > whole
+    assert float(mean.split(",")[1]) == pytest.approx(whole)
+    assert np.mean([one[CONSENSUS].at(12) - one[SHARED].at(12) for one in ways]) > 15

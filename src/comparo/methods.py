@@ -10,6 +10,7 @@ from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
+from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.covariance import MeanCovariance, ProductCovariance
@@ -17,12 +18,12 @@ from comparo.model.experts import BradleyTerry, Expert, Gaussian
 from comparo.model.graph import Graph
 from comparo.model.laplacian import Laplacian
 from comparo.model.limits import LIMITS, Limits
+from comparo.model.mixed import mixed
 from comparo.model.pattern import Pattern
-from comparo.model.pooling import pool
 from comparo.model.product import Bias, Prior, multiply
-from comparo.model.weights import even
 from comparo.model.zermelo import Algorithm, zermelo
-from comparo.ranking.ranking import Ranking
+from comparo.ranking.consensus import check_validity, consensus
+from comparo.ranking.ranking import Estimate, Ranking
 from comparo.types import Array, Index
 
 Method = Literal["win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard"]
@@ -44,6 +45,8 @@ def fit(
     prior: Prior | None = None,
     groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
     features: Mapping[Any, Sequence[float]] | None = None,
+    estimate: Estimate = "judge",
+    validity: float | None = None,
     algorithm: Algorithm = "zermelo",
     prior_pairs: PriorPairs = "compared",
     level: float = 0.95,
@@ -72,10 +75,14 @@ def fit(
         expert on the first item. Default: "first" for Gaussian experts; for others 100, or 10 where every answer is a
         decision. "estimated": the variances of scores, biases and noise are estimated from the comparisons, both orders
         of a pair are one observation, and scores are shrunk towards what their group and features predict
-        (`comparo.model.pooling.pool`).
+        (`comparo.model.mixed.mixed`).
     groups, features
         With prior "estimated": the group, and a sequence of numbers, for each item or pair (context, item).
         `groups="items"`: the same item in other contexts.
+    estimate, validity
+        "judge": the scores are the judge's. "consensus", with groups (or features): what people would say, as far as
+        one judge can tell; `validity` is the share, from 0 to 1, of the judge's view of a text beyond its group that
+        people share, by default the usual one (`comparo.ranking.consensus.consensus`).
     algorithm, prior_pairs
         For "bt", whose prior is 1/(N − 1) wins for both sides of each comparison made (`prior_pairs="compared"`, as the
         paper writes) or of every pair of items (`"all"`, as its authors' code does).
@@ -110,6 +117,8 @@ def fit(
         prior=prior,
         groups=groups,
         features=features,
+        estimate=estimate,
+        validity=validity,
         algorithm=algorithm,
         prior_pairs=prior_pairs,
         level=level,
@@ -128,6 +137,8 @@ def quiet_fit(
     prior: Prior | None = None,
     groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
     features: Mapping[Any, Sequence[float]] | None = None,
+    estimate: Estimate = "judge",
+    validity: float | None = None,
     algorithm: Algorithm = "zermelo",
     prior_pairs: PriorPairs = "compared",
     level: float = 0.95,
@@ -143,6 +154,12 @@ def quiet_fit(
     _check(method, bias, prior, algorithm, prior_pairs, level)
     if prior != "estimated" and (groups is not None or features is not None):
         raise ValueError("groups and features belong to prior='estimated'; add that, or leave them out")
+    _one_of("estimate", estimate, get_args(Estimate))
+    check_validity(validity)
+    if estimate == "judge" and validity is not None:
+        raise ValueError("validity belongs to estimate='consensus'; add that, or leave it out")
+    if estimate == "consensus" and groups is None and features is None:
+        raise ValueError("estimate='consensus' needs prior='estimated' and groups; add them, or use estimate='judge'")
     if method in ("poe-g-hard", "bt", "win-ratio"):
         comparisons = comparisons.decisions()
     if method == "bt":
@@ -151,16 +168,17 @@ def quiet_fit(
         return _mean(comparisons, method, level, limits)
     expert = method if isinstance(method, Expert) else BradleyTerry() if method == "poe-bt" else Gaussian()
     name = method if isinstance(method, str) else type(method).__name__
+    is_given = prior is not None
     if prior is None:
         prior = "first" if isinstance(expert, Gaussian) else WIDE if comparisons.hard else WIDER
     if prior == "estimated":
         group, rows = _shared(comparisons, groups, features)
-        weighed = even(comparisons, expert)
-        product = pool(weighed, expert, is_biased=bias == "joint", groups=group, features=rows, limits=limits)
+        product = mixed(comparisons, expert, is_biased=bias == "joint", groups=group, features=rows, limits=limits)
     else:
-        product = multiply(comparisons, expert, prior=prior, bias=bias, limits=limits)
+        product = multiply(comparisons, expert, prior=prior, bias=bias, is_scaled=is_given, limits=limits)
     covariance = ProductCovariance(product.laplacian, product)
-    return Ranking(name, comparisons, product.graph, product.scores, covariance, level, product, product.converged)
+    found = Ranking(name, comparisons, product.graph, product.scores, covariance, level, product, product.converged)
+    return found if estimate == "judge" else consensus(found, validity)
 
 
 def _check(method: object, bias: str, prior: Any, algorithm: str, prior_pairs: str, level: float) -> None:
@@ -264,9 +282,13 @@ def _bradley_terry(
         graph = replace(graph, component=position)
         played = replace(graph, first=both[0], second=both[1])
     scores, _, converged = zermelo(played, won, lost, algorithm, limits=limits)
-    curvature = BradleyTerry().curvature(scores[played.first] - scores[played.second], won)
+    difference = scores[played.first] - scores[played.second]
+    curvature = BradleyTerry().curvature(difference, won)
     pattern = Pattern(played, limits=limits)
     laplacian = Laplacian(pattern, ((won + lost) * curvature)[pattern.order], np.zeros(graph.nodes))
+    # A small last step does not show that the algorithm has arrived: on a long chain all steps are small.
+    left = laplacian.solve(pattern.gather((won - (won + lost) * expit(difference))[pattern.order]), accuracy=1e-2)
+    converged = converged and float(np.max(np.abs(left))) <= limits.zermelo_error
     return Ranking("bt", comparisons, graph, scores, ProductCovariance(laplacian), level, converged=converged)
 
 

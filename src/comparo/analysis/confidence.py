@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.analysis.posterior import Posterior
+from comparo.analysis.posterior import posterior
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array
 
@@ -18,7 +18,7 @@ def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
     """Return the expected Spearman correlation of each context's ranking with its true one.
 
     The true ranking is the one that the judge would give after infinitely many comparisons; whether the judge is right
-    is another question.
+    is another question. Of a consensus, it is the expected correlation of the judge's own ranking (`Ranking.judged`).
 
     Parameters
     ----------
@@ -50,8 +50,9 @@ def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
 
     if not more >= 0:
         raise ValueError(f"more is a number from 0 up, not {more!r}")
+    ranking = ranking.judged
     found, rng = np.empty(ranking.graph.contexts), np.random.default_rng(1)
-    for some, x, spread in Posterior.of(ranking).draws():
+    for some, x, spread in posterior(ranking).draws():
         drawn, size = some.rotate(x), x.shape[2]
         estimated = some.rotate(some.later(x, spread, more, rng)) if more else some.select(ranking.scores)[:, None]
         rank = rankdata(np.round(estimated, 9), axis=2) - (size + 1) / 2
@@ -91,8 +92,9 @@ def top_probability(ranking: Ranking, k: int) -> Array:
     """
     if not isinstance(k, int) or k < 1:
         raise ValueError(f"k is a whole number from 1 on, not {k!r}")
+    ranking = ranking.judged
     found = np.ones(ranking.graph.contexts)
-    for some, x, _ in Posterior.of(ranking).draws():
+    for some, x, _ in posterior(ranking).draws():
         if k < x.shape[2]:
             best = np.argsort(-some.select(ranking.scores), axis=1, kind="stable")[:, None]
             drawn = np.take_along_axis(some.rotate(x), np.broadcast_to(best, x.shape), axis=2)

@@ -13,6 +13,8 @@ and coordinates β of b, everything needed for any τ² is cheap:
 τ² has weights on a grid, with the most probable prior that all contexts could share: for many contexts it is the
 distribution of their τ², for a single one it is close to the τ² that makes its comparisons most probable.
 
+Where variances were estimated (`comparo.model.mixed`), the posterior of that model is used as it is (`Estimated`).
+
 The order of groups of items that no comparison connects is not determined (q = 0): there the prior alone decides.
 Contexts of more than `Limits.correlated` items take the errors of scores as independent, with the variances of a graph
 without short cycles, v_i = 1 / Σ_j 1/(1/Q_ij + v_j).
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -40,6 +43,25 @@ NARROWEST, WIDEST = 0.0025, 3000.0
 STEP = 0.5  # of log τ²
 
 
+class Coordinates(Protocol):
+    """Some contexts of one size, whose scores are drawn as independent coordinates."""
+
+    @property
+    def contexts(self) -> slice: ...
+
+    def select(self, scores: Array) -> Array:
+        """The scores of these contexts out of all (n,), shape (B, size)."""
+        ...
+
+    def rotate(self, coordinates: Array) -> Array:
+        """Scores from coordinates, both (B, D, size)."""
+        ...
+
+    def later(self, x: Array, spread: Array, more: float, rng: np.random.Generator) -> Array:
+        """The most probable coordinates after `more` times as many further comparisons, if x (B, D, size) is true."""
+        ...
+
+
 @dataclass(frozen=True)
 class Quadratic:
     """q and β of B contexts of one size, shape (B, size), with the eigenvectors, shape (B, size, size).
@@ -54,11 +76,9 @@ class Quadratic:
     vectors: Array | None
 
     def select(self, scores: Array) -> Array:
-        """The scores of these contexts out of all (n,), shape (B, size)."""
         return scores[self.nodes].reshape(self.q.shape)
 
     def rotate(self, coordinates: Array) -> Array:
-        """Scores from coordinates in the basis of the vectors, both (B, D, size)."""
         return coordinates if self.vectors is None else coordinates @ self.vectors.transpose(0, 2, 1)
 
     def log_evidence(self, spreads: Array) -> Array:
@@ -68,7 +88,6 @@ class Quadratic:
         return 0.5 * np.array(gain).T
 
     def later(self, x: Array, spread: Array, more: float, rng: np.random.Generator) -> Array:
-        """The most probable coordinates after `more` times as many further comparisons, if x (B, D, size) is true."""
         q, beta = self.q[:, None], self.beta[:, None]
         later = beta + more * q * x + np.sqrt(more * q) * rng.standard_normal(x.shape)
         return np.asarray(later / ((1 + more) * q + 1 / spread))
@@ -182,7 +201,7 @@ class Posterior:
             laplacian, b = experts.quadratic(mean, variance)
         return cls(laplacian, b, spreads, _weights(evidence, limits.sharing_rounds))
 
-    def draws(self) -> Iterator[tuple[Quadratic, Array, Array]]:
+    def draws(self) -> Iterator[tuple[Coordinates, Array, Array]]:
         """Some contexts, D draws of the coordinates of their true scores (B, D, size), and the τ² of each (B, D, 1)."""
         limits, rng = self.laplacian.pattern.limits, np.random.default_rng(0)
         for quadratic in _quadratics(self.laplacian, self.b):
@@ -212,6 +231,77 @@ class Posterior:
         items = np.bincount(component.ravel())
         shift = rng.standard_normal((draws, len(items))) * (items > 1) / np.sqrt(items)
         return np.asarray(shift[:, component].transpose(1, 0, 2))
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Scores of some contexts of one size: N(mean, v) in coordinates (B, size), of which `vectors` make scores.
+
+    Without vectors the coordinates are the items' own. `own` is σ², the variance of scores before any comparison.
+    """
+
+    contexts: slice
+    nodes: slice
+    mean: Array
+    v: Array
+    vectors: Array | None
+    own: float
+
+    def select(self, scores: Array) -> Array:
+        return scores[self.nodes].reshape(self.mean.shape)
+
+    def rotate(self, coordinates: Array) -> Array:
+        return coordinates if self.vectors is None else coordinates @ self.vectors.transpose(0, 2, 1)
+
+    def later(self, x: Array, spread: Array, more: float, rng: np.random.Generator) -> Array:
+        precision = 1.0 / np.maximum(self.v, np.finfo(float).tiny)
+        information = more * np.maximum(precision - 1.0 / self.own, 0.0)
+        pull = (precision * self.mean)[:, None] + information[:, None] * x
+        pull += np.sqrt(information)[:, None] * rng.standard_normal(x.shape)
+        return np.asarray(pull / (precision + information)[:, None])
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """The posterior of a model with estimated variances: its scores and their covariance."""
+
+    ranking: Ranking
+    own: float
+
+    def draws(self) -> Iterator[tuple[Coordinates, Array, Array]]:
+        """As `Posterior.draws`."""
+        covariance, graph = self.ranking.covariance, self.ranking.graph
+        limits, rng = covariance.pattern.limits, np.random.default_rng(0)
+        shift = np.sqrt(self.own / np.bincount(graph.component))
+        for batch in covariance.pattern.batches:
+            contexts, shape = slice(batch.begin, batch.end), (-1, batch.size)
+            mean, vectors = self.ranking.scores[batch.nodes].reshape(shape), None
+            if batch.size <= limits.correlated:
+                v, vectors = np.linalg.eigh(covariance.block(batch))
+                mean = np.einsum("bij,bi->bj", vectors, mean)
+            else:
+                v = np.nan_to_num(self.ranking.std[batch.nodes].reshape(shape)) ** 2
+            some = Normal(contexts, batch.nodes, mean, np.maximum(v, 0.0), vectors, self.own)
+            draws = min(max(limits.agreement_entries // (batch.size * len(mean)), 16), limits.agreement_draws)
+            x = mean[:, None] + np.sqrt(some.v)[:, None] * rng.standard_normal((len(mean), draws, batch.size))
+            if graph.components > graph.contexts:  # what no comparison says of groups that are not connected
+                component = graph.component[batch.nodes].reshape(shape)
+                moved = (shift * rng.standard_normal((draws, len(shift))))[:, component].transpose(1, 0, 2)
+                x += moved if vectors is None else moved @ vectors
+            yield some, x, np.full((len(mean), draws, 1), self.own)
+
+
+def posterior(ranking: Ranking) -> Posterior | Estimated:
+    """The posterior of the true scores of a ranking.
+
+    >>> from comparo import fit
+    >>> type(posterior(fit([("a", "b", 0.8), ("b", "c", 0.7)], prior="estimated"))).__name__
+    'Estimated'
+    """
+    effects = ranking.effects
+    if effects is None:
+        return Posterior.of(ranking)
+    return Estimated(ranking, effects.scores + (effects.groups or 0.0) + (effects.style or 0.0))
 
 
 def _grid(mean: Array, *laplacians: Laplacian) -> Array:

@@ -27,7 +27,8 @@ from comparo.run.budget import dollars
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Progress, Run
 from comparo.run.rank import rank
-from comparo.run.task import DEFAULT_LEAST_MASS, DEFAULT_METHOD, Estimate, Task
+from comparo.run.recipe import Scores
+from comparo.run.task import DEFAULT_LEAST_MASS, DEFAULT_METHOD, Expense, Task
 from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_ORDERS, Orders, Strategy
 
 EPILOG = (
@@ -77,6 +78,22 @@ class Plan:
             "and estimate no variances.",
         ),
     ] = False
+    estimate: Annotated[
+        Scores,
+        typer.Option(
+            help="Whose ranking it is. judge: this judge's; consensus: what people would say, as far as one judge can "
+            "tell. auto: consensus where texts share groups (--group, or the same ids in several contexts). A finished "
+            "run is scored again without calls."
+        ),
+    ] = "auto"
+    validity: Annotated[
+        float | None,
+        typer.Option(
+            help="For a consensus: the share, 0 to 1, of the judge's view of single texts beyond their group that "
+            "people share. Default: estimated.",
+            show_default=False,
+        ),
+    ] = None
     least_mass: Annotated[
         float,
         typer.Option(
@@ -135,9 +152,9 @@ def rank_command(
     prompt = question.make(items, columns, asked.judge)
 
     def folder(task: Task) -> Path:
-        estimate = task.estimate()
+        expense = task.expense()
         if dry_run:
-            _say_estimate(Console(highlight=False), task, estimate)
+            _say_expense(Console(highlight=False), task, expense)
             raise typer.Exit
         return out or choose_folder("stdin" if data == "-" else data, task.identity, fresh)
 
@@ -191,6 +208,7 @@ def _print(ranking: Ranking, run: Run, shown: Shown) -> None:
     if progress.cost:
         parts.append(dollars(progress.cost))
     console.print("; ".join(parts))
+    console.print(_whose(ranking), markup=False, soft_wrap=True)
     for name, found in agreement(ranking, run.task.items).items():
         contexts = f", mean of {np.count_nonzero(~np.isnan(found))} contexts" if len(found) > 1 else ""
         if not np.isnan(found).all():
@@ -198,11 +216,20 @@ def _print(ranking: Ranking, run: Run, shown: Shown) -> None:
     console.print(f"Report: {page}", markup=False)
 
 
-def _say_estimate(console: Console, task: Task, estimate: Estimate) -> None:
+def _whose(ranking: Ranking) -> str:
+    if ranking.validity is None:
+        return "scores: the judge's own opinion"
+    return (
+        f"scores: consensus, validity {ranking.validity:.2f}: what people would say, as far as one judge can tell; "
+        "--estimate judge for the judge's own opinion"
+    )
+
+
+def _say_expense(console: Console, task: Task, expense: Expense) -> None:
     contexts = f" in {len(task.items.contexts)} contexts" if len(task.items.contexts) > 1 else ""
-    price = "price not known (set it by --price)" if math.isnan(estimate.cost) else f"about {dollars(estimate.cost)}"
+    price = "price not known (set it by --price)" if math.isnan(expense.cost) else f"about {dollars(expense.cost)}"
     console.print(f"{len(task.items):,} items{contexts}, judge {task.judge.name}", markup=False)
-    console.print(f"{estimate.calls:,} calls at most, about {estimate.tokens:,} tokens, {price}", markup=False)
+    console.print(f"{expense.calls:,} calls at most, about {expense.tokens:,} tokens, {price}", markup=False)
     console.print(f"The first question, as it is sent:\n\n{first_question(task)}", markup=False, soft_wrap=True)
 
 

@@ -268,10 +268,36 @@ class LlamaCpp:
 def load(
     model: str, *, runtime: Runtime = "auto", window: int | None = None, threads: int | None = None, fetch: bool = False
 ) -> Judge:
-    """local/smollm2, local/PATH.gguf, or one of the larger models by name (`fetch` downloads it).
+    """A judge that runs a GGUF model on this machine.
 
-    `runtime` "auto" is transformers for a small model where torch, transformers, gguf and accelerate are installed,
-    else llama.cpp. `window` is how many tokens a prompt may have, 4096 by default.
+    Parameters
+    ----------
+    model
+        smollm2, PATH.gguf, or one of the larger models by name.
+    runtime
+        "auto" is transformers for a small model where torch, transformers, gguf and accelerate are installed, else
+        llama.cpp.
+    window
+        How many tokens a prompt may have, 4096 by default.
+    threads
+        How many threads llama.cpp uses, by default one per core.
+    fetch
+        Whether to download a model that is not here yet.
+
+    Raises
+    ------
+    JudgeError
+        There is no such model, or its file cannot be loaded.
+    ValueError
+        The runtime is unknown.
+    ImportError
+        The runtime is not installed; the message has the command that installs it.
+
+    Examples
+    --------
+    >>> load("smollm2", runtime="torch")
+    Traceback (most recent call last):
+    ValueError: runtime = 'torch' is not one of auto, llama.cpp, transformers
     """
     if runtime not in get_args(Runtime):
         raise ValueError(f"runtime = {runtime!r} is not one of {', '.join(get_args(Runtime))}")

@@ -76,7 +76,26 @@ class Replay:
 
 
 def load(model: str) -> Replay:
-    """replay/PATH: any file of comparisons, with a column `mass` if it was recorded."""
+    """A judge that repeats recorded answers.
+
+    Parameters
+    ----------
+    model
+        The path of any file of comparisons, with a column `mass` if it was recorded.
+
+    Raises
+    ------
+    ValueError
+        There is no path.
+    ComparisonsError
+        The file cannot be read as comparisons.
+
+    Examples
+    --------
+    >>> load("")
+    Traceback (most recent call last):
+    ValueError: a replay judge is replay/PATH, with the path of recorded judgements
+    """
     if not model:
         raise ValueError("a replay judge is replay/PATH, with the path of recorded judgements")
     recorded = Comparisons.read(model)

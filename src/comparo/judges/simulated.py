@@ -99,7 +99,25 @@ def load(
     seed: int = 0,
     seconds: float = 0.0,
 ) -> Simulated:
-    """simulated/soft or simulated/hard."""
+    """A judge that draws its answers at random around known scores.
+
+    Parameters
+    ----------
+    model
+        "soft" answers with probabilities, "hard" with decisions.
+    scores, strength, noise, bias, effect, seed, seconds
+        As in `Simulated`.
+
+    Raises
+    ------
+    ValueError
+        There is no such model, or a number is outside its range.
+
+    Examples
+    --------
+    >>> load("hard", seed=3).name
+    'simulated/hard'
+    """
     if model not in get_args(Answers):
         raise ValueError(f"there is no judge simulated/{model}; there are simulated/soft and simulated/hard")
     for name, value in (("noise", noise), ("effect", effect), ("seconds", seconds)):

@@ -32,11 +32,26 @@ def load(
     window: int | None = None,
     revision: str | None = None,
 ) -> VllmJudge:
-    """The judge that asks a model through vLLM; `model` is a name on the Hub or a folder.
+    """A judge that runs a model by vLLM.
 
-    `dtype`, `tensor_parallel_size`, `gpu_memory_utilization` and `revision` are vLLM's own options, and `window` is its
-    `max_model_len`: how many tokens the model may read, by default as many as it can.
+    Parameters
+    ----------
+    model
+        A name on the Hub or a folder.
+    dtype, tensor_parallel_size, gpu_memory_utilization, revision
+        vLLM's own options.
+    window
+        vLLM's `max_model_len`: how many tokens the model may read, by default as many as it can.
 
+    Raises
+    ------
+    JudgeError
+        vLLM cannot load the model.
+    ImportError
+        vLLM is not installed.
+
+    Examples
+    --------
         judge = load("Qwen/Qwen2.5-7B-Instruct", gpu_memory_utilization=0.8)
     """
     try:

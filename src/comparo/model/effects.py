@@ -6,30 +6,35 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from comparo.types import Array
+from comparo.types import Array, Index
 
 
 @dataclass(frozen=True)
 class Effects:
     """Estimated variances, in the square of a score's unit, and the means that scores are shrunk towards.
 
-    `scores` is the variance of candidates around what their group and style predict; `groups` that of the group means
-    and `style` that of the coefficients of style, if given; `bias` that of γ between contexts, if there are several.
-    `noise` is the variance of one comparison around the difference of its scores. `means` (G,) are the group means,
+    `scores` is the variance of candidates around what their group and style predict; `groups` and `style` those of what
+    these predict, if given; `bias` that of γ between contexts, if there are several, and `bias_error` the standard
+    error of the mean γ. `noise` is the variance of one comparison around the difference of its scores. `means` (G,) are
+    the group means,
     `mean` (n,) the prediction for each candidate. The uncertainty of the predictions adds spread·between·spreadᵀ to
-    H⁻¹, with `spread` (n, M) and `between` (M, M).
+    H⁻¹, with `spread` (n, M) and `between` (M, M). `group` (n,) is the number of each candidate's group, and `columns`
+    (n, M′) are the features with which mean = columns·θ; the first M′ of `between` are the covariance of θ before φ.
     """
 
     dispersion: float
     scores: float
     noise: float
     bias: float | None = None
+    bias_error: float | None = None
     groups: float | None = None
     style: float | None = None
     means: Array | None = None
     mean: Array | None = None
     spread: Array | None = None
     between: Array | None = None
+    group: Index | None = None
+    columns: Array | None = None
 
 
 def random_effects(estimate: Array, variance: Array) -> tuple[float, float]:

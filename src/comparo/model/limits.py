@@ -42,12 +42,16 @@ class Limits:
 
     # Measured: 12 s for 100 comparisons; chains of 10, 20 and 40 items need 604, 3769 and 21,291 iterations.
     zermelo_iterations: int = 100_000
+    zermelo_error: float = 0.05  # of a score that has arrived, in logits: a tenth of the error of 16 decisions
 
-    # Estimated variances (`pooling`). Measured with groups, 20 to 800 candidates: 3 or 4 rounds. A variance from 100
-    # items has a standard error of 14%, of which a change of 5% is a third.
-    pooling_rounds: int = 20
-    pooling_change: float = 0.05  # of a variance, relative
-    pooled_entries: int = 20_000_000  # of the matrix of groups: 160 MB
+    # Estimated variances (`spectrum`, `mixed`). An eigenvector decomposition of 256 items takes 20 ms; Lanczos with 30
+    # steps finds the forms in b and M to 1% where the condition number is below 1000 (error about e^(−4·30/√1000)).
+    spectral: int = 256
+    krylov_steps: int = 30
+    krylov_entries: int = 20_000_000  # of the basis: 160 MB
+    mixed_rounds: int = 80  # measured for choices: 4 to 40, for soft answers 1 to 4
+    mixed_change: float = 0.02  # of the logarithm of a variance, whose standard error is 0.14 for 100 items
+    shared_entries: int = 20_000_000  # of the matrix of groups: 160 MB
     bias_rounds: int = 4  # measured: the fourth changes a bias by less than 1e-5
 
     # Random vectors. Hutchinson's estimate of a trace over n items has a relative error of about √(2 / (n·probes)) or

@@ -145,6 +145,7 @@ def multiply(
     *,
     prior: float | Literal["first"] = "first",
     bias: Bias = "none",
+    is_scaled: bool = False,
     limits: Limits = LIMITS,
 ) -> Product:
     """The product of `expert` over all comparisons, at its maximum.
@@ -153,7 +154,8 @@ def multiply(
     first item (of each component), which determines the mean score and nothing else. `bias` is "none"; "plug-in", one γ
     for each judge, by which equal texts have slopes that sum to zero (γ = −logit(mean p) for Bradley–Terry, β = mean p
     for the linear Gaussian); or "joint", one γ for each context and judge, estimated with the scores and shrunk towards
-    their mean according to their estimated variance.
+    their mean according to their estimated variance. With `is_scaled` the prior counts as the comparisons do, whose
+    variance is φ times what the expert assumes: the ridge is φ/σ² instead of 1/σ².
 
     >>> from comparo.model.experts import Gaussian
     >>> multiply(Comparisons.from_rows([("a", "b", 0.9)]), Gaussian()).scores.round(6)
@@ -177,6 +179,11 @@ def multiply(
             problem = Problem.of(Pattern(graph, limits=limits), expert, comparisons, ridge)
         solution = problem.maximise(_start(problem))
     product = product_at(comparisons, graph, expert, prior, solution)
+    if is_scaled and prior != "first":
+        for _ in range(limits.bias_rounds):
+            scaled = prior / np.sqrt(product.dispersion)
+            product = multiply(comparisons, expert, prior=float(scaled), bias=bias, limits=limits)
+        return replace(product, prior=prior)
     return product if bias != "plug-in" else replace(product, bias=np.tile(shift, (graph.contexts, 1)))
 
 

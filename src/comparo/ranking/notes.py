@@ -8,6 +8,9 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.graph import Graph
 from comparo.model.product import Product
 
+FEW = 5  # pairs in both orders from which on a judge that always chooses one position is noted
+MOSTLY = 0.9
+
 
 def notes(comparisons: Comparisons, graph: Graph, product: Product | None, converged: bool) -> tuple[str, ...]:
     """Return a sentence for each of: a graph that is not connected, no convergence, a bias that is not determined."""
@@ -29,5 +32,12 @@ def notes(comparisons: Comparisons, graph: Graph, product: Product | None, conve
         found.append(
             "the position bias cannot be estimated from these comparisons: show items in both positions, or use "
             "bias='none'"
+        )
+    first, second = comparisons.both_orders()
+    always = max(np.count_nonzero((first > 0.5) & (second > 0.5)), np.count_nonzero((first < 0.5) & (second < 0.5)))
+    if len(first) >= FEW and always > MOSTLY * len(first):
+        found.append(
+            f"in {always:,} of {len(first):,} pairs asked in both orders the judge chose the same position both times: "
+            "it hardly compares the texts; look at its replies, change the wording or the labels, or take another judge"
         )
     return tuple(found)

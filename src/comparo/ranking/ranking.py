@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ from comparo.types import Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Estimate = Literal["judge", "consensus"]
+
 
 @dataclass(frozen=True)
 class Ranking:
@@ -50,6 +52,9 @@ class Ranking:
         The name of the method, its input and estimates, the coverage of intervals, and whether the solver converged.
     product
         The solution (bias, dispersion, log-probability) where the method is a product of experts.
+    validity, opinion
+        Where the scores are the consensus estimate (`comparo.ranking.consensus`): the share of the judge's view of
+        single texts that people share, and the judge's own ranking. None where the scores are the judge's.
 
     Examples
     --------
@@ -67,6 +72,8 @@ class Ranking:
     level: float = 0.95
     product: Product | None = None
     converged: bool = True
+    validity: float | None = None
+    opinion: Ranking | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         """How many candidates are ranked."""
@@ -96,6 +103,16 @@ class Ranking:
         return Candidate(label, key, score, std, score + reach, score - reach, *places)
 
     @property
+    def estimate(self) -> Estimate:
+        """Whose ranking it is: "judge", or "consensus" for what people would say, as far as one judge can tell."""
+        return "judge" if self.opinion is None else "consensus"
+
+    @property
+    def judged(self) -> Ranking:
+        """The judge's own ranking, from which a consensus is estimated."""
+        return self if self.opinion is None else self.opinion
+
+    @property
     def items(self) -> NDArray[Any]:
         """The label of each candidate."""
         return np.asarray(self.comparisons.items[self.graph.item])
@@ -108,13 +125,7 @@ class Ranking:
 
     @property
     def contexts(self) -> NDArray[Any] | None:
-        """The label of each context, shape (C,), as `bias`, `expected_spearman` and `top_probability` have them.
-
-        >>> from comparo import fit
-        >>> rows = [{"context": place, "first": "a", "second": "b", "p": 0.8} for place in ("Rome", "Oslo")]
-        >>> fit(rows).contexts.tolist()
-        ['Rome', 'Oslo']
-        """
+        """The label of each context, shape (C,), as `bias`, `expected_spearman` and `top_probability` have them."""
         return self.comparisons.contexts
 
     @property
@@ -234,9 +245,13 @@ class Ranking:
     def to_columns(self) -> dict[str, NDArray[Any]]:
         """The table as columns, best first: item, score, std, low, high, rank, tier, comparisons.
 
-        With contexts, a column context comes first; where the graph is not connected, a column component is added.
+        With contexts, a column context comes first; where the graph is not connected, a column component is added. A
+        consensus has a column judge_score after score.
         """
-        columns = {"item": self.items, "score": self.scores, "std": self.std, "low": self.low, "high": self.high}
+        columns = {"item": self.items, "score": self.scores}
+        if self.opinion is not None:
+            columns |= {"judge_score": self.opinion.scores}
+        columns |= {"std": self.std, "low": self.low, "high": self.high}
         return self._table(columns | {"rank": self.rank, "tier": self.tier, "comparisons": self.counts})
 
     def _table(self, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -256,12 +271,7 @@ class Ranking:
     @overload
     def to_csv(self, path: str | os.PathLike[str]) -> None: ...
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
-        """Return the table of `to_columns` as CSV, or write it to `path`; missing numbers are empty fields.
-
-        >>> from comparo import fit
-        >>> fit([("a", "b", 0.8)]).to_csv().splitlines()[0]
-        'item,score,std,low,high,rank,tier,comparisons'
-        """
+        """Return the table of `to_columns` as CSV, or write it to `path`; missing numbers are empty fields."""
         text = csv_text(self.to_columns())
         if path is None:
             return text
@@ -269,13 +279,14 @@ class Ranking:
         return None
 
     def to_json(self) -> str:
-        """The table with method, level, notes, bias and variances, as one JSON object.
+        """The table with method, estimate, validity, level, notes, bias and variances, as one JSON object.
 
         >>> from comparo import fit
         >>> json.loads(fit([("a", "b", 0.8)], method="poe-g").to_json())["ranking"][0]["item"]
         'a'
         """
-        document: dict[str, Any] = {"method": self.method, "level": self.level, "notes": list(self.notes)}
+        document: dict[str, Any] = {"method": self.method, "estimate": self.estimate, "validity": self.validity}
+        document |= {"level": self.level, "notes": list(self.notes)}
         if self.product is not None:
             document["dispersion"] = plain(self.product.dispersion)
             document["bias"] = json_rows(bias_columns(self.comparisons, self.product, self.bias))
@@ -287,12 +298,7 @@ class Ranking:
         )
 
     def bias_frame(self, backend: str | None = None) -> Any:
-        """`bias` as a frame with columns context, judge (where there are such), gamma and, as in JSON, first_wins.
-
-        >>> from comparo import fit
-        >>> fit([("a", "b", 0.8), ("b", "a", 0.6)], bias="joint").bias_frame("polars").columns
-        ['gamma', 'first_wins']
-        """
+        """`bias` as a frame with columns context, judge (where there are such), gamma and, as in JSON, first_wins."""
         return frame_from_columns(bias_columns(self.comparisons, self.product, self.bias), backend)
 
     def plot(self, context: Hashable = None, top: int = 40, ax: Axes | None = None) -> Axes:
@@ -304,7 +310,8 @@ class Ranking:
     def __repr__(self) -> str:
         contexts = "" if self.context is None else f" in {self.graph.contexts} contexts"
         best = [visible(item, lines=False) for item in self.items[self._order[:3]]] + ["…"] * (self.graph.nodes > 3)
-        return f"<Ranking of {self.graph.nodes} candidates{contexts} by {self.method}: {', '.join(best)}>"
+        shared = "" if self.opinion is None else f", consensus with validity {self.validity:.2f}"
+        return f"<Ranking of {self.graph.nodes} candidates{contexts} by {self.method}{shared}: {', '.join(best)}>"
 
     def __str__(self) -> str:
         return table_text(self.to_columns(), self.notes)
@@ -313,12 +320,7 @@ class Ranking:
         return table_html(self.to_columns(), self.level, self.notes)
 
     def nodes_of(self, context: Hashable = None) -> slice:
-        """The slice of the candidates of `context`, which may be omitted if there is only one.
-
-        >>> from comparo import fit
-        >>> fit([("a", "b", 0.8)]).nodes_of()
-        slice(0, 2, None)
-        """
+        """The slice of the candidates of `context`, which may be omitted if there is only one."""
         labels = self.comparisons.contexts
         if labels is None or (context is None and self.graph.contexts == 1):
             if context is not None:

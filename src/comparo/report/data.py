@@ -19,11 +19,22 @@ from comparo.report.views import Columns, Scale, candidates, display_order, mean
 from comparo.types import LongIndex
 
 TOP = 10  # items of the table of wins
-JUDGEMENTS = 100_000  # at most
 CANDIDATES = 40_000  # at most; a browser takes too long to read more
 ANSWER = 26  # bytes of a judgement at most
 BEGINNING = 80  # characters of a text that identify it
 MEAN, RANKED, JUDGED = 0.15, 0.6, 0.5  # shares of the remaining bytes, in this order; texts get the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How large a page may get: bytes of the file, bytes of it that are kept free of data, and judgements."""
+
+    page: int = 5_000_000  # small enough to be sent by mail
+    around: int = 600_000  # for what is around the data, in the first attempt; the second one knows how much it takes
+    judgements: int = 100_000  # 2.6 MB, about half of a page
+
+
+ROOM = Room()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +97,11 @@ class Tables:
         return self.contexts[0], self.candidates
 
 
-def page_data(tables: Tables, room: int) -> tuple[str, int, list[str]]:
-    """As much of the tables as fits into `room` bytes as JSON, how many contexts, and sentences on what is left out."""
+def page_data(tables: Tables, room: int, most: int = ROOM.judgements) -> tuple[str, int, list[str]]:
+    """As much of the tables as fits into `room` bytes as JSON, and at most `most` judgements.
+
+    Also how many contexts it holds, and sentences on what is left out.
+    """
     record = tables.record
     whole: dict[str, Any] = {
         "run": presentable(record.configuration),
@@ -116,7 +130,7 @@ def page_data(tables: Tables, room: int) -> tuple[str, int, list[str]]:
     contexts = [context.as_json() for context in shown]
     columns = _first(tables.candidates, rows)
     left -= ranked(rows)
-    judgements = _judgements(tables, shown, JUDGED * left)
+    judgements = _judgements(tables, shown, JUDGED * left, most)
     left -= size(judgements)
     here = [nodes.start for nodes in record.contexts[: len(shown)]]
     shared = [record.items.context_texts[code] or "" for code in record.items.context[record.row[here]].tolist()]
@@ -160,7 +174,7 @@ def _views(contexts: list[View], rows: int) -> list[View]:
     return [context for context in contexts if context.end <= rows]
 
 
-def _judgements(tables: Tables, shown: list[View], room: float) -> dict[str, Any]:
+def _judgements(tables: Tables, shown: list[View], room: float, most: int) -> dict[str, Any]:
     """The answers, with candidates by their row: all answers of the first `whole` rows, else those among the best.
 
     Before row `top`, the answers among the best candidates are there. `complete` says whether none is left out.
@@ -172,13 +186,13 @@ def _judgements(tables: Tables, shown: list[View], room: float) -> dict[str, Any
     furthest = np.maximum(first, second)
     ends = np.array([0, *(context.end for context in shown)])
     before = np.searchsorted(np.sort(furthest), ends)  # number of answers within the first candidates
-    fits = [number for number, count in enumerate(before) if count <= JUDGEMENTS and ANSWER * count <= room]
+    fits = [number for number, count in enumerate(before) if count <= most and ANSWER * count <= room]
     whole = top = int(ends[fits[-1]])
     kept = np.flatnonzero(furthest < whole)
     if not whole:
         best = np.append(np.array(tables.candidates["rank"][: shown[0].end]) <= TOP, False)
         between = best[np.minimum(first, len(best) - 1)] & best[np.minimum(second, len(best) - 1)]
-        kept, top = np.flatnonzero(between)[: min(JUDGEMENTS, int(room / ANSWER))], shown[0].end
+        kept, top = np.flatnonzero(between)[: min(most, int(room / ANSWER))], shown[0].end
     return {
         "complete": len(kept) == len(record.p),
         "whole": whole,

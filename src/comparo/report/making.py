@@ -17,10 +17,10 @@ METHODS = {
     "poe-g": "Gaussian model of the judge's probabilities",
     "poe-g-hard": "Gaussian model of wins and losses",
 }
-CHOSEN = ("budget", "until", "goal", "strategy", "orders", "method", "bias", "seed")
+CHOSEN = ("budget", "until", "goal", "strategy", "orders", "method", "bias", "estimate", "seed")
 
 
-def score_meaning(method: str) -> str:
+def score_meaning(method: str, is_consensus: bool = False) -> str:
     """What a score of a method says, in a sentence for someone who knows none of the methods."""
     if method in ("win-ratio", "avg-prob"):
         counted = "share of its comparisons that it won" if method == "win-ratio" else METHODS[method]
@@ -29,6 +29,8 @@ def score_meaning(method: str) -> str:
         apart = "by 0.1, the model expects the better one to win with probability 0.60"
     else:
         apart = "by 1, the model expects the better one to win with probability 0.73; by 2, 0.88"
+    if is_consensus:
+        return f"They are what people would say, as far as one judge can tell. Where the judge's own differ {apart}."
     return f"Of two texts whose scores differ {apart}."
 
 
@@ -53,8 +55,10 @@ def question(prompt: Prompt) -> str:
     return last.removesuffix(ending) + "?" if last.endswith(ending) else last
 
 
-def settings(configuration: Mapping[str, Any], judgements: Sequence[Judgement]) -> list[tuple[str, str]]:
-    """The settings, cost and time of a run, as names and values."""
+def settings(
+    configuration: Mapping[str, Any], judgements: Sequence[Judgement], validity: float | None = None
+) -> list[tuple[str, str]]:
+    """The settings, cost and time of a run, as names and values; `validity` is that of a consensus."""
     identity = configuration["identity"]
     tokens = sum(judgement.tokens_in + judgement.tokens_out for judgement in judgements)
     costs = [judgement.cost for judgement in judgements if not math.isnan(judgement.cost)]
@@ -64,6 +68,7 @@ def settings(configuration: Mapping[str, Any], judgements: Sequence[Judgement]) 
         "judge": identity["judge"],
         **{f"judge: {name}": value for name, value in identity["settings"].items()},
         **{name: _setting(configuration, name) for name in (*CHOSEN, "started")},
+        "scores": "the judge's own" if validity is None else f"consensus, validity {validity:.2f}",
         "cost": dollars(sum(costs)) if costs else "unknown",
         "tokens": f"{tokens:,}" if tokens else "unknown",
         "time": took,
@@ -82,7 +87,7 @@ def command(configuration: Mapping[str, Any]) -> str:
     flags = _prompt_flags(prompt)
     before = "" if flags else f"printf %s {shlex.quote(prompt.template)} > prompt.txt\n"
     words += flags or ["--prompt", "prompt.txt", "--labels", ",".join(prompt.labels), "--answer", prompt.answer]
-    for name in ("judge", *CHOSEN):
+    for name in ("judge", *CHOSEN, "validity"):
         if (value := _setting(configuration, name)) is not None:
             words += [f"--{name}", str(value)]
     return before + shlex.join(words)

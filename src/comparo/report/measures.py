@@ -45,7 +45,10 @@ def position_bias(ranking: Ranking) -> Position:
     """The position bias γ as a probability of winning, σ(−γ): the ranking's own γ, else γ = −logit(mean p)."""
     p, product = ranking.comparisons.p, ranking.product
     logits = in_logits(ranking)
-    if product is not None and product.bias.size and product.laplacian.pattern.judges:
+    effects = ranking.effects
+    if product is not None and effects is not None and effects.bias_error is not None:
+        gamma, error, fitted = float(np.mean(product.bias)), effects.bias_error, True
+    elif product is not None and product.bias.size and product.laplacian.pattern.judges:
         gamma, error, fitted = float(np.mean(product.bias)), _joint_error(product), True
     else:
         mean = float(np.clip(np.mean(p), 1e-6, 1 - 1e-6))
@@ -103,11 +106,11 @@ class Cycles:
     sampled: bool = False
 
 
-def cycles(comparisons: Comparisons) -> Cycles:
+def cycles(comparisons: Comparisons, steps: int = STEPS) -> Cycles:
     """Triples of items that were all compared with each other, and how many of them are cyclic: a > b > c > a.
 
     With A[i, j] = 1 where i won against j, orders merged, tr(A³)/3 triples are cyclic. Row i of A³ costs the square of
-    the comparisons of item i: where the sum is above `STEPS`, only the rows of random items are computed.
+    the comparisons of item i: where the sum is above `steps`, only the rows of random items are computed.
 
     >>> cycles(Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.6)])).cyclic
     1
@@ -123,11 +126,11 @@ def cycles(comparisons: Comparisons) -> Cycles:
     ones = np.ones(len(won))
     wins = sparse.csr_array((ones, (winner, loser)), shape=(graph.nodes, graph.nodes))
     played = sparse.csr_array(wins + wins.T)
-    steps = float(np.sum(graph.degrees().astype(np.float64) ** 2))
-    if steps <= STEPS:
+    needed = float(np.sum(graph.degrees().astype(np.float64) ** 2))
+    if needed <= steps:
         every = np.arange(graph.nodes)
         return Cycles(round(_closed(played, every) / 6), round(_closed(wins, every) / 3))
-    some = np.sort(np.random.default_rng(0).permutation(graph.nodes)[: max(int(graph.nodes * STEPS / steps), 1)])
+    some = np.sort(np.random.default_rng(0).permutation(graph.nodes)[: max(int(graph.nodes * steps / needed), 1)])
     return Cycles(round(_closed(played, some) / 2), round(_closed(wins, some)), sampled=True)
 
 
@@ -184,18 +187,19 @@ class Outlook:
 def convergence(record: Record) -> list[Moment]:
     """The rankings from the first tenth, two tenths, … of each context's answers; correlations are means over contexts.
 
-    Of very many answers only some shares are looked at, since each takes a fit.
+    Those with the last ranking are of the judge's own, those with people of the ranking that is shown. Of very many
+    answers only some shares are looked at, since each takes a fit.
     """
-    last, data, moments = record.ranking, record.ranking.comparisons, []
+    last, data, moments = record.ranking.judged, record.ranking.comparisons, []
     for step in range(1, POINTS + 1) if len(data) <= MANY else FEW:
         rows = first_rows(last.graph, step / POINTS)
         if len(rows) == len(data):
-            earlier, expected = last, record.spearman
+            earlier, expected = record.ranking, record.spearman
         else:
             earlier = record.refit(data.take(rows))
             expected = expected_spearman(earlier)
         people = {name: mean_known(found) for name, found in agreement(earlier, record.items).items()}
-        final = correlation(last, earlier, last.scores)
+        final = correlation(last, earlier.judged, last.scores)
         moments.append(Moment(len(rows), mean_known(expected), final, people))
     return moments
 

@@ -4,17 +4,18 @@ import base64
 import hashlib
 import math
 import os
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from comparo.analysis.agreement import agreement
 from comparo.errors import StoreError
-from comparo.report.data import Tables, View, page_data
+from comparo.report.data import ROOM, Room, Tables, View, page_data
 from comparo.report.embed import LONGEST, figure, label, presentable
 from comparo.report.making import METHODS, command, prompt_of, question, score_meaning, settings
 from comparo.report.measures import Agreement, Outlook, agreements, convergence, outlook, surprises
@@ -24,8 +25,6 @@ from comparo.report.views import PEOPLE, Chart, Columns, line_chart, scatter_cha
 from comparo.run.database import write_text
 
 HERE = Path(__file__).parent
-MOST = 5_000_000  # bytes of a page
-RESERVE = 600_000  # of these for the page around the data, in the first attempt
 STATIC = 50  # lines of the ranking that are shown without JavaScript
 LISTED = 200  # contexts in the list of them
 SURPRISES = 5
@@ -34,7 +33,7 @@ SENTENCE, SETTING, SETTINGS = 1000, 300, 100  # characters of a question or a no
 DRAWN = 2000  # points of a scatter
 
 
-def write_report(folder: str | os.PathLike[str], record: Record | None = None) -> Path:
+def write_report(folder: str | os.PathLike[str], record: Record | None = None, room: Room = ROOM) -> Path:
     """Write report.html into a run folder, from what is in the folder alone, and return its path.
 
     Parameters
@@ -43,11 +42,13 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None) -
         A run folder, as `comparo rank` writes it.
     record
         What the folder holds, if it is read already.
+    room
+        How large the page may get.
 
     Returns
     -------
     Path
-        The path of the page, at most 5 MB large.
+        The path of the page, at most `room.page` bytes large, by default 5 MB.
 
     Raises
     ------
@@ -61,7 +62,7 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None) -
     comparo.errors.WrongFolderError: nowhere is not a run folder: it has no judgements.db
     """
     folder = Path(folder)
-    page, path = render(record or read_record(folder)), folder / "report.html"
+    page, path = render(record or read_record(folder), room), folder / "report.html"
     try:
         write_text(path, page)
     except OSError as error:
@@ -71,12 +72,9 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None) -
     return path
 
 
-def render(record: Record) -> str:
-    """The page as text, of at most `MOST` bytes."""
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
-    )
-    template, tables = environment.get_template("page.html.j2"), Tables.of(record)
+def render(record: Record, room: Room = ROOM) -> str:
+    """The page as text, of at most `room.page` bytes."""
+    template, tables = _template(), Tables.of(record)
     script = (HERE / "page.js").read_text(encoding="utf-8")
     contents = {
         "style": Markup((HERE / "style.css").read_text(encoding="utf-8")),
@@ -85,16 +83,24 @@ def render(record: Record) -> str:
         "version": version("comparo"),
         **_contents(record, tables),
     }
-    listed, room = _contexts(record, tables), MOST - RESERVE
+    listed, left = _contexts(record, tables), room.page - room.around
     for _ in range(2):
-        data, held, left_out = page_data(tables, room)
+        data, held, left_out = page_data(tables, left, room.judgements)
         shown = {"held": held, "contexts": listed[:held], "left_out": left_out, "data": Markup(data)}
         page = template.render(**contents, **shown)
         taken, around = (len(text.encode()) for text in (page, page.replace(data, "")))
-        if taken <= MOST:
+        if taken <= room.page:
             break
-        room = MOST - around - SENTENCE  # the sentence about what is left out may get longer
+        left = room.page - around - SENTENCE  # the sentence about what is left out may get longer
     return page
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+    )
+    return environment.get_template("page.html.j2")
 
 
 def _contents(record: Record, tables: Tables) -> dict[str, Any]:
@@ -119,7 +125,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "judge": label(configuration["identity"]["judge"], SETTING),
         "method": ranking.method,
         "method_name": METHODS[ranking.method],
-        "score_meaning": score_meaning(ranking.method),
+        "score_meaning": score_meaning(ranking.method, ranking.estimate == "consensus"),
         "level": f"{ranking.level:.0%}",
         "started": str(configuration.get("started", ""))[:10],
         "notes": [label(note, SENTENCE) for note in ranking.notes],
@@ -140,7 +146,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "prompt": prompt,
         "settings": [
             (label(name), label(value, SETTING))
-            for name, value in settings(configuration, record.judgements)[:SETTINGS]
+            for name, value in settings(configuration, record.judgements, ranking.validity)[:SETTINGS]
         ],
     }
 
@@ -229,8 +235,8 @@ def _convergence(record: Record, ahead: list[Outlook]) -> dict[str, Any]:
         line = [(moment.calls, moment.people[name]) for moment in moments]
         series.append((f"people-{number}", f"with people: {label(name)}", line))
     about = (
-        "Spearman correlations of the ranking after the first calls, from 0 (chance) to 1 (same order): with the last "
-        "ranking, where it ends at 1 by definition; and the expected agreement with the ranking after unlimited "
+        "Spearman correlations of the judge's ranking after the first calls, from 0 (chance) to 1 (same order): with "
+        "the last one, where it ends at 1 by definition; and the expected agreement with the one after unlimited "
         "calls, continued to what more calls would bring."
     )
     return {"convergence": line_chart(series), "convergence_about": about}
@@ -265,4 +271,4 @@ def _people_about(people: list[Agreement], scores: int) -> str:
             "From both, the mean of their context is subtracted. Correlations are means over contexts; their 95% "
             "intervals come from a bootstrap over contexts."
         )
-    return f"Across: the judge's score. Upwards: people's score. {about}{first}"
+    return f"Across: the score. Upwards: people's score. {about}{first}"

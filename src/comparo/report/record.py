@@ -124,7 +124,9 @@ def read_record(folder: Path) -> Record:
         raise StoreError(f"{folder} holds no answers yet{tried}. Run the same command again to go on")
     given = configuration.get
     # A folder from before runs could be plain holds one that was.
-    fitting = Fitting(items, given("method", "poe-bt"), given("bias", "joint"), given("plain", True))
+    method, bias, plain = given("method", "poe-bt"), given("bias", "joint"), given("plain", True)
+    # One from before there was a consensus holds the judge's scores.
+    fitting = Fitting(items, method, bias, plain, True, given("estimate", "judge"), given("validity"))
     return Record(configuration, items, judgements, fitting.rank(comparisons(judgements)), fitting)
 
 
@@ -153,10 +155,11 @@ def _checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any
 
 
 def expected(ranking: Ranking, equal: bool = False) -> Array:
-    """P(first wins) of each comparison by the ranking's own model, shape (K,); `equal` as if all scores were equal.
+    """P(first wins) of each comparison by the model of the judge, shape (K,); `equal` as if all scores were equal.
 
     σ(d) for Bradley–Terry and ½ + d for scores that are means of probabilities, d = s_first − s_second − γ.
     """
+    ranking = ranking.judged
     graph, product = ranking.graph, ranking.product
     between = ranking.scores[graph.first] - ranking.scores[graph.second]
     d = between if product is None else product.differences(slice(None))

@@ -40,7 +40,14 @@ def signs(record: Record, ahead: Sequence[Outlook]) -> list[Sign]:
         _connected(record),
         *_position(record),
     ]
-    found += [_sources(record), _length(record), *_consistency(record), _mass(record), _failures(record)]
+    found += [
+        _whose(record),
+        _sources(record),
+        _length(record),
+        *_consistency(record),
+        _mass(record),
+        _failures(record),
+    ]
     return [sign for sign in found if sign is not None]
 
 
@@ -135,8 +142,33 @@ def _connected(record: Record) -> Sign:
     return Sign("Connectedness", state, verdict, sentence, source)
 
 
+def _whose(record: Record) -> Sign | None:
+    """What the scores of a consensus are."""
+    k, effects = record.ranking.validity, record.ranking.effects
+    if k is None or effects is None:
+        return None
+    shared = "its style of writing" if effects.group is None else "its group"
+    if record.configuration.get("validity") is not None:
+        source = "The share was given by --validity"
+    elif effects.group is None:
+        source = "The share is what agreed better with people on every set that was measured"
+    else:
+        source = (
+            "The share is estimated by a rule, from how much of the judge's scores is between groups and from what the "
+            "two orders of a pair have in common; it was chosen on recorded judges whose texts people scored too"
+        )
+    sentence = (
+        f"Scores are what people would say, as far as one judge can tell. Of what the judge says about a text beyond "
+        f"{shared}, {k:.0%} is kept: about so much do people share, and the rest is the judge's own taste. {source}. "
+        "Intervals contain what this judge cannot see of people's opinion, but not that it may be wrong about a whole "
+        "group. The judge's own scores are the column judge_score of ranking.csv; --estimate judge ranks by them, "
+        "without new calls."
+    )
+    return Sign("Whose opinion", f"consensus, validity {k:.2f}", "plain", sentence)
+
+
 def _sources(record: Record) -> Sign | None:
-    """How much of the scores' variance each estimated part has."""
+    """How much of the variance of the judge's scores each estimated part has."""
     effects = record.ranking.effects
     if effects is None:
         return None
@@ -156,8 +188,8 @@ def _sources(record: Record) -> Sign | None:
         "What sets texts apart",
         ", ".join(shares) if len(parts) > 1 else f"{scores:.2f}",
         "plain",
-        f"Scores have a standard deviation of {scores:.2f}; a single answer deviates from the difference of its two "
-        f"scores by {noise:.2f}, {noise / scores:.1f} times as much."
+        f"The judge's scores have a standard deviation of {scores:.2f}; a single answer deviates from the difference "
+        f"of its two scores by {noise:.2f}, {noise / scores:.1f} times as much."
         f"{''.join(meanings[name] for name in parts)}{spread}",
     )
 

@@ -113,9 +113,11 @@ def means(record: Record) -> Columns | None:
 
     Its standard error is sd/√m over the m contexts, and its interval is Student's. Tiers are determined by differences
     within contexts: a tier ends where its best is better than the next with at least the probability `ranking.level`.
-    Contexts whose candidates are not all connected are left out, since their scores cannot be compared.
+    Contexts whose candidates are not all connected are left out, since their scores cannot be compared. The scores of a
+    consensus vary less between contexts than its errors do, so that those of the judge are averaged, whose mean is the
+    same where all contexts have the same ids.
     """
-    graph, ranking = record.ranking.graph, record.ranking
+    graph, ranking = record.ranking.graph, record.ranking.judged
     joined = record.joined[graph.position]
     item, position = graph.item[joined], graph.position[joined]
     seen = np.bincount(item, minlength=len(ranking.comparisons.items))

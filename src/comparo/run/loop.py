@@ -21,7 +21,7 @@ from comparo.run.database import encode, key_of
 from comparo.run.rounds import Rounds
 from comparo.run.store import Store
 from comparo.run.task import Task
-from comparo.run.worker import Asking
+from comparo.run.worker import PATIENCE, Asking
 from comparo.selection.selector import Selector
 
 FAILED = 0.2  # the share of failed judgements at which a run stops
@@ -56,7 +56,8 @@ class Run:
 
     `watch` is called with the progress about twice per second, and `say` with a sentence that the user should read at
     once. A run that is stopped by an exception, including KeyboardInterrupt, first waits some seconds for the calls in
-    flight, because they are paid for; a second interrupt ends it immediately.
+    flight, because they are paid for; a second interrupt ends it immediately. `patience` is how long the judge waits
+    for one more question, in seconds.
 
     >>> from comparo.run.budget import Budget
     >>> from comparo.data.items import Items
@@ -75,14 +76,15 @@ class Run:
         store: Store,
         watch: Callable[[Progress], None] | None = None,
         say: Callable[[str], None] = logger.warning,
+        patience: float = PATIENCE,
     ) -> None:
-        self.task, self.store, self.watch, self.say = task, store, watch, say
-        estimate = task.estimate()
+        self.task, self.store, self.watch, self.say, self.patience = task, store, watch, say, patience
+        expense = task.expense()
         self.known = store.known()
         last = [answers[-1] for answers in self.known.values()]
         failed = sum(answer.failed for answer in last)
         spent = sum(answer.cost for answers in self.known.values() for answer in answers if answer.cost > 0)
-        self.progress = Progress(estimate.calls, len(last) - failed, failed, spent)
+        self.progress = Progress(expense.calls, len(last) - failed, failed, spent)
         self.spending = Spending(task.budget.dollars, task.price_of, spent)
         self.ahead = int(store.configuration.get("ahead", task.judge.ahead))
         self.room = max(self.ahead, getattr(task.judge, "room", 0))  # more than `ahead` where replicas share the work
@@ -92,21 +94,21 @@ class Run:
         stored = Counter(context for context, _, _ in self.known)
         # A context whose calls were all made in an earlier start needs no rounds.
         self._waiting = deque(
-            (context, ids, *estimate.by_context[context], rng)
+            (context, ids, *expense.by_context[context], rng)
             for (context, ids), rng in zip(names.items(), generators, strict=True)
-            if stored[encode(context)] < estimate.by_context[context][0]
+            if stored[encode(context)] < expense.by_context[context][0]
         )
         self.rounds: dict[Any, Rounds] = {}
         self._active: list[Any] = []
         self._pending: deque[Question] = deque()
         self._masses = [answer.mass for answer in last if answer.mass == answer.mass]
-        self._first = min(ENOUGH, max(1, estimate.calls // 2))
+        self._first = min(ENOUGH, max(1, expense.calls // 2))
         self._looked = 0.0
         self._priced = task.budget.unit == "$"
 
     def go(self) -> Ranking:
         """Ask all questions, repeat the failed ones once, and return the ranking."""
-        with Asking(self.task.judge, self.task.prompt, self.store.add) as asking:
+        with Asking(self.task.judge, self.task.prompt, self.store.add, self.patience) as asking:
             try:
                 self._check_mass("")
                 self._fill(asking)

@@ -14,6 +14,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.budget import Budget
 from comparo.run.folders import set_aside
 from comparo.run.loop import Progress, Run, logger
+from comparo.run.recipe import Scores
 from comparo.run.store import Store
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, DEFAULT_METHOD, Task
 from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
@@ -38,6 +39,8 @@ def rank(
     bias: Bias | None = None,
     seed: int = 0,
     plain: bool = False,
+    estimate: Scores = "auto",
+    validity: float | None = None,
     least_mass: float = DEFAULT_LEAST_MASS,
     out: str | Path | Callable[[Task], Path] | None = None,
     fresh: bool = False,
@@ -78,6 +81,10 @@ def rank(
         estimated.
     method, bias
         How comparisons become scores; see `fit`.
+    estimate, validity
+        Whose ranking it is: "judge", or "consensus", what people would say, as far as one judge can tell; `validity` is
+        the share of the judge's view of single texts that people share, by default estimated. "auto" is a consensus
+        where texts share groups (a column group, or the same ids in several contexts), else the judge's.
     least_mass
         The run stops early if the judge's first answers put less than this share of its probability on the labels.
     out, fresh, notes
@@ -113,7 +120,7 @@ def rank(
         items, criterion, prompt, named, kind=kind, heading=heading, context=context, labels=labels, answer=answer
     )
     asked = load_judge(judge, **(options or {})) if isinstance(judge, str) else as_judge(judge)
-    how = (strategy, orders, method, bias, seed, plain, least_mass)
+    how = (strategy, orders, method, bias, seed, plain, least_mass, estimate, validity)
     task = Task(items, question, asked, Budget.of(budget), until, goal, *how)
     folder = out(task) if callable(out) else None if out is None else Path(out)
     task.check()

@@ -1,8 +1,9 @@
 """How the answers of a run become a ranking: the method, and its use of the texts.
 
 Unless the run is plain, comparisons are weighted by the contrast of their texts, variances are estimated, and items of
-the same group or of similar style inform each other (`pooling`). The groups are those of the items, if they have any;
-otherwise items with the same id in several contexts form a group, as the outputs of one system do.
+the same group or of similar style inform each other (`comparo.model.mixed`). The groups are those of the items, if they
+have any; otherwise items with the same id in several contexts form a group, as the outputs of one system do. The scores
+may be a consensus, what people would say, as far as one judge can tell (`comparo.ranking.consensus`).
 """
 
 from __future__ import annotations
@@ -10,27 +11,30 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.methods import Method, quiet_fit
-from comparo.model.experts import BradleyTerry, Gaussian
 from comparo.model.product import Bias
-from comparo.model.weights import power, residuals
+from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.ranking import Ranking
-from comparo.selection.contrast import contrasts
+from comparo.selection.contrast import contrasts, fitted_power
 from comparo.selection.style import styles
 from comparo.types import Array
 
-POWERS, USUAL, SURE = np.linspace(0.0, 3.0, 31), 1.0, 1.0  # of the contrast, with which the noise falls
+Scores = Literal["auto", "judge", "consensus"]
 
 
 @dataclass(frozen=True)
 class Fitting:
     """Ranks comparisons of `items`; if it is not `grouped`, the groups of items are ignored.
+
+    The `estimate` is the judge's own ranking, a consensus with this `validity`, or "auto": a consensus where items have
+    groups and variances are estimated. A consensus without groups is one beyond style. Where the comparisons contain no
+    group twice, as those of one context may, the ranking is the judge's.
 
     >>> items = Items.of({"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."})
     >>> data = Comparisons.from_rows([("ana", "bo", 0.8), ("bo", "cy", 0.7)])
@@ -43,6 +47,32 @@ class Fitting:
     bias: Bias = "joint"
     plain: bool = False
     grouped: bool = True
+    estimate: Scores = "judge"
+    validity: float | None = None
+
+    def check(self) -> None:
+        """Raise a ValueError if the estimate cannot be made from these items by this method."""
+        if self.estimate not in get_args(Scores):
+            raise ValueError(f"estimate is one of {', '.join(get_args(Scores))}, not {self.estimate!r}")
+        check_validity(self.validity)
+        if self.estimate == "judge" and self.validity is not None:
+            raise ValueError("validity belongs to a consensus; leave it out, or use --estimate consensus")
+        if self.estimate != "consensus" and self.validity is None:
+            return
+        if not self.pools:
+            raise ValueError(
+                "a consensus needs estimated variances; use a method poe-… without --plain and without --bias plug-in"
+            )
+        if self._groups is None and (self.estimate == "auto" or self._features is None):
+            raise ValueError(
+                "a consensus needs texts that share a group; name a column by --group, such as the system that wrote "
+                "them, or give them the same ids in several contexts"
+            )
+
+    @property
+    def shares(self) -> bool:
+        """Whether the scores are a consensus."""
+        return self.pools and (self.estimate == "consensus" or (self.estimate == "auto" and self._groups is not None))
 
     @property
     def pools(self) -> bool:
@@ -77,10 +107,10 @@ class Fitting:
     def weigh(self, data: Comparisons) -> Comparisons:
         """The comparisons with weights contrast^a, a estimated from the answers; the sum of weights is unchanged."""
         worth = self._worth(data)
-        if np.all(worth == worth[0]):
+        found = fitted_power(data, worth)
+        if not found:
             return data
-        merged, squares, freedom = residuals(data, Gaussian() if self.method.startswith("poe-g") else BradleyTerry())
-        weight = data.weights * worth ** power(squares, self._worth(merged), freedom, POWERS, USUAL, SURE)
+        weight = data.weights * worth**found
         return replace(data, weight=weight * (np.sum(data.weights) / np.sum(weight)))
 
     def _worth(self, data: Comparisons) -> Array:
@@ -108,6 +138,11 @@ class Fitting:
         """The ranking from comparisons whose weights are final."""
         if not self.pools:
             return quiet_fit(data, self.method, bias=self.bias)
-        return quiet_fit(
+        ranking = quiet_fit(
             data, self.method, bias=self.bias, prior="estimated", groups=self._groups, features=self._features
         )
+        effects = ranking.effects
+        if not self.shares or effects is None:
+            return ranking
+        beyond_style = self._groups is None and effects.style is not None
+        return consensus(ranking, self.validity) if effects.group is not None or beyond_style else ranking

@@ -50,7 +50,8 @@ class Store:
     """The judgements and the configuration of a run; without a folder, only in memory.
 
     `identity` is what must not change between two starts: a folder made with another one is refused, saying what
-    differs. `add` may be called from any thread. `close` gives the folder back.
+    differs. `add` may be called from any thread. `close` gives the folder back. `most_unsynced` judgements, or those of
+    `longest_unsynced` seconds, may be lost in a power cut.
 
     >>> from comparo.data.prompts import Question
     >>> store = Store(None, {"judge": "simulated/soft"})
@@ -60,9 +61,16 @@ class Store:
     """
 
     def __init__(
-        self, folder: Path | None, identity: Mapping[str, Any], configuration: Mapping[str, Any] | None = None
+        self,
+        folder: Path | None,
+        identity: Mapping[str, Any],
+        configuration: Mapping[str, Any] | None = None,
+        *,
+        most_unsynced: int = MOST_UNSYNCED,
+        longest_unsynced: float = LONGEST_UNSYNCED,
     ) -> None:
         self.folder = folder
+        self.most_unsynced, self.longest_unsynced = most_unsynced, longest_unsynced
         self._turn = threading.Lock()
         self._lock: IO[str] | None = None
         self._unsynced, self._synced = 0, time.monotonic()
@@ -95,7 +103,7 @@ class Store:
             with self._connection as connection:
                 kept = [insert(connection, judgement) for judgement in judgements]
             self._unsynced += len(kept)
-            if self._unsynced >= MOST_UNSYNCED:
+            if self._unsynced >= self.most_unsynced:
                 self._sync()
         self.settle()
         return kept
@@ -103,7 +111,7 @@ class Store:
     def settle(self) -> None:
         """Flush judgements that have waited for a second to the disk."""
         with self._turn, explained(self.folder):
-            if self._unsynced and time.monotonic() - self._synced >= LONGEST_UNSYNCED:
+            if self._unsynced and time.monotonic() - self._synced >= self.longest_unsynced:
                 self._sync()
 
     def add_items(self, items: Items) -> None:

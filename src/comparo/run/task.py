@@ -21,7 +21,7 @@ from comparo.judges import Judge
 from comparo.methods import Method, quiet_fit
 from comparo.model.product import Bias
 from comparo.run.budget import Budget
-from comparo.run.recipe import Fitting
+from comparo.run.recipe import Fitting, Scores
 from comparo.selection.defaults import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy, default_strategy, top_of
 
 DEFAULT_JUDGE = "local/smollm2"  # runs everywhere, without a key
@@ -36,7 +36,8 @@ class Task:
 
     A `plain` task follows the paper: the choice of pairs ignores the texts, and no variances are estimated. The default
     strategy is greedy, or adaptive for a goal top-k; the default bias is joint for products of experts and none for
-    other methods. The run stops if the judge's first answers put on average less than `least_mass` of the probability
+    other methods. `estimate` and `validity` say whose ranking the scores are (`Fitting`); no call depends on them. The
+    run stops if the judge's first answers put on average less than `least_mass` of the probability
     on the labels.
     """
 
@@ -53,6 +54,8 @@ class Task:
     seed: int = 0
     plain: bool = False
     least_mass: float = DEFAULT_LEAST_MASS
+    estimate: Scores = "auto"
+    validity: float | None = None
 
     def __post_init__(self) -> None:
         if self.strategy is None:
@@ -70,6 +73,7 @@ class Task:
             raise ValueError(f"seed = {self.seed!r} is not a whole number from 0 up")
         top = top_of(self.goal, min(map(len, self.items.names.values())), str(self.strategy))
         self._rehearse(top)
+        self.fitting.check()
 
     def _rehearse(self, top: int | None) -> None:
         """Fit four comparisons with the given options, so that impossible ones fail before any call is made."""
@@ -83,7 +87,7 @@ class Task:
 
     def check(self) -> None:
         """Raise a ValueError if the budget is too small, or a JudgeError if the judge is not ready (no key)."""
-        self.estimate()
+        self.expense()
         ready = getattr(self.judge, "ready", None)
         if ready is not None:
             ready()
@@ -108,7 +112,8 @@ class Task:
     @cached_property
     def fitting(self) -> Fitting:
         """How the answers become a ranking."""
-        return Fitting(self.items, self.method, self.bias or "none", self.plain)
+        whose = self.estimate, self.validity
+        return Fitting(self.items, self.method, self.bias or "none", self.plain, True, *whose)
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -120,12 +125,14 @@ class Task:
             "method": self.method,
             "bias": self.bias,
             "plain": self.plain,
+            "estimate": self.estimate,
+            "validity": self.validity,
             "ahead": self.judge.ahead,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": {"python": platform.python_version(), **packages},
         }
 
-    def estimate(self) -> Estimate:
+    def expense(self) -> Expense:
         """The maximum number of calls, tokens and dollars, estimated from the lengths of a hundred prompts."""
         rng, names = np.random.default_rng(0), self.items.names
         sizes = {context: len(ids) for context, ids in names.items()}
@@ -140,7 +147,7 @@ class Task:
         cost = self._cost(tokens)
         calls = self.budget.calls(sizes, self.orders, cost)
         total = sum(number for number, _ in calls.values())
-        return Estimate(calls, total, round(total * tokens), total * cost)
+        return Expense(calls, total, round(total * tokens), total * cost)
 
     def price_of(self, question: Question) -> float:
         """The approximate cost of a question in dollars, from the length of its prompt; nan if the price is unknown."""
@@ -160,7 +167,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class Expense:
     """Calls and orders per context, calls in total, approximate tokens, and dollars (nan if unknown)."""
 
     by_context: Mapping[Any, tuple[int, Orders]]

@@ -20,11 +20,18 @@ class Asking:
     `keep` stores every judgement, in the thread of the judge, as soon as it arrives, and returns it as stored. `ask`
     never waits. `answers` waits for at least one judgement while questions are open and returns all that have arrived;
     it raises what the judge or `keep` raised. `finish` sends no more questions and waits for those that are `out`:
-    taken by the judge but not answered. Leaving the block ends the judge.
+    taken by the judge but not answered. Leaving the block ends the judge. After `patience` seconds without a further
+    question, the judge answers those it has.
     """
 
-    def __init__(self, judge: Judge, prompt: Prompt, keep: Callable[[Sequence[Judgement]], list[Judgement]]) -> None:
-        self._judge, self._prompt, self._keep = judge, prompt, keep
+    def __init__(
+        self,
+        judge: Judge,
+        prompt: Prompt,
+        keep: Callable[[Sequence[Judgement]], list[Judgement]],
+        patience: float = PATIENCE,
+    ) -> None:
+        self._judge, self._prompt, self._keep, self._patience = judge, prompt, keep, patience
         self._questions: queue.SimpleQueue[Question | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Judgement | BaseException] = queue.SimpleQueue()
         self._no_more, self._left = threading.Event(), threading.Event()
@@ -103,7 +110,7 @@ class Asking:
         is_patient = getattr(self._judge, "streams", False)
         while not self._no_more.is_set():
             try:
-                question = self._questions.get(timeout=PATIENCE)
+                question = self._questions.get(timeout=self._patience)
             except queue.Empty:
                 if is_patient:
                     continue

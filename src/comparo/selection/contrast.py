@@ -6,8 +6,8 @@ difference of the scores several times as far as those about texts that have lit
     c_ij = 1 − o_ij,   o_ij = 2 Σ_{t in both} r_t / (Σ_{t in i} r_t + Σ_{t in j} r_t),   r_t = log (T + 1)/(T_t + ½),
 
 is determined by o, the overlap of their three-letter sequences t (`sequences`), in which rare ones count more: T_t of
-all T texts have t. Pairs of large contrast are chosen first (`Selector`), and a comparison has the weight c^a, where a
-is estimated from the answers (`model.weights.power`).
+all T texts have t. A comparison has the information c^a, where a is estimated from the answers (`fitted_power`): that
+is its weight in the fit, and what the choice of pairs reckons with (`Selector`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,32 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
+from comparo.model.observations import are_choices
+from comparo.model.weights import power, residuals
 from comparo.selection.sequences import count_sequences, rarities
 from comparo.types import Array
 
+POWERS, USUAL, SURE = np.linspace(0.0, 3.0, 31), 1.0, 1.0  # of the contrast, and what is expected of them
 LEAST = 0.05  # so that equal texts may be compared if no other pair is left
 MOST = 512  # items of a context; above it few of all pairs are nearly equal texts, and the matrix is not computed
 AT_ONCE = 4_000_000  # pairs of texts of all contexts that are compared together
+
+
+def fitted_power(data: Comparisons, contrast: Array) -> float:
+    """How the information of answers rises with their contrast (K,): the power a of c^a, 0 for choices.
+
+    The prior of a is 1 ± 1, from 0 to 3: what recorded judges show (docs/efficiency.md). A choice has the noise of a
+    coin, whatever the texts.
+
+    >>> fitted_power(Comparisons.from_rows([("a", "b", 1), ("b", "c", 0)]), np.array([0.5, 1.0]))
+    0.0
+    """
+    if np.all(contrast == contrast[0]) or are_choices(data):
+        return 0.0
+    row, squares, freedom = residuals(data)
+    return power(squares, contrast[row], freedom, POWERS, USUAL, SURE)
 
 
 def overlaps(texts: Sequence[str]) -> Array:

@@ -16,7 +16,7 @@ TRIES = 100
 DRAWN = 1_000_000  # pairs drawn in all tries together
 
 
-def random_pairs(items: int, pairs: int, rng: Seed = None) -> Pairs:
+def random_pairs(items: int, pairs: int, rng: Seed = None, tries: int = TRIES) -> Pairs:
     """K different random pairs of N items, each item in at least one of them, connected if K ≥ N − 1.
 
     They are drawn uniformly from all such sets if a few tries find one. With few pairs per item they are a uniformly
@@ -28,6 +28,7 @@ def random_pairs(items: int, pairs: int, rng: Seed = None) -> Pairs:
     items : N, the number of items.
     pairs : K ≥ N/2, the number of pairs.
     rng : A seed or a generator.
+    tries : How many sets are drawn at most until one serves.
 
     Returns
     -------
@@ -44,8 +45,8 @@ def random_pairs(items: int, pairs: int, rng: Seed = None) -> Pairs:
         raise ValueError(f"{pairs} pairs cannot hold {items} items; draw at least {(items + 1) // 2} pairs")
     apart, none = np.arange(items), np.empty(0, dtype=np.int64)
     if pairs >= items - 1:
-        return connect(apart, none, pairs, rng)
-    for _ in range(_tries(pairs)):
+        return connect(apart, none, pairs, rng, tries)
+    for _ in range(_affordable(tries, pairs)):
         drawn = draw(items, none, pairs, rng)
         if np.bincount(drawn.ravel(), minlength=items).all():
             return drawn
@@ -106,8 +107,8 @@ def check_number(items: int, pairs: int) -> None:
         raise ValueError(f"{pairs} pairs are more than the {items * (items - 1) // 2} that {items} items make")
 
 
-def _tries(pairs: int) -> int:
-    return min(TRIES, max(1, DRAWN // pairs))
+def _affordable(tries: int, pairs: int) -> int:
+    return min(tries, max(1, DRAWN // pairs))
 
 
 def draw(items: int, taken: NDArray[np.int64], pairs: int, rng: np.random.Generator) -> Pairs:
@@ -153,10 +154,16 @@ def _tree(component: NDArray[np.integer], rng: np.random.Generator) -> Pairs:
     return joining(component, walk)
 
 
-def connect(component: NDArray[np.integer], taken: NDArray[np.int64], pairs: int, rng: np.random.Generator) -> Pairs:
+def connect(
+    component: NDArray[np.integer],
+    taken: NDArray[np.int64],
+    pairs: int,
+    rng: np.random.Generator,
+    tries: int = TRIES,
+) -> Pairs:
     """Different pairs that are not taken and join all components, of which there are at most `pairs` + 1."""
     items = len(component)
-    for _ in range(_tries(pairs)):
+    for _ in range(_affordable(tries, pairs)):
         drawn = draw(items, taken, pairs, rng)
         if merge(component, drawn).max() == 0:
             return drawn

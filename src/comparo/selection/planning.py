@@ -36,11 +36,22 @@ Answers = Literal["soft", "hard"]
 Answer = Callable[[Array, np.random.Generator], Array]  # of a judge to true differences (K,)
 
 SPREAD = 1.0  # of the logits of random pairs: most p are between 0.2 and 0.8
-TRIED = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 25, 30, 35, 40, 50, 60, 80, 100)  # calls per item
-SIMULATED = 20  # calls per item up to which they are simulated
-MOST = 300  # items simulated; more items need as many calls per item
-REPEATS = (8, 100)  # fewest and most
-SIMULATED_ITEMS = 1600  # in all repeats together, within these bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is simulated; measured with random pairs and judges of accuracy 0.7 and 0.75."""
+
+    # Calls per item that are tried: from 4 on, the correlation changes by less than 0.05 from one to the next.
+    per_item: tuple[int, ...] = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 25, 30, 35, 40, 50, 60, 80, 100)
+    calls: int = 20  # per item, up to which they are simulated; beyond, the formula is within 0.005 for twice as many
+    items: int = 300  # at most; what 1200 items reach with as many calls per item differs by less than 0.01
+    simulated: int = 1600  # items in all repeats together: 3 s for 300 items
+    fewest: int = 8  # repeats
+    most: int = 100  # repeats
+
+
+EFFORT = Effort()
 
 
 @dataclass(frozen=True)
@@ -113,6 +124,7 @@ def plan(
     orders: Orders = DEFAULT_ORDERS,
     repeats: int | None = None,
     rng: Seed = None,
+    effort: Effort = EFFORT,
 ) -> Plan:
     """How many calls rank `items` items with a mean Spearman correlation of `target`.
 
@@ -130,6 +142,7 @@ def plan(
     strategy, orders : As in `Selector`.
     repeats : The number of simulated runs; by default 8 to 100, fewer for more items.
     rng : A seed or a generator.
+    effort : How much is simulated.
 
     Returns
     -------
@@ -155,7 +168,7 @@ def plan(
     if repeats is not None and repeats < 1:
         raise ValueError(f"repeats is at least 1, not {repeats}")
     strength, noise = judge_of(accuracy)
-    size = min(items, MOST)
+    size = min(items, effort.items)
 
     def answer(difference: Array, rng: np.random.Generator) -> Array:
         """p for true differences of the first and the second, shape (K,)."""
@@ -163,11 +176,11 @@ def plan(
         return np.asarray((logit > 0).astype(np.float64) if answers == "hard" else expit(logit))
 
     if repeats is None:
-        repeats = min(max(SIMULATED_ITEMS // size, REPEATS[0]), REPEATS[1])
+        repeats = min(max(effort.simulated // size, effort.fewest), effort.most)
     runs = [_Run(size, answer, strategy, orders, generator) for generator in as_generator(rng).spawn(repeats)]
     found: list[tuple[float, ...]] = []
-    for calls in _tried(size, orders):
-        if calls <= SIMULATED * size or not found:
+    for calls in _tried(effort.per_item, size, orders):
+        if calls <= effort.calls * size or not found:
             reached = _reached(runs, calls)
             simulated = calls / size, float(np.mean(reached))
             found.append((*simulated, *np.quantile(reached, [0.1, 0.9])))
@@ -178,14 +191,14 @@ def plan(
     return Plan(items, target, *np.array(found).T)
 
 
-def _tried(items: int, orders: Orders) -> Iterator[int]:
+def _tried(numbers: tuple[int, ...], items: int, orders: Orders) -> Iterator[int]:
     """The numbers of calls to try: from a few more than connect all items to all calls that are possible."""
     calls = 2 if orders == "both" else 1
     most = calls * items * (items - 1) // 2
-    for per_item in TRIED:
+    for per_item in numbers:
         if per_item > calls and per_item * items < most:
             yield per_item * items
-    if most <= TRIED[-1] * items:
+    if most <= numbers[-1] * items:
         yield most
 
 

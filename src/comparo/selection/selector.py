@@ -20,10 +20,11 @@ from comparo.errors import ComparisonsError
 from comparo.methods import WIDE
 from comparo.model.experts import BradleyTerry, logistic_curvature
 from comparo.model.graph import Graph
-from comparo.model.limits import LIMITS
+from comparo.model.limits import LIMITS, Limits
 from comparo.model.newton import Problem
 from comparo.model.pattern import Pattern
 from comparo.model.product import product_at
+from comparo.selection.contrast import USUAL, fitted_power
 from comparo.selection.defaults import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy, default_strategy, top_of
 from comparo.selection.designs import (
     Pairs,
@@ -42,13 +43,12 @@ from comparo.selection.greedy import Border, Greedy, inverse, join
 from comparo.selection.resistance import Goal, Resistance, matching
 from comparo.types import Array, Seed, as_generator
 
-EXACT = LIMITS.exact  # items up to which all pairs are considered, with an N × N covariance
 JITTER = 0.15  # standard deviation added to the logarithm of a contrast, so that another seed gives other pairs
 
 log = logging.getLogger(__name__)
 
 
-def greedy_pairs(items: int, pairs: int, rng: Seed = None) -> Pairs:
+def greedy_pairs(items: int, pairs: int, rng: Seed = None, limits: Limits = LIMITS) -> Pairs:
     """The paper's design: a chain of all items in shuffled order, then the pairs with the largest A_xx + A_yy − 2A_xy.
 
     A = (W̃ᵀW̃)⁻¹ with the pairs chosen before, so that each pair multiplies det(W̃ᵀW̃) by as much as possible; of equal
@@ -60,6 +60,7 @@ def greedy_pairs(items: int, pairs: int, rng: Seed = None) -> Pairs:
     items : N, the number of items.
     pairs : K ≥ N − 1, the number of different pairs.
     rng : A seed or a generator; it determines the order of the items.
+    limits : `limits.exact` is the number of items up to which gains are exact.
 
     Returns
     -------
@@ -74,7 +75,7 @@ def greedy_pairs(items: int, pairs: int, rng: Seed = None) -> Pairs:
     check_number(items, pairs)
     if pairs < items - 1:
         raise ValueError(f"{pairs} pairs cannot connect {items} items; choose at least {items - 1}, or random pairs")
-    selector = Selector(range(items), strategy="greedy", orders="one", rng=rng)
+    selector = Selector(range(items), strategy="greedy", orders="one", rng=rng, limits=limits)
     return np.array(selector.next(pairs), dtype=np.int32)
 
 
@@ -87,9 +88,8 @@ class Asked:
     weight: Array
 
     def and_also(self, rows: Pairs, p: Array, weight: Array) -> Asked:
-        return Asked(
-            np.concatenate([self.rows, rows]), np.concatenate([self.p, p]), np.concatenate([self.weight, weight])
-        )
+        numbers = (np.concatenate(columns) for columns in ((self.p, p), (self.weight, weight)))
+        return Asked(np.concatenate([self.rows, rows]), *numbers)
 
     def where(self, kept: NDArray[np.bool_]) -> Asked:
         return Asked(self.rows[kept], self.p[kept], self.weight[kept])
@@ -109,9 +109,11 @@ class Selector:
         first and second about equally often.
     goal : "ranking", or "top-k" such as "top-5": calls are then spent on which items are the best k.
     repeats : Whether a call may be asked again.
-    contrast : How informative each comparison is relative to the others, shape (N, N), as `contrast.contrasts` returns
-        it: gains are multiplied by it. It is ignored for random pairs, for a goal top-k and above 4096 items.
+    contrast : How much the two texts of each pair differ, (N, N), as `contrast.contrasts` returns it: a comparison
+        has the information contrast^a, a = 1 before any answer, then as estimated from the answers
+        (`contrast.fitted_power`). It is ignored for random pairs, for a goal top-k and above 4096 items.
     rng : A seed or a generator. The same seed and the same answers give the same calls.
+    limits : `limits.exact` is the number of items up to which all pairs are considered, with an N × N covariance.
 
     Examples
     --------
@@ -134,6 +136,7 @@ class Selector:
         repeats: bool = False,
         contrast: Array | None = None,
         rng: Seed = None,
+        limits: Limits = LIMITS,
     ) -> None:
         strategy = default_strategy(goal) if strategy is None else strategy
         if strategy not in get_args(Strategy):
@@ -146,15 +149,19 @@ class Selector:
         self.calls = 2 if orders == "both" else 1
         self.top = top_of(goal, len(items), strategy)
         self.repeats = repeats
+        self._exact = len(items) <= limits.exact
         self.rng = rng = as_generator(rng)
         names = list(items)
         order = rng.permutation(len(names))
         self._items = [names[number] for number in order.tolist()]
+        self._engine: Greedy | Border | None = None
         self._contrast: Array | None = None
-        if contrast is not None and strategy != "random" and self.top is None and len(names) <= EXACT:
+        self._worth: Array | None = None
+        self._power = 0.0
+        if contrast is not None and strategy != "random" and self.top is None and self._exact:
             luck = np.exp(JITTER * rng.standard_normal(contrast.shape))
-            worth = contrast[np.ix_(order, order)] * luck * luck.T
-            self._contrast = worth / float(np.mean(worth[np.triu_indices(len(names), 1)]))
+            self._contrast, self._luck = contrast[np.ix_(order, order)], luck * luck.T
+            self._raise_to(USUAL)
         if len(set(names)) < len(names):
             twice = next(item for number, item in enumerate(names) if item in names[:number])
             raise ValueError(f"the item {twice!r} is there more than once; give each item a name of its own")
@@ -163,7 +170,6 @@ class Selector:
         self._connected = False
         self._planned = np.empty((0, 2), dtype=np.int32)
         self._queue: list[tuple[int, int]] = []
-        self._engine: Greedy | Border | None = None
 
     @property
     def remaining(self) -> int | None:
@@ -217,6 +223,18 @@ class Selector:
         if not self.repeats:
             seen = set(map(tuple, rows.tolist()))
             self._queue = [row for row in self._queue if row not in seen]
+        if self._contrast is not None:
+            known = self._asked.where(~np.isnan(self._asked.p))
+            first, second = np.ascontiguousarray(known.rows.T)
+            answers = Comparisons(np.arange(len(self._items)), first, second, known.p, known.weight)
+            self._raise_to(fitted_power(answers, self._contrast[first, second]))
+
+    def _raise_to(self, power: float) -> None:
+        """Take contrast^power for the information of a comparison; with a power of 0 all count the same."""
+        if self._contrast is not None and power != self._power:
+            worth = self._contrast**power * self._luck
+            mean = float(np.mean(worth[np.triu_indices(len(worth), 1)]))
+            self._power, self._worth, self._engine = power, worth / mean if power else None, None
 
     def _rows(self, rows: Pairs) -> NDArray[np.int64]:
         """A number for each row, different for the two orders of a pair."""
@@ -257,11 +275,11 @@ class Selector:
         if not self._connected:
             component = merge(np.arange(items), self._asked.rows)
             self._connected = component.max() == 0
-            if not self._connected and self._contrast is None:
+            if not self._connected and self._worth is None:
                 return joining(component, np.arange(items))[:wanted]
-            if not self._connected and self._contrast is not None:
-                return np.array(join(component, self._asked.rows, self._contrast, wanted), dtype=np.int32)
-        if items > EXACT:
+            if not self._connected and self._worth is not None:
+                return np.array(join(component, self._asked.rows, self._worth, wanted), dtype=np.int32)
+        if not self._exact:
             return self._choose_of_many(wanted)
         chosen: list[tuple[int, int]] = []
         while len(chosen) < wanted:
@@ -300,17 +318,17 @@ class Selector:
             ridge[0] = 1.0  # the paper's expert on the first item
         covariance = inverse(self._asked.rows[:, 0], self._asked.rows[:, 1], c, ridge)
         if self.strategy == "greedy":
-            return Greedy(covariance, free, None, self.calls, self.repeats, self._contrast)
+            return Greedy(covariance, free, None, self.calls, self.repeats, self._worth)
         if self.top is not None:
             border = Border(covariance, free, self._scores, self.top, dispersion, self.calls, self.repeats)
             if border.free.any():
                 return border
-        return Greedy(covariance, free, self._scores, self.calls, self.repeats, self._contrast)
+        return Greedy(covariance, free, self._scores, self.calls, self.repeats, self._worth)
 
     def _curvature(self) -> tuple[Array, Array]:
         """The curvatures of all rows asked, at the current scores, and the ridge of the prior."""
         items, rows = len(self._items), self._asked.rows
-        worth = np.ones(len(rows)) if self._contrast is None else self._contrast[rows[:, 0], rows[:, 1]]
+        worth = np.ones(len(rows)) if self._worth is None else self._worth[rows[:, 0], rows[:, 1]]
         if self.strategy == "greedy":
             return worth, np.zeros(items)
         c = worth * self._asked.weight * logistic_curvature(self._scores[rows[:, 0]] - self._scores[rows[:, 1]])

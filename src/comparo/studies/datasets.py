@@ -145,11 +145,12 @@ def cache_folder() -> Path:
     return (Path(root) if os.path.isabs(root) else Path.home() / ".cache") / "comparo"
 
 
-def fetch(name: str, folder: Path | None = None, mirror: str | None = None) -> Path:
+def fetch(name: str, folder: Path | None = None, mirror: str | None = None, largest: int = LARGEST) -> Path:
     """The file of a data set in `folder` (the cache if None), downloaded if it is not there yet.
 
     It appears there whole or not at all, and only if it is the very file that is pinned here: an address names one
     revision, and the SHA-256 one content. `mirror` is a server, "https://mirror.example", that holds the same paths.
+    A reply of more than `largest` bytes is refused.
 
     >>> fetch("cmcqrd")
     Traceback (most recent call last):
@@ -173,7 +174,7 @@ def fetch(name: str, folder: Path | None = None, mirror: str | None = None) -> P
     temporary = path.with_name(f".{uuid4().hex}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        found = _download(url, temporary)
+        found = _download(url, temporary, largest)
         if found != published.sha256:
             raise OSError(f"its SHA-256 is {found}, not {published.sha256}: it is another file")
         os.replace(temporary, path)
@@ -189,14 +190,14 @@ def fetch(name: str, folder: Path | None = None, mirror: str | None = None) -> P
     return path
 
 
-def _download(url: str, path: Path) -> str:
+def _download(url: str, path: Path, largest: int) -> str:
     """Write what lies at an address to a file; the SHA-256 of it, in hex."""
     digest = hashlib.sha256()
     with urllib.request.urlopen(url, timeout=SECONDS) as reply, path.open("xb") as file:
         while data := reply.read(CHUNK):
             digest.update(data)
-            if file.tell() + file.write(data) > LARGEST:
-                raise OSError(f"the server sent more than {LARGEST} bytes")
+            if file.tell() + file.write(data) > largest:
+                raise OSError(f"the server sent more than {largest} bytes")
         if reply.length:
             raise OSError(f"the connection ended {reply.length} bytes too early")
     return digest.hexdigest()

@@ -2,11 +2,13 @@
 
 The paper's method is PoE-BT from random pairs in both orders without a prior. Comparo's is what `comparo rank` does:
 pairs and weights by contrast, estimated variances, and prior means from texts of similar style and, where candidates
-are known to share a system, from their system. Draws of pairs by contrast differ only in the order of the items.
+are known to share a system, from their system. From the same calls, the consensus is what people would say, beyond the
+system or, where systems are not known, beyond style (`comparo.ranking.consensus`). Draws of pairs by contrast differ
+only in the order of the items.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,23 +29,39 @@ from comparo.types import Array
 
 KEPT = 0.95
 PAPER, ALONE, SHARED = "paper", "ours", "ours, systems known"
+STYLE, CONSENSUS = "consensus, style", "consensus, systems known"
 GRIDS = {  # calls studied besides all
     "summeval": ("16", "24", "32", "40", "48", "64", "80", "96", "128", "160"),
     "topicalchat": ("6", "8", "10", "12", "14", "16", "20", "24"),
     "hanna": ("5n", "10n"),
 }
+WAYS = (PAPER, ALONE, SHARED, STYLE, CONSENSUS)
+OTHER = ("2n", "3n", "5n", "10n")  # of a set of the user's own
 Curves = Mapping[tuple[str, str], Mapping[str, "Curve"]]
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """What `comparo rank` makes of its answers, as a scorer."""
+    """What `comparo rank` makes of its answers, as a scorer; the rankings are kept."""
 
     fitting: Fitting
     independent: bool = False
+    kept: list[Ranking] = field(default_factory=list)
 
     def __call__(self, comparisons: Comparisons) -> Ranking:
-        return self.fitting.rank(comparisons)
+        self.kept.append(self.fitting.rank(comparisons))
+        return self.kept[-1]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The judge's own rankings from which rankings were made, in their order, as a scorer."""
+
+    rankings: Iterator[Ranking]
+    independent: bool = False
+
+    def __call__(self, comparisons: Comparisons) -> Ranking:
+        return next(self.rankings).judged
 
 
 @dataclass(frozen=True)
@@ -104,28 +122,59 @@ class _Job:
     attribute: str
     recorded: Recorded
     items: Items
+    grid: Sequence[str]
     draws: int
     seed: int
 
     def run(self) -> dict[str, Curve]:
-        alone = Defaults(Fitting(self.items, grouped=False))
-        ways: dict[str, Scorer] = {PAPER: Fit("poe-bt"), ALONE: alone, SHARED: Defaults(Fitting(self.items))}
-        grid = GRIDS.get(self.name, ("2n", "3n", "5n", "10n"))
+        alone = Fitting(self.items, grouped=False, estimate="consensus")
         rng, whole = np.random.default_rng([self.seed, 0]), everything(self.recorded)
-        random = {calls: draw(self.recorded, calls, self.draws, rng=rng) for calls in grid} | {"all": whole}
-        ours = chosen(self.recorded, alone.fitting, grid, self.draws, self.seed) | {"all": whole}
+        random = {calls: draw(self.recorded, calls, self.draws, rng=rng) for calls in self.grid} | {"all": whole}
+        ours = chosen(self.recorded, alone, self.grid, self.draws, self.seed) | {"all": whole}
         made = np.array([float(np.mean(drawn.calls)) for drawn in random.values()])
-        found = {}
-        for way, scorer in ways.items():
-            cells = [evaluate(drawn, scorer) for drawn in (random if way == PAPER else ours).values()]
-            found[way] = Curve(made, np.array([100 * float(np.mean(cell.spearman)) for cell in cells]))
-        return found
+        values = {PAPER: [_mean(drawn, Fit("poe-bt")) for drawn in random.values()]}
+        for judge, shared, fitting in (
+            (ALONE, STYLE, alone),
+            (SHARED, CONSENSUS, Fitting(self.items, estimate="auto")),
+        ):
+            both = [judged_and_shared(drawn, fitting) for drawn in ours.values()]
+            values[judge], values[shared] = map(list, zip(*both, strict=True))
+        return {way: Curve(made, np.array(found)) for way, found in values.items()}
 
 
-def measure(sets: Sequence[Opened], *, draws: int = 100, seed: int = 0, processes: int = 1) -> Curves:
-    """The curves of the three ways, by set and attribute; a single context takes 20 draws at most."""
+def judged_and_shared(drawn: Draws, fitting: Fitting) -> tuple[float, float]:
+    """Spearman's correlation × 100 with people, mean over draws: of the judge's own rankings, and of the estimate."""
+    defaults = Defaults(fitting)
+    shared = _mean(drawn, defaults)
+    return _mean(drawn, Judged(iter(defaults.kept))), shared
+
+
+def _mean(drawn: Draws, scorer: Scorer) -> float:
+    return 100 * float(np.mean(evaluate(drawn, scorer).spearman))
+
+
+def measure(
+    sets: Sequence[Opened],
+    *,
+    draws: int = 100,
+    seed: int = 0,
+    processes: int = 1,
+    grids: Mapping[str, Sequence[str]] = GRIDS,
+) -> Curves:
+    """The curves of the five ways, by set and attribute; a single context takes 20 draws at most.
+
+    `grids` are the calls studied besides all, by the name of the set.
+    """
     jobs = [
-        _Job(one.name, attribute, recorded, one.items, draws if len(recorded.contexts) > 1 else min(draws, 20), seed)
+        _Job(
+            one.name,
+            attribute,
+            recorded,
+            one.items,
+            grids.get(one.name, OTHER),
+            draws if len(recorded.contexts) > 1 else min(draws, 20),
+            seed,
+        )
         for one in sets
         for attribute, recorded in one.recorded.items()
     ]
@@ -147,11 +196,9 @@ def _few_calls(curves: Curves, sizes: Mapping[str, float]) -> Table:
     rows: list[list[Any]] = []
     for (name, attribute), ways in curves.items():
         few = 2 * sizes[name]
-        rows.append(
-            [f"{name} {attribute}", ways[PAPER].whole, ways[PAPER].at(few), ways[ALONE].at(few), ways[SHARED].at(few)]
-        )
+        rows.append([f"{name} {attribute}", ways[PAPER].whole, *(ways[way].at(few) for way in WAYS)])
     means = ["mean", *np.mean([row[1:] for row in rows], axis=0).tolist()]
-    columns = ("set", "paper, all calls", "paper, 2n", f"{ALONE}, 2n", f"{SHARED}, 2n")
+    columns = ("set", "paper, all calls", *(f"{way}, 2n" for way in WAYS))
     return _table("Spearman × 100 with 2n calls per context", columns, [*rows, means])
 
 
@@ -171,19 +218,17 @@ def _hanna(curves: Curves) -> Table:
     rows = []
     for (name, attribute), ways in curves.items():
         values, whole = ways[PAPER].values.tolist(), ways[PAPER].whole
-        rows.append([f"{name} {attribute}", values[0], values[1], whole, ways[ALONE].values[0], ways[SHARED].values[0]])
-    columns = ("set", "paper, 5n", "paper, 10n", "paper, all", f"{ALONE}, 5n", f"{SHARED}, 5n")
+        rows.append([f"{name} {attribute}", values[0], values[1], whole, *(ways[way].values[0] for way in WAYS[1:])])
+    columns = ("set", "paper, 5n", "paper, 10n", "paper, all", *(f"{way}, 5n" for way in WAYS[1:]))
     return _table("Spearman × 100 on HANNA", columns, rows)
 
 
 def _worst(curves: Curves) -> Table:
     rows = [
-        [f"{name} {attribute}", *(float(np.min(ways[way].values - ways[PAPER].values)) for way in (ALONE, SHARED))]
+        [f"{name} {attribute}", *(float(np.min(ways[way].values - ways[PAPER].values)) for way in WAYS[1:])]
         for (name, attribute), ways in curves.items()
     ]
-    return _table(
-        "Least advantage over the paper's method at any number of calls, in points", ("set", ALONE, SHARED), rows
-    )
+    return _table("Least advantage over the paper's method at any number of calls, in points", ("set", *WAYS[1:]), rows)
 
 
 def _mean_curves(every: Iterable[Mapping[str, Curve]]) -> dict[str, Curve]:

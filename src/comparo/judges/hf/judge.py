@@ -68,6 +68,8 @@ def load(
     JudgeError
         The model cannot be found or loaded.
 
+    Examples
+    --------
     >>> load("no/such/folder")
     Traceback (most recent call last):
     comparo.errors.JudgeError: there is no folder or file no/such/folder; hf/ takes a name on the Hub ...

@@ -62,14 +62,44 @@ def load(
     temperature: float | None = None,
     max_tokens: int | None = None,
 ) -> OpenAIJudge:
-    """openai/MODEL at OpenAI, or at `base_url` (else the environment's OPENAI_BASE_URL), with OPENAI_API_KEY.
+    """A judge behind OpenAI's API or one like it, with the key in the environment's OPENAI_API_KEY.
 
-    `votes` samples so many verdicts in place of reading log-probabilities; `graded` asks for verdicts from A>>B to
-    B>>A. `prefill` begins the reply for the model, where the server can go on with it. `price` is USD per million
-    tokens read and written, `window` how many tokens a prompt may have. `timeout` is in seconds, for the whole of one
-    try; up to `retries` more follow, and no pause before one is longer. `temperature` is 0 for log-probabilities and 1
-    for votes, `max_tokens` as many as a reply needs.
+    Parameters
+    ----------
+    model
+        The model's name at the server.
+    base_url
+        The server, by default the environment's OPENAI_BASE_URL, else OpenAI's.
+    concurrency
+        The most calls at a time.
+    endpoint
+        "chat", or "completion" for a model without a chat template.
+    votes
+        How many verdicts to sample in place of reading log-probabilities; 0 reads log-probabilities.
+    graded
+        Whether verdicts are from A>>B to B>>A.
+    prefill
+        Whether the beginning of the reply is sent too, where the server can go on with it.
+    price
+        USD per million tokens read and written; by default that of a known model.
+    timeout
+        Seconds for the whole of one try.
+    retries
+        How many more tries may follow; no pause before one is longer than `timeout`.
+    window
+        How many tokens a prompt may have.
+    temperature
+        By default 0 for log-probabilities and 1 for votes.
+    max_tokens
+        The most tokens of a reply, by default as many as it needs.
 
+    Raises
+    ------
+    ValueError
+        An option is outside its range, or two do not go together.
+
+    Examples
+    --------
     >>> load("llama", base_url="http://user:secret@localhost:8000/v1").base_url
     'http://localhost:8000/v1'
     >>> load("llama", votes=-1)

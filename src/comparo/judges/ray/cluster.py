@@ -88,8 +88,8 @@ def _in_time(call: Callable[[], object]) -> None:
     done.result(JOIN)
 
 
-def look(address: str) -> None:
-    """Raise a JudgeError unless the head of a Ray cluster answers at HOST:PORT."""
+def look(address: str, seconds: float = LOOK) -> None:
+    """Raise a JudgeError unless the head of a Ray cluster answers at HOST:PORT within so many seconds."""
     if address.startswith("ray://"):
         raise ValueError(
             f"{address} is Ray's client port; run comparo on a node of the cluster, with HOST:6379 or auto"
@@ -98,7 +98,7 @@ def look(address: str) -> None:
     if not host or not port.isdigit():
         raise ValueError(f"the Ray address {address!r} is not HOST:PORT, auto or local")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=LOOK) as connection:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=seconds) as connection:
             if os.environ.get("RAY_USE_TLS") == "1":
                 return
             connection.sendall(GREETING)

@@ -1,30 +1,32 @@
-"""The product with estimated variances, against dense Gaussian models, direct maximisation and simulated judges."""
+"""The mixed model, against dense Gaussian models, direct integration and simulated judges."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from scipy.linalg import solve_triangular
-from scipy.optimize import minimize
-from scipy.special import expit
+from scipy.integrate import quad
+from scipy.special import expit, log_ndtr
 
 from comparo import Comparisons, fit
 from comparo.model.covariance import ProductCovariance
+from comparo.model.edges import difference_variances
 from comparo.model.effects import random_effects
 from comparo.model.experts import BradleyTerry, Gaussian
 from comparo.model.graph import Graph
+from comparo.model.laplacian import Laplacian
 from comparo.model.limits import Limits
-from comparo.model.pooling import pool
-from comparo.model.position import Positions, bias_given, pairs
-from comparo.model.weights import even
+from comparo.model.mixed import Shared, mixed
+from comparo.model.observations import are_choices, logits, observe
+from comparo.model.pattern import Pattern
+from comparo.model.position import bias_given, pairs
+from comparo.model.sites import censored_moments, choice_moments, sites_from
+from comparo.model.spectrum import Spectrum, System
+from comparo.model.variances import PULL, SUREST, UNTIL, estimate
 from oracle import comparisons_of, incidence, simulate, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
-
-
-SETTLED = Limits(pooling_rounds=2000, pooling_change=1e-11)  # rounds go on until nothing changes
 
 
 def linear(rng, n=40, rows=160, groups=6, features=2, weighted=True, both=False):
@@ -48,106 +50,163 @@ def members(group, style):
     return np.hstack([np.eye(group.max() + 1)[group], style])
 
 
-def dense(data, product, columns, variances):
-    """Scores and their covariance, centred, by the precision of (s, θ) as one matrix."""
-    design, weight = incidence(data), weights(data)
-    n, many = design.shape[1], columns.shape[1]
-    effects = product.effects
-    ridge = effects.dispersion / effects.scores
-    centring = np.eye(n) - 1.0 / n
-    columns = centring @ columns
-    precision = np.zeros((n + many, n + many))
-    precision[:n, :n] = design.T @ (weight[:, None] * design) + ridge * np.eye(n)
-    precision[:n, n:] = -ridge * columns
-    precision[n:, :n] = -ridge * columns.T
-    precision[n:, n:] = ridge * columns.T @ columns + np.diag(effects.dispersion / variances)
-    rhs = np.concatenate([design.T @ (weight * (data.p - 0.5)), np.zeros(many)])
-    inverse = np.linalg.inv(precision)
-    covariance = effects.dispersion * centring @ inverse[:n, :n] @ centring
-    return centring @ (inverse @ rhs)[:n], covariance
+def system_of(data, y, limits=None):
+    """The linear system of comparisons of different pairs, without biases."""
+    pattern = Pattern(Graph.build(data), limits=limits or Limits())
+    c = weights(data)[pattern.order]
+    return System(pattern, c, c * y[pattern.order], np.zeros(0), np.zeros(0), float(np.sum(c * y[pattern.order] ** 2)))
+
+
+def dense_likelihood(data, y, columns, a, ratio):
+    """log p(y) up to a constant, with φ integrated out, by the covariance of all observations as one matrix."""
+    design = incidence(data)
+    covariance = np.diag(1 / weights(data)) + a * design @ design.T
+    covariance += design @ columns @ np.diag(ratio) @ columns.T @ design.T
+    _, size = np.linalg.slogdet(covariance)
+    return -0.5 * size - 0.5 * len(y) * np.log(y @ np.linalg.solve(covariance, y))
+
+
+def likelihood_terms(a, level):
+    """What keeps a from 0 and from infinity."""
+    return PULL * np.log((1 + a * level) / (1 + a * level / UNTIL)) - np.log1p(a / SUREST)
+
+
+@pytest.mark.parametrize("kinds", ["", "groups", "style", "groups style"])
+def test_variances_maximise_the_restricted_likelihood(kinds):
+    data, group, style = linear(np.random.default_rng(1))
+    y = (data.p - 0.5) / 0.03
+    shared = Shared.of(
+        Graph.build(data), group if "groups" in kinds else None, style if "style" in kinds else None, 10**6
+    )
+    system = system_of(data, y)
+    found = estimate(Spectrum.of(system, shared.columns), shared.kind, len(y), has_known_noise=False)
+    level = 2 * np.sum(weights(data)) / (len(data.items) - 1)
+
+    def height(a, ratio):
+        return dense_likelihood(data, y, shared.columns, a, ratio[shared.kind]) + likelihood_terms(a, level)
+
+    best = height(found.ratio, found.shared)
+    for step in (0.8, 0.95, 1.05, 1.25):
+        assert height(step * found.ratio, found.shared) < best + 1e-3
+    design = incidence(data)
+    residual = np.diag(1 / weights(data)) + found.ratio * design @ design.T
+    residual += design @ shared.columns @ np.diag(found.shared[shared.kind]) @ shared.columns.T @ design.T
+    assert found.noise(found.ratio) == pytest.approx(y @ np.linalg.solve(residual, y) / len(y), rel=1e-6)
 
 
 @pytest.mark.parametrize("kinds", ["", "groups", "style", "groups style"])
 def test_scores_and_covariance_are_those_of_the_dense_gaussian_model(kinds):
-    data, group, style = linear(np.random.default_rng(0))
+    """Given the variances; the covariance is that of one value of σ² and the scatter of scores over several."""
+    data, group, style = linear(np.random.default_rng(0), n=40, rows=400)
     given = {"groups": group if "groups" in kinds else None, "features": style if "style" in kinds else None}
-    product = pool(data, Gaussian(), is_biased=False, limits=SETTLED, **given)
+    product = mixed(data, Gaussian(), is_biased=False, **given)
     effects = product.effects
-    used = [(members(group, style[:, :0]), effects.groups)] if "groups" in kinds else []
-    used += [(style, effects.style)] if "style" in kinds else []
-    columns = np.hstack([np.zeros((len(group), 0)), *(part for part, _ in used)])
-    variances = np.concatenate([np.zeros(0), *(np.full(part.shape[1], size) for part, size in used)])
-    scores, covariance = dense(data, product, columns, variances)
-    np.testing.assert_allclose(product.scores, scores, atol=1e-7)
+    shared = Shared.of(product.graph, given["groups"], given["features"], 10**6)
+    sizes = np.array([getattr(effects, name) for name in shared.kinds])[shared.kind] / effects.noise
+    design, weight, n = incidence(data), weights(data), 40
+    centring = np.eye(n) - 1 / n
+    prior = effects.scores / effects.noise * np.eye(n) + shared.columns @ np.diag(sizes) @ shared.columns.T
+    precision = design.T @ (weight[:, None] * design) + np.linalg.inv(prior)
+    covariance = centring @ np.linalg.inv(precision) @ centring
+    scores = centring @ np.linalg.solve(precision, design.T @ (weight * (data.p - 0.5)))
+    np.testing.assert_allclose(product.scores, scores, atol=0.02 * np.std(scores))
     found = ProductCovariance(product.laplacian, product)
     (batch,) = product.laplacian.pattern.batches
-    np.testing.assert_allclose(found.block(batch)[0], covariance, atol=1e-7 * covariance.max())
-    np.testing.assert_allclose(found.std, np.sqrt(np.diagonal(covariance)), rtol=1e-6)
-    apart = covariance[3, 3] + covariance[7, 7] - 2 * covariance[3, 7]
-    assert found.difference(3, 7) == pytest.approx(apart, rel=1e-6)
+    block = found.block(batch)[0] / effects.dispersion
+    np.testing.assert_allclose(np.diagonal(block), np.diagonal(covariance), rtol=0.15)
+    np.testing.assert_allclose(found.std, np.sqrt(effects.dispersion * np.diagonal(block)), rtol=1e-6)
+    apart = block[3, 3] + block[7, 7] - 2 * block[3, 7]
+    assert found.difference(3, 7) == pytest.approx(effects.dispersion * apart, rel=1e-6)
 
 
-def test_variances_make_the_comparisons_most_probable():
-    """Each variance with one degree of freedom of its first size, φ with ν of the size 1, all by the dense density."""
-    data, group, style = linear(np.random.default_rng(1))
-    effects = pool(data, Gaussian(), is_biased=False, groups=group, features=style, limits=SETTLED).effects
-    design, weight, y = incidence(data), weights(data), data.p - 0.5
-    kinds = [np.eye(len(group)), members(group, style[:, :0]), style]
-    # The curvature of one comparison of weight 1 is 1, so that φ is also the noise.
-    firsts = [effects.noise, effects.scores * 6 / len(group), effects.scores * 2 / len(group)]
-    assert effects.noise == pytest.approx(effects.dispersion)
+@pytest.mark.parametrize(("p", "weight"), [([1, 0], [1, 0]), ([1, 0], [1, 1]), ([0.5, 0.2], [1, 5]), ([1, 1], [5, 5])])
+@pytest.mark.parametrize(("mean", "variance"), [(0.0, 0.5), (-3.0, 4.0), (6.0, 60.0)])
+def test_moments_of_choices_are_those_of_the_integral(p, weight, mean, variance):
+    gamma = 0.4
 
-    parts = [np.diag(1 / weight), *(design @ kind @ kind.T @ design.T for kind in kinds)]
+    def density(d):
+        value = -0.5 * (d - mean) ** 2 / variance
+        for sign, share, times in zip((1, -1), p, weight, strict=True):
+            value += times * (share * (sign * d - gamma) - np.logaddexp(0, sign * d - gamma))
+        return np.exp(value)
 
-    def covariance_of(sizes):
-        return sum(size * part for size, part in zip(sizes, parts, strict=True))
+    ends = (mean - 12 * np.sqrt(variance), mean + 12 * np.sqrt(variance))
+    total, first, second = (quad(lambda d, k=k: d**k * density(d), *ends, limit=200)[0] for k in range(3))
+    column = (np.array(part, dtype=float)[:, None] for part in (p, weight))
+    found = choice_moments(np.array([mean]), np.array([variance]), *column, np.array([gamma]))
+    exact = second / total - (first / total) ** 2
+    assert found[0][0] == pytest.approx(first / total, abs=0.03 * np.sqrt(exact))
+    assert found[1][0] == pytest.approx(exact, rel=0.06)
+    precision, pull = sites_from(*found, np.array([mean]), np.array([variance]))
+    assert 1 / (1 / variance + precision[0]) == pytest.approx(found[1][0], rel=1e-3)
+    assert (mean / variance + pull[0]) / (1 / variance + precision[0]) == pytest.approx(found[0][0], rel=1e-3, abs=1e-3)
 
-    covariance = covariance_of([effects.dispersion, effects.scores, effects.groups, effects.style])
-    unknown = 1 / (1 + effects.dispersion * np.trace(np.linalg.inv(covariance) / weight))
 
-    def loss(logs):
-        sizes = np.exp(logs)
-        factor = np.linalg.cholesky(covariance_of(sizes))
-        white = solve_triangular(factor, y, lower=True, check_finite=False)
-        value = np.sum(np.log(np.diag(factor))) + 0.5 * white @ white
-        value += 0.5 * unknown * (logs[0] + 1 / sizes[0])
-        return value + 0.5 * sum(
-            log + first / size for log, first, size in zip(logs[1:], firsts, sizes[1:], strict=True)
+def test_moments_of_a_saturated_answer_are_those_of_the_integral():
+    mean, variance, least, noise = 1.0, 2.0, 4.0, 0.5
+
+    def density(d):
+        return np.exp(-0.5 * (d - mean) ** 2 / variance + log_ndtr((d - least) / np.sqrt(noise)))
+
+    total, first, second = (quad(lambda d, k=k: d**k * density(d), -20, 25)[0] for k in range(3))
+    found = censored_moments(*(np.array([value]) for value in (mean, variance, least, noise)))
+    assert found[0][0] == pytest.approx(first / total, rel=1e-6)
+    assert found[1][0] == pytest.approx(second / total - (first / total) ** 2, rel=1e-6)
+
+
+def test_saturated_answers_say_no_more_than_that_a_difference_is_large():
+    """A judge that is rounded to five digits: a fifth of its answers are 0 or 1."""
+    rng = np.random.default_rng(3)
+    data, (truth,) = simulate(rng, 30, 400, spread=6.0, noise=1.0)
+    rounded = replace(data, p=np.round(data.p, 5))
+    assert 0.1 < np.mean((rounded.p == 0) | (rounded.p == 1)) < 0.4
+    ranking = fit(rounded, prior="estimated")
+    centred = truth[ranking.items] - truth[ranking.items].mean()
+    slope = ranking.scores @ centred / (ranking.scores @ ranking.scores)
+    assert 0.9 < slope < 1.3
+    assert np.corrcoef(ranking.scores, centred)[0, 1] > 0.97
+    believed = fit(replace(data, p=np.clip(rounded.p, 5e-6, 1 - 5e-6)), prior="estimated").scores
+    assert abs(slope - 1) < abs(believed @ centred / (believed @ believed) - 1)
+
+
+def test_variances_of_differences_are_exact_on_trees_and_close_on_sparse_graphs():
+    rng = np.random.default_rng(4)
+    for extra, tolerance in ((0, 1e-3), (300, 0.15)):
+        first = np.concatenate([np.arange(1, 80), rng.integers(80, size=extra)])
+        parents = [int(rng.integers(max(0, i - 4), i)) for i in range(1, 80)]
+        second = np.concatenate([parents, (first[79:] + rng.integers(1, 80, size=extra)) % 80])
+        data = Comparisons.from_columns(first, second, np.full(len(first), 0.5))
+        exact, tree = (
+            difference_variances(Laplacian(Pattern(Graph.build(data), limits=limits), np.ones(len(first)), np.ones(80)))
+            for limits in (Limits(), Limits(spectral=10))
         )
+        np.testing.assert_allclose(tree, exact, rtol=tolerance)
 
-    options = {"xatol": 1e-8, "fatol": 1e-12, "maxiter": 20000, "maxfev": 20000}
-    start = np.log([effects.dispersion * 2, effects.scores / 2, effects.groups * 3, effects.style / 3])
-    best = np.exp(minimize(loss, start, method="Nelder-Mead", options=options).x)
-    found = [effects.dispersion, effects.scores, effects.groups, effects.style]
-    np.testing.assert_allclose(found, best, rtol=1e-4)
+
+@pytest.mark.parametrize("kind", ["soft", "decisions"])
+def test_large_contexts_agree_with_exact_ones(kind):
+    rng = np.random.default_rng(5)
+    data, _ = simulate(rng, 150, 1200, noise=1.0)
+    if kind == "decisions":
+        data = replace(data, p=(rng.random(len(data)) < data.p).astype(float))
+    style = rng.standard_normal((150, 2))
+    exact, large = (
+        mixed(data, BradleyTerry(), features=style, limits=limits) for limits in (Limits(), Limits(spectral=10))
+    )
+    for name in ("scores", "noise"):
+        assert getattr(large.effects, name) == pytest.approx(getattr(exact.effects, name), rel=0.12), name
+    np.testing.assert_allclose(large.scores, exact.scores, atol=0.06 * np.std(exact.scores))
 
 
 def test_both_orders_are_one_observation_free_of_position():
     """The Gaussian expert is linear, so that the mean of both orders is all that they tell."""
     data, group, _ = linear(np.random.default_rng(2), both=True, weighted=False)
-    product = pool(data, Gaussian(), groups=group, limits=SETTLED)
+    product = mixed(data, Gaussian(), groups=group)
     merged = data.merge_orders()
-    alone = pool(merged, Gaussian(), is_biased=False, groups=group, limits=SETTLED)
+    alone = mixed(merged, Gaussian(), is_biased=False, groups=group)
     np.testing.assert_allclose(product.scores, alone.scores, atol=1e-7)
     assert product.effects.noise == pytest.approx(alone.effects.noise, rel=1e-6)
     assert product.bias[0, 0] == pytest.approx(-0.04, abs=0.004)
-    scores, covariance = dense(merged, alone, members(group, np.zeros((40, 0))), np.full(6, alone.effects.groups))
-    np.testing.assert_allclose(product.scores, scores, atol=1e-7)
-    np.testing.assert_allclose(
-        ProductCovariance(product.laplacian, product).std, np.sqrt(np.diagonal(covariance)), rtol=1e-5
-    )
-
-
-def test_large_contexts_agree_with_dense_ones():
-    data, group, style = linear(np.random.default_rng(3), n=100, rows=500)
-    for expert, is_biased in ((Gaussian(), False), (BradleyTerry(), False), (BradleyTerry(), True)):
-        large = pool(data, expert, is_biased=is_biased, groups=group, features=style)
-        assert not large.laplacian.pattern.is_batched(large.laplacian.pattern.batches[0])
-        limits = Limits(batched=200)
-        small = pool(data, expert, is_biased=is_biased, groups=group, features=style, limits=limits)
-        np.testing.assert_allclose(large.scores, small.scores, atol=0.01 * np.std(small.scores))
-        for name in ("dispersion", "scores", "groups", "style"):
-            assert getattr(large.effects, name) == pytest.approx(getattr(small.effects, name), rel=0.1), name
 
 
 def test_variances_of_a_simulated_judge_are_found():
@@ -160,7 +219,7 @@ def test_variances_of_a_simulated_judge_are_found():
     second = (first + rng.integers(1, n, size=len(context))) % n
     d = truth[context, first] - truth[context, second] - gamma[context] + 0.3 * rng.standard_normal(len(context))
     data = Comparisons.from_columns(first, second, expit(d), context=context)
-    effects = pool(data, BradleyTerry(), groups=Graph.build(data).item).effects
+    effects = mixed(data, BradleyTerry(), groups=Graph.build(data).item).effects
     assert effects.scores == pytest.approx(0.36, rel=0.15)
     assert effects.noise == pytest.approx(0.09, rel=0.15)
     assert effects.groups == pytest.approx(np.var(means), rel=0.25)
@@ -181,19 +240,11 @@ def test_position_effects_of_texts_are_not_noise_where_both_orders_are_asked(eff
     position = gamma[context] + own[context, first] + own[context, second]
     d = truth[context, first] - truth[context, second] - position + 0.2 * rng.standard_normal(len(context))
     data = Comparisons.from_columns(first, second, expit(d), context=context)
-    product = pool(data, BradleyTerry())
+    product = mixed(data, BradleyTerry())
     assert product.effects.noise == pytest.approx(0.04, rel=0.25)
     assert product.effects.scores == pytest.approx(1.0, rel=0.15)
     order = np.argsort(product.graph.context[product.graph.starts[:-1]])
     assert np.corrcoef(product.bias[order, 0], gamma + 2 * own.mean(axis=1))[0, 1] > 0.9
-    found = Positions.of(data, product.graph, BradleyTerry())
-    for _ in range(5):
-        found = found.learn(product.scores, product.dispersion)
-    if effect:
-        expected = (own - own.mean(axis=1, keepdims=True))[product.graph.context, product.graph.item]
-        assert np.corrcoef(found.effect, expected)[0, 1] > 0.9
-    else:
-        assert np.std(found.effect) < 0.1
 
 
 @settings(max_examples=25, deadline=None)
@@ -226,34 +277,50 @@ STAR = Comparisons.from_columns(np.arange(1, 5), np.zeros(4, dtype=np.int64), np
 def test_both_orders_that_agree_tell_what_one_of_double_weight_tells(data):
     data = data.merge_orders()
     one = Comparisons.from_columns(data.first, data.second, data.p, np.full(len(data), 2.0))
+    assume(not are_choices(one))  # the dispersion of grades depends on how many they are
     twice = Comparisons.from_columns(
         np.concatenate([data.first, data.second]),
         np.concatenate([data.second, data.first]),
         np.concatenate([data.p, 1 - data.p]),
     )
-    settled = Limits(pooling_rounds=1000, pooling_change=1e-8)
-    expected = _by_item(fit(one, prior="estimated", limits=settled))
+    expected = _by_item(fit(one, prior="estimated"))
     for bias in ("none", "joint"):
-        found = fit(twice, bias=bias, prior="estimated", limits=settled)
+        found = fit(twice, bias=bias, prior="estimated")
         assert _by_item(found) == pytest.approx(expected, abs=1e-4)
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.2, 0.5, 0.8, 0.31]), st.booleans()), min_size=2, max_size=30))
 @example([(0.5, True)] * 3 + [(0.25, False)])
-def test_what_an_answer_counts_does_not_depend_on_the_order_shown(drawn):
+def test_whether_answers_are_choices_does_not_depend_on_the_order_shown(drawn):
     p, turned = (np.array(column) for column in zip(*drawn, strict=True))
     one, other = np.arange(len(p)), np.arange(len(p)) + 1
     straight = Comparisons.from_columns(one, other, p)
-    mixed = Comparisons.from_columns(np.where(turned, other, one), np.where(turned, one, other), abs(turned - p))
+    mixed_up = Comparisons.from_columns(np.where(turned, other, one), np.where(turned, one, other), abs(turned - p))
     both = Comparisons.from_columns(np.append(one, other), np.append(other, one), np.append(p, 1 - p))
-    expected = even(straight, BradleyTerry()).weights
-    np.testing.assert_allclose(even(mixed, BradleyTerry()).weights, expected)
-    np.testing.assert_allclose(even(both, BradleyTerry()).weights, np.tile(expected, 2))
+    assert are_choices(straight) == are_choices(mixed_up) == are_choices(both)
 
 
-def test_votes_on_few_pairs_are_coin_flips():
+def test_votes_on_few_pairs_are_choices_and_many_different_answers_are_not():
     votes = Comparisons.from_columns([0, 1, 0, 1] * 50, [1, 2, 1, 2] * 50, [1.0, 0.5, 0.0, 1.0] * 50)
-    assert even(votes, BradleyTerry()) is votes
+    assert are_choices(votes)
+    assert not are_choices(simulate(np.random.default_rng(0), 8, 40)[0])
+
+
+def test_observations_average_repeats_and_halve_what_both_orders_say():
+    rows = [
+        ("a", "b", 0.8, 1.0),
+        ("a", "b", 0.6, 3.0),
+        ("b", "a", 0.4, 4.0),
+        ("b", "c", 0.7, 2.0),
+        ("d", "c", 0.5, 0.0),
+    ]
+    data = Comparisons.from_rows(rows)
+    found = observe(data, Graph.build(data), *logits(data.p))
+    ab = (np.log(4.0) + 3 * np.log(1.5)) / 4
+    np.testing.assert_allclose(found.y, [(ab - np.log(2 / 3)) / 2, np.log(7 / 3)])
+    np.testing.assert_allclose(found.weight, [8.0, 2.0])
+    np.testing.assert_allclose(found.sums, [[(ab + np.log(2 / 3)) / 2]])
+    assert found.judge.tolist() == [1, 0]
 
 
 def test_the_order_of_contexts_does_not_matter():
@@ -273,7 +340,7 @@ def test_groups_that_share_nothing_change_little_and_those_that_share_all_much()
     alone = fit(data, bias="joint", prior="estimated")
     groups = {(context, item): int(rng.integers(10)) for context in range(50) for item in range(12)}
     grouped = fit(data, bias="joint", prior="estimated", groups=groups)
-    assert grouped.product.effects.groups < 0.02
+    assert grouped.product.effects.groups < 0.03
     np.testing.assert_allclose(grouped.scores, alone.scores, atol=0.05)
     same = replace(data, p=expit(truth[0, data.first] - truth[0, data.second] + 0.5 * rng.standard_normal(len(data))))
     alone, grouped = (fit(same, bias="joint", prior="estimated", groups=given) for given in (None, "items"))
@@ -376,7 +443,7 @@ def test_very_few_comparisons_have_finite_scores_and_intervals(rows, bias):
     assert np.all(ranking.std > 0)
     assert min(effects.scores, effects.noise, effects.dispersion) > 0
     scores = _by_item(ranking)
-    assert scores["a"] >= scores["b"]
+    assert scores["a"] >= scores["b"] - 1e-12
     if "d" in scores:
         assert scores["d"] > scores["c"]
         assert scores["a"] + scores["b"] == pytest.approx(0.0, abs=1e-9)

@@ -1,0 +1,182 @@
+"""What the variances' likelihood needs of a comparison graph, for any variances at once.
+
+Observations of weights c determine scores by L·s = b, L the Laplacian of the graph after the position biases are
+eliminated. In the eigenvectors of L, with eigenvalues q, the coordinates β of b and those of the columns of M (what
+groups and style expect of the scores), every term of the restricted likelihood is a sum over independent numbers
+(`comparo.model.variances`). Contexts of up to `Limits.spectral` items are decomposed exactly. Above, a block Lanczos
+iteration from b and M gives a few hundred vectors that span what matters of them, and random vectors give the trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import eigh_tridiagonal
+
+from comparo.model.laplacian import Laplacian, Tail
+from comparo.model.pattern import Batch, Pattern
+from comparo.types import Array
+
+ZERO = 1e-9  # eigenvalue relative to the largest of its context: below it is the null vector of a component
+
+
+@dataclass(frozen=True)
+class System:
+    """M observations as a linear system: precisions c and pulls c·y (M,), in the order of the `pattern`.
+
+    `ridge` and `mean` (C·J,) are the prior of the biases and what is known of them otherwise; `square` is Σ c·y².
+    """
+
+    pattern: Pattern
+    c: Array
+    pull: Array
+    ridge: Array
+    mean: Array
+    square: float
+
+    def laplacian(self, ridge: float) -> Laplacian:
+        """H with this ridge on every score."""
+        return Laplacian(self.pattern, self.c, np.concatenate([np.full(self.nodes, ridge), self.ridge]))
+
+    @property
+    def nodes(self) -> int:
+        return self.pattern.graph.nodes
+
+    @property
+    def rhs(self) -> Array:
+        """b of the scores and of the biases, shape (n + C·J,)."""
+        b = self.pattern.gather(self.pull)
+        b[self.nodes :] += self.ridge * self.mean
+        return b
+
+    def solve(self, ridge: float, towards: Array) -> Array:
+        """The most probable scores and biases (n + C·J,), the scores with a prior around `towards` (n,)."""
+        rhs = self.rhs
+        rhs[: self.nodes] += ridge * towards
+        return self.laplacian(ridge).solve(rhs)
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """q (A,), β (A,) and the coordinates of the columns (A, M); eigenvalues with weights (T,) for traces.
+
+    `square` is what is left of Σ c·y² when the biases are eliminated.
+
+    >>> from comparo.data.comparisons import Comparisons
+    >>> from comparo.model.graph import Graph
+    >>> pattern = Pattern(Graph.build(Comparisons.from_rows([("a", "b", 0.7), ("b", "c", 0.6)])))
+    >>> system = System(pattern, np.ones(2), np.array([0.8, 0.4]), np.zeros(0), np.zeros(0), 0.8)
+    >>> Spectrum.of(system, np.zeros((3, 0))).q.round(6)
+    array([1., 3.])
+    """
+
+    q: Array
+    beta: Array
+    columns: Array
+    trace_q: Array
+    trace_weight: Array
+    square: float
+
+    @classmethod
+    def of(cls, system: System, columns: Array) -> Spectrum:
+        """The spectrum of a system, and of columns (n, M) that are centred in each component."""
+        laplacian, rhs, n = system.laplacian(0.0), system.rhs, system.nodes
+        biases = laplacian.diagonal[n:]
+        scale = np.where(biases > 0, biases, 1.0)
+        square = system.square + float(np.sum(system.ridge * system.mean**2) - np.sum(rhs[n:] ** 2 / scale))
+        shift = np.divide(rhs[n:], scale)
+        width = system.pattern.judges
+        b = rhs[:n] - (
+            np.sum(laplacian.border * shift.reshape(-1, width)[system.pattern.context[:n]], axis=1) if width else 0.0
+        )
+        limit, found = system.pattern.limits.spectral, []
+        for batch in system.pattern.batches:
+            if batch.size > limit:
+                found.append(_krylov(Tail(laplacian, batch.begin), b, columns))
+                break
+            found.append(_exact(laplacian, batch, b, columns, scale))
+        q, beta, coordinates, trace_q, weight = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return cls(q, beta, coordinates, trace_q, weight, square)
+
+
+_Part = tuple[Array, Array, Array, Array, Array]
+
+
+def _exact(laplacian: Laplacian, batch: Batch, b: Array, columns: Array, biases: Array) -> _Part:
+    """By the eigenvectors of every context of `batch`."""
+    size, width = batch.size, laplacian.pattern.judges
+    matrix = laplacian.dense(batch)
+    scores = matrix[:, :size, :size] - laplacian.constants(batch)
+    if width:
+        border = matrix[:, :size, size:]
+        diagonal = biases.reshape(-1, width)[batch.begin : batch.end]
+        scores = scores - (border / diagonal[:, None]) @ border.transpose(0, 2, 1)
+    q, vectors = np.linalg.eigh(scores)
+    kept = q > ZERO * np.maximum(q[:, -1:], np.finfo(float).tiny)
+    beta = np.einsum("bij,bi->bj", vectors, b[batch.nodes].reshape(-1, size))
+    parts = vectors.transpose(0, 2, 1) @ columns[batch.nodes].reshape(len(q), size, -1)
+    return q[kept], beta[kept], parts[kept], q[kept], np.ones(np.count_nonzero(kept))
+
+
+def _krylov(tail: Tail, b: Array, columns: Array) -> _Part:
+    """By block Lanczos from b and the columns, and by Lanczos from random signs for the trace."""
+    limits, begin = tail.limits, tail.start
+    start = np.column_stack([b[begin:], columns[begin:]])
+    component = tail.component - tail.component[0]
+    sizes = np.bincount(component)
+
+    def centred(x: Array) -> Array:
+        sums = np.array([np.bincount(component, column, len(sizes)) for column in x.T]).T
+        return np.asarray(x - (sums / sizes[:, None])[component])
+
+    def multiply(x: Array) -> Array:
+        """L·x without the biases."""
+        known = np.zeros((len(tail.diagonal), x.shape[1]))
+        known[: tail.nodes] = x
+        if len(tail.diagonal) > tail.nodes:
+            biases = tail.diagonal[tail.nodes :, None]
+            known[tail.nodes :] = -(tail.border.T @ x) / np.where(biases > 0, biases, 1.0)
+        return centred(tail.multiply(known)[: tail.nodes])
+
+    steps = max(3, min(limits.krylov_steps, limits.krylov_entries // (tail.nodes * start.shape[1])))
+    blocks = [np.linalg.qr(centred(start))[0]]
+    while len(blocks) < steps and sum(block.shape[1] for block in blocks) + start.shape[1] < tail.nodes:
+        basis = np.column_stack(blocks)
+        image = multiply(blocks[-1])
+        for _ in range(2):  # once more for the digits that the first subtraction loses
+            image = image - basis @ (basis.T @ image)
+        block, triangle = np.linalg.qr(image)
+        sound = np.abs(np.diagonal(triangle)) > 1e-10 * max(float(np.max(np.abs(triangle))), np.finfo(float).tiny)
+        if not sound.any():
+            break
+        blocks.append(block[:, sound])
+    basis = np.column_stack(blocks)
+    q, vectors = np.linalg.eigh(basis.T @ multiply(basis))
+    coordinates = vectors.T @ (basis.T @ start)
+    kept = q > ZERO * q[-1]
+    nodes, weight = _quadrature(
+        multiply, centred(tail.signs(limits.determinant_probes)[: tail.nodes]), limits.krylov_steps
+    )
+    scale = (tail.nodes - len(sizes)) / np.sum(weight)
+    return q[kept], coordinates[kept, 0], coordinates[kept, 1:], nodes, weight * scale
+
+
+def _quadrature(multiply: Callable[[Array], Array], probes: Array, steps: int) -> tuple[Array, Array]:
+    """Eigenvalues and weights such that Σ weight·f(q) estimates tr f(L) for smooth f (stochastic Lanczos)."""
+    squares = np.sum(probes**2, axis=0)
+    z, previous = probes / np.sqrt(squares), np.zeros_like(probes)
+    alpha, beta = np.zeros((2, steps, probes.shape[1]))
+    for step in range(steps):
+        image = multiply(z)
+        alpha[step] = np.sum(z * image, axis=0)
+        image = image - alpha[step] * z - (beta[step - 1] * previous if step else 0.0)
+        beta[step] = np.linalg.norm(image, axis=0)
+        previous, z = z, image / np.maximum(beta[step], np.finfo(float).tiny)
+    nodes, weights = [], []
+    for column, square in enumerate(squares):
+        values, vectors = eigh_tridiagonal(alpha[:, column], beta[:-1, column])
+        nodes.append(np.maximum(values, 0.0))
+        weights.append(vectors[0] ** 2 * square / len(squares))
+    return np.concatenate(nodes), np.concatenate(weights)

@@ -1,0 +1,241 @@
+"""The variances of scores, groups and style by restricted likelihood, and how uncertain they are.
+
+Scores are s = M θ + δ with δ ~ N(0, σ²) and the θ of one kind (groups, style) ~ N(0, ω²); the noise of an observation
+of weight 1 has the variance φ. With the ratios a = σ²/φ and r = ω²/φ, the coordinates of a `Spectrum` are independent,
+
+    β ~ q·cθ + √q·N(0, φ·(1 + aq)),
+
+so that with d = 1 + aq, C = Σ q·ccᵀ/d, g = Σ β·c/d and R = diag(r)
+
+    Q(a, r) = Σ c·y² − a Σ β²/d − gᵀ(C + R⁻¹)⁻¹g,
+    log L   = −½ Σ log d − ½ log det(I + R^½ C R^½) − ½ K log Q           (−½ Q where φ = 1 is known),
+
+φ = Q/K. All of it is exact for soft answers. The likelihood is defined for small negative a too. Its signed root
+
+    z(a) = sign(a − â)·√(2 log L(â) − 2 log L(a))
+
+is about standard normal at the true a, so Φ(z) is a distribution of confidence of a. Scores are averaged over its
+quantiles: where the comparisons cannot tell whether items differ, the intervals say so. An estimate of 0, which would
+make all intervals empty, is avoided by a term that grows until σ² is about the variance of an estimated score,
+`PULL`·log((1 + aq̄)/(1 + aq̄/`UNTIL`)); these numbers were chosen by simulated judges (docs/soundness.md). An estimate
+of φ of 0, which a graph without cycles allows, is avoided by the term −log(1 + a/`SUREST`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from comparo.model.spectrum import Spectrum
+from comparo.types import Array
+
+PULL, UNTIL = 3.0, 4.0
+SUREST = 100.0  # σ²/φ of a judge whose scores vary by ten times the noise of one answer
+SHARED_PULL = 1.0  # the same for ω²: few groups estimate it, and what it is matters less
+NARROWEST, WIDEST = (
+    0.03,
+    10.0,
+)  # standard deviation of scores in logits: chances of 0.5075 and 0.99995 between two items
+QUANTILES = 9  # of the confidence in a over which scores are averaged
+SURE = 0.05  # range of log a below which one value is enough
+COARSE_STEPS, FINE_STEPS, NEGATIVE_STEPS = 48, 24, 8
+ROUNDS = 4  # in which a and the r are found in turn
+
+
+@dataclass(frozen=True)
+class Variances:
+    """The best `ratio` a and `shared` r (by kind), the `quantiles` of a, and the number of observations K.
+
+    φ is 1 where the noise is known.
+    """
+
+    spectrum: Spectrum
+    kind: NDArray[np.intp]
+    observations: int
+    has_known_noise: bool
+    ratio: float
+    shared: Array
+    quantiles: Array
+
+    def noise(self, a: float) -> float:
+        """φ for a ratio a."""
+        if self.has_known_noise:
+            return 1.0
+        q, _ = _form(self.spectrum, a, self.shared[self.kind])
+        return max(q / self.observations, np.finfo(float).tiny)
+
+    def precision(self, a: float) -> tuple[Array, Array]:
+        """(C + R⁻¹)⁻¹, which is Cov(θ)/φ, shape (M, M), and the mean of θ (M,)."""
+        root = np.sqrt(self.shared[self.kind])
+        c, g = _moments(self.spectrum, np.array([a]))
+        inner = np.linalg.inv(np.eye(len(root)) + root[:, None] * c[0] * root)
+        covariance = root[:, None] * inner * root
+        return np.asarray(covariance), np.asarray(covariance @ g[0])
+
+
+def estimate(
+    spectrum: Spectrum, kind: NDArray[np.intp], observations: int, has_known_noise: bool, unit: float = 1.0
+) -> Variances:
+    """The variances for columns of these kinds (M,), numbered from 0; scores are in multiples of `unit` logits.
+
+    >>> rng = np.random.default_rng(0)
+    >>> q = np.full(400, 4.0)
+    >>> beta = np.sqrt(q) * np.sqrt(1 + 0.5 * q) * rng.standard_normal(400)
+    >>> spectrum = Spectrum(q, beta, np.zeros((400, 0)), q, np.ones(400), float(np.sum(beta**2 / q)) + 400.0)
+    >>> found = estimate(spectrum, np.zeros(0, dtype=np.intp), 800, has_known_noise=False)
+    >>> bool(abs(found.ratio - 0.5) < 0.15), bool(abs(found.noise(found.ratio) - 1.0) < 0.15)
+    (True, True)
+    """
+    level = float(np.sum(spectrum.trace_q * spectrum.trace_weight) / max(np.sum(spectrum.trace_weight), 1.0))
+    level = max(level, np.finfo(float).tiny)
+    kinds = int(kind.max(initial=-1)) + 1
+    search = _Search(spectrum, kind, observations, has_known_noise, level)
+    best: tuple[float, Array] | None = None
+    for start in (0.0, 1.0) if kinds else (0.0,):
+        shared = np.full(kinds, start / level)
+        a = search.best_ratio(shared)[0]
+        for _ in range(ROUNDS if kinds else 0):
+            before = np.log(np.concatenate([[max(a, 1e-6 / level)], shared + 1e-6 / level]))
+            shared = search.best_shared(a, shared)
+            a = search.best_ratio(shared)[0]
+            if np.max(np.abs(np.log(np.concatenate([[max(a, 1e-6 / level)], shared + 1e-6 / level])) - before)) < 0.05:
+                break
+        height = float(search.likelihood(np.array([a]), shared)[0])
+        if best is None or height > best[0]:
+            best = height, shared
+    assert best is not None
+    shared = best[1]
+    a, grid, confidence = search.best_ratio(shared)
+    noise = Variances(spectrum, kind, observations, has_known_noise, a, shared, np.array([a])).noise(max(a, 0.0))
+    low, high = (unit * NARROWEST) ** 2 / noise, (unit * WIDEST) ** 2 / noise
+    place = np.interp((np.arange(QUANTILES) + 0.5) / QUANTILES, confidence, np.arange(len(grid)))
+    quantiles = np.clip(np.interp(place, np.arange(len(grid)), grid), low, high)
+    if np.log(quantiles[-1] / quantiles[0]) < SURE:
+        quantiles = np.clip([a], low, high)
+    return Variances(
+        spectrum, kind, observations, has_known_noise, float(np.clip(a, low, high)), shared, np.asarray(quantiles)
+    )
+
+
+@dataclass(frozen=True)
+class _Search:
+    spectrum: Spectrum
+    kind: NDArray[np.intp]
+    observations: int
+    has_known_noise: bool
+    level: float
+
+    def likelihood(self, a: Array, shared: Array) -> Array:
+        """log L with the term that avoids 0, for each a (G,) and the r of all kinds."""
+        spectrum = self.spectrum
+        c, g = _moments(spectrum, a)
+        root = np.sqrt(shared[self.kind])
+        inner = np.eye(len(root)) + root[:, None] * c * root
+        pulled = root * g
+        q = _residual(spectrum, a) - np.sum(pulled * _solve(inner, pulled), axis=1)
+        total = np.log1p(a[:, None] * spectrum.trace_q) @ spectrum.trace_weight
+        total = total + np.linalg.slogdet(inner).logabsdet
+        return np.asarray(
+            -0.5 * total - 0.5 * self._fit(q) + _pull(a * self.level, PULL) - np.log1p(np.maximum(a, 0.0) / SUREST)
+        )
+
+    def _fit(self, q: Array) -> Array:
+        return q if self.has_known_noise else self.observations * np.log(np.maximum(q, np.finfo(float).tiny))
+
+    def best_ratio(self, shared: Array) -> tuple[float, Array, Array]:
+        """The best a, and the confidence Φ(z) at the points of a grid."""
+        largest = float(np.max(self.spectrum.trace_q, initial=self.level))
+        negative = -np.linspace(0.95, 0.0, NEGATIVE_STEPS) / max(largest, float(np.max(self.spectrum.q, initial=0.0)))
+        grid = np.concatenate([negative, np.exp(np.linspace(np.log(1e-4), np.log(1e5), COARSE_STEPS)) / self.level])
+        height = self.likelihood(grid, shared)
+        near = np.flatnonzero(height > np.max(height) - 8.0)
+        low, high = grid[max(near[0] - 1, 0)], grid[min(near[-1] + 1, len(grid) - 1)]
+        middle = grid[int(np.argmax(height))]
+        fine = np.concatenate([np.linspace(low, middle, FINE_STEPS), np.linspace(middle, high, FINE_STEPS)[1:]])
+        if middle > 0:
+            down = np.exp(np.linspace(np.log(max(low, 1e-3 * middle)), np.log(middle), FINE_STEPS))
+            up = np.exp(np.linspace(np.log(middle), np.log(high), FINE_STEPS))
+            fine = np.concatenate([np.linspace(low, down[0], 3)[:-1] if low < down[0] else [], down, up[1:]])
+        fine = np.unique(fine)
+        height = self.likelihood(fine, shared)
+        top = int(np.argmax(height))
+        a, peak = _parabola(fine, height, top)
+        root = np.sign(fine - a) * np.sqrt(np.maximum(2.0 * (peak - height), 0.0))
+        return a, fine, ndtr(np.maximum.accumulate(root))
+
+    def best_shared(self, a: float, shared: Array) -> Array:
+        """The best r of each kind in turn, the others as they are."""
+        spectrum, shared = self.spectrum, shared.copy()
+        (c,), (g,) = _moments(spectrum, np.array([a]))
+        base = float(_residual(spectrum, np.array([a]))[0])
+        for number in range(len(shared)):
+            own = self.kind == number
+            level = max(float(np.mean(np.diagonal(c)[own])), np.finfo(float).tiny)
+            grid = np.concatenate([[0.0], np.exp(np.linspace(np.log(1e-3), np.log(1e5), COARSE_STEPS)) / level])
+            for _ in range(2):
+                every = np.where(own, grid[:, None], shared[self.kind])
+                root = np.sqrt(every)
+                inner = np.eye(len(g)) + root[:, :, None] * c * root[:, None, :]
+                pulled = root * g
+                q = base - np.sum(pulled * _solve(inner, pulled), axis=1)
+                height = -0.5 * np.linalg.slogdet(inner).logabsdet - 0.5 * self._fit(q)
+                height += _pull(grid * level, SHARED_PULL)
+                best = int(np.argmax(height))
+                shared[number] = grid[best]
+                if best == 0:
+                    break
+                low, high = np.log(grid[max(best - 1, 1)]), np.log(grid[min(best + 1, len(grid) - 1)])
+                grid = np.exp(np.linspace(low, high, 9))
+        return shared
+
+
+def _pull(x: Array, strength: float) -> Array:
+    return np.asarray(strength * np.log((1.0 + x) / (1.0 + x / UNTIL)))
+
+
+def _residual(spectrum: Spectrum, a: Array) -> Array:
+    """Σ c·y² − a Σ β²/d for each a (G,)."""
+    return np.asarray(spectrum.square - np.sum(a[:, None] * spectrum.beta**2 / (1.0 + a[:, None] * spectrum.q), axis=1))
+
+
+def _moments(spectrum: Spectrum, a: Array) -> tuple[Array, Array]:
+    """C (G, M, M) and g (G, M) for each a (G,)."""
+    columns = spectrum.columns
+    c, g = np.empty((len(a), columns.shape[1], columns.shape[1])), np.empty((len(a), columns.shape[1]))
+    if not columns.shape[1]:
+        return c, g
+    for number, ratio in enumerate(a.tolist()):
+        share = 1.0 / (1.0 + ratio * spectrum.q)
+        c[number] = (columns * (spectrum.q * share)[:, None]).T @ columns
+        g[number] = columns.T @ (spectrum.beta * share)
+    return c, g
+
+
+def _form(spectrum: Spectrum, a: float, ratio: Array) -> tuple[float, Array]:
+    """Q for one a and the r of every column (M,), and g."""
+    c, g = _moments(spectrum, np.array([a]))
+    root = np.sqrt(ratio)
+    pulled = root * g
+    inner = np.eye(len(root)) + root[:, None] * c * root
+    return float((_residual(spectrum, np.array([a])) - np.sum(pulled * _solve(inner, pulled), axis=1))[0]), g[0]
+
+
+def _solve(matrix: Array, rhs: Array) -> Array:
+    return np.asarray(np.linalg.solve(matrix, rhs[:, :, None])[:, :, 0])
+
+
+def _parabola(x: Array, y: Array, top: int) -> tuple[float, float]:
+    """The maximum of the parabola through the highest point and its neighbours."""
+    if not 0 < top < len(x) - 1:
+        return float(x[top]), float(y[top])
+    left, right = x[top] - x[top - 1], x[top + 1] - x[top]
+    down, up = y[top] - y[top - 1], y[top + 1] - y[top]
+    slope = (down / left * right + up / right * left) / (left + right)
+    bend = (up / right - down / left) / (0.5 * (left + right))
+    if bend >= 0:
+        return float(x[top]), float(y[top])
+    step = float(np.clip(-slope / bend, -left, right))
+    return float(x[top] + step), float(y[top] + slope * step + 0.5 * bend * step**2)

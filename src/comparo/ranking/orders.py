@@ -1,0 +1,110 @@
+"""How far a judge says the same about a text in both positions.
+
+Of a pair asked in both orders, with answers y and y′ in logits (probabilities, where answers are decisions),
+
+    (y − y′)/2 = x_first − x_second + noise,    (y + y′)/2 = −γ + e_first + e_second + noise,
+
+x is what the judge says about a text, and e what the position does to it. As the first of its pairs a text is worth
+x + e, as the second x − e; the correlation of the two, without noise, is (Var x − Var e) / (Var x + Var e).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+from scipy.special import logit
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.graph import Graph
+from comparo.model.observations import are_choices
+from comparo.model.position import pairs
+from comparo.types import Array, Index
+
+CLIPPED = 1e-4  # distance from 0 and 1 of the least and the most probable answers
+
+
+def orders_correlation(comparisons: Comparisons, graph: Graph, group: Index | None = None) -> float | None:
+    """The correlation of what a text is worth as the first and as the second of its pairs, beyond its group.
+
+    None where no text has two pairs that were asked in both orders; 0 where texts do not differ. What the judge
+    says about a group, and what the position does to it, are taken out by least squares first: `group` (n,) is the
+    number of each candidate's group.
+
+    >>> rng, x, e = np.random.default_rng(0), *np.random.default_rng(1).normal(size=(2, 20))
+    >>> ends = [(i, j) for i in range(20) for j in range(20) if i != j]
+    >>> d = np.array([x[i] - x[j] + 0.5 * (e[i] + e[j]) for i, j in ends]) + 0.1 * rng.normal(size=380)
+    >>> data = Comparisons.from_columns(*zip(*ends), 1 / (1 + np.exp(-d)))
+    >>> found, true = orders_correlation(data, Graph.build(data)), (x.var() - e.var() / 4) / (x.var() + e.var() / 4)
+    >>> bool(abs(found - true) < 0.05)
+    True
+    """
+    first, second, prefers, position = _both(comparisons, graph)
+    ends = np.bincount(np.concatenate([first, second]), minlength=graph.nodes)
+    if not np.any(ends > 1):
+        return None
+    context = graph.position[first]
+    if group is not None:
+        prefers = prefers - _explained(group[first], group[second], prefers, -1, None)
+        position = position - _explained(group[first], group[second], position, 1, context)
+    own = text_variance(first, second, prefers, -1, context, graph.nodes)
+    moved = max(text_variance(first, second, position, 1, context, graph.nodes), 0.0)
+    return (own - moved) / (own + moved) if own > 0 else 0.0
+
+
+def text_variance(first: Index, second: Index, values: Array, sign: int, context: Index, texts: int) -> float:
+    """The variance of x in values = x_first + sign·x_second + context + noise, all of shape (K,), by moments.
+
+    Two pairs that share a text have the mean product Var x, and that of the context. So it is the mean product of two
+    pairs of a context that share a text, less, where the context does not cancel, that of two that share none.
+
+    >>> first, second = np.array([0, 0, 1]), np.array([1, 2, 2])
+    >>> text_variance(first, second, np.array([2.0, 2.0, 0.0]), -1, np.zeros(3, dtype=np.int32), 3)
+    1.3333333333333333
+    """
+    ends, signed = np.concatenate([first, second]), np.concatenate([values, sign * values])
+    of_text = np.bincount(ends, minlength=texts).astype(float)
+    sharing, number = _products(np.bincount(ends, signed, texts).astype(float), of_text, signed)
+    of_context = np.bincount(context).astype(float)
+    products, all_of_them = _products(np.bincount(context, values).astype(float), of_context, values)
+    rest = all_of_them - number
+    other = (products - sharing) / rest if sign > 0 and rest > 0 else 0.0
+    return sharing / number - other
+
+
+def _products(sums: Array, counts: Array, values: Array) -> tuple[float, float]:
+    """The sum of the products of any two values that are summed together, and how many there are."""
+    return float(np.sum(sums**2) - np.sum(values**2)), float(np.sum(counts * (counts - 1)))
+
+
+def _both(comparisons: Comparisons, graph: Graph) -> tuple[Index, Index, Array, Array]:
+    """The nodes of each pair (and judge) asked in both orders; half the difference and half the sum of its answers."""
+    p = comparisons.p
+    y = p if are_choices(comparisons) else logit(np.clip(p, CLIPPED, 1 - CLIPPED))
+    number, both = pairs(comparisons, graph)
+    turned = graph.first > graph.second
+    slot = 2 * number[both] + turned[both]
+    size = 2 * (int(number.max()) + 1)
+    asked = np.bincount(slot, minlength=size)
+    mean = (np.bincount(slot, y[both], size) / np.maximum(asked, 1)).reshape(-1, 2)
+    ends = np.zeros((2, size // 2), dtype=np.int32)
+    ends[:, number] = np.minimum(graph.first, graph.second), np.maximum(graph.first, graph.second)
+    kept = asked[::2] > 0
+    one, other = mean[kept].T
+    return ends[0, kept], ends[1, kept], (one - other) / 2, (one + other) / 2
+
+
+def _explained(first: Index, second: Index, values: Array, sign: int, context: Index | None) -> Array:
+    """What groups (and, beside them, contexts) explain of values = m_first + sign·m_second: the groups' part, (K,)."""
+    from scipy.sparse.linalg import lsmr
+
+    rows, ones = np.arange(len(values)), np.ones(len(values))
+    groups = int(max(first.max(), second.max())) + 1
+    columns = [(ones, first), (sign * ones, second)]
+    if context is not None:
+        columns.append((ones, groups + context))
+    entries, places = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+    width = groups + (0 if context is None else int(context.max()) + 1)
+    shape = (len(values), width)
+    design = sparse.csr_array((entries, (np.tile(rows, len(columns)), places)), shape=shape)
+    found = lsmr(design, values, atol=1e-8, btol=1e-8)[0][:groups]
+    return np.asarray(found[first] + sign * found[second])

@@ -1,0 +1,203 @@
+"""Cases in which estimated variances once went wrong, each as a user would meet it."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from comparo import Comparisons, expected_spearman, fit
+from comparo.analysis.agreement import spearman
+from comparo.data.items import Items
+from comparo.run.recipe import Fitting
+from comparo.selection.contexts import next_pairs
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def covered(ranking, truth):
+    """The share of items whose true score is inside the interval."""
+    true = truth[ranking.items.astype(int)]
+    true = true - true.mean()
+    return float(np.mean((ranking.low < true) & (true < ranking.high)))
+
+
+def drawn(rng, n, calls, both=True):
+    """Random pairs of n items, each item in about as many."""
+    ends = [rng.permutation(n) for _ in range(2 * -(-calls // 2))]
+    first, second = np.concatenate(ends[::2]), np.concatenate(ends[1::2])
+    kept = first != second
+    first, second = first[kept], second[kept]
+    return (np.concatenate([first, second]), np.concatenate([second, first])) if both else (first, second)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_item_that_wins_all_its_calls_is_not_pulled_below_those_it_beat(seed):
+    """Two styles six logits apart, and one item of the low style that wins all its 8 calls (p from 0.68 to 0.88)."""
+    rng = np.random.default_rng(seed)
+    style = np.repeat([-0.5, 0.5], 50)
+    truth = 6 * style + 0.5 * rng.standard_normal(100)
+    first, second = drawn(rng, 100, 8, both=False)
+    others = (first != 0) & (second != 0)
+    first, second = first[others], second[others]
+    p = expit(truth[first] - truth[second] + 0.3 * rng.standard_normal(len(first)))
+    beaten = rng.choice(np.arange(50, 100), 8, replace=False)
+    data = Comparisons.from_columns(
+        np.append(first, np.zeros(8, dtype=int)), np.append(second, beaten), np.append(p, rng.uniform(0.68, 0.88, 8))
+    )
+    features = {item: [value] for item, value in enumerate(style.tolist())}
+    styled, plain = fit(data, prior="estimated", features=features), fit(data, prior="estimated")
+    assert styled[0].rank <= 4
+    assert styled[0].score == pytest.approx(plain[0].score, abs=0.5)
+    assert styled.converged
+
+
+def two_kinds(rng, n, gap):
+    """Texts of two vocabularies, and scores `gap` apart."""
+    words = [
+        "alpha beta gamma delta epsilon zeta eta theta".split(),
+        "rain snow hail sleet fog mist wind frost".split(),
+    ]
+    kind = np.arange(n) % 2
+    texts = [" ".join(rng.choice(words[one], 20)) + f" {number}" for number, one in enumerate(kind.tolist())]
+    return Items.of(dict(enumerate(texts))), gap * (kind - 0.5) + rng.standard_normal(n)
+
+
+def asked(items, calls, answer, contrast=None):
+    """The answers to the calls of a run, n at a time."""
+    columns, data = {"first": [], "second": []}, None
+    for _ in range(calls):
+        more = next_pairs(items.names, len(items), data, contrast=contrast, rng=0)
+        columns = {name: columns[name] + more[name] for name in columns}
+        first, second = (np.array(columns[name], dtype=int) for name in ("first", "second"))
+        data = Comparisons.from_columns(first, second, answer(first, second))
+    return data
+
+
+def paths(items, truth, calls, answer):
+    """Spearman's correlation of the default and of the plain way with the truth."""
+    found = []
+    for fitting in (Fitting(items), Fitting(items, plain=True)):
+        ranking = fitting.rank(asked(items, calls, answer, None if fitting.plain else fitting.contrast))
+        found.append(float(spearman(ranking.scores, truth[ranking.items.astype(int)])))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_two_kinds_of_text_are_ranked_as_well_with_style_as_without(seed):
+    rng = np.random.default_rng(seed)
+    items, truth = two_kinds(rng, 120, gap=6.0)
+    noise = rng.standard_normal((120, 120))
+    default, plain = paths(items, truth, 6, lambda i, j: expit(truth[i] - truth[j] + noise[i, j]))
+    assert default > plain - 0.01
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_comparisons_within_a_topic_are_not_starved(seed):
+    """Two topics of equal quality, judged by decisions."""
+    rng = np.random.default_rng(seed)
+    items, truth = two_kinds(rng, 100, gap=0.0)
+    truth = 2.0 * truth
+    luck = rng.random((100, 100))
+    default, plain = paths(items, truth, 10, lambda i, j: (luck[i, j] < expit(truth[i] - truth[j])).astype(float))
+    assert default > plain - 0.01
+
+
+def test_expected_agreement_is_honest_for_weak_judges():
+    """40 items whose scores vary by 0.3 with noise of 1, and pure noise."""
+    said, true = [], []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        truth = 0.3 * rng.standard_normal(40)
+        first, second = drawn(rng, 40, 12)
+        data = Comparisons.from_columns(
+            first, second, expit(truth[first] - truth[second] + rng.standard_normal(len(first)))
+        )
+        ranking = fit(data, bias="joint", prior="estimated")
+        said.append(expected_spearman(ranking)[0])
+        true.append(spearman(ranking.scores, truth[ranking.items]))
+    assert np.mean(said) < np.mean(true) + 0.05
+    noise = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        first, second = drawn(rng, 40, 12)
+        data = Comparisons.from_columns(first, second, expit(rng.standard_normal(len(first))))
+        noise.append(expected_spearman(fit(data, bias="joint", prior="estimated"))[0])
+    assert np.mean(noise) < 0.4
+
+
+@pytest.mark.parametrize(("n", "spread", "seeds"), [(100, 3.0, 6), (3000, 1.0, 1)])
+def test_the_variance_of_scores_is_found_from_decisions(n, spread, seeds):
+    variances, shares = [], []
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        truth = spread * rng.standard_normal(n)
+        first, second = drawn(rng, n, 4)
+        p = (rng.random(len(first)) < expit(truth[first] - truth[second])).astype(float)
+        ranking = fit(Comparisons.from_columns(first, second, p), bias="joint", prior="estimated")
+        variances.append(ranking.effects.scores / np.var(truth))
+        shares.append(covered(ranking, truth))
+    assert 0.7 < np.mean(variances) < 1.4
+    assert 0.91 < np.mean(shares) < 0.98
+
+
+@pytest.mark.parametrize("sigma", [0.3, 1.0, 3.0])
+def test_intervals_cover_with_a_prior_of_the_true_spread(sigma):
+    shares = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        truth = sigma * rng.standard_normal(40)
+        first, second = drawn(rng, 40, 6, both=False)
+        p = expit(truth[first] - truth[second] + 0.5 * rng.standard_normal(len(first)))
+        shares.append(covered(fit(Comparisons.from_columns(first, second, p), prior=sigma), truth))
+    assert 0.88 < np.mean(shares) < 0.98
+
+
+@pytest.mark.parametrize("spread", [3.0, 5.0])
+def test_sure_judges_are_ranked_as_well_as_by_the_plain_way(spread):
+    gains, shares = [], []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        truth = spread * rng.standard_normal(60)
+        first, second = drawn(rng, 60, 4)
+        data = Comparisons.from_columns(
+            first, second, expit(truth[first] - truth[second] + 0.5 * rng.standard_normal(len(first)))
+        )
+        estimated, plain = fit(data, bias="joint", prior="estimated"), fit(data, bias="joint")
+        gains.append(spearman(estimated.scores, truth[estimated.items]) - spearman(plain.scores, truth[plain.items]))
+        shares.append(covered(estimated, truth))
+    assert np.mean(gains) > -0.001
+    assert np.mean(shares) > 0.9
+
+
+def test_a_tie_in_both_orders_leaves_two_items_nearly_equal():
+    ranking = fit([("a", "b", 1), ("b", "a", 0), ("b", "c", 0.5), ("c", "b", 0.5)], bias="joint", prior="estimated")
+    a, b, c = (ranking[item].score for item in "abc")
+    assert abs(b - c) < 0.15 * (a - b)
+    assert 0.4 < ranking.probability("c", "b") < 0.7
+
+
+@pytest.mark.parametrize("method", ["poe-g", "poe-bt"])
+def test_the_unit_of_weights_does_not_matter(method):
+    rng = np.random.default_rng(0)
+    first, second = drawn(rng, 20, 6)
+    p = expit(rng.standard_normal(len(first)))
+    light, heavy = (
+        fit(Comparisons.from_columns(first, second, p, np.full(len(p), weight)), method, prior="estimated")
+        for weight in (1.0, 100.0)
+    )
+    np.testing.assert_allclose(heavy.scores, light.scores, atol=0.01 * np.std(light.scores))
+    np.testing.assert_allclose(heavy.std, light.std, rtol=0.01)
+
+
+def test_zermelo_says_that_it_has_not_arrived():
+    """A path of many items, on which every step is small."""
+    ranking = fit([(item, item + 1, 1.0) for item in range(400)], "bt")
+    assert not ranking.converged
+    assert "did not settle" in ranking.notes[0]
+
+
+def test_a_judge_that_always_says_first_is_noted():
+    rows = [(one, other, 1.0) for one in range(8) for other in range(8) if one != other]
+    ranking = fit(rows, bias="joint", prior="estimated")
+    assert any("the same position both times" in note for note in ranking.notes)
+    assert np.max(ranking.std) < 2.0
+    assert np.max(np.abs(ranking.scores)) < 1e-6

@@ -1,0 +1,159 @@
+"""The benchmark of soundness measures what it says, and the same for any number of processes."""
+
+from dataclasses import astuple, dataclass, replace
+
+import numpy as np
+import pytest
+from scipy.special import expit, logit, ndtr
+
+from benchmarks.simulation import Cell, draw_cells, pairs_missing, simulate
+from benchmarks.soundness import Stop, grid, measure, run_cell, run_stop, stops, write
+from benchmarks.verdict import CellResult, StopResult, bars, off, ratio, summary
+
+TINY = (
+    Cell(),
+    Cell("decisions", 3.0, None, "context", 2, "misleads", "none", "one", (1, 16), 2),
+    Cell("votes", 0.3, None, "none", 1, "predicts", "systems", "both", (3, 6), 3),
+)
+
+
+def same(one, other):
+    np.testing.assert_equal([astuple(result) for result in one], [astuple(result) for result in other])
+
+
+def untimed(results):
+    return [replace(result, seconds=0.0) for result in results]
+
+
+@dataclass
+class Oracle:
+    """A ranking whose errors have the variance that it says, relative to the one of `honest` = 1."""
+
+    simulation: object
+    rng: np.random.Generator
+    honest: float = 1.0
+    std: float = 0.5
+
+    def __post_init__(self):
+        truth = self.simulation.truth
+        error = self.std * self.rng.standard_normal(truth.shape)
+        # Centred errors of n items have the variance σ²(1 − 1/n); that of a difference is 2σ².
+        found = truth + error
+        self.scores = (found - found.mean(axis=1, keepdims=True)).ravel()
+        self.items = self.simulation.items.ids
+        contexts = self.simulation.items.contexts[self.simulation.items.context]
+        self.context = None if len(truth) == 1 else contexts
+        half = 1.959964 * self.honest * self.std * np.sqrt(1 - 1 / truth.shape[1])
+        self.low, self.high = self.scores - half, self.scores + half
+        self.tier = np.where(self.scores > 0, 1, 2)
+        labels = zip(contexts.tolist(), self.items.tolist(), strict=True)
+        self.place = {label: row for row, label in enumerate(labels)}
+
+    def probability(self, one, other, context=None):
+        difference = self.scores[self.place[context, one]] - self.scores[self.place[context, other]]
+        return float(ndtr(difference / (self.honest * self.std * np.sqrt(2.0))))
+
+
+def oracle_figures(honest):
+    outcomes = []
+    cell = Cell(sd=30.0, shape=(10, 16))  # a wide prior: what is likely given the scores is what is likely given none
+    for seed in range(40):
+        simulation = simulate(cell, seed)
+        oracle = Oracle(simulation, np.random.default_rng(seed), honest)
+        outcomes.append(replace(measure(oracle, simulation, np.random.default_rng(seed)), plain_rho=0.5))
+    return CellResult.of(cell, outcomes)
+
+
+def test_an_honest_ranking_passes_and_one_that_boasts_does_not():
+    found = oracle_figures(1.0)
+    assert abs(found.coverage - 0.95) < 3 * found.coverage_error < 0.02
+    assert found.calibration < 0.02
+    assert found.breaks > 0.98
+    assert found.rho > 0.99
+    assert found.gain == pytest.approx(found.rho - 0.5)
+    assert [row[-1] for row in bars([found], [])] == ["yes"] * 9
+    boasts = oracle_figures(0.5)
+    assert boasts.coverage == pytest.approx(2 * ndtr(0.98) - 1, abs=3 * boasts.coverage_error)
+    assert [row[-1] for row in bars([boasts], [])][1:3] == ["**no**"] * 2
+
+
+def test_calibration_tells_probabilities_that_are_too_sure():
+    rng, scale = np.random.default_rng(0), 0.3
+    simulation = simulate(Cell(sd=scale, shape=(40, 16)), 0)
+    bins = {1.0: np.zeros((10, 3)), 0.3: np.zeros((10, 3))}
+    for honest in list(bins) * 60:
+        # Given an error as large as the spread of scores, half of a difference is expected to be real.
+        oracle = Oracle(simulation, rng, honest, scale)
+        oracle.scores = oracle.scores / 2
+        oracle.std = scale / np.sqrt(2.0)
+        bins[honest] += measure(oracle, simulation, rng).bins
+    assert off(bins[1.0]) < 0.03 < 0.1 < off(bins[0.3])
+
+
+def test_the_cells_are_a_fixed_sequence_with_all_pairs_of_levels():
+    cells = draw_cells(60)
+    assert cells[:20] == draw_cells(20)
+    assert len(set(cells)) == 60
+    assert pairs_missing(cells) == 0 < pairs_missing(cells[:10])
+    assert all(cell.is_possible and cell.budget <= cell.all_calls for cell in cells)
+
+
+def test_a_judge_answers_as_its_cell_says():
+    quiet = simulate(Cell(noise=0.0, position="text"), 0)
+    d = logit(quiet.p[0])
+    effect = np.diagonal(d)  # −γ − 2e of each text
+    differences = quiet.truth[0][:, None] - quiet.truth[0][None]
+    np.testing.assert_allclose(d, differences + (effect[:, None] + effect[None]) / 2, atol=1e-6)
+    votes = simulate(Cell("votes", 1.0, None, shape=(1, 200)), 0)
+    assert set(np.unique(np.round(6 * votes.p - 0.5, 9))) <= set(range(6))
+    assert votes.weight == 5
+    assert abs(np.mean(votes.p - (5 * expit(votes.truth[0][:, None] - votes.truth[0][None]) + 0.5) / 6)) < 0.005
+    families = simulate(Cell(families=2, sd=0.1, shape=(1, 200), style="predicts"), 0)
+    is_upper = families.truth[0] > 0
+    letters = np.array([set(text) <= set("kpvzaeucfhniow ") for text in families.items.texts])
+    assert np.array_equal(letters, is_upper)
+    assert is_upper.sum() == 100
+    systems = simulate(Cell(groups="systems", shape=(100, 6)), 0)
+    assert np.var(systems.truth.mean(axis=0)) > 0.2
+    assert len(set(systems.items.ids.tolist())) == 6
+
+
+def test_errors_are_those_of_runs():
+    shares = np.random.default_rng(0).random(200)
+    found, error = ratio(shares * 10, np.full(200, 10))
+    assert found == pytest.approx(np.mean(shares))
+    assert error == pytest.approx(np.std(shares, ddof=1) / np.sqrt(200))
+    assert np.isnan(ratio([], [])).all()
+    assert ratio([3.0, 0.0], [4.0, 0.0])[0] == 0.75
+
+
+def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
+    cells = grid(TINY, seeds=2)
+    ends = stops(TINY[:1], seeds=1)
+    same(untimed(cells), untimed(grid(TINY, seeds=2, jobs=2)))
+    same(untimed(ends), untimed(stops(TINY[:1], seeds=1)))
+    assert all(cell.runs == 2 and not cell.failed and 0.3 < cell.rho <= 1 for cell in cells)
+    assert [end.target for end in ends] == [0.7, 0.8, 0.9]
+    write(tmp_path / "cells.csv", cells)
+    assert len((tmp_path / "cells.csv").read_text().splitlines()) == 4
+    page = summary(cells, ends)
+    assert "| kind | soft | 1 |" in page
+    assert "3 cells × 2 runs" in page
+
+
+def test_a_fit_that_fails_is_counted():
+    broken = run_cell((Cell(orders="neither"), 0)), run_stop((Cell(), 7.0, 0))
+    assert all(outcome.error.startswith("ValueError") for outcome in broken)
+    found = CellResult.of(Cell(), [broken[0]])
+    assert (found.runs, found.failed) == (0, 1)
+    assert "1 runs failed of: kind soft" in summary([found], [])
+
+
+def test_a_stop_too_early_is_told_once_there_are_two_runs():
+    early = [Stop(contexts=20, stopped=10, rho=4.0 + k, every=9.0, calls=60.0) for k in (0.0, 1.0)]
+    one, two = (StopResult.of(Cell(), 0.7, some) for some in (early[:1], early))
+    assert two.rho == pytest.approx(0.45)
+    assert two.rho_error == pytest.approx(0.05)
+    assert (two.stopped, two.calls) == (0.5, 3.0)
+    assert bars([], [one])[-1][-1] == "yes"
+    assert bars([], [two])[-1][-1] == "**no**"

@@ -42,6 +42,7 @@ from comparo.selection.contexts import next_pairs
 from comparo.selection.defaults import DEFAULT_BUDGET
 from comparo.types import Array
 
+ROUND = 4  # calls of a round, or a quarter of the items if more, as in a run
 PAIRS = 100  # of which each run tells the probability
 TARGETS = (0.7, 0.8, 0.9)
 STOPS = tuple(
@@ -153,11 +154,12 @@ def run_cell(task: tuple[Cell, int]) -> Outcome:
 
 
 def in_rounds(cell: Cell, simulation: Simulation, fitting: Fitting, seed: int) -> Comparisons:
-    """The answers to the pairs that a default run chooses: n calls at a time, each from the answers to those before."""
+    """The answers to the pairs that a default run chooses, in rounds, each from the answers to those before."""
     columns: dict[str, list[object]] = {}
     asked: Comparisons | None = None
-    for begin in range(0, cell.budget, cell.shape[1]):
-        calls = min(cell.shape[1], cell.budget - begin)
+    size = max(ROUND, cell.shape[1] // 4)
+    for begin in range(0, cell.budget, size):
+        calls = min(size, cell.budget - begin)
         more = next_pairs(simulation.items.names, calls, asked, orders=cell.orders, contrast=fitting.contrast, rng=seed)
         columns = {name: columns.get(name, []) + values for name, values in more.items()}
         asked = simulation.answers(columns)
@@ -210,7 +212,15 @@ def run_stop(task: tuple[Cell, float, int]) -> Stop:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             budget = Budget.of(DEFAULT_BUDGET)
-            work = Task(items, criterion_prompt("better"), Answering(simulation), budget, until=target, seed=seed)
+            work = Task(
+                items,
+                criterion_prompt("better"),
+                Answering(simulation),
+                budget,
+                until=target,
+                seed=seed,
+                estimate="judge",
+            )
             run = Run(work, Store(None, work.identity))
             ranking = run.go()
     except Exception as error:
@@ -218,7 +228,7 @@ def run_stop(task: tuple[Cell, float, int]) -> Stop:
     asked = np.zeros(len(items.contexts))
     for judgement in run.judgements:
         asked[items.context[items.row(judgement.question.context, judgement.question.first)]] += 1
-    most = [calls for calls, _ in work.estimate().by_context.values()]
+    most = [calls for calls, _ in work.expense().by_context.values()]
     rho, stopped = rank_agreement(ranking, simulation), asked < most
     sums = float(np.sum(rho[stopped])), float(np.sum(rho)), float(np.sum(asked)) / cell.shape[1]
     return Stop(len(rho), int(np.sum(stopped)), *sums, time.perf_counter() - begin)

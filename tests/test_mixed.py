@@ -17,10 +17,11 @@ from comparo.model.experts import BradleyTerry, Gaussian
 from comparo.model.graph import Graph
 from comparo.model.laplacian import Laplacian
 from comparo.model.limits import Limits
-from comparo.model.mixed import Shared, mixed
+from comparo.model.mixed import mixed
 from comparo.model.observations import are_choices, logits, observe
 from comparo.model.pattern import Pattern
 from comparo.model.position import bias_given, pairs
+from comparo.model.shared import Shared
 from comparo.model.sites import censored_moments, choice_moments, sites_from
 from comparo.model.spectrum import Spectrum, System
 from comparo.model.variances import PULL, SUREST, UNTIL, estimate

@@ -254,7 +254,7 @@ class Normal:
         return coordinates if self.vectors is None else coordinates @ self.vectors.transpose(0, 2, 1)
 
     def later(self, x: Array, spread: Array, more: float, rng: np.random.Generator) -> Array:
-        precision = 1.0 / np.maximum(self.v, np.finfo(float).tiny)
+        precision = 1.0 / np.maximum(self.v, 1e-9 * self.own)  # of a component's mean, which is known, v is 0
         information = more * np.maximum(precision - 1.0 / self.own, 0.0)
         pull = (precision * self.mean)[:, None] + information[:, None] * x
         pull += np.sqrt(information)[:, None] * rng.standard_normal(x.shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from comparo.types import Array, Index
 
@@ -54,3 +55,15 @@ def random_effects(estimate: Array, variance: Array) -> tuple[float, float]:
     between = max(float(excess / scale), 1e-3 * float(np.min(variance)))
     share = 1.0 / (variance + between)
     return float(np.sum(share * estimate) / np.sum(share)), between
+
+
+def shrunk(gamma: Array, variance: Array, asked: NDArray[np.bool_]) -> tuple[Array, float | None]:
+    """γ (C, J) of each judge shrunk towards its mean, and the variance between contexts; 0 where nothing was asked."""
+    gamma, spreads = np.where(asked, gamma, 0.0), []
+    for judge in range(gamma.shape[1]):
+        own = asked[:, judge]
+        if np.count_nonzero(own) > 1:
+            centre, between = random_effects(gamma[own, judge], variance[own, judge])
+            gamma[own, judge] = centre + (gamma[own, judge] - centre) * between / (between + variance[own, judge])
+            spreads.append(between)
+    return gamma, float(np.mean(spreads)) if spreads else None

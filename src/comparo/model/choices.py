@@ -1,0 +1,155 @@
+"""Choices in the mixed model: decisions, ties, votes and grades, whose sites settle with the variances and with γ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import expit
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.effects import shrunk
+from comparo.model.graph import Graph
+from comparo.model.limits import Limits
+from comparo.model.newton import Solution
+from comparo.model.pattern import Pattern
+from comparo.model.position import pairs
+from comparo.model.shared import Shared, differences, solve
+from comparo.model.sites import choice_moments, sites_from
+from comparo.model.spectrum import Spectrum, System
+from comparo.model.variances import NARROWEST, WIDEST, Variances, estimate
+from comparo.types import Array, Index
+
+FASTEST = 0.9  # largest ratio of two changes of a variance from which its limit is extrapolated
+FURTHEST = 1.5  # largest extrapolation of the logarithm of a variance
+LEAST_FLIPS = 0.01  # variance of a choice in the dispersion: rarer ones would decide it alone
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Choices, whose sites settle with the variances and with γ.
+
+    `p` and `weight` (2, M) are the choices about each pair in both orders, in the pattern's order; `family` (M,) is
+    their context and judge, `gamma` (C, J) is γ of each, shrunk by its variance `between`. `dispersion` is the variance
+    of shares of votes and of grades relative to a coin's; 1 for decisions.
+    """
+
+    pattern: Pattern
+    p: Array
+    weight: Array
+    family: Index
+    gamma: Array
+    is_biased: bool
+    are_counts: bool
+    c: Array
+    pull: Array
+    dispersion: float = 1.0
+    between: float | None = None
+    error: float | None = None
+
+    @classmethod
+    def of(cls, comparisons: Comparisons, graph: Graph, is_biased: bool, limits: Limits) -> Choices:
+        judges = 1 if comparisons.judges is None else len(comparisons.judges)
+        p, weight, are_counts = _votes(comparisons)
+        pair, _ = pairs(comparisons, graph)
+        count = int(pair.max()) + 1
+        slot = pair + count * (graph.first > graph.second)
+        total = np.bincount(slot, weight, 2 * count).astype(float)
+        share = np.bincount(slot, weight * p, 2 * count) / np.maximum(total, np.finfo(float).tiny)
+        _, lead = np.unique(pair, return_index=True)
+        ends = [edge(graph.first, graph.second)[lead] for edge in (np.minimum, np.maximum)]
+        pattern = Pattern(replace(graph, first=ends[0], second=ends[1]), limits=limits)
+        order = pattern.order
+        p, weight = (part.reshape(2, -1)[:, order] for part in (share, total))
+        family = (graph.position[ends[0]] * judges + comparisons.judged_by[lead])[order].astype(np.int32)
+        asked = np.sum(weight, axis=0)
+        pull = weight[0] * (p[0] - 0.5) - weight[1] * (p[1] - 0.5)
+        gamma = np.zeros((graph.contexts, judges))
+        found = cls(pattern, p, weight, family, gamma, is_biased, are_counts, asked / 4.0, pull)
+        return found._with_biases(np.zeros(len(asked)), np.full(len(asked), 1e-9)) if is_biased else found
+
+    @property
+    def system(self) -> System:
+        square = float(np.sum(self.pull**2 / np.maximum(self.c, np.finfo(float).tiny)))
+        return System(self.pattern, self.c, self.pull, np.zeros(0), np.zeros(0), square)
+
+    def settle(self, shared: Shared) -> tuple[Choices, Variances, int, bool]:
+        """Alternate between sites and variances; a variance that converges slowly is extrapolated."""
+        limits, state, last = self.pattern.limits, self, 0
+        change = used = np.zeros(1 + len(shared.kinds))
+        mean = np.zeros(len(self.c))
+        for step in range(limits.mixed_rounds):
+            variances = estimate(Spectrum.of(state.system, shared.columns), shared.kind, len(state.c), True)
+            new = np.log(np.maximum([variances.ratio, *variances.shared], NARROWEST**2))
+            old, change = change, new - used
+            ratio = np.clip(np.divide(change, old, out=np.zeros(len(old)), where=old != 0.0), 0.0, FASTEST)
+            beyond = np.clip(change * ratio / (1.0 - ratio), -FURTHEST, FURTHEST)
+            used = new
+            if step > 2 and step - last > 2:
+                last, used = step, np.clip(new + beyond, *np.log([NARROWEST**2, WIDEST**2]))
+            applied = replace(variances, ratio=float(np.exp(used[0])), shared=np.exp(used[1:]))
+            solution, spread, between = solve(state.system, applied, shared)
+            before, (mean, variance) = mean, differences(solution, spread, between)
+            moved = float(np.sqrt(np.mean((mean - before) ** 2)))
+            if step > 2 and float(np.max(np.abs(change) + np.abs(beyond))) + moved < limits.mixed_change:
+                return state, variances, step + 1, True
+            state = state._learn(mean, variance)
+        return state, variances, limits.mixed_rounds, False
+
+    def _learn(self, mean: Array, variance: Array) -> Choices:
+        """The next sites, γ and dispersion, from mean and variance of the difference of each pair (M,)."""
+        state = self._with_biases(mean, variance) if self.is_biased else self
+        if not self.are_counts:
+            state = state._with_dispersion(mean, variance)
+        cavity = 1.0 / np.maximum(1.0 / variance - self.c, 1e-3 / variance)
+        centre = cavity * (mean / variance - self.pull)
+        asked = np.any(self.weight > 0, axis=0)
+        weight = self.weight / state.dispersion
+        moments = choice_moments(centre, cavity, self.p, weight, state.gamma.ravel()[self.family])
+        c, pull = sites_from(*moments, centre, cavity)
+        return replace(state, c=np.where(asked, c, 0.0), pull=np.where(asked, pull, 0.0))
+
+    def _chances(self, mean: Array, variance: Array) -> Array:
+        """P(the item shown first is chosen) in both orders (2, M); a difference of `variance` is less certain."""
+        sign, attenuation = np.array([[1.0], [-1.0]]), 1.0 / np.sqrt(1.0 + np.pi * variance / 8.0)
+        return np.asarray(expit((sign * mean - self.gamma.ravel()[self.family]) * attenuation))
+
+    def _with_biases(self, mean: Array, variance: Array) -> Choices:
+        """A Newton step for γ of each context and judge, shrunk towards the judge's mean."""
+        chance = self._chances(mean, variance)
+        curvature = np.sum(self.weight * chance * (1.0 - chance), axis=0)
+        excess = np.sum(self.weight * (self.p - chance), axis=0)
+        information, total = (np.bincount(self.family, values, self.gamma.size) for values in (curvature, excess))
+        information, total = (part.reshape(self.gamma.shape) for part in (information, total))
+        known = information > 1e-9
+        error = 1.0 / np.where(known, information, 1.0)
+        gamma, between = shrunk(self.gamma - np.clip(total * error, -1.0, 1.0), error, known)
+        spread = 1.0 / np.sum(known / (error + (between or 0.0))) if known.any() else np.inf
+        return replace(self, gamma=gamma, between=between, error=float(np.sqrt(spread)))
+
+    def _with_dispersion(self, mean: Array, variance: Array) -> Choices:
+        """X² / degrees of freedom of the shares of votes, or of the grades."""
+        chance, asked = self._chances(mean, variance), self.weight > 0
+        flips = np.maximum(chance * (1.0 - chance), LEAST_FLIPS)
+        freedom = float(np.sum(asked) - np.sum(np.minimum(self.c * variance, 1.0)))
+        squares = float(np.sum(self.weight * (self.p - chance) ** 2 / flips))
+        return replace(self, dispersion=(1.0 + squares) / (1.0 + max(freedom, 0.0)))
+
+    def bias(self, solution: Solution) -> tuple[Array, float | None, float | None]:
+        """γ (C, J), its variance between contexts, and the standard error of its mean."""
+        return (self.gamma, self.between, self.error) if self.is_biased else (self.gamma[:, :0], None, None)
+
+
+def _votes(comparisons: Comparisons) -> tuple[Array, Array, bool]:
+    """Share of votes, number of votes, and whether the answers are plain counts, so that their variance is known.
+
+    A share (a + ½)/(n + 1) of weight n, as the judges of comparo report a of n votes, becomes a/n.
+    """
+    p, weight = comparisons.p, comparisons.weights
+    if comparisons.hard:
+        return p, weight, True
+    votes = p * (weight + 1.0) - 0.5
+    counted = (weight >= 1) & (np.abs(votes - np.round(votes)) < 1e-6) & (np.abs(weight - np.round(weight)) < 1e-6)
+    if not counted.all():
+        return p, weight, False
+    return np.clip(np.round(votes) / weight, 0.0, 1.0), weight, True

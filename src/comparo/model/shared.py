@@ -1,0 +1,71 @@
+"""What candidates share, and the solution of the mixed model given its variances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.model.edges import difference_variances
+from comparo.model.graph import Graph
+from comparo.model.newton import Solution
+from comparo.model.spectrum import System
+from comparo.model.variances import Variances
+from comparo.types import Array, Index
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What candidates share: the `columns` QM (n, M), and which of the `kinds` ("groups", "style") each is, (M,).
+
+    A row of the columns of a kind has the mean square 1, so that ω² is the variance of the scores that it explains.
+    `group` (n,) is the group of each candidate, where groups are among the kinds.
+    """
+
+    kinds: tuple[str, ...]
+    kind: NDArray[np.intp]
+    columns: Array
+    group: Index | None = None
+
+    @classmethod
+    def of(cls, graph: Graph, groups: NDArray[np.integer] | None, features: Array | None, entries: int) -> Shared:
+        """Groups are left out if the matrix has more than so many entries, or if no two candidates share one."""
+        found = {}
+        count = 0 if groups is None else int(groups.max()) + 1
+        if groups is not None and 1 < count < graph.nodes and graph.nodes * count <= entries:
+            found["groups"] = graph.centre(np.eye(count)[groups])
+        if features is not None and features.shape[1]:
+            found["style"] = graph.centre(features)
+        columns = np.concatenate([np.zeros((graph.nodes, 0)), *found.values()], axis=1)
+        kind = np.repeat(np.arange(len(found)), [block.shape[1] for block in found.values()])
+        group = groups.astype(np.int32) if groups is not None and "groups" in found else None
+        return cls(tuple(found), kind, columns, group)
+
+
+def solve(system: System, variances: Variances, shared: Shared) -> tuple[Solution, Array, Array]:
+    """Scores and biases at the best variances, with F = λ·H⁻¹QM (n + C·J, M) and Cov(θ)/φ (M, M)."""
+    ridge = 1.0 / variances.ratio
+    between, theta = variances.precision(variances.ratio)
+    laplacian = system.laplacian(ridge)
+    columns = np.zeros((system.pattern.unknowns, shared.columns.shape[1]))
+    columns[: system.nodes] = ridge * shared.columns
+    rhs = np.column_stack([system.rhs, columns])
+    found = laplacian.solve(rhs)
+    spread = found[:, 1:]
+    return Solution(found[:, 0] + spread @ theta, laplacian, 1, True), spread, between
+
+
+def differences(solution: Solution, spread: Array, between: Array) -> tuple[Array, Array]:
+    """Mean and variance (before φ) of d of every observation, in the pattern's order."""
+    pattern, x = solution.laplacian.pattern, solution.x
+
+    def apart(values: Array) -> Array:
+        found = values[pattern.first] - values[pattern.second]
+        return np.asarray(found - values[pattern.bias_index] if pattern.judges else found)
+
+    variance = difference_variances(solution.laplacian)
+    if spread.shape[1]:
+        columns = apart(spread)
+        variance = variance + np.sum((columns @ between) * columns, axis=1)
+    return apart(x), np.maximum(variance, np.finfo(float).tiny)

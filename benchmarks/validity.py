@@ -120,7 +120,7 @@ def case(group: str, attribute: str, voice: str, judgements: object, items: Item
 def soft_cases() -> Iterator[Case]:
     """Qwen2.5-Coder 0.5B and 1.5B, several wordings each."""
     for name in ("summeval", "topicalchat", "hanna"):
-        items = scored_items(name, DATA).items
+        items = scored_items(name, DATA)[1]
         topics: dict[str, str] = {}
         if name == "hanna":
             lines = (DATA / "hanna.jsonl").read_text(encoding="utf-8").splitlines()

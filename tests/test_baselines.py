@@ -22,10 +22,10 @@ from comparo.data.prompts import PAPER, Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
 from comparo.judges.replay import Replay
+from comparo.studies.baselines import longer
 from comparo.studies.datasets import load_dataset
 from comparo.studies.geval import ScorePrompt, geval, paper_score_prompt, score_prompt
-from comparo.studies.length import longer
-from comparo.studies.pairs import judge_answers, pairs, recorded_answers, sort_contexts
+from comparo.studies.pairs import judge_answers, recorded_answers, sort_contexts
 from servers import Api, llama_server, refusal, tokens, words
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -52,6 +52,12 @@ def merge_sort(rows, merge):
         return rows
     middle = len(rows) // 2
     return merge(merge_sort(rows[:middle], merge), merge_sort(rows[middle:], merge))
+
+
+def pairs(names, ask, **options):
+    """The candidates of one context sorted by `ask(first, second)`, the probability that the first is better."""
+    answer = lambda asked: [ask(first, second) for _, first, second in asked]  # noqa: E731
+    return sort_contexts({None: names}, answer, **options)[None]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 16, 61])

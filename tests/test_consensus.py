@@ -420,7 +420,7 @@ def test_the_command_refuses_what_it_cannot_do(command):
 
 def reached(name, attribute, calls, draws):
     """Spearman × 100 with people of the judge's own ranking and of the consensus, systems known."""
-    items = scored_items(name, DATA).items
+    items = scored_items(name, DATA)[1]
     recorded = Recorded.of(DATA / "judgements" / f"{name}.{attribute}.csv.gz", items, attribute)
     drawn = chosen(recorded, Fitting(items), (calls,), draws, 0)[calls]
     return judged_and_shared(drawn, Fitting(items, estimate="auto"))

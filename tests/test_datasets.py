@@ -18,7 +18,8 @@ import pytest
 from pyarrow import parquet
 
 from comparo import Comparisons, ComparisonsError
-from comparo.studies import download
+from comparo.data.prompts import paper_prompt
+from comparo.studies import datasets as download
 from comparo.studies.datasets import load_dataset
 from comparo.studies.layouts import HANNA
 
@@ -127,7 +128,7 @@ def test_summeval_as_on_the_hub(write, name, tmp_path):
     assert items.context_texts == tuple(article["text"] for article in ARTICLES)
     assert items.scores["relevance"].tolist() == [2, 2, 1, 2, 2, 2]
     np.testing.assert_array_equal(items.scores["consistency"], [5, np.nan, 4, 5, np.nan, 4])
-    assert data.prompt("relevance").has_context
+    assert paper_prompt(f"{data.name}/relevance").has_context
 
 
 def test_topicalchat_as_unieval_has_it(tmp_path):
@@ -140,7 +141,7 @@ def test_topicalchat_as_unieval_has_it(tmp_path):
     assert data.systems.tolist() == ["Original Ground Truth", "Argmax Decoding"] * 3
     assert items.scores["naturalness"].tolist() == [1, 2] * 3
     assert items.scores["continuity"].tolist() == items.scores["coherence"].tolist() == [3, 2] * 3
-    assert "continues the dialogue better" in data.prompt("continuity").template
+    assert "continues the dialogue better" in paper_prompt(f"{data.name}/continuity").template
 
 
 def test_hanna_as_its_authors_have_it(tmp_path):
@@ -174,7 +175,7 @@ def test_cmcqrd_asks_with_passage_and_options(write, name, tmp_path):
     assert data.items.texts[1] == (
         "The Lighthouse\nIt stood on a rock.\n\nWhat stood on rock 2?\nA) Thing a\nB) Thing b\nC) Thing c\nD) Thing d"
     )
-    assert not data.prompt("difficulty").has_context
+    assert not paper_prompt(f"{data.name}/difficulty").has_context
 
 
 def test_a_set_of_ones_own_has_all_its_scores(tmp_path):
@@ -182,7 +183,7 @@ def test_a_set_of_ones_own_has_all_its_scores(tmp_path):
     data = load_dataset(write_lines(tmp_path / "jokes.jsonl", rows))
     assert (data.name, data.attributes, data.systems.tolist()) == ("jokes", ("wit",), ["me", "me"])
     with pytest.raises(ValueError, match="there is no prompt 'jokes/wit'"):
-        data.prompt("wit")
+        paper_prompt(f"{data.name}/wit")
 
 
 def changed(rows, row, field, value):
@@ -406,7 +407,7 @@ def test_the_real_files(name, items, contexts, attributes):
     assert len(set(data.systems.tolist())) == {"summeval": 16, "topicalchat": 6, "hanna": 11}[name]
     for attribute in data.attributes:
         assert not np.isnan(data.items.scores[attribute]).any()
-        assert data.prompt(attribute).has_context == (name != "hanna")
+        assert paper_prompt(f"{data.name}/{attribute}").has_context == (name != "hanna")
     for path in (DATA / "judgements").glob(f"{name}.*.csv.gz"):
         assert path.name.split(".")[1] in data.attributes
         recorded = Comparisons.read(path)

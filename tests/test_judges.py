@@ -20,7 +20,7 @@ from comparo import Comparisons
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import Judgement, load_judge
-from comparo.judges.labels import label_probability, spells
+from comparo.judges.labels import Words, sequence_probability, spells
 from comparo.judges.local import LlamaCpp
 
 PROMPT = criterion_prompt("longer", kind="Text")
@@ -156,7 +156,7 @@ def test_larger_models_are_fetched_on_request_and_verified(hub, tmp_path):
     code = """
 import sys
 from comparo.errors import JudgeError
-from comparo.judges import models
+from comparo.judges import local as models
 for fetch, digest in ((False, "0"), (True, "0"), (False, sys.argv[1])):
     entry = models.LARGER["qwen2.5-1.5b"]
     models.LARGER["qwen2.5-1.5b"] = models.Hub(entry.repository, entry.file, digest, entry.gigabytes)
@@ -250,7 +250,7 @@ def test_a_failed_judgement_is_no_tie():
     ],
 )
 def test_the_spellings_of_a_label_are_summed(tokens, expected):
-    found = label_probability([(token, math.log(p)) for token, p in tokens], ("A", "B"))
+    found = sequence_probability({(): [(token, math.log(p)) for token, p in tokens]}, Words(("A", "B")), 2)
     assert found == (None if expected is None else pytest.approx(expected, abs=1e-9))
 
 

@@ -24,9 +24,8 @@ from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import load_judge, ray_judge
 from comparo.judges.ray.cluster import JOIN, LOOK, look
-from comparo.judges.ray.judge import RayJudge
+from comparo.judges.ray.judge import RayJudge, Shares
 from comparo.judges.ray.replicas import Patience
-from comparo.judges.ray.sharing import Shares
 from comparo.run.store import read_configuration, read_judgements
 
 # A judge of another package, found by its entry point: a simulated judge that says where it runs, and can be made to

@@ -28,14 +28,11 @@ from comparo.judges import Judgement, load_judge
 from comparo.methods import METHODS
 from comparo.report import bounds, write_report
 from comparo.report.data import ROOM, Room
-from comparo.report.embed import cut_texts, script_json, size
-from comparo.report.history import convergence, outlook
+from comparo.report.embed import cut_texts, percentages, script_json, size
 from comparo.report.making import command
-from comparo.report.measures import cycles, flips, length_correlation, position_bias
-from comparo.report.people import agreements
+from comparo.report.measures import agreements, convergence, cycles, flips, length_correlation, outlook, position_bias
 from comparo.report.record import read_record
 from comparo.report.views import means
-from comparo.report.wording import percentages
 from comparo.run.budget import Budget
 from comparo.run.loop import Run
 from comparo.run.store import Store

@@ -13,7 +13,7 @@ import pytest
 
 from comparo.cli.commands import load_command
 from comparo.cli.printing import Console, print_table
-from comparo.cli.repeating import command_line
+from comparo.cli.settings import command_line
 from comparo.data.words import visible
 from comparo.run.store import read_configuration
 from servers import Api, tokens

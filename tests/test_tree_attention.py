@@ -17,7 +17,7 @@ from comparo.judges.chat import Chat, Encoded
 from comparo.judges.hf import attention, network
 from comparo.judges.hf import judge as hf
 from comparo.judges.hf.attention import UnreadableError, attend, place
-from comparo.judges.hf.norms import fuse
+from comparo.judges.hf.network import fuse
 from comparo.judges.hf.passes import Batches
 from comparo.judges.hf.tree import Tree, grow, packs
 from test_hf_judge import DECODERS, PROMPT, answers, asked, make_tokenizer, some_questions

@@ -7,102 +7,63 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from comparo.analysis.calibration import calibrate
-    from comparo.analysis.confidence import expected_spearman, top_probability
-    from comparo.analysis.plots import (
-        plot_convergence,
-        plot_difference_given_p,
-        plot_efficiency,
-        plot_joint,
-        plot_position_bias,
-        plot_ranking,
-    )
-    from comparo.data.comparisons import Comparisons
-    from comparo.data.items import Items
-    from comparo.data.prompts import Prompt, Question
-    from comparo.errors import ComparisonsError, JudgeError
-    from comparo.judges import Judge, Judgement, load_judge
-    from comparo.methods import fit
-    from comparo.model.determinant import design_log_det
-    from comparo.model.experts import BradleyTerry, Expert, Gaussian, StudentT
-    from comparo.ranking.ranking import Ranking
-    from comparo.report import write_report
-    from comparo.run.rank import rank
-    from comparo.selection.designs import in_both_orders, in_one_order, random_pairs
-    from comparo.selection.planning import plan
-    from comparo.selection.selector import Selector, greedy_pairs
+    from comparo.analysis.calibration import calibrate as calibrate
+    from comparo.analysis.confidence import expected_spearman as expected_spearman
+    from comparo.analysis.confidence import top_probability as top_probability
+    from comparo.analysis.plots import plot_convergence as plot_convergence
+    from comparo.analysis.plots import plot_difference_given_p as plot_difference_given_p
+    from comparo.analysis.plots import plot_efficiency as plot_efficiency
+    from comparo.analysis.plots import plot_joint as plot_joint
+    from comparo.analysis.plots import plot_position_bias as plot_position_bias
+    from comparo.analysis.plots import plot_ranking as plot_ranking
+    from comparo.data.comparisons import Comparisons as Comparisons
+    from comparo.data.items import Items as Items
+    from comparo.data.prompts import Prompt as Prompt
+    from comparo.data.prompts import Question as Question
+    from comparo.errors import ComparisonsError as ComparisonsError
+    from comparo.errors import JudgeError as JudgeError
+    from comparo.judges import Judge as Judge
+    from comparo.judges import Judgement as Judgement
+    from comparo.judges import load_judge as load_judge
+    from comparo.methods import fit as fit
+    from comparo.model.determinant import design_log_det as design_log_det
+    from comparo.model.experts import BradleyTerry as BradleyTerry
+    from comparo.model.experts import Expert as Expert
+    from comparo.model.experts import Gaussian as Gaussian
+    from comparo.model.experts import StudentT as StudentT
+    from comparo.ranking.ranking import Ranking as Ranking
+    from comparo.report import write_report as write_report
+    from comparo.run.rank import rank as rank
+    from comparo.selection.designs import in_both_orders as in_both_orders
+    from comparo.selection.designs import in_one_order as in_one_order
+    from comparo.selection.designs import random_pairs as random_pairs
+    from comparo.selection.planning import plan as plan
+    from comparo.selection.selector import Selector as Selector
+    from comparo.selection.selector import greedy_pairs as greedy_pairs
 
-__all__ = [
-    "BradleyTerry",
-    "Comparisons",
-    "ComparisonsError",
-    "Expert",
-    "Gaussian",
-    "Items",
-    "Judge",
-    "JudgeError",
-    "Judgement",
-    "Prompt",
-    "Question",
-    "Ranking",
-    "Selector",
-    "StudentT",
-    "calibrate",
-    "design_log_det",
-    "expected_spearman",
-    "fit",
-    "greedy_pairs",
-    "in_both_orders",
-    "in_one_order",
-    "load_judge",
-    "plan",
-    "plot_convergence",
-    "plot_difference_given_p",
-    "plot_efficiency",
-    "plot_joint",
-    "plot_position_bias",
+_NAMES = {
+    "analysis.calibration": "calibrate",
+    "analysis.confidence": "expected_spearman top_probability",
+    "analysis.plots": "plot_convergence plot_difference_given_p plot_efficiency plot_joint plot_position_bias "
     "plot_ranking",
-    "random_pairs",
-    "rank",
-    "top_probability",
-    "write_report",
-]
-
-_ROOMS = {
-    "BradleyTerry": "model.experts",
-    "Comparisons": "data.comparisons",
-    "ComparisonsError": "errors",
-    "Expert": "model.experts",
-    "Gaussian": "model.experts",
-    "Items": "data.items",
-    "Judge": "judges",
-    "JudgeError": "errors",
-    "Judgement": "judges",
-    "Prompt": "data.prompts",
-    "Question": "data.prompts",
-    "Ranking": "ranking.ranking",
-    "Selector": "selection.selector",
-    "StudentT": "model.experts",
-    "calibrate": "analysis.calibration",
-    "design_log_det": "model.determinant",
-    "expected_spearman": "analysis.confidence",
-    "fit": "methods",
-    "greedy_pairs": "selection.selector",
-    "in_both_orders": "selection.designs",
-    "in_one_order": "selection.designs",
-    "load_judge": "judges",
-    "plan": "selection.planning",
-    "plot_convergence": "analysis.plots",
-    "plot_difference_given_p": "analysis.plots",
-    "plot_efficiency": "analysis.plots",
-    "plot_joint": "analysis.plots",
-    "plot_position_bias": "analysis.plots",
-    "plot_ranking": "analysis.plots",
-    "random_pairs": "selection.designs",
-    "rank": "run.rank",
-    "top_probability": "analysis.confidence",
-    "write_report": "report",
+    "data.comparisons": "Comparisons",
+    "data.items": "Items",
+    "data.prompts": "Prompt Question",
+    "errors": "ComparisonsError JudgeError",
+    "judges": "Judge Judgement load_judge",
+    "methods": "fit",
+    "model.determinant": "design_log_det",
+    "model.experts": "BradleyTerry Expert Gaussian StudentT",
+    "ranking.ranking": "Ranking",
+    "report": "write_report",
+    "run.rank": "rank",
+    "selection.designs": "in_both_orders in_one_order random_pairs",
+    "selection.planning": "plan",
+    "selection.selector": "Selector greedy_pairs",
 }
+_ROOMS = {name: room for room, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(_ROOMS)
 
 
 def __getattr__(name: str) -> Any:

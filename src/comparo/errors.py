@@ -1,7 +1,5 @@
 """Every exception that a caller may want to catch."""
 
-from __future__ import annotations
-
 
 class ComparisonsError(ValueError):
     """Input that cannot be used; the message states where the problem is and how to solve it."""

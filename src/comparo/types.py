@@ -1,7 +1,5 @@
 """The types of arrays that all rooms share (each docstring states the shape), and of random numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

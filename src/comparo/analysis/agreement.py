@@ -1,7 +1,5 @@
 """Correlations: of rankings with people's scores, and of a ranking with an earlier one."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +17,13 @@ def pearson(one: Array, other: Array) -> Array:
     """
     a, b = (column - np.mean(column, axis=-1, keepdims=True) for column in (one, other))
     norm = np.sqrt(np.sum(a * a, axis=-1) * np.sum(b * b, axis=-1))
-    return np.asarray(np.divide(np.sum(a * b, axis=-1), norm, out=np.full(norm.shape, np.nan), where=norm > 1e-12))
+    varies = _varies(one) & _varies(other)
+    return np.asarray(np.divide(np.sum(a * b, axis=-1), norm, out=np.full(norm.shape, np.nan), where=varies))
+
+
+def _varies(column: Array) -> NDArray[np.bool_]:
+    """Whether the values along the last axis differ by more than rounding."""
+    return np.asarray(np.ptp(column, axis=-1) > 1e-12 * np.maximum(np.max(np.abs(column), axis=-1), 1.0))
 
 
 def spearman(one: Array, other: Array) -> Array:
@@ -52,13 +56,7 @@ def spearman_within(one: Array, other: Array, segment: NDArray[np.integer], segm
 
 
 def aligned(last: Ranking, earlier: Ranking) -> Array:
-    """The earlier scores of all candidates of the last ranking, shape (n,); the mean for those not yet compared.
-
-    >>> from comparo import Comparisons, fit
-    >>> data = Comparisons.from_columns([*"aab"], [*"bcc"], [0.8, 0.8, 0.5], context=[*"xxx"])
-    >>> aligned(fit(data), fit(data.take([0]))).round(2)
-    array([ 0.69, -0.69,  0.  ])
-    """
+    """The earlier scores of all candidates of the last ranking, shape (n,); the mean for those not yet compared."""
     items = np.int64(len(last.comparisons.items))
     keys, found = (one.graph.context * items + one.graph.item for one in (last, earlier))
     order = np.argsort(keys)
@@ -84,11 +82,6 @@ def agreement(ranking: Ranking, items: Items) -> dict[str, Array]:
     """Spearman's correlation with each of the items' scores, per context: shape (C,), in the items' order.
 
     NaN where a context has fewer than two scored items, or equal scores.
-
-    >>> from comparo import fit
-    >>> items = Items.of([{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 2, 1))])
-    >>> agreement(fit([("a", "b", 0.8), ("b", "c", 0.7)]), items)
-    {'score': array([1.])}
     """
     labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
     row = look_up(labels, ranking.graph.labels(ranking.comparisons))

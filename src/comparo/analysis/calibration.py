@@ -4,8 +4,6 @@ The expert needs the mean μ(p) and the variance σ²(p) of the score difference
 line and a constant; with true scores for some items both are estimated from the comparisons among them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -4,8 +4,6 @@ K comparisons of n candidates (items of contexts) as columns of shape (K,); `sco
 item), to its true score.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,10 +25,6 @@ def convergence(
     """The calls made (P,), and Spearman's correlation of the ranking after them with the last and with `truth` (n,).
 
     Correlations are means over contexts. P is `points`, or less where there are fewer comparisons.
-
-    >>> data = Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7)])
-    >>> convergence(data, method="poe-bt", bias="none", points=2)
-    (array([1, 2]), array([0.5, 1. ]), None)
     """
     last = quiet_fit(data, method, bias=bias)
     parts = (first_rows(last.graph, step / points) for step in range(1, points + 1))
@@ -45,10 +39,6 @@ def first_rows(graph: Graph, share: float) -> LongIndex:
     """The comparisons that are among the first `share` of their context, at least one per context.
 
     Contexts may have been compared one after the other, so each is taken at the same share of its own comparisons.
-
-    >>> graph = Graph.build(Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.4)]))
-    >>> first_rows(graph, 0.5)
-    array([0, 1])
     """
     context = graph.context[graph.first]
     sizes, order = np.bincount(context), np.argsort(context, kind="stable")
@@ -62,33 +52,19 @@ def correlation(last: Ranking, earlier: Ranking, scores: Array) -> float:
     """Spearman's correlation of an earlier ranking with `scores` (n,) of the last one's candidates: mean over contexts.
 
     Candidates that the earlier ranking does not have get its mean score. NaN where no context has a correlation.
-
-    >>> from comparo import fit
-    >>> last = fit([("a", "b", 0.8), ("b", "c", 0.7)])
-    >>> correlation(last, fit([("a", "b", 0.8)]), last.scores)
-    0.5
     """
     known = aligned(last, earlier)
     return mean_known(spearman_within(known, scores, last.graph.position, last.graph.contexts))
 
 
 def mean_known(values: Array) -> float:
-    """The mean of the values that are not NaN; NaN where all are.
-
-    >>> mean_known(np.array([0.5, np.nan]))
-    0.5
-    """
+    """The mean of the values that are not NaN; NaN where all are."""
     known = values[~np.isnan(values)]
     return float(np.mean(known)) if known.size else float("nan")
 
 
 def known_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) -> Array:
-    """The true score of each candidate, shape (n,), by (context, item) or by item; NaN where there is none.
-
-    >>> data = Comparisons.from_rows([("a", "b", 0.8)])
-    >>> known_scores(data, Graph.build(data), {"a": 2})
-    array([ 2., nan])
-    """
+    """The true score of each candidate, shape (n,), by (context, item) or by item; NaN where there is none."""
     labels = graph.labels(data)
     return np.array([float(scores.get(label, scores.get(label[1], np.nan))) for label in labels])
 
@@ -105,12 +81,7 @@ def true_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) ->
 
 
 def true_differences(data: Comparisons, scores: Mapping[Any, float]) -> tuple[Array, Array, Array]:
-    """p, the true difference s_first − s_second, and the weight, of comparisons whose items both have a true score.
-
-    >>> p, difference, weight = true_differences(Comparisons.from_rows([("a", "b", 0.8)]), {"a": 2, "b": 1})
-    >>> p, difference, weight
-    (array([0.8]), array([1.]), array([1.]))
-    """
+    """p, the true difference s_first − s_second, and the weight, of comparisons whose items both have a true score."""
     graph = Graph.build(data)
     known = true_scores(data, graph, scores)
     difference, weight = known[graph.first] - known[graph.second], data.weights

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit, stdtrit
 
 from comparo.analysis.curves import convergence, moments, true_differences, true_scores
-from comparo.analysis.drawing import BLUE, COLOURS, GREEN, STYLES, TIERS, VERMILION, axes, counted, whole
 from comparo.data.comparisons import Comparisons
 from comparo.methods import Method, quiet_fit
 from comparo.model.experts import BradleyTerry
@@ -26,6 +25,13 @@ if TYPE_CHECKING:
     from comparo.ranking.ranking import Ranking
 
 CERTAIN = 0.01  # p closer to 0 or 1 is replaced by this, since its logit would dominate the fit
+# Okabe and Ito's colours, which colour-blind readers can distinguish; lines also differ in style, for print in grey.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+BLUE, VERMILION, GREEN = COLOURS[:3]
+STYLES = ("-", "--", "-.", ":")
+TIERS = (BLUE, VERMILION)  # of tiers, alternating
+COLUMN = 3.4  # inches
+MARKS: dict[str, Any] = {"fmt": "o", "markersize": 4, "capsize": 2, "linewidth": 1.2}  # points with intervals
 
 
 def plot_ranking(ranking: Ranking, context: Hashable = None, top: int = 40, ax: Axes | None = None) -> Axes:
@@ -56,7 +62,7 @@ def plot_ranking(ranking: Ranking, context: Hashable = None, top: int = 40, ax: 
         nodes_here = order[here]
         scores = ranking.scores[nodes_here]
         reach = np.nan_to_num(ranking.high[nodes_here] - scores)
-        ax.errorbar(scores, places[here], xerr=reach, fmt="o", color=colour, markersize=4, capsize=2, linewidth=1.2)
+        ax.errorbar(scores, places[here], xerr=reach, color=colour, **MARKS)
     ax.set_yticks(places, [str(item) for item in ranking.items[order]], parse_math=False)
     ax.set_ylim(len(order) - 0.5, -0.5)
     ax.set_xlabel(f"score ({ranking.method}),\n{100 * ranking.level:g}% interval")
@@ -101,19 +107,11 @@ def plot_convergence(
     ax.plot(calls, final, "o-", color=BLUE, markersize=3, label="with the final ranking")
     if true is not None:
         ax.plot(calls, true, "s--", color=VERMILION, markersize=3, label="with the true scores")
-    ax.set_xlabel("comparisons")
-    ax.set_ylabel("Spearman correlation")
-    ax.grid(linewidth=0.4, alpha=0.6)
-    ax.legend(fontsize="small", frameon=False)
-    return ax
+    return labelled(ax, "comparisons", "Spearman correlation")
 
 
 def plot_efficiency(
-    calls: ArrayLike,
-    curves: Mapping[str, ArrayLike],
-    *,
-    measure: str = "Spearman correlation",
-    ax: Axes | None = None,
+    calls: ArrayLike, curves: Mapping[str, ArrayLike], *, measure: str = "Spearman correlation", ax: Axes | None = None
 ) -> Axes:
     """Plot a measure over the number of calls: a line per curve, its mean over draws, with the mean's 95% interval.
 
@@ -154,11 +152,7 @@ def plot_efficiency(
         if draws > 1:
             reach = stdtrit(draws - 1, 0.975) * np.std(values, axis=0, ddof=1) / np.sqrt(draws)
             ax.fill_between(at, mean - reach, mean + reach, color=colour, alpha=0.2, linewidth=0)
-    ax.set_xlabel("comparisons")
-    ax.set_ylabel(measure)
-    ax.grid(linewidth=0.4, alpha=0.6)
-    ax.legend(fontsize="small", frameon=False)
-    return ax
+    return labelled(ax, "comparisons", measure)
 
 
 def plot_joint(data: Any, scores: Mapping[Any, float], *, bins: int = 20, ax: Axes | None = None) -> Axes:
@@ -222,17 +216,7 @@ def plot_difference_given_p(data: Any, scores: Mapping[Any, float], *, bins: int
         raise ValueError(f"every usable comparison has p = {p[0]:g}; a curve needs two different p at least")
     middle, mean, deviation = moments(p, difference, weight, bins)
     ax = axes(ax)
-    ax.errorbar(
-        middle,
-        mean,
-        yerr=deviation,
-        fmt="o",
-        color=BLUE,
-        markersize=4,
-        capsize=2,
-        linewidth=1.2,
-        label="mean ± deviation",
-    )
+    ax.errorbar(middle, mean, yerr=deviation, color=BLUE, label="mean ± deviation", **MARKS)
     grid = np.linspace(CERTAIN, 1 - CERTAIN, 199)
     surely = np.clip(p, CERTAIN, 1 - CERTAIN)
     for label, of_p, of_grid, colour, style in (
@@ -242,11 +226,7 @@ def plot_difference_given_p(data: Any, scores: Mapping[Any, float], *, bins: int
         slope, offset = np.polyfit(of_p, difference, 1, w=np.sqrt(weight))
         ax.plot(grid, slope * of_grid + offset, color=colour, linestyle=style, linewidth=1.2, label=label)
     ax.set_xlim(0, 1)
-    ax.set_xlabel("p, that the first is better")
-    ax.set_ylabel("true difference")
-    ax.grid(linewidth=0.4, alpha=0.6)
-    ax.legend(fontsize="small", frameon=False)
-    return ax
+    return labelled(ax, "p, that the first is better", "true difference")
 
 
 def plot_position_bias(data: Any, *, bins: int = 20, ax: Axes | None = None) -> Axes:
@@ -301,4 +281,44 @@ def plot_position_bias(data: Any, *, bins: int = 20, ax: Axes | None = None) -> 
     ax.set_xlabel("p, that the first is better")
     ax.set_ylabel("share")
     ax.legend(fontsize="small", frameon=False, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
+    return ax
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def axes(ax: Axes | None, height: float = 2.6) -> Axes:
+    """`ax`, or the axes of a new figure one column wide, without the frame's upper and right sides."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError('plots need matplotlib: pip install "comparo[plots]"') from error
+    if ax is None:
+        _, ax = pyplot.subplots(figsize=(COLUMN, height), layout="constrained")
+        ax.tick_params(labelsize=8)
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.label.set_fontsize(9)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    return ax
+
+
+def whole(name: str, value: int) -> None:
+    """Raise a ValueError unless a value is a whole number from 2 on."""
+    if not isinstance(value, int) or value < 2:
+        raise ValueError(f"{name} is a whole number from 2 on, not {value!r}")
+
+
+def counted(number: int, name: str) -> str:
+    """A number with its noun, in the plural where it must be."""
+    return f"{number:,} {name}" + "s" * (number != 1)
+
+
+def labelled(ax: Axes, x: str, y: str) -> Axes:
+    """The axes with their names, a grid and a legend."""
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.grid(linewidth=0.4, alpha=0.6)
+    ax.legend(fontsize="small", frameon=False)
     return ax

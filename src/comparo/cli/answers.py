@@ -1,12 +1,9 @@
 """The file that judgements are added to: whole lines only, one process at a time, and what it holds already."""
 
-from __future__ import annotations
-
 import csv
 import json
 import logging
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +13,7 @@ from comparo.data.items import Items
 from comparo.data.reading import read_columns
 from comparo.data.sheets import csv_line
 from comparo.errors import StoreError
+from comparo.run.database import hold
 
 NEEDED = ("first", "second", "p", "error")
 LABELS = ("context", "first", "second")
@@ -109,7 +107,7 @@ def open_answers(path: Path, columns: Sequence[str], names: Names) -> Iterator[A
     except OSError as error:
         raise ValueError(f"--out {path} cannot be opened ({error.strerror}); choose another") from error
     try:
-        _hold(path, descriptor)
+        hold(descriptor, path)
         answers = Answers(path, descriptor, columns)
         if answers.end:
             _take_up(answers, names)
@@ -173,18 +171,3 @@ def _answered(path: Path, names: Names) -> set[Key]:
     empty = [None] * len(columns["first"])
     rows = zip(*(columns.get(name, empty) for name in (*LABELS, "p", "error")), strict=True)
     return {names.key(*labels) for *labels, p, error in rows if not error and p not in (None, "")}
-
-
-def _hold(path: Path, descriptor: int) -> None:
-    """Keep other processes from writing to the file until it is closed."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise StoreError(f"{path} is in use by another process; wait for it, or choose another --out") from error

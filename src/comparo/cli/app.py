@@ -1,7 +1,5 @@
 """The command line: parse, call, print. One file a command."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from pathlib import Path
@@ -10,8 +8,7 @@ from typing import Annotated
 import typer
 
 from comparo.cli.commands import COMMANDS, Commands, load_command
-from comparo.cli.consent import UNNAMED
-from comparo.cli.settings import read_settings, settings_file
+from comparo.cli.settings import UNNAMED, read_settings, settings_file
 from comparo.data.words import visible
 from comparo.errors import ComparisonsError, JudgeError, RunError, StoreError
 
@@ -41,8 +38,7 @@ def _comparo(
         typer.Option(
             help='A TOML file with flags, such as judge = "openai/gpt-4o-mini". Default: comparo.toml, if there is '
             "one; what it says of where keys and texts go must then be agreed to. Flags can also come from the "
-            "environment: COMPARO_JUDGE.",
-            show_default=False,
+            "environment: COMPARO_JUDGE."
         ),
     ] = None,
     _show: Annotated[

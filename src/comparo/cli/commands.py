@@ -1,7 +1,5 @@
 """The commands, each imported when it is used, so that `comparo --help` imports none of them."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -9,8 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from comparo.cli.consent import Command
-from comparo.cli.settings import name_variables
+from comparo.cli.settings import Command, name_variables
 
 # For each command: its file, and the line in the list of commands, which is the first one of the function's docstring.
 COMMANDS = {
@@ -53,6 +50,5 @@ class Commands(TyperGroup):
         self.commands = {name: TyperCommand(name, help=summary) for name, (_, summary) in COMMANDS.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the arguments name, imported."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and load_command(command.name or ""), rest

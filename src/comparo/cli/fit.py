@@ -1,16 +1,13 @@
 """comparo fit: scores and a ranking from recorded comparisons."""
 
-from __future__ import annotations
-
-import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from comparo.cli.printing import Format, print_notes, print_ranking
-from comparo.methods import Method, PriorPairs, fit
-from comparo.model.product import Bias, Prior
+from comparo.methods import Method, PriorPairs, quiet_fit
+from comparo.model.product import Bias
 from comparo.model.zermelo import Algorithm
 
 EPILOG = "Example: `comparo fit comparisons.csv --method poe-bt --bias joint --format csv`"
@@ -23,30 +20,28 @@ def fit_command(
             help="Comparisons: CSV, TSV, JSONL, JSON, Parquet or .xlsx, also gzipped, or a run folder. Columns first, "
             "second, p (the probability that the first is better) and, if you have them, weight, context, judge; or a "
             "column winner in place of p: first, second, A, B, an item's name, or tie; also model_a, model_b, winner; "
-            "or left, right, winner.",
-            show_default=False,
+            "or left, right, winner."
         ),
     ],
     method: Annotated[
         Method,
         typer.Option(
             help="How comparisons become scores. poe-bt and poe-g combine the judge's probabilities; bt, poe-g-hard "
-            "and win-ratio use only who won; avg-prob is the mean probability.",
+            "and win-ratio use only who won; avg-prob is the mean probability."
         ),
     ] = "poe-bt",
     bias: Annotated[
         Bias,
         typer.Option(
             help="A judge may favour what it sees first. joint: estimate by how much, along with the scores, for each "
-            "context and judge. plug-in: from the mean probability.",
+            "context and judge. plug-in: from the mean probability."
         ),
     ] = "none",
     prior: Annotated[
         str | None,
         typer.Option(
             help="Standard deviation of a Gaussian prior on the scores, or 'first' to fix only the first item, as the "
-            "paper does. Default: first for poe-g and poe-g-hard; for poe-bt 100, or 10 if all answers are decisions.",
-            show_default=False,
+            "paper does. Default: first for poe-g and poe-g-hard; for poe-bt 100, or 10 if all answers are decisions."
         ),
     ] = None,
     algorithm: Annotated[
@@ -58,9 +53,7 @@ def fit_command(
     level: Annotated[
         float, typer.Option(help="Coverage of the intervals low to high, and what separates tiers.")
     ] = 0.95,
-    top: Annotated[
-        int | None, typer.Option(min=1, help="Print only the best TOP of each context.", show_default=False)
-    ] = None,
+    top: Annotated[int | None, typer.Option(min=1, help="Print only the best TOP of each context.")] = None,
     output: Annotated[Format, typer.Option("--format", help="How to print the ranking.")] = "table",
 ) -> None:
     """Scores and a ranking from recorded comparisons.
@@ -68,23 +61,17 @@ def fit_command(
     Prints, best first: score, its standard error and interval, rank, tier (items that cannot be told apart share one)
     and how many comparisons the item is in.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the notes are printed below
-        ranking = fit(
-            file, method, bias=bias, prior=_prior(prior), algorithm=algorithm, prior_pairs=prior_pairs, level=level
-        )
+    ranking = quiet_fit(
+        file, method, bias=bias, prior=_prior(prior), algorithm=algorithm, prior_pairs=prior_pairs, level=level
+    )
     print_ranking(ranking, output, top)
     print_notes(ranking.notes)
 
 
-def _prior(text: str | None) -> Prior | None:
-    if text is None:
-        return None
-    if text == "first":
-        return "first"
-    if text == "estimated":
-        return "estimated"
+def _prior(text: str | None) -> Any:
+    if text in (None, "first", "estimated"):
+        return text
     try:
-        return float(text)
+        return float(str(text))
     except ValueError:
         raise ValueError(f"--prior is a number above 0, 'first' or 'estimated', not {text!r}") from None

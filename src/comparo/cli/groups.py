@@ -1,34 +1,93 @@
-"""Flags that several commands share, in groups: a command takes a group as one argument."""
+"""Flags that several commands share, also in groups, which a command takes as one argument, and what they mean."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
-from typing import Annotated, Any, get_args, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
 
-from comparo.cli import options
 from comparo.data.items import Items
-from comparo.data.prompts import Prompt
-from comparo.judges import Judge
+from comparo.data.prompts import PAPER, Prompt
+from comparo.data.sources import DATABASE, database_of
+from comparo.judges import Judge, load_judge, ray_judge
 from comparo.run.rank import make_prompt
 from comparo.run.task import DEFAULT_JUDGE
+
+JudgeName = Annotated[
+    str,
+    typer.Option(
+        "--judge",
+        help="provider/model: local/smollm2 (embedded, a smoke test), local/PATH.gguf, hf/REPOSITORY-OR-FOLDER, "
+        "openai/MODEL (also for any compatible server, with --base-url), vllm/MODEL, replay/FILE, simulated/soft.",
+    ),
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", "-o", help="An option of the judge, NAME=VALUE; may be repeated. docs/judges.md lists them."
+    ),
+]
+IdColumn = Annotated[str | None, typer.Option("--id", help="The column with the items' names. Default: id")]
+TextColumn = Annotated[str | None, typer.Option("--text", help="The column with the texts. Default: text")]
+ContextColumn = Annotated[
+    str | None,
+    typer.Option("--context", help="The column with what the judge reads before the texts. Default: context"),
+]
+ContextIdColumn = Annotated[
+    str | None, typer.Option("--context-id", help="The column that names the context. Default: context_id")
+]
+GroupColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        help="The column with what items share, such as the system that wrote them: the items of one group inform "
+        "each other's scores. Default: group, else the same id in other contexts.",
+    ),
+]
+Scores = Annotated[
+    list[str] | None,
+    typer.Option("--scores", help="A column with people's scores, to compare the ranking with; may be repeated."),
+]
 
 
 @dataclass(frozen=True)
 class QuestionFlags:
     """What the judge is asked."""
 
-    criterion: options.Criterion = None
-    kind: options.Kind = "Text"
-    heading: options.Heading = None
-    prompt: options.PromptName = None
-    labels: options.Labels = None
-    answer: options.Answer = None
+    criterion: Annotated[
+        str | None,
+        typer.Option(
+            help='What makes a text better, to end "Which Summary is …": "more coherent"; or beginning with a verb: '
+            '"continues the dialogue better".'
+        ),
+    ] = None
+    kind: Annotated[str, typer.Option(help="What the texts are, as the judge is told: Summary, Story, Answer.")] = (
+        "Text"
+    )
+    heading: Annotated[
+        str | None,
+        typer.Option(help="What stands above the context: Article, Dialogue. Default: the name of its column."),
+    ] = None
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--prompt",
+            help="In place of --criterion: a file with a template of your own, with {first}, {second} and, if wanted, "
+            f"{{context}}; or one of the paper's prompts, such as {next(iter(PAPER))}.",
+        ),
+    ] = None
+    labels: Annotated[
+        str | None, typer.Option(help="The two words that name the texts in a template of your own. Default: A,B")
+    ] = None
+    answer: Annotated[
+        str | None, typer.Option(help="How the judge's answer begins, before the label. Default: the kind.")
+    ] = None
 
     def make(self, items: Items, columns: ColumnFlags, judge: str) -> Prompt:
         """The prompt for these items."""
@@ -52,42 +111,74 @@ class QuestionFlags:
 class JudgeFlags:
     """Who is asked, and where it runs."""
 
-    judge: options.JudgeName = DEFAULT_JUDGE
-    option: options.Options = None
-    base_url: options.BaseUrl = None
-    votes: options.Votes = None
-    concurrency: options.Concurrency = None
-    price: options.Price = None
-    engine: options.Engine = None
-    ray_address: options.RayAddress = None
-    judge_replicas: options.Replicas = None
-    judge_gpus: options.Gpus = None
-    judge_cpus: options.Cpus = None
-
-    def check(self) -> None:
-        """A ValueError for flags that do not fit together."""
-        self._ray()
+    judge: JudgeName = DEFAULT_JUDGE
+    option: Options = None
+    base_url: Annotated[
+        str | None, typer.Option(help="For openai/ judges: the server, such as http://localhost:8000/v1.")
+    ] = None
+    votes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="For openai/ judges without log-probabilities: how many answers to sample for a pair."
+        ),
+    ] = None
+    concurrency: Annotated[int | None, typer.Option(min=1, help="For openai/ judges: how many calls at a time.")] = None
+    price: Annotated[
+        str | None, typer.Option(help="For openai/ judges: dollars for a million tokens in and out, such as 0.15,0.60.")
+    ] = None
+    engine: Annotated[
+        Literal["ray"] | None,
+        typer.Option(
+            help="ray: the judge runs in processes of its own, on this machine or on the Ray cluster at --ray-address."
+        ),
+    ] = None
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            help="With --engine ray: HOST:PORT of the cluster's head, or auto for the cluster that this machine belongs"
+            " to. Default: RAY_ADDRESS, else a Ray of this machine alone."
+        ),
+    ] = None
+    judge_replicas: Annotated[
+        int | None,
+        typer.Option(
+            "--judge-replicas", min=1, help="With --engine ray: how many judges work side by side. Default: 1"
+        ),
+    ] = None
+    judge_gpus: Annotated[
+        float | None,
+        typer.Option("--judge-gpus", min=0, help="With --engine ray: GPUs that each judge takes. Default: 0"),
+    ] = None
+    judge_cpus: Annotated[
+        float | None,
+        typer.Option("--judge-cpus", min=0, help="With --engine ray: CPUs that each judge takes. Default: 1"),
+    ] = None
 
     def make(self, items: Items, context: typer.Context) -> Judge:
         """The judge, which ends with the command where it runs on Ray."""
         named = {name: getattr(self, name) for name in ("base_url", "votes", "concurrency", "price")}
-        return options.make_judge(self.judge, items, self.option, context, self._ray(), **named)
+        return make_judge(self.judge, items, self.option, context, self.ray(), **named)
 
-    def _ray(self) -> dict[str, Any] | None:
-        return options.ray_options(self.engine, self.ray_address, self.judge_replicas, self.judge_gpus, self.judge_cpus)
+    def ray(self) -> dict[str, Any] | None:
+        """What the flags say about Ray, None without it; flags that are of use only there are an error elsewhere."""
+        names = ("ray_address", "judge_replicas", "judge_gpus", "judge_cpus")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.engine is None and given:
+            flag = next(iter(given)).replace("_", "-")
+            raise ValueError(f"--{flag} is of use with --engine ray only; add that, or drop the flag")
+        return None if self.engine is None else {name.rpartition("_")[2]: value for name, value in given.items()}
 
 
 @dataclass(frozen=True)
 class ColumnFlags:
     """Where the items' columns are."""
 
-    id_column: options.IdColumn = None
-    text_column: options.TextColumn = None
-    context_column: options.ContextColumn = None
-    context_id: options.ContextIdColumn = None
+    id_column: IdColumn = None
+    text_column: TextColumn = None
+    context_column: ContextColumn = None
+    context_id: ContextIdColumn = None
 
     def read(self, data: str, **more: Any) -> Items:
-        """The items of a file."""
         return Items.of(
             data,
             id=self.id_column,
@@ -143,10 +234,55 @@ def _flags(group: type[Any]) -> list[inspect.Parameter]:
         flag.rich_help_panel = str(group.__doc__).rstrip(".")
         parameters.append(
             inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=field.default,
-                annotation=Annotated[kind, flag],
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[kind, flag]
             )
         )
     return parameters
+
+
+def run_folder(path: Path) -> Path:
+    """A run folder, named by itself or by the database in it; a ValueError where it is none."""
+    database = database_of(path)
+    if database is None or not database.is_file():
+        raise ValueError(f"{path} is not a run folder: it has no {DATABASE}; comparo runs lists those that there are")
+    return database.parent
+
+
+def make_judge(
+    name: str,
+    items: Items,
+    options: Iterable[str] | None,
+    context: typer.Context,
+    ray: Mapping[str, Any] | None,
+    **named: Any,
+) -> Judge:
+    """The judge that the flags describe, ended with the command where it runs on Ray.
+
+    A simulated judge's scores may be named after people's.
+    """
+    given = {option: value for option, value in named.items() if value is not None}
+    for text in options or ():
+        option, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"--option {text!r} is not NAME=VALUE")
+        given[option.strip().replace("-", "_")] = _value(value.strip())
+    if name.startswith("simulated/") and isinstance(given.get("scores"), str):
+        wanted = given["scores"]
+        if wanted not in items.scores:
+            raise ValueError(f"the items have no scores {wanted!r}; they have {', '.join(items.scores) or 'none'}")
+        labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
+        given["scores"] = dict(zip(labels, items.scores[wanted].tolist(), strict=True))
+    if ray is None:
+        return load_judge(name, **given)
+    return context.with_resource(ray_judge(name, given, **ray))
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

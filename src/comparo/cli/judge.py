@@ -1,7 +1,5 @@
 """comparo judge: judgements of pairs, written as they come, for those who only want these."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 from statistics import fmean
@@ -12,14 +10,14 @@ import typer
 from comparo.cli.answers import LABELS, Names, line, open_answers
 from comparo.cli.groups import ColumnFlags, JudgeFlags, QuestionFlags, with_groups
 from comparo.cli.printing import print_text, say, watch
+from comparo.data.columns import Table
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.reading import read_columns
 from comparo.data.sheets import csv_line
-from comparo.data.tables import Table
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
-from comparo.run.money import dollars
+from comparo.run.budget import dollars
 
 EPILOG = (
     "Example: `comparo judge pairs.csv --items stories.jsonl --criterion 'more surprising' --kind Story > judged.csv`"
@@ -33,8 +31,7 @@ def judge_command(
         Path,
         typer.Argument(
             help="The pairs: CSV, TSV, JSONL, JSON, Parquet or .xlsx with columns first, second (and context), as "
-            "`comparo select` prints.",
-            show_default=False,
+            "`comparo select` prints."
         ),
     ],
     items: Annotated[
@@ -51,8 +48,7 @@ def judge_command(
         Path | None,
         typer.Option(
             help="A .csv or .jsonl file to write to in place of stdout. Pairs that it holds answers to are not asked "
-            "again, so the same command goes on where it stopped.",
-            show_default=False,
+            "again, so the same command goes on where it stopped."
         ),
     ] = None,
     output: Annotated[Literal["csv", "jsonl"], typer.Option("--format", help="How to print the judgements.")] = "csv",
@@ -62,7 +58,7 @@ def judge_command(
     p is the probability that the first is better, mass how much of the model's probability lay on the two labels. A
     judgement that failed has an error and no p. `comparo fit` reads what this prints.
     """
-    asked.check()
+    asked.ray()  # flags that do not fit together are an error before anything is read
     texts = columns.read(items)
     prompt = question.make(texts, columns, asked.judge)
     names = Names(texts)

@@ -1,7 +1,5 @@
 """comparo plan: how many calls a ranking will take."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated
 
@@ -16,7 +14,7 @@ EPILOG = "Example: `comparo plan 200 --accuracy 0.75 --target 0.9`"
 
 
 def plan_command(
-    items: Annotated[int, typer.Argument(min=2, help="How many items are to be ranked.", show_default=False)],
+    items: Annotated[int, typer.Argument(min=2, help="How many items are to be ranked.")],
     accuracy: Annotated[
         float, typer.Option(help="How often the judge prefers the better of two random items; a coin has 0.5.")
     ] = 0.75,
@@ -37,8 +35,7 @@ def plan_command(
         Orders, typer.Option(help="Ask each pair in both orders (two calls), or in one.")
     ] = DEFAULT_ORDERS,
     repeats: Annotated[
-        int | None,
-        typer.Option(min=1, help="Simulated runs. Default: 8 to 100, the fewer the more items.", show_default=False),
+        int | None, typer.Option(min=1, help="Simulated runs. Default: 8 to 100, the fewer the more items.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same plan.")] = 0,
     output: Annotated[Format, typer.Option("--format", help="How to print the plan.")] = "table",
@@ -49,15 +46,7 @@ def plan_command(
     which values eight of ten runs are.
     """
     found = plan(
-        items,
-        accuracy,
-        target,
-        answers=answers,
-        bias=bias,
-        strategy=strategy,
-        orders=orders,
-        repeats=repeats,
-        rng=seed,
+        items, accuracy, target, answers=answers, bias=bias, strategy=strategy, orders=orders, repeats=repeats, rng=seed
     )
     columns = found.to_columns()
     rows = list(zip(*(column.tolist() for column in columns.values()), strict=True))

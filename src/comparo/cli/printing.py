@@ -4,8 +4,6 @@ Names, contexts, notes and errors hold text from elsewhere. On a terminal, chara
 out; files and pipes get the text as it is.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

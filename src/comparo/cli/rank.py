@@ -1,14 +1,13 @@
 """comparo rank: the whole job, from texts to a ranking."""
 
-from __future__ import annotations
-
 import math
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -16,21 +15,18 @@ from rich.live import Live
 from rich.text import Text
 
 from comparo.analysis.agreement import agreement
-from comparo.cli import options
+from comparo.cli import groups
 from comparo.cli.groups import ColumnFlags, JudgeFlags, QuestionFlags, with_groups
-from comparo.cli.previewing import first_question
 from comparo.cli.printing import Console, Format, print_notes, print_ranking
-from comparo.cli.repeating import command_line
-from comparo.cli.stopping import stoppable
+from comparo.cli.settings import command_line
 from comparo.data.words import visible
 from comparo.methods import Method
 from comparo.model.product import Bias
 from comparo.ranking.ranking import Ranking
-from comparo.run.budget import Budget
+from comparo.run.budget import dollars
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Progress, Run
-from comparo.run.money import dollars
-from comparo.run.rank import open_run
+from comparo.run.rank import rank
 from comparo.run.recipe import Scores
 from comparo.run.task import DEFAULT_LEAST_MASS, DEFAULT_METHOD, Expense, Task
 from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_ORDERS, Orders, Strategy
@@ -39,6 +35,9 @@ EPILOG = (
     "Example: `comparo rank stories.jsonl --criterion 'more surprising' --kind Story`, or with a server: `comparo rank "
     "summaries.csv --context article --criterion 'more coherent' --judge openai/gpt-4o-mini --budget 20n --until 0.95`"
 )
+LONGEST = 400  # characters of a text that are shown before anything is asked
+BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an answer that was begun
+STOPS = ("SIGTERM", "SIGHUP")  # sent by `kill`, by a system that shuts down, and by a terminal that is closed
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,7 @@ class Plan:
         float | None,
         typer.Option(
             help="Stop earlier, once the expected Spearman correlation with the true ranking is this high (with --goal "
-            "top-5: the probability that the best five are right).",
-            show_default=False,
+            "top-5: the probability that the best five are right)."
         ),
     ] = None
     goal: Annotated[str, typer.Option(help="ranking, or top-K to spend the calls on who is among the best K.")] = (
@@ -63,8 +61,7 @@ class Plan:
         Strategy | None,
         typer.Option(
             help="How pairs are chosen. greedy: where the fewest comparisons connect; adaptive: where the answers "
-            "leave most open; random. Default: greedy, adaptive for a goal top-K.",
-            show_default=False,
+            "leave most open; random. Default: greedy, adaptive for a goal top-K."
         ),
     ] = None
     orders: Annotated[Orders, typer.Option(help="Ask each pair in both orders (two calls), or in one.")] = (
@@ -110,9 +107,7 @@ class Plan:
 class Shown:
     """What is printed."""
 
-    top: Annotated[
-        int | None, typer.Option(min=1, help="Print only the best TOP of each context.", show_default=False)
-    ] = None
+    top: Annotated[int | None, typer.Option(min=1, help="Print only the best TOP of each context.")] = None
     output: Annotated[Format, typer.Option("--format", help="How to print the ranking.")] = "table"
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False
 
@@ -129,16 +124,15 @@ def rank_command(
         str,
         typer.Argument(
             help="The texts: JSONL, JSON, CSV, TSV, Parquet or .xlsx with columns id, text (and context), a folder of "
-            ".txt files, a .txt file with a text a line, a run folder, or - for standard input.",
-            show_default=False,
+            ".txt files, a .txt file with a text a line, a run folder, or - for standard input."
         ),
     ],
     question: QuestionFlags,
     asked: JudgeFlags,
     plan: Plan,
     columns: ColumnFlags,
-    group: options.GroupColumn = None,
-    scores: options.Scores = None,
+    group: groups.GroupColumn = None,
+    scores: groups.Scores = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say calls, tokens and price, and ask nothing.")] = False,
     out: Annotated[
         Path | None,
@@ -153,45 +147,60 @@ def rank_command(
     The ranking goes to stdout, progress to stderr, and everything asked to a run folder with a report to open in a
     browser. The same command continues a run that was stopped.
     """
-    asked.check()
+    asked.ray()  # flags that do not fit together are an error before anything is read
     items = columns.read(data, group=group, scores=scores)
     prompt = question.make(items, columns, asked.judge)
-    judge, how = asked.make(items, context), asdict(plan)
-    task = Task(items, prompt, judge, Budget.of(how.pop("budget")), **how)
-    expense = task.expense()
-    if dry_run:
-        _say_expense(Console(highlight=False), task, expense)
-        return
-    folder = out or choose_folder("stdin" if data == "-" else data, task.identity, fresh)
-    console, notes = shown.console, {"command": command_line(context)}
-    say = partial(console.print, style="yellow", markup=False, soft_wrap=True)
-    with open_run(task, folder, fresh=fresh and out is not None, notes=notes, say=say) as run:
-        console.print(f"[dim]{expense.calls:,} calls at most; run folder {folder}[/dim]")
-        try:
-            with stoppable(), _shown(run, console):
-                ranking = run.finish()
-        except KeyboardInterrupt as stop:
-            kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
-            console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)
-            if run.progress.answered:
-                console.print("The ranking so far:", style="yellow")
-                _finish(run.ranking(), run, folder, shown)
-            raise typer.Exit(getattr(stop, "code", 130)) from None
-        _finish(ranking, run, folder, shown)
+
+    def folder(task: Task) -> Path:
+        expense = task.expense()
+        if dry_run:
+            _say_expense(Console(highlight=False), task, expense)
+            raise typer.Exit
+        return out or choose_folder("stdin" if data == "-" else data, task.identity, fresh)
+
+    rank(
+        items,
+        prompt=prompt,
+        judge=asked.make(items, context),
+        **asdict(plan),
+        out=folder,
+        fresh=fresh and out is not None,
+        notes={"command": command_line(context)},
+        say=partial(shown.console.print, style="yellow", markup=False, soft_wrap=True),
+        finish=partial(_finish, shown=shown),
+    )
 
 
-def _finish(ranking: Ranking, run: Run, folder: Path, shown: Shown) -> None:
+def _finish(run: Run, shown: Shown) -> Ranking:
+    """Ask all questions, with the progress on stderr, and print the ranking; also that of a run that is interrupted."""
+    console = shown.console
+    console.print(f"[dim]{run.progress.total:,} calls at most; run folder {run.store.folder}[/dim]")
+    try:
+        with stoppable(), _watched(run, console):
+            ranking = run.finish()
+    except KeyboardInterrupt as stop:
+        kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
+        console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)
+        if run.progress.answered:
+            console.print("The ranking so far:", style="yellow")
+            _print(run.ranking(), run, shown)
+        raise typer.Exit(getattr(stop, "code", 130)) from None
+    _print(ranking, run, shown)
+    return ranking
+
+
+def _print(ranking: Ranking, run: Run, shown: Shown) -> None:
     """Print the ranking, and write the report to the run folder."""
     from comparo.report import write_report
     from comparo.report.record import run_record
 
-    console = shown.console
-    page = write_report(folder, run_record(run, ranking))
+    console, record = shown.console, run_record(run, ranking)
+    page = write_report(str(run.store.folder), record)
     print_ranking(ranking, shown.output, shown.top)
     if not shown.quiet:
         print_notes(ranking.notes)
     progress = run.progress
-    parts = [f"{progress.answered:,} of {run.possible:,} possible comparisons"]
+    parts = [f"{progress.answered:,} of {record.possible:,} possible comparisons"]
     if progress.failed:
         parts.append(f"{progress.failed:,} failed")
     if progress.cut:
@@ -224,8 +233,28 @@ def _say_expense(console: Console, task: Task, expense: Expense) -> None:
     console.print(f"The first question, as it is sent:\n\n{first_question(task)}", markup=False, soft_wrap=True)
 
 
+def first_question(task: Task) -> str:
+    """The first question of a run in full, but for long texts, and how the answer is begun, if it is."""
+    context, (first, second, *_) = next(iter(task.items.names.items()))
+    question = task.items.question(context, first, second)
+    question = replace(
+        question,
+        first_text=_short(question.first_text),
+        second_text=_short(question.second_text),
+        context_text=None if question.context_text is None else _short(question.context_text),
+    )
+    begins, adds = (getattr(task.judge, name, None) for name in ("begins", "adds"))
+    text = task.prompt.text(question) + (adds(task.prompt) if adds else "")
+    is_begun = begins(task.prompt) if begins else task.judge.name.partition("/")[0] in BEGIN
+    return text + (f"\n\nThe answer is begun with: {task.prompt.answer}" if is_begun and task.prompt.answer else "")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST].rstrip()}… ({len(text):,} characters)"
+
+
 @contextmanager
-def _shown(run: Run, console: Console) -> Iterator[None]:
+def _watched(run: Run, console: Console) -> Iterator[None]:
     """A line on stderr that tells how far the run is, where that is a terminal."""
     if not console.is_terminal or console.quiet:
         yield
@@ -250,3 +279,30 @@ def progress_line(progress: Progress) -> Text:
         best = progress.ranking.to_columns()["item"][:3].tolist()
         parts.append("leading: " + ", ".join(visible(f"{item!s:.20}", lines=False) for item in best))
     return Text("  ".join(parts), style="cyan", overflow="ellipsis", no_wrap=True)
+
+
+class Stopped(KeyboardInterrupt):
+    """Raised where a signal arrives that ends the command; `code` is what to exit with."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Stopped by {name}")
+        self.code = 128 + signal.Signals[name].value
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Let the signals that end a process raise `Stopped`, unless they are ignored, as SIGHUP is under nohup."""
+
+    def stop(number: int, _: Any) -> None:
+        raise Stopped(signal.Signals(number).name)
+
+    usual = {
+        number: signal.signal(number, stop)
+        for name in STOPS
+        if (number := getattr(signal, name, None)) is not None and signal.getsignal(number) != signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, before in usual.items():
+            signal.signal(number, before)

@@ -1,18 +1,15 @@
 """comparo runs and comparo report: what was run, and its page made again."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from comparo.cli import options
+from comparo.cli import groups
 from comparo.cli.printing import print_table, print_text, say
 from comparo.data.writing import csv_text
-from comparo.run.folders import ROOT, list_runs
-from comparo.run.repair import repair
+from comparo.run.folders import ROOT, list_runs, repair
 
 EPILOG = "Example: `comparo runs --format csv`"
 REPORT_EPILOG = "Example: `comparo report comparo-runs/20260301-120000-stories`"
@@ -27,7 +24,6 @@ def runs_command(
             "--repair",
             help="A run folder whose judgements.db is damaged: keep every judgement that can still be read. The "
             "damaged database is kept beside.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:
@@ -52,10 +48,7 @@ def runs_command(
 
 def report_command(
     run: Annotated[
-        Path,
-        typer.Argument(
-            help="A run folder, such as comparo-runs/TIME-NAME.", show_default=False, callback=options.run_folder
-        ),
+        Path, typer.Argument(help="A run folder, such as comparo-runs/TIME-NAME.", callback=groups.run_folder)
     ],
 ) -> None:
     """Make the page of a run again, report.html in its folder, and print where it is."""

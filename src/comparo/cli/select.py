@@ -1,14 +1,12 @@
 """comparo select: the next pairs to ask, for those who judge elsewhere."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from comparo.cli import options
+from comparo.cli import groups
 from comparo.cli.printing import print_text
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import read_items
@@ -26,24 +24,20 @@ def select_command(
         typer.Argument(
             help="The items: CSV, TSV, JSONL, JSON, Parquet or .xlsx with a column id (or the first column), a .txt "
             "file with one item per line, or a run folder. With a column context, pairs are chosen in every context; "
-            "with a column text, those come first whose texts differ most.",
-            show_default=False,
+            "with a column text, those come first whose texts differ most."
         ),
     ],
     calls: Annotated[int, typer.Option("--next", min=1, help="How many calls to choose (in every context).")],
     asked: Annotated[
         Path | None,
-        typer.Option(
-            help="Comparisons answered so far, in any form that `comparo fit` reads, a run folder too.",
-            show_default=False,
-        ),
+        typer.Option(help="Comparisons answered so far, in any form that `comparo fit` reads, a run folder too."),
     ] = None,
     strategy: Annotated[
         Strategy | None,
         typer.Option(
             help="greedy: where the fewest comparisons connect, independent of the answers. adaptive: where the scores "
             "are least certain after the answers so far. random: any pairs that connect all items. Default: greedy, "
-            "and adaptive for a goal top-K",
+            "and adaptive for a goal top-K"
         ),
     ] = None,
     orders: Annotated[
@@ -53,10 +47,10 @@ def select_command(
     goal: Annotated[
         str, typer.Option(help="ranking, or top-K (such as top-5) to find only which items are the best K.")
     ] = DEFAULT_GOAL,
-    id_column: options.IdColumn = None,
-    text_column: options.TextColumn = None,
-    context_column: options.ContextColumn = None,
-    context_id: options.ContextIdColumn = None,
+    id_column: groups.IdColumn = None,
+    text_column: groups.TextColumn = None,
+    context_column: groups.ContextColumn = None,
+    context_id: groups.ContextIdColumn = None,
     repeats: Annotated[bool, typer.Option("--repeats", help="Allow calls that were asked before.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="The same seed and answers give the same pairs.")] = 0,
     output: Annotated[Literal["csv", "jsonl"], typer.Option("--format", help="How to print the pairs.")] = "csv",

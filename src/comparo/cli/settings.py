@@ -1,7 +1,7 @@
 """Flags from elsewhere: every one can come from the environment (COMPARO_JUDGE) or from a TOML file.
 
 The command line wins over the environment, the environment over the file. A file that was not named must be agreed to
-where it decides where keys and texts go (`consent`). In the file, keys at the top are for all
+where it decides where keys and texts go (`Command`). In the file, keys at the top are for all
 commands that have such a flag, those in a table named after a command for that one:
 
     judge = "openai/gpt-4o-mini"
@@ -9,17 +9,24 @@ commands that have such a flag, those in a table named after a command for that 
     budget = "20n"
 """
 
-from __future__ import annotations
-
 import os
+import re
+import shlex
+import sys
 import tomllib
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperOption
 
+from comparo.data.words import visible, without_login
+
 FILE = Path("comparo.toml")
+_SECRET = re.compile(r"key|token|secret|password|login", re.IGNORECASE)
+UNNAMED = "comparo.unnamed"  # where a context keeps the path of a file that was read without being named
+HERE = ("local", "hf", "vllm", "simulated", "replay")  # providers whose judges read the texts on this machine
 
 
 def name_of(option: TyperOption) -> str:
@@ -81,3 +88,88 @@ def options_of(command: Any) -> list[TyperOption]:
         if isinstance(parameter, TyperOption)
         and any(name.startswith("--") and name != "--help" for name in parameter.opts)
     ]
+
+
+def command_line(context: typer.Context) -> str:
+    """A shell command with every argument, and every flag that is not at its default; nothing secret is in it.
+
+    What came from a TOML file or from a variable such as COMPARO_JUDGE is a flag of its own, so that the command needs
+    neither.
+    """
+    arguments, flags = [], []
+    for parameter in context.command.params:
+        flag, value = max(parameter.opts, key=len), context.params.get(str(parameter.name))
+        values = list(value) if isinstance(value, list | tuple) else [value]
+        if value is None or not values or str(value) == str(parameter.default):
+            continue
+        if parameter.param_type_name == "argument":
+            arguments += [str(each) for each in values]
+        elif parameter.is_flag:  # type: ignore[attr-defined]
+            flags.append(flag)
+        else:
+            for each in map(_harmless, map(str, values)):
+                flags += [f"{flag}={each}"] if each.startswith("-") else [flag, each]
+    return shlex.join(["comparo", str(context.info_name), *arguments, *flags])
+
+
+def _harmless(value: str) -> str:
+    name, equals, _ = value.partition("=")
+    return f"{name}=…" if equals and _SECRET.search(name) and " " not in name else without_login(value)
+
+
+class Command(TyperCommand):
+    """A command that runs only with settings that were given or agreed to.
+
+    comparo.toml in the working folder is read without being asked for, and folders come from elsewhere: a repository,
+    an archive, a colleague. What it says of servers, of judges that are asked over the network, of options of a judge,
+    of Ray, and of folders elsewhere to write to is used only if it is agreed to on a terminal. A file named by --config
+    or COMPARO_CONFIG, flags and variables are the user's own words.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, after asking about settings that nobody gave."""
+        _agree(ctx)
+        return super().invoke(ctx)
+
+
+def decides(flag: str, value: Any) -> bool:
+    """Whether a setting decides where keys and texts go.
+
+    >>> decides("base-url", "http://localhost"), decides("judge", "openai/gpt-4o"), decides("judge", "local/smollm2")
+    (True, True, False)
+    >>> decides("out", "run"), decides("out", "/srv/public"), decides("budget", "20n")
+    (False, True, False)
+    """
+    if flag == "judge":
+        return str(value).partition("/")[0] not in HERE
+    if flag == "out":
+        return PurePath(value).is_absolute() or ".." in PurePath(value).parts
+    return flag in ("base-url", "option", "engine", "ray-address")
+
+
+def _agree(context: typer.Context) -> None:
+    path: Path | None = context.find_root().meta.get(UNNAMED)
+    if path is None:
+        return
+    chosen, asks = {}, context.params.get("baseline", True) is not None  # comparo study asks a judge for that only
+    for option in options_of(context.command):
+        source, value = context.get_parameter_source(str(option.name)), context.params.get(str(option.name))
+        used = asks or name_of(option) == "out"
+        if used and source is not None and source.name == "DEFAULT_MAP" and decides(name_of(option), value):
+            chosen[name_of(option)] = value
+    if not chosen:
+        return
+    said = visible(", ".join(f"{flag} = {without_login(_written(value))}" for flag, value in chosen.items()))
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        question = f"{path} in this folder decides where keys and texts go:\n  {said}\nUse that?"
+        if typer.confirm(question, default=False, err=True):
+            return
+        raise ValueError(f"{path} was not agreed to; give --{next(iter(chosen))} yourself, or change the file")
+    raise ValueError(
+        f"{path} in this folder decides where keys and texts go ({said}), and nobody named it. If that is meant, name "
+        f"it: comparo --config {path} {context.info_name} …; or give --{next(iter(chosen))} yourself"
+    )
+
+
+def _written(value: Any) -> str:
+    return ", ".join(map(_written, value)) if isinstance(value, list | tuple) else repr(str(value))

@@ -1,24 +1,22 @@
 """comparo study: how few comparisons are enough, and by which method."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from comparo.cli import options
+from comparo.cli import groups
 from comparo.cli.printing import print_notes, print_table, print_text, say
 from comparo.data.items import Items
 from comparo.methods import METHODS
 from comparo.model.product import Bias
 from comparo.run.task import DEFAULT_JUDGE
 from comparo.selection.defaults import Orders
+from comparo.studies.baselines import Baseline, judged_table
 from comparo.studies.datasets import READERS
 from comparo.studies.draws import Strategy
-from comparo.studies.judged import Baseline, judged_table
-from comparo.studies.opening import ScoredSet, open_set, scored_items
+from comparo.studies.opening import open_set, scored_items
 from comparo.studies.sweep import Results, Way, sweep
 from comparo.studies.tables import Table, attributes_table, correlations_table, retention_table
 
@@ -39,8 +37,7 @@ def study_command(
         typer.Argument(
             help="summeval, topicalchat, hanna or cmcqrd; or a file of items with people's scores (JSONL, JSON, "
             "CSV, TSV, Parquet or .xlsx, a column id and columns score or score_…); or all, to write the whole study "
-            "of the paper's sets into the folder given by --out.",
-            show_default=False,
+            "of the paper's sets into the folder given by --out."
         ),
     ] = None,
     yardstick: Annotated[
@@ -54,27 +51,21 @@ def study_command(
         Baseline | None,
         typer.Option(
             help="Instead: ask --judge by another method, and compare it with people's scores. geval: a score for each "
-            "text by itself, one call per text. pairs: a merge sort by comparisons (PairS-greedy).",
-            show_default=False,
+            "text by itself, one call per text. pairs: a merge sort by comparisons (PairS-greedy)."
         ),
     ] = None,
-    judge: options.JudgeName = DEFAULT_JUDGE,
-    option: options.Options = None,
+    judge: groups.JudgeName = DEFAULT_JUDGE,
+    option: groups.Options = None,
     folder: Annotated[
         Path | None,
-        typer.Option(
-            "--data",
-            help="Where a set of the paper lies: a folder or its file. Default: it is downloaded.",
-            show_default=False,
-        ),
+        typer.Option("--data", help="Where a set of the paper lies: a folder or its file. Default: it is downloaded."),
     ] = None,
     judgements: Annotated[
         Path | None,
         typer.Option(
             help="What a judge answered: a file of comparisons (first, second, p and, if there are contexts, context) "
             "of one attribute, or a folder with a file SET.ATTRIBUTE.csv for each. Default: the folder judgements "
-            "beside the data.",
-            show_default=False,
+            "beside the data."
         ),
     ] = None,
     attribute: Annotated[
@@ -130,15 +121,13 @@ def study_command(
     output: Annotated[Shown, typer.Option("--format", help="How to print the table.")] = "table",
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="A folder for all tables, in all formats, and the figures; docs for `study all`.", show_default=False
-        ),
+        typer.Option(help="A folder for all tables, in all formats, and the figures; docs for `study all`."),
     ] = None,
-    id_column: options.IdColumn = None,
-    text_column: options.TextColumn = None,
-    context_column: options.ContextColumn = None,
-    context_id: options.ContextIdColumn = None,
-    scores: options.Scores = None,
+    id_column: groups.IdColumn = None,
+    text_column: groups.TextColumn = None,
+    context_column: groups.ContextColumn = None,
+    context_id: groups.ContextIdColumn = None,
+    scores: groups.Scores = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same study.")] = 0,
     processes: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 2,
 ) -> None:
@@ -162,15 +151,9 @@ def study_command(
             data, id=id_column, text=text_column, context=context_column, context_id=context_id, scores=scores
         )
     if baseline is not None:
-        _baseline(
-            context,
-            baseline,
-            scored_items(data, folder, attributes=attribute or (), items=items),
-            judge,
-            option,
-            output,
-            seed,
-        )
+        name, texts, attributes, _ = scored_items(data, folder, attributes=attribute or (), items=items)
+        asked = groups.make_judge(judge, texts, option, context, None)
+        _print(judged_table(baseline, name, texts, attributes, asked, seed=seed), output)
         return
     opened = open_set(data, folder, judgements, attributes=attribute or (), items=items)
     ways = _ways(method, bias, orders, strategy)
@@ -181,19 +164,6 @@ def study_command(
     if out is not None:
         _write(results, out)
         say(f"Tables and figures: {out}")
-
-
-def _baseline(
-    context: typer.Context,
-    baseline: Baseline,
-    scored: ScoredSet,
-    judge: str,
-    option: list[str] | None,
-    output: Shown,
-    seed: int,
-) -> None:
-    asked = options.make_judge(judge, scored.items, option, context, None)
-    _print(judged_table(baseline, scored.name, scored.items, scored.attributes, asked, seed=seed), output)
 
 
 def _ways(
@@ -224,15 +194,11 @@ def _table(results: Results, kind: Kind) -> Table:
 
 
 def _print(table: Table, output: Shown) -> None:
-    if output == "csv":
-        print_text(table.csv())
-    elif output == "latex":
-        print_text(table.latex() + "\n")
-    elif output == "markdown":
-        print_text(table.markdown() + "\n")
-    else:
+    if output == "table":
         print_table(table.columns, table.texts())
         print_text(f"\n{table.title}\n")
+    else:
+        print_text(getattr(table, output)().rstrip("\n") + "\n")
 
 
 def _write(results: Results, folder: Path) -> None:

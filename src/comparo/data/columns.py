@@ -1,20 +1,64 @@
-"""Codes and numbers from the columns of a table; every value is checked.
+"""A table of columns, and codes and numbers from them; every value is checked.
 
 Each function raises one `ComparisonsError` that names the first wrong row, its column and its value.
 """
 
-from __future__ import annotations
-
 import reprlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, count
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.tables import Table
+from comparo.data.frames import Column
+from comparo.errors import ComparisonsError
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length, and what errors need to name a row.
+
+    `source` is the file they were read from ("" in memory), `lines` the last line of each row (None if there are no
+    lines), `others` the names of columns that were not wanted.
+
+    >>> Table({"p": ["0.3", "0.6", "1.2"]}, "pairs.csv", lines=[2, 3, 4]).place(2, "p")
+    "pairs.csv, row 3 (line 4), column 'p'"
+    """
+
+    columns: Mapping[str, Column]
+    source: str = ""
+    lines: Sequence[int] | None = None
+    others: tuple[str, ...] = ()
+
+    def place(self, row: int, column: str | None = None) -> str:
+        """The place of a value, for errors: rows are counted from 1, and the line is named if it is another number."""
+        file = f"{self.source}, " if self.source else ""
+        line = f" (line {self.lines[row]})" if self.lines is not None and self.lines[row] != row + 1 else ""
+        return f"{file}row {row + 1}{line}" + (f", column {column!r}" if column else "")
+
+    def error(self, rows: Sequence[int] | NDArray[np.integer], column: str | None, problem: str) -> ComparisonsError:
+        """The error for the first of the wrong rows, with the number of the others.
+
+        >>> str(Table({}).error([1, 4, 5], "p", "7.0 is not a probability"))
+        "row 2, column 'p': 7.0 is not a probability (and 2 more rows like it)"
+        """
+        more = len(rows) - 1
+        also = f" (and {more} more row{'s' if more > 1 else ''} like it)" if more else ""
+        return ComparisonsError(f"{self.place(int(rows[0]), column)}: {problem}{also}")
+
+    def take(self, rows: Sequence[int]) -> Self:
+        """Some rows, which keep the numbers that they had in errors."""
+        if len(rows) == len(next(iter(self.columns.values()))):
+            return self
+        columns = {
+            name: column[rows] if isinstance(column, np.ndarray) else [column[row] for row in rows]
+            for name, column in self.columns.items()
+        }
+        lines = [row + 1 if self.lines is None else self.lines[row] for row in rows]
+        return replace(self, columns=columns, lines=lines)
 
 
 def factorise(table: Table, *names: str) -> tuple[NDArray[Any], tuple[NDArray[np.int32], ...]]:
@@ -83,11 +127,7 @@ def _label_array(labels: list[Any]) -> NDArray[Any]:
 
 
 def numbers(table: Table, name: str, most: float, meaning: str) -> NDArray[np.float64]:
-    """A column as floats from 0 to `most`, not copied if it is that already.
-
-    >>> numbers(Table({"p": ["0.5", 1]}), "p", 1.0, "a probability")
-    array([0.5, 1. ])
-    """
+    """A column as floats from 0 to `most`, not copied if it is that already."""
     column = table.columns[name]
     if isinstance(column, np.ndarray) and column.dtype.kind in "fiub":
         values = column.astype(np.float64, copy=False)
@@ -138,11 +178,7 @@ def winners(table: Table, words: Mapping[str, float], first: str, second: str) -
 
 
 def is_missing(label: Any) -> bool:
-    """Whether a label is missing: None, NaN, blank, or of a type that cannot be a label.
-
-    >>> is_missing(" "), is_missing(0)
-    (True, False)
-    """
+    """Whether a label is missing: None, NaN, blank, or of a type that cannot be a label."""
     try:
         hash(label)
         return label is None or bool(label != label) or (isinstance(label, str) and not label.strip())
@@ -159,9 +195,5 @@ def _is_number(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value as an error shows it, cut short.
-
-    >>> shown(np.int64(3))
-    '3'
-    """
+    """A value as an error shows it, cut short."""
     return reprlib.repr(value.item() if isinstance(value, np.generic) else value)

@@ -15,17 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from comparo.data.columns import shown
+from comparo.data.columns import Table, shown
 from comparo.data.frames import column_from_values, columns_from_frame, frame_from_columns
 from comparo.data.layouts import LABELS, WANTED, fields_from_matrix, fields_from_table
-from comparo.data.objects import columns_from_objects
-from comparo.data.reading import read_columns
-from comparo.data.rundata import database_of, judged
-from comparo.data.tables import Table
+from comparo.data.reading import columns_from_objects, read_columns
+from comparo.data.sources import database_of, judged
 from comparo.data.writing import write_columns
 from comparo.errors import ComparisonsError
-
-__all__ = ["Comparisons", "ComparisonsError"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,5 @@
 """Columns from data frames and data frames from columns, by narwhals: pandas, polars or pyarrow."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -22,10 +20,6 @@ def columns_from_frame(frame: Any, wanted: Collection[str] | None = None) -> tup
     """The wanted columns of a data frame (all if None) whose names are text, and the names of the others.
 
     Numbers are arrays, everything else lists. Everything that narwhals reads is a data frame; a lazy one is collected.
-
-    >>> import pandas
-    >>> columns_from_frame(pandas.DataFrame({"first": ["ana"], "p": [0.7]}))
-    ({'first': ['ana'], 'p': array([0.7])}, ())
     """
     try:
         frame = nw.from_native(frame)
@@ -40,12 +34,7 @@ def columns_from_frame(frame: Any, wanted: Collection[str] | None = None) -> tup
 
 
 def column_from_series(series: nw.Series[Any]) -> Column:
-    """A narwhals series as an array if it holds numbers, as a list with None for what is missing if not.
-
-    >>> import pandas
-    >>> column_from_series(nw.from_native(pandas.Series(["ana", "bo"]), series_only=True))
-    ['ana', 'bo']
-    """
+    """A narwhals series as an array if it holds numbers, as a list with None for what is missing if not."""
     if series.dtype.is_numeric():
         return series.to_numpy()
     if not series.null_count():
@@ -54,11 +43,7 @@ def column_from_series(series: nw.Series[Any]) -> Column:
 
 
 def column_from_values(name: str, values: Iterable[Any]) -> Column:
-    """A column that was given as an array, a series or any other iterable; `name` is for the error.
-
-    >>> column_from_values("p", iter([0.7, 0.6]))
-    [0.7, 0.6]
-    """
+    """A column that was given as an array, a series or any other iterable; `name` is for the error."""
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise ComparisonsError(f"column {name!r} has shape {values.shape}; it must have one value per row")
     if isinstance(values, str) or not isinstance(values, Iterable):
@@ -70,11 +55,7 @@ def column_from_values(name: str, values: Iterable[Any]) -> Column:
 
 
 def frame_from_columns(columns: Mapping[str, Column], backend: str | None = None) -> Any:
-    """A pandas, polars or pyarrow frame of these columns; `backend` None is the first of them that is installed.
-
-    >>> frame_from_columns({"first": ["ana"], "p": [0.7]}, backend="polars").to_dicts()
-    [{'first': 'ana', 'p': 0.7}]
-    """
+    """A pandas, polars or pyarrow frame of these columns; `backend` None is the first of them that is installed."""
     libraries: tuple[Library, ...] = ("pandas", "polars", "pyarrow")
     asked = [name for name in libraries if backend in (None, name)]
     if not asked:
@@ -89,9 +70,5 @@ def frame_from_columns(columns: Mapping[str, Column], backend: str | None = None
 
 
 def installed(*libraries: Library) -> Library | None:
-    """The first of some libraries that is installed.
-
-    >>> installed("pandas")
-    'pandas'
-    """
+    """The first of some libraries that is installed."""
     return next((name for name in libraries if importlib.util.find_spec(name)), None)

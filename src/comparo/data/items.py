@@ -18,19 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.columns import factorise, shown
+from comparo.data import roles
+from comparo.data.columns import Table, factorise, shown
 from comparo.data.prompts import Question
-from comparo.data.roles import (
-    check_characters,
-    checked_groups,
-    checked_scores,
-    checked_texts,
-    column_of_role,
-    context_codes,
-    no_column,
-)
 from comparo.data.sources import table_of
-from comparo.data.tables import Table
 from comparo.errors import ComparisonsError
 
 
@@ -100,18 +91,17 @@ class Items:
         """
         if isinstance(data, Items):
             return data
-        roles = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
-        table = table_of(data, header=scores is not None or any(roles.values()))
-        column = {role: column_of_role(table, role, name) for role, name in roles.items()}
+        named = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
+        table = table_of(data, header=scores is not None or any(named.values()))
+        column = {role: roles.column_of_role(table, role, name) for role, name in named.items()}
         if column["text"] is None:
-            raise no_column(table, "text", "text")
-        named = _named(table, column)
-        return replace(
-            named,
-            texts=checked_texts(table, column["text"]),
-            scores=checked_scores(table, scores),
-            group=checked_groups(table, column["group"]),
-        )
+            raise roles.no_column(table, "text", "text")
+        items, texts = _named(table, column), roles.checked_texts(table, column["text"])
+        items = replace(items, texts=texts, scores=roles.checked_scores(table, scores))
+        if column["group"] is None:
+            return items
+        labels, (codes,) = factorise(table, column["group"])
+        return replace(items, group=labels[codes])
 
     @cached_property
     def groups(self) -> dict[Any, NDArray[np.int64]]:
@@ -185,23 +175,16 @@ def read_items(
     """The items of a file or folder that need no texts: `texts` is empty where there is no such column.
 
     The arguments name columns, as in `Items.of`. Without a column `id` the first that is not a context holds the ids.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "items.csv")
-    ...     _ = path.write_text("name,age\\nana,7\\nbo,8\\n")
-    ...     read_items(path).names
-    {None: ['ana', 'bo']}
     """
     table = table_of(path, header=True)
     contexts = {
-        role: column_of_role(table, role, name) for role, name in (("context", context), ("context_id", context_id))
+        role: roles.column_of_role(table, role, name)
+        for role, name in (("context", context), ("context_id", context_id))
     }
     others = (name for name in table.columns if name not in contexts.values())
-    items = _named(table, {"id": column_of_role(table, "id", id) or next(others, None), **contexts})
-    text = column_of_role(table, "text", text)
-    return items if text is None else replace(items, texts=checked_texts(table, text))
+    items = _named(table, {"id": roles.column_of_role(table, "id", id) or next(others, None), **contexts})
+    text = roles.column_of_role(table, "text", text)
+    return items if text is None else replace(items, texts=roles.checked_texts(table, text))
 
 
 def _named(table: Table, column: Mapping[str, str | None]) -> Items:
@@ -210,10 +193,10 @@ def _named(table: Table, column: Mapping[str, str | None]) -> Items:
     if not rows:
         raise ComparisonsError(f"there are no items in {table.source or 'the data'}; give at least two, one per row")
     for used in filter(None, column.values()):
-        check_characters(table, used)
+        roles.check_characters(table, used)
     name = column["id"]
     labels, (codes,) = factorise(table, name) if name else (np.arange(rows), (np.arange(rows),))
-    contexts, context, context_texts = context_codes(table, rows, column["context"], column["context_id"])
+    contexts, context, context_texts = roles.context_codes(table, rows, column["context"], column["context_id"])
     key = context.astype(np.int64) * len(labels) + codes
     order = np.argsort(key, kind="stable")
     twice = np.sort(order[1:][np.diff(key[order]) == 0])

@@ -7,8 +7,6 @@ neither. A row without a winner was not judged and is left out. Each layout may 
 are left out.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -18,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from comparo.data.columns import factorise, is_missing, numbers, shown, winners
+from comparo.data.columns import Table, factorise, is_missing, numbers, shown, winners
 from comparo.data.frames import column_from_values
-from comparo.data.tables import Table
 from comparo.errors import ComparisonsError
 
 LAYOUTS = (
@@ -44,11 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 def fields_from_table(table: Table) -> dict[str, Any]:
-    """The fields of `Comparisons` from a table in a known layout, after a check of every column.
-
-    >>> fields_from_table(Table({"left": ["ana"], "right": ["bo"], "winner": ["tie"]}))["p"]
-    array([0.5])
-    """
+    """The fields of `Comparisons` from a table in a known layout, after a check of every column."""
     table = _answered(table)
     column = _layout(table)
     lengths = {name: len(table.columns[name]) for name in column.values()}
@@ -74,17 +67,8 @@ def fields_from_table(table: Table) -> dict[str, Any]:
     weight = numbers(table, "weight", largest, "a finite weight of 0 or more") if "weight" in column else None
     contexts, (context,) = factorise(table, column["context"]) if "context" in column else (None, (None,))
     judges, (judge,) = factorise(table, column["judge"]) if "judge" in column else (None, (None,))
-    return {
-        "items": items,
-        "first": first,
-        "second": second,
-        "p": p,
-        "weight": weight,
-        "contexts": contexts,
-        "context": context,
-        "judges": judges,
-        "judge": judge,
-    }
+    fields = {"items": items, "first": first, "second": second, "p": p, "weight": weight}
+    return fields | {"contexts": contexts, "context": context, "judges": judges, "judge": judge}
 
 
 def _answered(table: Table) -> Table:
@@ -131,11 +115,7 @@ def _layout(table: Table) -> dict[str, str]:
 
 
 def fields_from_matrix(matrix: ArrayLike, items: Iterable[Any] | None) -> dict[str, Any]:
-    """The fields of `Comparisons` from an N×N matrix of P(i beats j), NaN where there is no comparison.
-
-    >>> fields_from_matrix([[np.nan, 0.7], [np.nan, np.nan]], ["bo", "ana"])["first"]
-    array([0], dtype=int32)
-    """
+    """The fields of `Comparisons` from an N×N matrix of P(i beats j), NaN where there is no comparison."""
     try:
         entries = np.asarray(matrix, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -4,14 +4,12 @@ A prompt is a template with two texts and, if there is one, their context. The u
 the prompt; the texts are data: they are inserted once, in one pass, and cannot add a placeholder or a turn of the chat.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from comparo.data.markers import defuse
+from comparo.data.words import defuse
 
 PLACEHOLDERS = ("context", "first", "second")
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
@@ -184,13 +182,9 @@ def criterion_prompt(criterion: str, kind: str = "Text", context: str | None = N
     if not kind:
         raise ValueError('the kind is empty; say what the texts are, such as "Summary"')
     verb = "" if _VERBS.match(criterion) else "is "
-    words = _escape(criterion), _escape(kind)
-    heading = f"{_escape(context.strip())}: {{context}}\n\n" if context else ""
-    return Prompt(
-        f"{heading}{words[1]} A: {{first}}\n\n{words[1]} B: {{second}}\n\n"
-        f"Which {words[1]} {verb}{words[0]}, {words[1]} A or {words[1]} B?",
-        answer=kind,
-    )
+    heading = escape(context.strip()) if context else ""
+    form = _form(escape(kind), escape(kind), heading=heading, criterion=f"{verb}{escape(criterion)}")
+    return replace(form, answer=kind)
 
 
 def paper_prompt(name: str) -> Prompt:
@@ -244,7 +238,8 @@ def choose_prompt(
     return chosen
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+    """A text as a template that has no placeholders."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
@@ -271,11 +266,11 @@ def _largest(high: int, good: Callable[[int], bool]) -> int:
     return low
 
 
-def _form(kind: str, which: str, *, heading: str = "", line: str = " ") -> Prompt:
+def _form(kind: str, which: str, *, heading: str = "", line: str = " ", criterion: str = "CRITERION") -> Prompt:
     context = f"{heading}: {{context}}\n\n" if heading else ""
     return Prompt(
         f"{context}{kind} A:{line}{{first}}\n\n{kind} B:{line}{{second}}\n\n"
-        f"Which {which} CRITERION, {kind} A or {kind} B?",
+        f"Which {which} {criterion}, {kind} A or {kind} B?",
         answer=kind,
     )
 

@@ -9,22 +9,28 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import os
 import re
 import zlib
 from array import array
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from comparo.data.endings import READ, parquet_library, split_ending
-from comparo.data.frames import columns_from_frame
-from comparo.data.objects import CHUNK, Binary, columns_from_objects, objects_of_lines, objects_of_list, stored_once
+from comparo.data.columns import Table
+from comparo.data.frames import INSTALL, Column, Library, columns_from_frame, installed
 from comparo.data.sheets import rows_of_workbook, unguarded
-from comparo.data.tables import Table
 from comparo.errors import ComparisonsError
+
+WRITTEN = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+READ = (*WRITTEN, ".json", ".xlsx")
+Binary = gzip.GzipFile | io.BufferedReader | io.BytesIO
+
+CHUNK = 512  # rows at a time: few enough to be freed before the garbage collector runs
 
 
 def read_columns(
@@ -74,14 +80,33 @@ def columns_from_text(text: str, source: str) -> Table:
     """The columns of JSON, if the text begins with a brace or with a list of objects, or of CSV.
 
     `source` names it in errors.
-
-    >>> columns_from_text('{"id": "ana"}\\n{"id": "bo"}\\n', "standard input").columns
-    {'id': ['ana', 'bo']}
     """
     if not text.strip():
         raise ComparisonsError(f"{source} is empty; write its rows first")
     read = _read_json if _JSON.match(text) else _read_csv
     return read(io.BytesIO(text.encode()), source, None)
+
+
+def split_ending(path: Path, known: Sequence[str]) -> tuple[str, bool]:
+    """The ending of a file, which must be one of those `known`, and whether it is compressed (.gz)."""
+    name = path.name.lower()
+    compressed = name.endswith(".gz")
+    ending = Path(name.removesuffix(".gz")).suffix
+    if ending in known:
+        return ending, compressed
+    if ending in (".xls", ".ods", ".numbers"):
+        raise ComparisonsError(f"{path}: this kind of spreadsheet is not read; save it as .xlsx or .csv")
+    raise ComparisonsError(
+        f"{path}: the ending is not a known one; rename it to {', '.join(known)}, each also with .gz behind"
+    )
+
+
+def parquet_library(source: str) -> Library:
+    """The library that reads and writes Parquet; `source` is for the error where none is installed."""
+    library = installed("pyarrow", "polars")
+    if library is None:
+        raise ComparisonsError(f"{source}: Parquet needs pyarrow or polars: {INSTALL}")
+    return library
 
 
 def _read_csv(file: Binary, source: str, wanted: Collection[str] | None, delimiters: str = ",\t;") -> Table:
@@ -114,10 +139,6 @@ def _empty_columns(header: list[str], source: str, wanted: Collection[str] | Non
         if header.count(name) > 1:
             raise ComparisonsError(f"{source}, line 1: there are two columns {name!r}; rename one")
     return columns
-
-
-def _read_tsv(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
-    return _read_csv(file, source, wanted, "\t")
 
 
 def _read_workbook(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
@@ -189,12 +210,75 @@ def _read_parquet(file: Binary, source: str, wanted: Collection[str] | None) -> 
 
 
 _JSON = re.compile(r"\s*(?:\{|\[\s*\{)")
-_READERS = {
+_READERS: dict[str, Callable[..., Table]] = {
     ".csv": _read_csv,
-    ".tsv": _read_tsv,
+    ".tsv": partial(_read_csv, delimiters="\t"),
     ".jsonl": _read_json_lines,
     ".ndjson": _read_json_lines,
     ".json": _read_json,
     ".parquet": _read_parquet,
     ".xlsx": _read_workbook,
 }
+
+
+def columns_from_objects(
+    objects: Iterable[Mapping[str, Any]], wanted: Collection[str] | None = None
+) -> tuple[dict[str, Column], tuple[str, ...]]:
+    """The wanted columns of an iterable of mappings, None where a key is missing, and the names of the others.
+
+    >>> columns_from_objects([{"first": "ana", "p": 0.7}, {"first": "bo", "note": "!"}], wanted=["first", "p"])
+    ({'first': ['ana', 'bo'], 'p': [0.7, None]}, ('note',))
+    """
+    columns: dict[str, list[Any]] = {}
+    others: dict[str, None] = {}
+    seen: dict[str, str] = {}
+    objects, rows = iter(objects), 0
+    while chunk := list(islice(objects, CHUNK)):
+        for name in dict.fromkeys(chain.from_iterable(chunk)):
+            if wanted is not None and name not in wanted:
+                others[name] = None
+            elif name not in columns:
+                columns[name] = [None] * rows
+        for name, column in columns.items():
+            column.extend(stored_once((row.get(name) for row in chunk), seen))
+        rows += len(chunk)
+    return dict(columns), tuple(others)
+
+
+def stored_once(values: Iterable[Any], seen: dict[str, str]) -> list[Any]:
+    """The values with equal strings stored once: labels repeat, and a string per row would take most of the memory."""
+    if len(seen) > 100_000:
+        seen.clear()
+    return [seen.setdefault(value, value) if type(value) is str else value for value in values]
+
+
+def objects_of_lines(file: Binary, source: str, lines: array[int]) -> Iterator[Mapping[str, Any]]:
+    """The object on each line that is not blank; its number is added to `lines`."""
+    with io.TextIOWrapper(file, encoding="utf-8-sig") as text:
+        for number, line in enumerate(text, 1):
+            if line.isspace():
+                continue
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise ComparisonsError(
+                    f"{source}, line {number}: this is not JSON ({error}); correct the line"
+                ) from error
+            if not isinstance(value, dict):
+                raise ComparisonsError(
+                    f"{source}, line {number}: a {type(value).__name__} is not a JSON object; each line must be one"
+                )
+            lines.append(number)
+            yield value
+
+
+def objects_of_list(text: str, source: str) -> list[Mapping[str, Any]]:
+    """The objects of a JSON list."""
+    try:
+        rows = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ComparisonsError(f"{source} is not JSON ({error}); write it again") from error
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise ComparisonsError(f"{source}, row {number}: {row!r:.60} is not an object; each row must be one")
+    return list(rows)

@@ -1,7 +1,5 @@
 """The columns of items by their role: ids, texts, contexts, groups and scores, every value checked."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
@@ -12,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.columns import factorise, shown
+from comparo.data.columns import Table, factorise, shown
 from comparo.data.frames import Column
-from comparo.data.objects import columns_from_objects
-from comparo.data.tables import Table
+from comparo.data.reading import columns_from_objects
 from comparo.errors import ComparisonsError
 
 LONGEST_LABEL = 60  # characters; a context that is longer gets a label made from it
@@ -79,14 +76,6 @@ def checked_texts(table: Table, name: str) -> tuple[str, ...]:
         problem = "there is no text; write it" if _is_blank(text) else f"{shown(text)} is not text; put it in quotes"
         raise table.error(bad, name, f"{problem}, or drop the row")
     return tuple(column)
-
-
-def checked_groups(table: Table, name: str | None) -> NDArray[Any] | None:
-    """The group of each item, (N,), None without such a column; every item must have one."""
-    if name is None:
-        return None
-    labels, (codes,) = factorise(table, name)
-    return np.asarray(labels[codes])
 
 
 def checked_scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str, NDArray[np.float64]]:

@@ -1,7 +1,5 @@
 """Spreadsheets: CSV cells that no spreadsheet executes as a formula, and the first sheet of a workbook as CSV."""
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import io

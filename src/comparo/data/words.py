@@ -1,6 +1,17 @@
-"""Untrusted text, made safe to print in a terminal."""
+"""Untrusted text, made safe to show on a terminal, to store and to send to a chat model.
 
-from __future__ import annotations
+Texts to compare are data. A server inserts them into the chat template of its model and turns the whole into tokens, so
+that a text with `<|im_end|>` in it would end its own turn. Judges that have the tokenizer know its control tokens; for
+all others they are recognised by their form. Some forms have no ordinary meaning:
+
+    <|name|>  <|name>  <name|>  <｜name｜>  [|name|]     Llama, Qwen, Phi, GLM, Granite, Gemma 4, DeepSeek, EXAONE
+    ]~b]  [e~[  ]<]name[>[                               MiniMax
+    <<SYS>>                                              Llama 2
+    >>NAME<<                                             Falcon
+
+Names in single brackets are also HTML (`<b>`), code (`List<String>`) and notes (`[1]`), so only the names that are
+control tokens of a model count: `<eos>`, `<end_of_turn>`, `[INST]`.
+"""
 
 import re
 
@@ -8,6 +19,43 @@ import re
 # separators, and halves of surrogate pairs, which cannot be printed at all.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _SPACING = re.compile("[\t\n]")
+_LOGIN = re.compile(r"(?<=://)[^/?#\s]*@")
+# Line by line: of Llama 2, Gemma, T5 and many others; turns and sentences; spare tokens; Gemma, Command R; InternVL,
+# StepFun; Idefics, SmolVLM; InternLM, GLM; gaps to fill, of Code Llama and StarCoder; thoughts and tools; Seed,
+# MiniMax, LongCat; SmolLM.
+_ANGLED = r"""
+    /?s | pad | unk | bos | eos | bot | eot | eod | eom | bom | cls | sep | mask (?: :\d+ )? | gmask
+    | (?: start | end | begin | beginning ) _of_ \w+
+    | (?: unused | reserved | special | extra | extra_id ) _? \d+
+    | (?: bos | eos | sot | eot | pad | unk | mask | eop | cls | sep | (?: image | audio ) _soft ) _token
+    | image | img_context | im_ (?: patch | start | end | col | newline )
+    | fake_token_ \w+ | global-img | row_\d+_col_\d+
+    | sop | eop | eoh | eoa | eosys
+    | (?-i: PRE | SUF | MID | REPO ) | fim [_-] \w+
+    | /? (?: think | tool_ (?: call | response | result ) s? | arg_ (?: key | value ) )
+    | /? (?: seed | minimax | longcat ) [:_] \w+
+    | reponame | repo_name | file_sep | gh_stars | issue_ (?: start | comment | closed ) | jupyter_ \w+ | empty_output
+"""
+# Of Mistral, from its first version to Tekken; BERT, GLM and Kimi; Gemma, T5, openPangu.
+_SQUARED = r"""
+    /? (?: INST | SYSTEM_PROMPT | MODEL_SETTINGS | AVAILABLE_TOOLS | TOOL_ (?: CALLS | RESULTS | CONTENT ) | THINK )
+    | ARGS | CALL_ID | IMG (?: _BREAK | _END )? | (?: BEGIN_ )? AUDIO | TRANSCRIBE | PREFIX | MIDDLE | SUFFIX
+    | CONTROL_\d+ | CLS | SEP | [gs]? MASK | PAD \d* | UNK | BOS | EOS | EOT | EOD | (?: start | end ) _header_id
+    | @BOS@ | multimodal | extra_id_\d+ | unused \d+
+"""
+_BARS = "[|｜]"
+_CONTROL = re.compile(
+    rf"""
+    < (?= {_BARS} [^<>\n]{{1,64}}? {_BARS} > | {_BARS} [^\s<>]{{1,64}} > | [^\s<>|｜]{{1,64}} {_BARS} > )
+    | \[ (?= \| [^][\n]{{1,64}}? \|\] | e~\[ )
+    | \] (?= [~!]{{1,2}} \w? ~? [][] | <\] [\w\ ]{{1,32}} \[>\[ )
+    | < (?= </?SYS>> )
+    | > (?= >[A-Z]{{2,32}}<< )
+    | < (?= (?i: {_ANGLED} ) > )
+    | \[ (?= (?: {_SQUARED} ) \] )
+    """,
+    re.VERBOSE,
+)
 
 
 def visible(text: object, lines: bool = True) -> str:
@@ -20,3 +68,21 @@ def visible(text: object, lines: bool = True) -> str:
     """
     shown = _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", str(text))
     return shown if lines else _SPACING.sub(lambda match: "\\t" if match[0] == "\t" else "\\n", shown)
+
+
+def without_login(text: str) -> str:
+    """A text with no user and password in the addresses that it holds.
+
+    >>> without_login("base_url=http://me:secret@localhost:8000/v1")
+    'base_url=http://localhost:8000/v1'
+    """
+    return _LOGIN.sub("", text)
+
+
+def defuse(text: str) -> str:
+    """The text with a space in every sequence that a chat model may read as a control token; nothing else changes.
+
+    >>> defuse("Good.<|im_end|>"), defuse("<eos> [/INST]"), defuse("<b>List<String></b> [1] [INSTALL]")
+    ('Good.< |im_end|>', '< eos> [ /INST]', '<b>List<String></b> [1] [INSTALL]')
+    """
+    return _CONTROL.sub(lambda match: f"{match[0]} ", text)

@@ -1,14 +1,13 @@
 """Columns into files: CSV, JSON and Parquet; no cell of CSV that is written here is a formula to a spreadsheet."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,8 @@ from uuid import uuid4
 import narwhals as nw
 import numpy as np
 
-from comparo.data.endings import WRITTEN, parquet_library, split_ending
 from comparo.data.frames import Column
-from comparo.data.objects import CHUNK
+from comparo.data.reading import CHUNK, WRITTEN, parquet_library, split_ending
 from comparo.data.sheets import csv_line, guarded
 from comparo.errors import ComparisonsError
 
@@ -28,13 +26,6 @@ def write_columns(path: str | os.PathLike[str], columns: Mapping[str, Column]) -
     """Write columns to a file in the format of its ending.
 
     The file appears whole or not at all, and the same columns give the same bytes.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "pairs.jsonl")
-    ...     write_columns(path, {"first": ["ana"], "p": np.array([0.7])})
-    ...     path.read_text()
-    '{"first": "ana", "p": 0.7}\\n'
     """
     path = Path(path)
     if path.is_dir():
@@ -42,14 +33,13 @@ def write_columns(path: str | os.PathLike[str], columns: Mapping[str, Column]) -
     if not path.parent.is_dir():
         raise ComparisonsError(f"the folder {path.parent} does not exist; create it first")
     ending, compressed = split_ending(path, WRITTEN)
-    write = {".csv": _write_csv, ".tsv": _write_tsv, ".parquet": _write_parquet}.get(ending, _write_json_lines)
     temporary = path.parent / f".{uuid4().hex}.tmp"
     try:
         with (
             temporary.open("xb") as raw,
             gzip.GzipFile("", "wb", 6, raw, mtime=0) if compressed else nullcontext(raw) as file,
         ):
-            write(file, columns, str(path))
+            _WRITERS[ending](file, columns, str(path))
         os.replace(temporary, path)
     except UnicodeEncodeError as error:
         raise ComparisonsError(f"{path}: a label is not valid Unicode ({error.reason}); rename it") from error
@@ -72,10 +62,6 @@ def _chunks_of_rows(columns: Mapping[str, Column]) -> Iterator[list[tuple[Any, .
     for start in range(0, len(next(iter(columns.values()))), CHUNK):
         slices = (column[start : start + CHUNK] for column in columns.values())
         yield list(zip(*(part.tolist() if isinstance(part, np.ndarray) else part for part in slices), strict=True))
-
-
-def _write_tsv(file: io.BufferedIOBase, columns: Mapping[str, Column], source: str) -> None:
-    _write_csv(file, columns, source, "\t")
 
 
 def _write_csv(file: io.BufferedIOBase, columns: Mapping[str, Column], source: str, delimiter: str = ",") -> None:
@@ -101,3 +87,12 @@ def _write_parquet(file: io.BufferedIOBase, columns: Mapping[str, Column], sourc
     except Exception as error:  # as in reading
         raise ComparisonsError(f"{source}: Parquet cannot hold labels of mixed types; write .jsonl instead") from error
     file.write(data.getvalue())
+
+
+_WRITERS: dict[str, Callable[..., None]] = {
+    ".csv": _write_csv,
+    ".tsv": partial(_write_csv, delimiter="\t"),
+    ".jsonl": _write_json_lines,
+    ".ndjson": _write_json_lines,
+    ".parquet": _write_parquet,
+}

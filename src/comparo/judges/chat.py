@@ -71,7 +71,7 @@ class Chat:
         """Every question as tokens within the window; a failed judgement for one that cannot be encoded or cut."""
         after = self.spellings(prompt).paths
         try:
-            tokens = self._tokens([self._asked(prompt.text(question, self._plain), prompt) for question in questions])
+            tokens = self._tokens([self._written(prompt.text(one, self._plain), prompt.answer) for one in questions])
         except Exception as problem:  # of whatever kind: each tokenizer has its own
             if len(questions) == 1:
                 reason = f"{type(problem).__name__}: {problem}".partition("\n")[0]
@@ -87,7 +87,7 @@ class Chat:
             return Encoded(question, ids, 0, after)
 
         def read(text: str) -> list[int]:
-            return self._tokens([self._asked(text, prompt)])[0]
+            return self._tokens([self._written(text, prompt.answer)])[0]
 
         try:
             text, cut = prompt.fit(question, room, lambda text: len(read(text)), self._plain)
@@ -114,9 +114,6 @@ class Chat:
         if common_prefix([before, whole]) < len(before):  # the end of the answer and the label share a token
             return tuple(self.tokenizer(label, add_special_tokens=False)["input_ids"])
         return tuple(whole[len(before) :])
-
-    def _asked(self, text: str, prompt: Prompt) -> str:
-        return self._written(text, prompt.answer)
 
     def _written(self, text: str, answer: str) -> str:
         if self._encoder:
@@ -147,9 +144,8 @@ class Chat:
 
     def _tokens(self, texts: list[str]) -> list[list[int]]:
         # A template writes the token that begins a text itself; a second one would begin a new text.
-        tokens: list[list[int]] = self.tokenizer(texts, add_special_tokens=not self._templated, verbose=False)[
-            "input_ids"
-        ]
+        read = self.tokenizer(texts, add_special_tokens=not self._templated, verbose=False)
+        tokens: list[list[int]] = read["input_ids"]
         end = self.tokenizer.eos_token_id
         if not self._encoder and not self._templated:
             tokens = [ids[:-1] if ids and ids[-1] == end else ids for ids in tokens]

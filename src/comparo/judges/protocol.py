@@ -1,7 +1,5 @@
 """The protocol that every provider follows: what a judge is asked, and what it answers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields

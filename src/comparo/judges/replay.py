@@ -1,7 +1,5 @@
 """A judge that answers from recorded judgements, for studies and for trying out a run at no cost."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -38,16 +36,13 @@ class Replay:
 
     @property
     def name(self) -> str:
-        """provider/model."""
         return f"replay/{self.source}"
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What changes an answer."""
         return {"recorded": self._digest}
 
     def judge(self, questions: Iterable[Question], prompt: Prompt | None = None) -> Iterator[Judgement]:
-        """The recorded answer to each question."""
         for question in questions:
             p, weight, mass = self._answers.get(_key(question.context, question.first, question.second), (None, 0, 0))
             if p is None:
@@ -57,7 +52,6 @@ class Replay:
 
     @cached_property
     def _digest(self) -> str:
-        """A hash of all that was recorded."""
         digest = hashlib.sha256()
         columns = self.recorded.to_columns()
         for name in sorted(columns):

@@ -1,7 +1,5 @@
 """A judge made of known scores, for tests, studies and planning: no model, no cost."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import time
@@ -45,12 +43,10 @@ class Simulated:
 
     @property
     def name(self) -> str:
-        """provider/model."""
         return f"simulated/{self.answers}"
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What changes an answer."""
         names = ("strength", "noise", "bias", "effect", "seed")
         known = repr(sorted(self.scores.items(), key=repr)).encode()
         return {name: getattr(self, name) for name in names} | {"scores": hashlib.sha256(known).hexdigest()[:16]}
@@ -79,7 +75,6 @@ class Simulated:
         return 0.5 + 0.5 * math.tanh(logit / 2)
 
     def score(self, context: Any, item: Any) -> float:
-        """The score of an item."""
         for key in ((context, item), item):
             if key in self.scores:
                 return float(self.scores[key])

@@ -7,8 +7,6 @@ Llama and SmolLM, a space and the digit, so the probabilities after the space ar
     spellings              ("1",)         (" ", "1")
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +40,6 @@ class Spellings:
     begun: Sequence[int] = ()
 
     def label(self, path: Path) -> int | None:
-        """The number of the label that the path spells; None where it spells none."""
         return self.ends.get(path)
 
     def begins(self, path: Path, number: int) -> bool:

@@ -103,7 +103,6 @@ class VllmJudge:
     scales = True
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
-        """An answer to every question, `ahead` of them at a time."""
         labels = self._chat.spellings(prompt)
         for rows, failed in pulls(self._chat, questions, prompt, self.ahead):
             yield from failed

@@ -109,13 +109,7 @@ class Ranking:
 
     @property
     def judged(self) -> Ranking:
-        """The judge's own ranking, from which a consensus is estimated.
-
-        >>> from comparo import fit
-        >>> ranking = fit([("a", "b", 0.8)])
-        >>> ranking.estimate, ranking.judged is ranking
-        ('judge', True)
-        """
+        """The judge's own ranking, from which a consensus is estimated."""
         return self if self.opinion is None else self.opinion
 
     @property
@@ -131,13 +125,7 @@ class Ranking:
 
     @property
     def contexts(self) -> NDArray[Any] | None:
-        """The label of each context, shape (C,), as `bias`, `expected_spearman` and `top_probability` have them.
-
-        >>> from comparo import fit
-        >>> rows = [{"context": place, "first": "a", "second": "b", "p": 0.8} for place in ("Rome", "Oslo")]
-        >>> fit(rows).contexts.tolist()
-        ['Rome', 'Oslo']
-        """
+        """The label of each context, shape (C,), as `bias`, `expected_spearman` and `top_probability` have them."""
         return self.comparisons.contexts
 
     @property
@@ -283,12 +271,7 @@ class Ranking:
     @overload
     def to_csv(self, path: str | os.PathLike[str]) -> None: ...
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
-        """Return the table of `to_columns` as CSV, or write it to `path`; missing numbers are empty fields.
-
-        >>> from comparo import fit
-        >>> fit([("a", "b", 0.8)]).to_csv().splitlines()[0]
-        'item,score,std,low,high,rank,tier,comparisons'
-        """
+        """Return the table of `to_columns` as CSV, or write it to `path`; missing numbers are empty fields."""
         text = csv_text(self.to_columns())
         if path is None:
             return text
@@ -315,12 +298,7 @@ class Ranking:
         )
 
     def bias_frame(self, backend: str | None = None) -> Any:
-        """`bias` as a frame with columns context, judge (where there are such), gamma and, as in JSON, first_wins.
-
-        >>> from comparo import fit
-        >>> fit([("a", "b", 0.8), ("b", "a", 0.6)], bias="joint").bias_frame("polars").columns
-        ['gamma', 'first_wins']
-        """
+        """`bias` as a frame with columns context, judge (where there are such), gamma and, as in JSON, first_wins."""
         return frame_from_columns(bias_columns(self.comparisons, self.product, self.bias), backend)
 
     def plot(self, context: Hashable = None, top: int = 40, ax: Axes | None = None) -> Axes:
@@ -342,12 +320,7 @@ class Ranking:
         return table_html(self.to_columns(), self.level, self.notes)
 
     def nodes_of(self, context: Hashable = None) -> slice:
-        """The slice of the candidates of `context`, which may be omitted if there is only one.
-
-        >>> from comparo import fit
-        >>> fit([("a", "b", 0.8)]).nodes_of()
-        slice(0, 2, None)
-        """
+        """The slice of the candidates of `context`, which may be omitted if there is only one."""
         labels = self.comparisons.contexts
         if labels is None or (context is None and self.graph.contexts == 1):
             if context is not None:

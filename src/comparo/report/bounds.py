@@ -5,8 +5,6 @@ noise are asked 6 calls per item in both orders, and the figure is read where th
 the true scores falls to 0.90 (`fine`) and to 0.75 (`check`). 6 calls are fewer than the 10 of `comparo rank`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal

@@ -1,24 +1,21 @@
 """The data of the page's script: the rankings, texts and judgements as one JSON object of bounded size.
 
 Where not everything fits, the first contexts are kept, or the best candidates of a single large one; then as many
-judgements as fit their share; and the beginning of each text, at least `BEGINNING` characters. `Data.left_out` says
-what is missing.
+judgements as fit their share; and the beginning of each text, at least `BEGINNING` characters.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from comparo.report.charts import Scale
-from comparo.report.embed import cut_texts, presentable, script_json, size
+from comparo.report.embed import cut_texts, label, presentable, script_json, size
 from comparo.report.record import Record, in_logits
-from comparo.report.views import Columns, candidates, display_order, means
-from comparo.report.wording import label
+from comparo.report.views import Columns, Scale, candidates, display_order, means
 from comparo.types import LongIndex
 
 TOP = 10  # items of the table of wins
@@ -100,17 +97,11 @@ class Tables:
         return self.contexts[0], self.candidates
 
 
-@dataclass(frozen=True, slots=True)
-class Data:
-    """The JSON, the number of contexts in it, and sentences about what is left out."""
+def page_data(tables: Tables, room: int, most: int = ROOM.judgements) -> tuple[str, int, list[str]]:
+    """As much of the tables as fits into `room` bytes as JSON, and at most `most` judgements.
 
-    json: str
-    contexts: int
-    left_out: list[str]
-
-
-def page_data(tables: Tables, room: int, most: int = ROOM.judgements) -> Data:
-    """As much of the tables as fits into `room` bytes, and at most `most` judgements."""
+    Also how many contexts it holds, and sentences on what is left out.
+    """
     record = tables.record
     whole: dict[str, Any] = {
         "run": presentable(record.configuration),
@@ -149,7 +140,7 @@ def page_data(tables: Tables, room: int, most: int = ROOM.judgements) -> Data:
         context["text"] = text
     whole |= {"candidates": columns, "contexts": contexts, "judgements": judgements}
     cut = sum(len(text) > longest for text in [*texts[:rows], *shared])
-    return Data(script_json(whole), len(shown), _left_out(tables, whole, cut, longest))
+    return script_json(whole), len(shown), _left_out(tables, whole, cut, longest)
 
 
 def view(name: str, columns: Columns, begin: int, end: int) -> View:
@@ -158,7 +149,7 @@ def view(name: str, columns: Columns, begin: int, end: int) -> View:
     low, high = min(known), max(known)
     room = 0.03 * (high - low) or 1.0
     scale = Scale(low - room, high + room, 0.0, 100.0)
-    ticks = [(round(tick.at, 2), tick.text) for tick in scale.ticks(4)]
+    ticks = [(round(at, 2), text) for at, text in scale.ticks(4)]
     digits = max(2, 2 - math.floor(math.log10(scale.high - scale.low)))
     groups = max(columns["group"][begin:end])
     return View(name, begin, end, scale.low, scale.high, ticks, digits, groups)
@@ -179,7 +170,7 @@ def _views(contexts: list[View], rows: int) -> list[View]:
     """The contexts within the first `rows` rows; of a larger first context, its part within them."""
     first = contexts[0]
     if first.end > rows:
-        return [View(first.label, 0, rows, first.low, first.high, first.ticks, first.digits, first.groups)]
+        return [replace(first, end=rows)]
     return [context for context in contexts if context.end <= rows]
 
 

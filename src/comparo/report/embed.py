@@ -1,18 +1,17 @@
-"""Data inside the page: JSON that cannot end its script element, and texts cut so that the page stays small."""
-
-from __future__ import annotations
+"""What the page holds: JSON that cannot end its script element, texts cut to its size, numbers and names in words."""
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from comparo.data.words import without_login
+
 LONGEST = 20_000  # characters of one text, and of one setting
 _UNSAFE = "<>&\u2028\u2029"
-_USER = re.compile(r"(\w+://)[^/?#\s]*@")
+LABEL = 120  # characters of an id or a context's name that are shown
 
 
 def script_json(data: Any) -> str:
@@ -57,11 +56,7 @@ def _longest(lengths: Sequence[int], room: int) -> int:
 
 
 def size(data: Any) -> int:
-    """How many bytes data takes inside a page.
-
-    >>> size(["é"])
-    6
-    """
+    """How many bytes data takes inside a page."""
     return len(script_json(data).encode())
 
 
@@ -74,10 +69,43 @@ def presentable(value: Any) -> Any:
     {'base_url': 'https://example.org/v1', 'price': [0.5, None]}
     """
     if isinstance(value, str):
-        whole = _USER.sub(r"\1", value.encode("utf-8", "replace").decode())
+        whole = without_login(value.encode("utf-8", "replace").decode())
         return whole if len(whole) <= LONGEST else f"{whole[:LONGEST]}…"
     if isinstance(value, Mapping):
         return {presentable(str(name)): presentable(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [presentable(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def label(name: object, most: int = LABEL) -> str:
+    """An id or a context's name as it is shown; a long one by its beginning."""
+    text = str(name)
+    return text if len(text) <= most else text[:most] + "…"
+
+
+def figure(value: float) -> str:
+    """A probability or correlation in two digits, three where it is close to 1."""
+    return "unknown" if math.isnan(value) else f"{value:.{3 if 0.99 <= value < 1 else 2}f}"
+
+
+def signed(value: float) -> str:
+    """A number with its sign, in two digits.
+
+    >>> signed(-0.5), signed(-0.001)
+    ('−0.50', '+0.00')
+    """
+    return "unknown" if math.isnan(value) else f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")
+
+
+def percentages(parts: Sequence[float]) -> list[int]:
+    """The shares of a whole in per cent, which add to 100: those with the largest fractions are rounded up.
+
+    >>> percentages([1, 1, 1]), percentages([0.445, 0.445, 0.11])
+    ([34, 33, 33], [45, 44, 11])
+    """
+    shares = 100 * np.asarray(parts, dtype=np.float64) / np.sum(parts)
+    whole = np.floor(shares + 1e-9).astype(np.int64)
+    most = np.argsort(whole - shares, kind="stable")
+    whole[most[: 100 - int(np.sum(whole))]] += 1
+    return [int(share) for share in whole]

@@ -1,7 +1,5 @@
 """How a run was made: its question, its settings in words, and a command that repeats it."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections.abc import Mapping, Sequence
@@ -9,7 +7,7 @@ from typing import Any
 
 from comparo.data.prompts import PAPER, Prompt, criterion_prompt, paper_prompt
 from comparo.judges import Judgement
-from comparo.run.money import dollars
+from comparo.run.budget import dollars
 
 METHODS = {
     "win-ratio": "share of wins",
@@ -19,14 +17,11 @@ METHODS = {
     "poe-g": "Gaussian model of the judge's probabilities",
     "poe-g-hard": "Gaussian model of wins and losses",
 }
+CHOSEN = ("budget", "until", "goal", "strategy", "orders", "method", "bias", "estimate", "seed")
 
 
 def score_meaning(method: str, is_consensus: bool = False) -> str:
-    """What a score of a method says, in a sentence for someone who knows none of the methods.
-
-    >>> score_meaning("poe-g")
-    'Of two texts whose scores differ by 0.1, the model expects the better one to win with probability 0.60.'
-    """
+    """What a score of a method says, in a sentence for someone who knows none of the methods."""
     if method in ("win-ratio", "avg-prob"):
         counted = "share of its comparisons that it won" if method == "win-ratio" else METHODS[method]
         return f"The score of a text is its {counted}."
@@ -72,17 +67,8 @@ def settings(
     found = {
         "judge": identity["judge"],
         **{f"judge: {name}": value for name, value in identity["settings"].items()},
-        "budget": configuration.get("budget"),
-        "until": configuration.get("until"),
-        "goal": identity.get("goal"),
-        "strategy": identity.get("strategy"),
-        "orders": identity.get("orders"),
-        "method": configuration.get("method"),
-        "bias": configuration.get("bias"),
-        "estimate": configuration.get("estimate"),
+        **{name: _setting(configuration, name) for name in (*CHOSEN, "started")},
         "scores": "the judge's own" if validity is None else f"consensus, validity {validity:.2f}",
-        "seed": identity.get("seed"),
-        "started": configuration.get("started"),
         "cost": dollars(sum(costs)) if costs else "unknown",
         "tokens": f"{tokens:,}" if tokens else "unknown",
         "time": took,
@@ -96,17 +82,14 @@ def command(configuration: Mapping[str, Any]) -> str:
     """A shell command that repeats the run: the original one if it was stored, else made from the configuration."""
     if "command" in configuration:
         return str(configuration["command"])
-    identity, prompt = configuration["identity"], prompt_of(configuration)
+    prompt = prompt_of(configuration)
     words = ["comparo", "rank", "ITEMS"]
     flags = _prompt_flags(prompt)
     before = "" if flags else f"printf %s {shlex.quote(prompt.template)} > prompt.txt\n"
     words += flags or ["--prompt", "prompt.txt", "--labels", ",".join(prompt.labels), "--answer", prompt.answer]
-    chosen = {"judge": identity["judge"], "budget": configuration.get("budget"), "until": configuration.get("until")}
-    chosen |= {name: identity.get(name) for name in ("goal", "strategy", "orders")}
-    chosen |= {name: configuration.get(name) for name in ("method", "bias", "estimate", "validity")}
-    chosen |= {"seed": identity.get("seed")}
-    for name, value in chosen.items():
-        words += [] if value is None else [f"--{name}", str(value)]
+    for name in ("judge", *CHOSEN, "validity"):
+        if (value := _setting(configuration, name)) is not None:
+            words += [f"--{name}", str(value)]
     return before + shlex.join(words)
 
 
@@ -123,6 +106,10 @@ def _prompt_flags(prompt: Prompt) -> list[str]:
         if kind and criterion.strip(" ?.,") and criterion_prompt(criterion, kind, heading) == prompt:
             return ["--criterion", criterion, "--kind", kind, *(["--heading", heading] if heading else [])]
     return []
+
+
+def _setting(configuration: Mapping[str, Any], name: str) -> Any:
+    return configuration.get(name, configuration["identity"].get(name))
 
 
 def _plain(template: str) -> str:

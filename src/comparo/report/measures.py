@@ -1,6 +1,4 @@
-"""The figures behind the report's cards: position bias, flips, cycles, residuals, length; `trust` explains them."""
-
-from __future__ import annotations
+"""The figures behind the report's cards: position bias, flips, cycles, residuals, length, convergence."""
 
 import math
 from dataclasses import dataclass, replace
@@ -10,21 +8,29 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit, ndtri
 
-from comparo.analysis.agreement import spearman_within
+from comparo.analysis.agreement import agreement, pearson, spearman, spearman_within
+from comparo.analysis.confidence import expected_spearman
+from comparo.analysis.curves import correlation, first_rows, mean_known
 from comparo.data.comparisons import Comparisons
 from comparo.model.graph import Graph
 from comparo.model.position import bias_variances
 from comparo.model.product import Product
 from comparo.ranking.ranking import Ranking
 from comparo.report.record import Record, in_logits
+from comparo.report.views import PEOPLE
 from comparo.types import Array
 
 STEPS = 20_000_000  # walks of three comparisons that are counted, at most: about a second
+POINTS = 10  # shares of the calls that are looked at: tenths
+MANY = 100_000  # answers, above which
+FEW = (1, 2, 5, 10)  # only these tenths are
+DRAWS = 1000  # of the bootstrap
+LEVEL = 0.95  # of its interval
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The probability that the first of two equal texts wins, with the ends of its interval.
+    """The probability that the first of two equal texts wins, with the ends of its 95% interval.
 
     `fitted` says whether the bias was estimated with the scores and so is taken out of them.
     """
@@ -35,13 +41,8 @@ class Position:
     fitted: bool
 
 
-def position_bias(ranking: Ranking, level: float = 0.95) -> Position:
-    """The position bias γ as a probability of winning, σ(−γ): the ranking's own γ, else γ = −logit(mean p).
-
-    >>> from comparo import fit
-    >>> round(position_bias(fit([("a", "b", 0.8), ("b", "a", 0.6)])).wins, 2)
-    0.7
-    """
+def position_bias(ranking: Ranking) -> Position:
+    """The position bias γ as a probability of winning, σ(−γ): the ranking's own γ, else γ = −logit(mean p)."""
     p, product = ranking.comparisons.p, ranking.product
     logits = in_logits(ranking)
     effects = ranking.effects
@@ -54,7 +55,7 @@ def position_bias(ranking: Ranking, level: float = 0.95) -> Position:
         slope = mean * (1 - mean) if logits else 1.0
         gamma = -math.log(mean / (1 - mean)) if logits else 0.5 - mean
         error, fitted = float(np.std(p)) / math.sqrt(len(p)) / slope, bool(product is not None and product.bias.size)
-    reach = float(ndtri((1 + level) / 2)) * error
+    reach = float(ndtri(0.975)) * error
     values = np.array([gamma, gamma + reach, gamma - reach])
     wins, low, high = (expit(-values) if logits else np.clip(0.5 - values, 0.0, 1.0)).tolist()
     return Position(wins, low, high, fitted)
@@ -147,11 +148,7 @@ class Residuals:
 
 
 def residuals(p: Array, expected: Array, even: Array) -> Residuals:
-    """Residuals of answers p (K,); an answer prefers the first text where p > `even`, the p of equal texts.
-
-    >>> residuals(np.array([0.9, 0.4]), np.array([0.8, 0.6]), np.array([0.5, 0.5]))
-    Residuals(contradicting=0.5, rms=0.158...)
-    """
+    """Residuals of answers p (K,); an answer prefers the first text where p > `even`, the p of equal texts."""
     against = (p - even) * (expected - even) < 0
     return Residuals(float(np.mean(against)), float(np.sqrt(np.mean((p - expected) ** 2))))
 
@@ -167,3 +164,130 @@ def surprises(record: Record, most: int) -> list[int]:
     """The `most` answers that differ most from the model's estimates, as indices of `answered`."""
     furthest = np.argsort(-np.abs(record.p - record.expected), kind="stable")
     return [int(place) for place in furthest[:most]]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The ranking after `calls` answers: its expected Spearman correlation, and those with the last one and people."""
+
+    calls: int
+    expected: float
+    final: float
+    people: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The expected Spearman correlation after `more` further calls."""
+
+    more: int
+    expected: float
+
+
+def convergence(record: Record) -> list[Moment]:
+    """The rankings from the first tenth, two tenths, … of each context's answers; correlations are means over contexts.
+
+    Those with the last ranking are of the judge's own, those with people of the ranking that is shown. Of very many
+    answers only some shares are looked at, since each takes a fit.
+    """
+    last, data, moments = record.ranking.judged, record.ranking.comparisons, []
+    for step in range(1, POINTS + 1) if len(data) <= MANY else FEW:
+        rows = first_rows(last.graph, step / POINTS)
+        if len(rows) == len(data):
+            earlier, expected = record.ranking, record.spearman
+        else:
+            earlier = record.refit(data.take(rows))
+            expected = expected_spearman(earlier)
+        people = {name: mean_known(found) for name, found in agreement(earlier, record.items).items()}
+        final = correlation(last, earlier.judged, last.scores)
+        moments.append(Moment(len(rows), mean_known(expected), final, people))
+    return moments
+
+
+def outlook(record: Record) -> list[Outlook]:
+    """What no more calls, a quarter more, as many again and three times as many again would bring, if there are any."""
+    made = len(record.answered)
+    steps = {min(more, record.possible - made) for more in (made // 4, made, 3 * made)} - {0}
+    further = [Outlook(more, mean_known(expected_spearman(record.ranking, more / made))) for more in sorted(steps)]
+    return [Outlook(0, mean_known(record.spearman)), *further]
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """A correlation with the ends of its bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """How the ranking agrees with one of people's scores: points to draw, number of contexts, correlations.
+
+    With several contexts, correlations are means over contexts with a bootstrap over contexts, and `x`, `y` are
+    differences from the context's mean. `systems` is Spearman's correlation of each id's mean over contexts, None where
+    contexts share no ids.
+    """
+
+    name: str
+    x: Array
+    y: Array
+    contexts: int
+    spearman: Correlation
+    pearson: Correlation
+    systems: float | None
+
+
+def agreements(record: Record, shared: bool) -> list[Agreement]:
+    """The agreement with each of people's first scores that has a correlation; `shared` if contexts share items."""
+    found = (_agreement(record, name, shared) for name in list(record.items.scores)[:PEOPLE])
+    return [agreement for agreement in found if agreement is not None]
+
+
+def _agreement(record: Record, name: str, shared: bool) -> Agreement | None:
+    human, scores = record.items.scores[name][record.row], record.ranking.scores
+    pairs = []
+    for nodes in record.contexts:
+        known = ~np.isnan(human[nodes])
+        if np.count_nonzero(known) > 2:
+            pairs.append((scores[nodes][known], human[nodes][known]))
+    if not pairs:
+        return None
+    if len(pairs) == 1:
+        x, y = pairs[0]
+        drawn = np.random.default_rng(0).integers(len(x), size=(DRAWS, len(x)))
+        found = [_interval(float(of(x, y)), of(x[drawn], y[drawn])) for of in (spearman, pearson)]
+    else:
+        x, y = (np.concatenate([pair[side] - np.mean(pair[side]) for pair in pairs]) for side in (0, 1))
+        found = [_over_contexts([float(of(a, b)) for a, b in pairs]) for of in (spearman, pearson)]
+    if math.isnan(found[0].value):
+        return None
+    return Agreement(name, x, y, len(pairs), found[0], found[1], _systems(record, human) if shared else None)
+
+
+def _interval(value: float, drawn: Array) -> Correlation:
+    drawn = drawn[~np.isnan(drawn)]
+    if not drawn.size:
+        return Correlation(float(value), math.nan, math.nan)
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Correlation(float(value), float(low), float(high))
+
+
+def _over_contexts(values: list[float]) -> Correlation:
+    known = np.array([value for value in values if not math.isnan(value)])
+    if not known.size:
+        return Correlation(math.nan, math.nan, math.nan)
+    drawn = np.random.default_rng(0).integers(len(known), size=(DRAWS, len(known)))
+    return _interval(float(np.mean(known)), np.mean(known[drawn], axis=1))
+
+
+def _systems(record: Record, human: Array) -> float:
+    """Spearman's correlation of the means over contexts of each id."""
+    graph = record.ranking.graph
+    known = ~np.isnan(human)
+    item = graph.item[known]
+    seen = np.bincount(item)
+    kept = seen > 1
+    totals = (np.bincount(item, values[known])[kept] / seen[kept] for values in (record.ranking.scores, human))
+    return float(spearman(*totals)) if np.count_nonzero(kept) > 2 else math.nan

@@ -1,7 +1,5 @@
 """The page: one HTML file from the record of a run."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import math
@@ -17,18 +15,14 @@ from markupsafe import Markup
 
 from comparo.analysis.agreement import agreement
 from comparo.errors import StoreError
-from comparo.report.charts import Chart, line_chart, scatter_chart
 from comparo.report.data import ROOM, Room, Tables, View, page_data
-from comparo.report.embed import LONGEST, presentable
-from comparo.report.history import Outlook, convergence, outlook
+from comparo.report.embed import LONGEST, figure, label, presentable
 from comparo.report.making import METHODS, command, prompt_of, question, score_meaning, settings
-from comparo.report.measures import surprises
-from comparo.report.people import Agreement, agreements
+from comparo.report.measures import Agreement, Outlook, agreements, convergence, outlook, surprises
 from comparo.report.record import Record, read_record
 from comparo.report.trust import signs
-from comparo.report.views import PEOPLE, Columns
-from comparo.report.wording import figure, label
-from comparo.run.disk import write_text
+from comparo.report.views import PEOPLE, Chart, Columns, line_chart, scatter_chart
+from comparo.run.database import write_text
 
 HERE = Path(__file__).parent
 STATIC = 50  # lines of the ranking that are shown without JavaScript
@@ -91,15 +85,10 @@ def render(record: Record, room: Room = ROOM) -> str:
     }
     listed, left = _contexts(record, tables), room.page - room.around
     for _ in range(2):
-        data = page_data(tables, left, room.judgements)
-        page = template.render(
-            **contents,
-            held=data.contexts,
-            contexts=listed[: data.contexts],
-            left_out=data.left_out,
-            data=Markup(data.json),
-        )
-        taken, around = (len(text.encode()) for text in (page, page.replace(data.json, "")))
+        data, held, left_out = page_data(tables, left, room.judgements)
+        shown = {"held": held, "contexts": listed[:held], "left_out": left_out, "data": Markup(data)}
+        page = template.render(**contents, **shown)
+        taken, around = (len(text.encode()) for text in (page, page.replace(data, "")))
         if taken <= room.page:
             break
         left = room.page - around - SENTENCE  # the sentence about what is left out may get longer
@@ -276,9 +265,10 @@ def _people_about(people: list[Agreement], scores: int) -> str:
     if not people:
         return ""
     first = f" Shown are the first {PEOPLE} of {scores} scores." if scores > PEOPLE else ""
-    if max(found.contexts for found in people) == 1:
-        return "Across: the score. Upwards: people's score. The 95% intervals come from a bootstrap over texts." + first
-    return (
-        "Across: the score. Upwards: people's score. From both, the mean of their context is subtracted. "
-        "Correlations are means over contexts; their 95% intervals come from a bootstrap over contexts." + first
-    )
+    about = "The 95% intervals come from a bootstrap over texts."
+    if max(found.contexts for found in people) > 1:
+        about = (
+            "From both, the mean of their context is subtracted. Correlations are means over contexts; their 95% "
+            "intervals come from a bootstrap over contexts."
+        )
+    return f"Across: the score. Upwards: people's score. {about}{first}"

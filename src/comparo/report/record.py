@@ -1,7 +1,5 @@
 """The content of a run folder: configuration, items, every judgement, and the ranking fitted to them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -121,8 +119,6 @@ def read_record(folder: Path) -> Record:
     """The record of a run folder; a StoreError where it holds no answers."""
     configuration, judgements = _checked(read_configuration(folder), folder), read_judgements(folder)
     items = stored_items(folder)
-    if not len(items):
-        raise StoreError(f"{folder} holds no items, so there is nothing to show; run the same command again")
     if all(judgement.failed for judgement in judgements):
         tried = f"; {len(judgements)} failed, the last with: {judgements[-1].error}" if judgements else ""
         raise StoreError(f"{folder} holds no answers yet{tried}. Run the same command again to go on")
@@ -162,10 +158,6 @@ def expected(ranking: Ranking, equal: bool = False) -> Array:
     """P(first wins) of each comparison by the model of the judge, shape (K,); `equal` as if all scores were equal.
 
     σ(d) for Bradley–Terry and ½ + d for scores that are means of probabilities, d = s_first − s_second − γ.
-
-    >>> from comparo import fit
-    >>> expected(fit([("a", "b", 0.8)], method="poe-g")).round(2)
-    array([0.8])
     """
     ranking = ranking.judged
     graph, product = ranking.graph, ranking.product
@@ -176,11 +168,6 @@ def expected(ranking: Ranking, equal: bool = False) -> Array:
 
 
 def in_logits(ranking: Ranking) -> bool:
-    """Whether differences of scores are logits of probabilities, as under Bradley–Terry.
-
-    >>> from comparo import fit
-    >>> in_logits(fit([("a", "b", 0.8)])), in_logits(fit([("a", "b", 0.8)], method="avg-prob"))
-    (True, False)
-    """
+    """Whether differences of scores are logits of probabilities, as under Bradley–Terry."""
     product = ranking.product
     return ranking.method == "bt" if product is None else isinstance(product.expert, BradleyTerry)

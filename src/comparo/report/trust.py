@@ -1,7 +1,5 @@
 """Can I trust this? Each figure with a verdict, and a sentence that says what it means and what to do."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -9,30 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+import comparo.report.bounds as bounds
 from comparo.analysis.confidence import top_probability
 from comparo.analysis.curves import mean_known
-from comparo.report.bounds import (
-    COMPARISONS,
-    CONTRADICTING,
-    CYCLES,
-    FAILED,
-    FLIPS,
-    LENGTH,
-    MASS,
-    POSITION,
-    POSITION_FITTED,
-    SPEARMAN,
-    TOP,
-    WORTH,
-    Bound,
-    Verdict,
-    pairs_in_order,
-)
-from comparo.report.history import Outlook
-from comparo.report.measures import cycles, flips, length_correlation, position_bias, residuals
+from comparo.report.embed import figure, label, percentages, signed
+from comparo.report.measures import Outlook, cycles, flips, length_correlation, position_bias, residuals
 from comparo.report.record import Record
 from comparo.report.views import PEOPLE
-from comparo.report.wording import figure, label, percentages, signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +25,7 @@ class Sign:
 
     name: str
     figure: str
-    verdict: Verdict
+    verdict: bounds.Verdict
     sentence: str
     source: str = ""
 
@@ -70,8 +51,7 @@ def signs(record: Record, ahead: Sequence[Outlook]) -> list[Sign]:
     return [sign for sign in found if sign is not None]
 
 
-def _graded(name: str, text: str, bound: Bound, value: float, sentence: str) -> Sign:
-    """A card whose verdict is that of a bound."""
+def _graded(name: str, text: str, bound: bounds.Bound, value: float, sentence: str) -> Sign:
     return Sign(name, text, bound.verdict(value), sentence, bound.source)
 
 
@@ -80,15 +60,16 @@ def _expected(record: Record) -> Sign:
     advice = {
         "fine": "Texts of the same tier may still be in the wrong order.",
         "check": "Use the tiers, and make more calls before you rely on single ranks.",
-    }.get(SPEARMAN.verdict(found), "Most of the order may be chance: make more calls before you use it.")
-    pairs = "" if math.isnan(found) else f" About {pairs_in_order(found):.0%} of all pairs are in the right order."
+    }.get(bounds.SPEARMAN.verdict(found), "Most of the order may be chance: make more calls before you use it.")
+    right = bounds.pairs_in_order(found)
+    pairs = "" if math.isnan(found) else f" About {right:.0%} of all pairs are in the right order."
     spread = f" It is {figure(np.min(record.spearman))} to {figure(np.max(record.spearman))} in single contexts."
     sentence = (
         "The expected agreement with the ranking that this judge would give after unlimited calls: 1 is the same "
         f"order, 0 is chance.{pairs} Whether the judge is right cannot be seen from it."
         f"{spread if len(record.contexts) > 1 else ''} {advice}"
     )
-    return _graded("Expected Spearman correlation", figure(found), SPEARMAN, found, sentence)
+    return _graded("Expected Spearman correlation", figure(found), bounds.SPEARMAN, found, sentence)
 
 
 def _goal(record: Record) -> Sign | None:
@@ -101,7 +82,7 @@ def _goal(record: Record) -> Sign | None:
         f"The probability that the {k} texts at the top are those that this judge would place there after unlimited "
         "calls. Where it is low, the tiers show which texts cannot be distinguished."
     )
-    return _graded(f"The best {k} are right", figure(found), TOP, found, sentence)
+    return _graded(f"The best {k} are right", figure(found), bounds.TOP, found, sentence)
 
 
 def _calls(record: Record) -> Sign:
@@ -125,7 +106,7 @@ def _more(record: Record, ahead: Sequence[Outlook]) -> Sign | None:
         return Sign(name, "unknown", "check", f"{sentence} Run the same command again.")
     parts = [f"{figure(step.expected)} with {step.more:,} more calls" for step in ahead[1:]]
     doubled = min(ahead[1:], key=lambda step: abs(step.more - 4 * ahead[1].more))
-    worth = doubled.expected - now >= WORTH
+    worth = doubled.expected - now >= bounds.WORTH
     advice = "Raise --budget and run the same command again" if worth else "So more calls would change little"
     return Sign(
         name,
@@ -133,7 +114,7 @@ def _more(record: Record, ahead: Sequence[Outlook]) -> Sign | None:
         "check" if worth else "fine",
         f"The expected Spearman correlation is {figure(now)} now, and would be about {', '.join(parts)}, if the "
         f"answers vary as much as before. {advice}.",
-        f"Worth a check where as many calls again would add {WORTH} or more: 2 of 100 pairs.",
+        f"Worth a check where as many calls again would add {bounds.WORTH} or more: 2 of 100 pairs.",
     )
 
 
@@ -143,7 +124,7 @@ def _connected(record: Record) -> Sign:
     missing = [*sorted(set(range(len(items))) - set(record.row.tolist())), *record.row[lone].tolist()]
     groups = ranking.graph.components - int(np.count_nonzero(lone))
     least = int(np.min(ranking.counts))
-    verdict: Verdict
+    verdict: bounds.Verdict
     if missing:
         names = ", ".join(label(items.ids[row]) for row in missing[:3]) + ("…" if len(missing) > 3 else "")
         state, verdict = f"{len(missing):,} not compared", "poor"
@@ -152,12 +133,12 @@ def _connected(record: Record) -> Sign:
         state, verdict = f"{groups:,} separate groups", "poor"
         meaning = "Scores and ranks of different groups cannot be compared: continue the run until all are connected."
     else:
-        enough = least >= COMPARISONS
+        enough = least >= bounds.COMPARISONS
         state, verdict = "all connected", "fine" if enough else "check"
         advice = "" if enough else " One answer can decide the rank of a text with so few comparisons: raise --budget."
         meaning = f"A chain of comparisons connects any two texts of a context, so scores can be compared.{advice}"
     sentence = f"{meaning} Fewest comparisons of a text: {least:,}."
-    source = f"Fine if all are connected and each text has at least {COMPARISONS} comparisons."
+    source = f"Fine if all are connected and each text has at least {bounds.COMPARISONS} comparisons."
     return Sign("Connectedness", state, verdict, sentence, source)
 
 
@@ -231,7 +212,7 @@ def _position(record: Record) -> list[Sign]:
         f"interval: {low:.2f} to {high:.2f}). The effect of the order is {'not ' if low < 0.5 else ''}significant; "
         f"{taken}."
     )
-    bound = POSITION_FITTED if found.fitted else POSITION
+    bound = bounds.POSITION_FITTED if found.fitted else bounds.POSITION
     signs = [_graded("Position bias", f"{found.wins:.2f} for the first", bound, share - 0.5, sentence)]
     if not turned.pairs:
         sentence = "No pair was asked in both orders, so flips cannot be counted: --orders both would show them."
@@ -243,9 +224,9 @@ def _position(record: Record) -> list[Sign]:
         few, many = "One order is enough.", "One order alone misleads: ask in both (--orders both)."
     sentence = (
         f"Of {turned.pairs:,} pairs asked in both orders, {turned.flipped:,} had another winner in the other order. "
-        f"{few if FLIPS.verdict(part) == 'fine' else many}"
+        f"{few if bounds.FLIPS.verdict(part) == 'fine' else many}"
     )
-    return [*signs, _graded("Flips between orders", f"{part:.0%}", FLIPS, part, sentence)]
+    return [*signs, _graded("Flips between orders", f"{part:.0%}", bounds.FLIPS, part, sentence)]
 
 
 def _length(record: Record) -> Sign:
@@ -255,7 +236,7 @@ def _length(record: Record) -> Sign:
         "fine": "Scores depend little on the length of the texts.",
         "plain": "All texts have the same length.",
     }.get(
-        LENGTH.verdict(abs(found)),
+        bounds.LENGTH.verdict(abs(found)),
         f"The {longer} text tends to win: read some pairs to see whether it is better or only {longer}.",
     )
     named = list(record.items.scores.items())[:PEOPLE]
@@ -263,7 +244,7 @@ def _length(record: Record) -> Sign:
     known = [f"{label(name)} {signed(value)}" for name, value in people.items() if not math.isnan(value)]
     compared = f" For people's scores it is: {', '.join(known)}." if known else ""
     sentence = f"Spearman correlation of score and number of characters within a context. {meaning}{compared}"
-    return _graded("Length", signed(found), LENGTH, abs(found), sentence)
+    return _graded("Length", signed(found), bounds.LENGTH, abs(found), sentence)
 
 
 def _consistency(record: Record) -> list[Sign]:
@@ -271,23 +252,23 @@ def _consistency(record: Record) -> list[Sign]:
     if circular.triples:
         share = circular.cyclic / circular.triples
         some = " of a sample of texts" if circular.sampled else ""
-        advice = "" if share <= CYCLES.fine else " Try a clearer criterion or a stronger judge."
+        advice = "" if share <= bounds.CYCLES.fine else " Try a clearer criterion or a stronger judge."
         sentence = (
             f"Of {circular.triples:,} triples{some} whose three pairs were all judged, {circular.cyclic:,} form a "
             f"circle (a beats b, b beats c, c beats a); random answers give 25%.{advice}"
         )
-        first = _graded("Cycles", f"{share:.1%}", CYCLES, share, sentence)
+        first = _graded("Cycles", f"{share:.1%}", bounds.CYCLES, share, sentence)
     else:
         sentence = "No three texts were all compared with each other, so cycles cannot be counted."
         first = Sign("Cycles", "none asked", "plain", sentence)
-    fine = CONTRADICTING.verdict(left.contradicting) == "fine"
+    fine = bounds.CONTRADICTING.verdict(left.contradicting) == "fine"
     advice = "One score per text explains the answers well." if fine else "The most surprising answers are below."
     sentence = (
         "The share of answers that prefer the text with the lower score, after the position bias is taken out. The "
         f"judge's probabilities differ from the model's by {left.rms:.2f} (root mean square). {advice}"
     )
     share = left.contradicting
-    return [first, _graded("Answers against the model", f"{share:.0%}", CONTRADICTING, share, sentence)]
+    return [first, _graded("Answers against the model", f"{share:.0%}", bounds.CONTRADICTING, share, sentence)]
 
 
 def _mass(record: Record) -> Sign:
@@ -297,13 +278,13 @@ def _mass(record: Record) -> Sign:
     if not mass.size:
         return Sign(name, "unknown", "plain", "This judge does not report how probable the two answers were.")
     found, low = float(np.mean(mass)), float(np.mean(mass < 0.5))
-    fine = MASS.verdict(found) == "fine"
+    fine = bounds.MASS.verdict(found) == "fine"
     advice = "The judge answers as asked." if fine else "The judge tends to say something else: improve the prompt."
     sentence = (
         "The mean share of the judge's probability on the two answers that it was asked to choose from; the rest was "
         f"on other words. It was below ½ in {low:.1%} of the answers. {advice}"
     )
-    return _graded(name, f"{found:.3f}", MASS, found, sentence)
+    return _graded(name, f"{found:.3f}", bounds.MASS, found, sentence)
 
 
 def _failures(record: Record) -> Sign:
@@ -319,5 +300,5 @@ def _failures(record: Record) -> Sign:
             f"Of {len(record.judgements):,} calls; failed ones are left out, never counted as ties. The most frequent "
             f"error ({times:,}): {label(error)}. The same command asks them again."
         )
-    verdict = "check" if cut and not failed else FAILED.verdict(share)
-    return Sign("Failed calls", f"{len(failed):,}", verdict, sentence + shortened, FAILED.source)
+    verdict = "check" if cut and not failed else bounds.FAILED.verdict(share)
+    return Sign("Failed calls", f"{len(failed):,}", verdict, sentence + shortened, bounds.FAILED.source)

@@ -1,16 +1,18 @@
 """How many calls a run may make: a number, a number per item, a share of all pairs, or a sum of money."""
 
-from __future__ import annotations
-
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import attrgetter
+from typing import Any, Self
 
+from comparo.data.prompts import Question
+from comparo.judges import Judgement
 from comparo.selection.defaults import Orders
 
 _FORM = re.compile(r"(?P<dollars>\$)?(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<unit>[n%]?)")
+_key = attrgetter("context", "first", "second")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,7 @@ class Budget:
     unit: str
 
     @classmethod
-    def of(cls, text: str | int) -> Budget:
-        """A budget as users write it."""
+    def of(cls, text: str | int) -> Self:
         found = _FORM.fullmatch(str(text).strip().replace(",", ""))
         if not found or not float(found["number"]) or (found["dollars"] and found["unit"]):
             raise ValueError(
@@ -91,3 +92,66 @@ def _rounded(wanted: Mapping[Any, float]) -> dict[Any, int]:
     left = round(sum(wanted.values())) - sum(floors.values())
     by_rest: Sequence[Any] = sorted(wanted, key=lambda context: floors[context] - wanted[context])
     return floors | {context: floors[context] + 1 for context in by_rest[:left]}
+
+
+def dollars(amount: float) -> str:
+    """A sum in dollars and cents; below one cent with two significant digits, so that no cost is shown as zero.
+
+    >>> dollars(12.5), dollars(0.00042), dollars(0.0), dollars(1234.5)
+    ('$12.50', '$0.00042', '$0', '$1,234.50')
+    """
+    if math.isnan(amount):
+        return "unknown"
+    if amount == 0:
+        return "$0"
+    rounded = float(f"{amount:.2g}")
+    if not 0 < rounded < 0.01:
+        return f"${amount:,.2f}"
+    return f"${rounded:.{1 - math.floor(math.log10(rounded))}f}"
+
+
+class Spending:
+    """Limits a run to `limit` dollars, exceeded by at most one call.
+
+    The expected cost of a call is `expect(question)` times the largest ratio of actual to expected cost seen so far (at
+    least 1). A question is allowed if the money spent, the expected cost of all calls in flight and its own expected
+    cost stay within the limit. The number of calls in flight is at most one more than the number of paid calls, so that
+    the ratio is known before many calls depend on it.
+
+    >>> spending = Spending(1.0, lambda question: 0.1)
+    >>> spending.reserve(Question("ana", "bo"))
+    >>> spending.allows(Question("bo", "ana"))  # the first goes alone
+    False
+    >>> spending.settle(Judgement(Question("ana", "bo"), p=0.7, cost=0.3))
+    >>> round(spending.spent + spending.expected(Question("bo", "ana")), 2)  # three times what was expected
+    0.6
+    """
+
+    def __init__(self, limit: float, expect: Callable[[Question], float], spent: float = 0.0) -> None:
+        self.limit, self.spent = limit, spent
+        self._expect = expect
+        self._ratio, self._paid = 1.0, 0
+        self._flying: dict[object, float] = {}
+
+    def expected(self, question: Question) -> float:
+        return self._ratio * self._expect(question)
+
+    def allows(self, question: Question) -> bool:
+        """Whether a question may be asked now."""
+        if len(self._flying) > self._paid:
+            return False
+        return self.spent + self._ratio * sum(self._flying.values()) + self.expected(question) <= self.limit
+
+    def reserve(self, question: Question) -> None:
+        """Reserve the expected cost of a question that is sent."""
+        self._flying[_key(question)] = self._expect(question)
+
+    def settle(self, judgement: Judgement) -> None:
+        """Book the cost of a judgement: if unknown, its expected cost; nothing for a failed call without a cost."""
+        expected = self._flying.pop(_key(judgement.question))
+        if judgement.cost >= 0:
+            self._ratio = max(self._ratio, judgement.cost / expected)
+        elif judgement.failed:
+            return
+        self.spent += judgement.cost if judgement.cost >= 0 else self._ratio * expected
+        self._paid += 1

@@ -1,22 +1,22 @@
-"""The database of a run folder: its tables, and judgements as their rows."""
-
-from __future__ import annotations
+"""Files of a run folder, private, atomic and flushed, and its database: tables, and judgements as their rows."""
 
 import json
 import math
+import os
 import sqlite3
+import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from uuid import uuid4
 
 from comparo.data.prompts import Question
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
-from comparo.run.disk import explained
 
 MIGRATIONS = (
     """
@@ -46,6 +46,103 @@ INSERT = f"INSERT INTO judgements ({', '.join(COLUMNS)}) VALUES ({', '.join('?' 
 UNFIT = (OverflowError, UnicodeError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 
 Key = tuple[str, str, str]
+OWNER = 0o600  # readable and writable by the owner alone
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a private file atomically and flush it, so that it survives a power failure once this returns."""
+    temporary = path.with_name(f".{uuid4().hex}.tmp")
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the entries of a folder, to the disk; Windows needs no flush of folders."""
+    if path.is_dir() and sys.platform == "win32":
+        return
+    descriptor = os.open(path, os.O_RDONLY if sys.platform != "win32" else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def lock(folder: Path) -> IO[str]:
+    """Lock a folder; the lock is released when the returned file is closed or the process ends in any way."""
+    path = folder / "lock"
+    if path.is_symlink():
+        raise StoreError(f"{path} is a link to somewhere else, which comparo does not follow; remove it")
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, OWNER), "r+", encoding="utf-8")
+    try:
+        hold(file.fileno(), folder)
+    except StoreError:
+        file.close()
+        raise
+    return file
+
+
+def hold(descriptor: int, path: Path) -> None:
+    """Keep other processes from writing to an open file until it is closed; `path` is what the user named."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise StoreError(f"{path} is in use by another process; wait for it, or choose another --out") from error
+
+
+def make_private(path: Path) -> None:
+    """Create an empty private file unless it exists."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER))
+
+
+@contextmanager
+def explained(folder: Path | None) -> Iterator[None]:
+    """Turn errors of the disk and the database into a StoreError that says what is wrong and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{folder} cannot be written to ({error.strerror}); make room, check its permissions, or choose another "
+            "--out. What was stored before is kept, and the same command goes on from there"
+        ) from error
+    except sqlite3.Error as error:
+        kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        raise StoreError(f"{folder}: {_meaning(kind, error, folder)}") from error
+
+
+def _meaning(kind: int, error: sqlite3.Error, folder: Path | None) -> str:
+    if kind in DAMAGED:
+        return (
+            f"judgements.db is damaged ({error}). `comparo runs --repair {folder}` keeps every judgement that can "
+            "still be read; then the same command goes on from there"
+        )
+    if kind in FULL:
+        remedy = "make room on the disk"
+    elif kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        remedy = "end the program that holds judgements.db open"
+    else:
+        remedy = "check the folder's permissions"
+    return (
+        f"the judgements cannot be stored ({error}); {remedy}. What was stored before is kept, and the same command "
+        "goes on from there"
+    )
 
 
 @lru_cache(maxsize=1_000_000, typed=True)
@@ -61,11 +158,7 @@ def encode(label: Any) -> str:
 
 @lru_cache(maxsize=1_000_000)
 def decode(label: str) -> Any:
-    """Decode a label that `encode` wrote.
-
-    >>> decode(encode("7")), decode(encode(7))
-    ('7', 7)
-    """
+    """Decode a label that `encode` wrote."""
     return json.loads(label)
 
 
@@ -105,25 +198,11 @@ def open_database(path: str) -> sqlite3.Connection:
 
 def stored_judgements(connection: sqlite3.Connection) -> Iterator[tuple[Key, Judgement]]:
     """All judgements with their keys, in the order in which they were stored; questions hold labels but no texts."""
-    nan = math.nan
     rows = connection.execute(f"SELECT context, first, second, {', '.join(ANSWER)} FROM judgements ORDER BY number")
-    for context, first, second, p, mass, weight, reply, read, written, seconds, cost, cut, error in rows:
-        yield (
-            (context, first, second),
-            Judgement(
-                Question(decode(first), decode(second), decode(context)),
-                nan if p is None else p,
-                nan if mass is None else mass,
-                weight,
-                reply,
-                read,
-                written,
-                nan if seconds is None else seconds,
-                nan if cost is None else cost,
-                cut,
-                error,
-            ),
-        )
+    for context, first, second, *answer, error in rows:
+        known: list[Any] = [*(math.nan if value is None else value for value in answer), error]
+        question = Question(decode(first), decode(second), decode(context))
+        yield (context, first, second), Judgement(question, *known)
 
 
 def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement:

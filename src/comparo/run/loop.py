@@ -1,7 +1,5 @@
 """The loop: choose pairs, judge them, store the answers, fit, until the budget is spent or the goal is reached."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import Counter, deque
@@ -18,9 +16,9 @@ from comparo.data.prompts import Question
 from comparo.errors import JudgeError, RunError
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
+from comparo.run.budget import Spending
 from comparo.run.database import encode, key_of
 from comparo.run.rounds import Rounds
-from comparo.run.spending import Spending
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.worker import PATIENCE, Asking
@@ -50,7 +48,6 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """Calls per second since the start."""
         return self.asked / max(time.monotonic() - self.started, 1e-9)
 
 
@@ -107,6 +104,7 @@ class Run:
         self._masses = [answer.mass for answer in last if answer.mass == answer.mass]
         self._first = min(ENOUGH, max(1, expense.calls // 2))
         self._looked = 0.0
+        self._priced = task.budget.unit == "$"
 
     def go(self) -> Ranking:
         """Ask all questions, repeat the failed ones once, and return the ranking."""
@@ -115,9 +113,9 @@ class Run:
                 self._check_mass("")
                 self._fill(asking)
                 self._listen(asking, self._fill)
-                self._pending.extend(
-                    self._question(answers[-1].question) for answers in self.known.values() if answers[-1].failed
-                )
+                failed = (answers[-1].question for answers in self.known.values() if answers[-1].failed)
+                question = self.task.items.question
+                self._pending.extend(question(one.context, one.first, one.second) for one in failed)
                 self._send(asking)
                 self._listen(asking, self._send)
             except (KeyboardInterrupt, JudgeError, RunError):
@@ -133,7 +131,6 @@ class Run:
         return ranking
 
     def ranking(self) -> Ranking:
-        """The ranking from all answers so far."""
         if not self.progress.answered:
             raise RunError("there are no answers to rank by yet")
         return self.task.fitting.rank(comparisons(self.judgements))
@@ -142,11 +139,6 @@ class Run:
     def judgements(self) -> list[Judgement]:
         """All judgements so far, grouped by question."""
         return [judgement for judgements in self.known.values() for judgement in judgements]
-
-    @property
-    def possible(self) -> int:
-        """The number of possible comparisons: every ordered pair of every context."""
-        return sum(len(ids) * (len(ids) - 1) for ids in self.task.items.names.values())
 
     def _listen(self, asking: Asking, after: Callable[[Asking], None]) -> None:
         """Process answers as they arrive, until no question is open."""
@@ -199,10 +191,6 @@ class Run:
             question = judgement.question
             self.rounds[question.context].answer((question.first, question.second), judgement)
 
-    @property
-    def _priced(self) -> bool:
-        return self.task.budget.unit == "$"
-
     def _fill(self, asking: Asking) -> None:
         """Send the next rounds of active contexts, and start new contexts while the judge has capacity."""
         for context in self._active:
@@ -216,7 +204,6 @@ class Run:
         self._send(asking)
 
     def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
-        """Start the rounds of a context."""
         strategy, goal = self.task.strategy or "greedy", self.task.goal
         contrast = None if strategy == "random" else self.task.fitting.contrast[context]
         selector = Selector(ids, strategy=strategy, orders=orders, goal=goal, contrast=contrast, rng=rng)
@@ -249,20 +236,14 @@ class Run:
                 else:
                     self._pending.append(question)
 
-    def _question(self, question: Question) -> Question:
-        return self.task.items.question(question.context, question.first, question.second)
-
     def _enough(self, items: int, answers: Sequence[Judgement]) -> bool:
         """Whether all items of a context are connected and their ranking has reached `until`."""
         ranking = self.task.fitting.rank(comparisons(answers))
         if ranking.graph.components > 1 or ranking.graph.nodes < items:
             return False
-        found = expected_spearman(ranking) if self.task.goal == "ranking" else top_probability(ranking, self._top)
+        top = self.task.goal.removeprefix("top-")
+        found = expected_spearman(ranking) if top == "ranking" else top_probability(ranking, int(top))
         return bool(found[0] >= (self.task.until or 1.0))
-
-    @property
-    def _top(self) -> int:
-        return int(self.task.goal.removeprefix("top-"))
 
     def _look(self) -> None:
         """Report the progress, with a ranking as long as fitting takes at most a tenth of the time."""
@@ -297,11 +278,7 @@ class Run:
 
 
 def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
-    """Convert the answered judgements to comparisons.
-
-    >>> comparisons([Judgement(Question("ana", "bo"), p=0.7), Judgement(Question("bo", "cy"), error="lost")]).p
-    array([0.7])
-    """
+    """Convert the answered judgements to comparisons."""
     answered = [judgement for judgement in judgements if not judgement.failed]
     questions = [judgement.question for judgement in answered]
     return Comparisons.from_columns(

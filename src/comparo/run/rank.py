@@ -1,9 +1,7 @@
 """comparo.rank: the whole job in one call, from texts to a ranking."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +42,13 @@ def rank(
     estimate: Scores = "auto",
     validity: float | None = None,
     least_mass: float = DEFAULT_LEAST_MASS,
-    out: str | Path | None = None,
+    out: str | Path | Callable[[Task], Path] | None = None,
     fresh: bool = False,
+    notes: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
     watch: Callable[[Progress], None] | None = None,
+    say: Callable[[str], None] = logger.warning,
+    finish: Callable[[Run], Ranking] = Run.finish,
     id: str | None = None,  # noqa: A002
     text: str | None = None,
     context: str | None = None,
@@ -86,11 +87,12 @@ def rank(
         where texts share groups (a column group, or the same ids in several contexts), else the judge's.
     least_mass
         The run stops early if the judge's first answers put less than this share of its probability on the labels.
-    out, fresh
-        A folder in which everything asked is stored; a call that was stopped continues there. With `fresh` an existing
-        folder is renamed first.
-    watch
-        Called with the progress about twice per second.
+    out, fresh, notes
+        A folder in which everything asked is stored, or a function that chooses it for the `Task`; a call that was
+        stopped continues there. With `fresh` an existing folder is renamed first. `notes` are added to its run.json.
+    watch, say, finish
+        Called with the progress about twice per second, with a sentence that the user should read at once, and with
+        the `Run`, to complete it and return its ranking.
 
     Returns
     -------
@@ -120,8 +122,13 @@ def rank(
     asked = load_judge(judge, **(options or {})) if isinstance(judge, str) else as_judge(judge)
     how = (strategy, orders, method, bias, seed, plain, least_mass, estimate, validity)
     task = Task(items, question, asked, Budget.of(budget), until, goal, *how)
-    with open_run(task, None if out is None else Path(out), fresh=fresh, watch=watch) as run:
-        return run.finish()
+    folder = out(task) if callable(out) else None if out is None else Path(out)
+    task.check()
+    if folder is not None and fresh:
+        set_aside(folder)
+    with closing(Store(folder, task.identity, {**task.configuration, **(notes or {})})) as store:
+        store.add_items(items)
+        return finish(Run(task, store, watch, say))
 
 
 def make_prompt(
@@ -139,9 +146,6 @@ def make_prompt(
     """The prompt for some items: a criterion, a template, the path of one, or the name of one of the paper's prompts.
 
     A simulated or recorded judge reads no prompt, so it needs neither.
-
-    >>> make_prompt(Items.of(["A story.", "Another."]), "funnier", None, kind="Story").answer
-    'Story'
     """
     if criterion is None and prompt is None and judge.startswith(("simulated/", "replay/")):
         criterion = "better"
@@ -155,28 +159,3 @@ def make_prompt(
     return choose_prompt(
         criterion, prompt, kind=kind, heading=heading if has_contexts else None, labels=labels, answer=answer
     )
-
-
-@contextmanager
-def open_run(
-    task: Task,
-    folder: Path | None,
-    *,
-    fresh: bool = False,
-    notes: Mapping[str, Any] | None = None,
-    watch: Callable[[Progress], None] | None = None,
-    say: Callable[[str], None] = logger.warning,
-) -> Iterator[Run]:
-    """A run of a task on its folder, checked before the folder is made, and closed at the end.
-
-    `notes` are added to the configuration that the folder holds. `watch` and `say` are those of `Run`.
-    """
-    task.check()
-    if folder is not None and fresh:
-        set_aside(folder)
-    store = Store(folder, task.identity, {**task.configuration, **(notes or {})})
-    try:
-        store.add_items(task.items)
-        yield Run(task, store, watch, say)
-    finally:
-        store.close()

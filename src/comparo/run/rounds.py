@@ -5,8 +5,6 @@ being judged. So no call waits for a choice, and which questions are asked does 
 how often the run was stopped: the same answers lead to the same questions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,11 +32,7 @@ class Rounds:
     """
 
     def __init__(
-        self,
-        selector: Selector,
-        calls: int,
-        size: int,
-        enough: Callable[[Sequence[Judgement]], bool] | None = None,
+        self, selector: Selector, calls: int, size: int, enough: Callable[[Sequence[Judgement]], bool] | None = None
     ) -> None:
         self.selector = selector
         self.left = calls
@@ -69,16 +63,13 @@ class Rounds:
         return pairs
 
     def answer(self, pair: Pair, judgement: Judgement) -> None:
-        """Take the answer to a pair that was offered."""
         number = self._open.pop(pair)
         self._rounds[number][pair] = judgement
         self._missing[number] -= 1
-        while self._learnt < len(self._rounds) and not self._missing[self._learnt] and self._may_learn():
+        while self._learnt < len(self._rounds) and not self._missing[self._learnt]:
+            if self.left and len(self._rounds) < self._learnt + 2:
+                return  # round r may be used only when round r + 1 has been chosen
             self._learn()
-
-    def _may_learn(self) -> bool:
-        """Whether round r + 1 has been chosen: only then may round r be used."""
-        return not self.left or len(self._rounds) >= self._learnt + 2
 
     def _learn(self) -> None:
         answers = [answer for answer in self._rounds[self._learnt].values() if answer is not None and not answer.failed]

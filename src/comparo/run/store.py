@@ -9,42 +9,40 @@ nothing else. It is on the disk, safe from a power cut, with the 64th that waits
 at a time may write to a folder.
 """
 
-from __future__ import annotations
-
 import json
-import math
 import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import repeat
+from itertools import repeat, takewhile
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from comparo.data.items import Items
+from comparo.data.sources import table_of_items
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.run.database import (
     DATABASE,
     Key,
     clean,
-    decode,
     encode,
+    explained,
     insert,
+    lock,
+    make_private,
     open_database,
     plain,
     reading,
     stored_judgements,
+    sync,
+    write_text,
 )
-from comparo.run.disk import explained, lock, make_private, sync, write_text
-from comparo.run.identity import differences
 
 CONFIGURATION = "run.json"
 KEPT = ("started", "ahead", "versions")  # of the first start: the rounds depend on how far the judge works ahead
+EXCERPT, AROUND = 80, 30  # characters of a setting that differs, and how many of them before the difference
 MOST_UNSYNCED, LONGEST_UNSYNCED = 64, 1.0  # judgements, and seconds, that a power cut may cost
 
 
@@ -156,7 +154,6 @@ class Store:
                 write_text(self.folder / name, text)
 
     def close(self) -> None:
-        """Close the database and release the folder."""
         with self._turn:
             if connection := getattr(self, "_connection", None):
                 connection.close()
@@ -227,37 +224,20 @@ def read_judgements(folder: Path) -> list[Judgement]:
 
 def count_judgements(folder: Path) -> tuple[int, int]:
     """The number of answered questions of a run folder, and of failed ones without an answer."""
-    asked = "SELECT DISTINCT context, first, second FROM judgements WHERE error IS {} NULL"
-    failed = asked.format("NOT")
+    asked = "SELECT context, first, second FROM judgements WHERE error IS {} NULL"
     with reading(folder) as connection:
         (answered,) = connection.execute("SELECT count(*) FROM judgements WHERE error IS NULL").fetchone()
-        (lost,) = connection.execute(f"SELECT count(*) FROM ({failed})").fetchone()
-        mended = f"{asked.format('')} AND (context, first, second) IN ({failed})"
-        (found,) = connection.execute(f"SELECT count(*) FROM ({mended})").fetchone()
-    return answered, lost - found
+        lost = f"SELECT count(*) FROM ({asked.format('NOT')} EXCEPT {asked.format('')})"
+        return answered, connection.execute(lost).fetchone()[0]
 
 
 def stored_items(folder: Path) -> Items:
-    """The items of a run folder."""
+    """The items of a run folder; a StoreError where there are none."""
     with reading(folder) as connection:
-        contexts = dict(connection.execute("SELECT context, text FROM contexts ORDER BY rowid").fetchall())
-        rows = connection.execute("SELECT * FROM items ORDER BY number").fetchall()
-    codes = {label: code for code, label in enumerate(contexts)}
-    rows = [row[1:] for row in rows]
-    scores = [json.loads(row[3]) for row in rows]
-    groups = [row[4] for row in rows if len(row) > 4 and row[4] is not None]  # an older folder has no such column
-    return Items(
-        ids=_labels([row[1] for row in rows]),
-        texts=tuple(row[2] for row in rows),
-        contexts=_labels(list(contexts)),
-        context=np.array([codes[row[0]] for row in rows], dtype=np.int32),
-        context_texts=tuple(contexts.values()),
-        scores={
-            name: np.array([math.nan if row[name] is None else row[name] for row in scores])
-            for name in (scores[0] if scores else ())
-        },
-        group=_labels(groups) if groups else None,
-    )
+        table = table_of_items(connection, str(folder))
+    if not table.columns["id"]:
+        raise StoreError(f"{folder} holds no items, so there is nothing to show; run the same command again")
+    return Items.of(table)
 
 
 def _stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | None:
@@ -268,7 +248,6 @@ def _stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | No
 
 
 def _written_configuration(folder: Path) -> dict[str, Any]:
-    """The configuration in run.json."""
     path = folder / CONFIGURATION
     remedy = "so nothing says what the judgements beside it are of; put it back, or choose another --out"
     try:
@@ -282,5 +261,30 @@ def _written_configuration(folder: Path) -> dict[str, Any]:
     return configuration
 
 
-def _labels(encoded: list[str]) -> NDArray[Any]:
-    return np.fromiter(map(decode, encoded), dtype=object, count=len(encoded))
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Describe every difference between two identities; nested settings are named individually.
+
+    >>> differences({"judge": "a", "seed": 0}, {"judge": "b", "seed": 0})
+    ["judge was 'a' and is 'b'"]
+    >>> differences({"prompt": "x" * 200 + " coherent"}, {"prompt": "x" * 200 + " fluent"})
+    ["prompt was …x...x coherent' and is …x...x fluent'"]
+    """
+    found: list[str] = []
+    for name in dict.fromkeys([*before, *now]):
+        old, new = before.get(name), now.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            found += [f"{name}: {difference}" for difference in differences(old, new)]
+        elif old != new:
+            was, now_is = _excerpts(repr(old), repr(new))
+            found.append(f"{name} was {was} and is {now_is}")
+    return found
+
+
+def _excerpts(old: str, new: str) -> tuple[str, str]:
+    """Two texts; long ones are shortened to an excerpt around their first difference."""
+    if max(len(old), len(new)) <= EXCERPT:
+        return old, new
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+    begin, end = max(0, same - AROUND), max(0, same - AROUND) + EXCERPT
+    was, now = (f"{'…' if begin else ''}{text[begin:end]}{'…' if end < len(text) else ''}" for text in (old, new))
+    return was, now

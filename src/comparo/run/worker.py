@@ -1,12 +1,10 @@
 """A judge in its own thread, so that it never waits for the choice of pairs or for fitting."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from types import TracebackType
+from typing import Self
 
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
@@ -24,13 +22,6 @@ class Asking:
     it raises what the judge or `keep` raised. `finish` sends no more questions and waits for those that are `out`:
     taken by the judge but not answered. Leaving the block ends the judge. After `patience` seconds without a further
     question, the judge answers those it has.
-
-    >>> from comparo.judges import load_judge
-    >>> with Asking(load_judge("simulated/soft"), Prompt("{first}{second}"), list) as asking:
-    ...     asking.ask([Question("ana", "bo"), Question("bo", "ana")])
-    ...     answers = [*asking.answers(), *asking.answers()]
-    >>> len(answers) >= 1
-    True
     """
 
     def __init__(
@@ -48,19 +39,16 @@ class Asking:
         self.open = 0
         self.out = 0
 
-    def __enter__(self) -> Asking:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._left.set()
         self._end_questions()
         self._thread.join(LEAVE if error is None else 0.0)
 
     def ask(self, questions: Iterable[Question]) -> None:
-        """Queue questions for the judge."""
         for question in questions:
             self.open += 1
             self._questions.put(question)

@@ -5,8 +5,6 @@ take them from here. Pairs are weighted by the contrast of their texts where the
 The measurements behind these defaults are in docs/defaults.md.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Literal
 

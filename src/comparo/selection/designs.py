@@ -3,8 +3,6 @@
 A pair (x, y) is two items by their codes; `in_one_order` and `in_both_orders` decide which is shown first.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -88,21 +86,13 @@ def in_both_orders(pairs: Pairs) -> Pairs:
 
 
 def distinct(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The different codes in ascending order; by sorting, which is several times as fast as hashing them.
-
-    >>> distinct(np.array([3, 1, 3])).tolist()
-    [1, 3]
-    """
+    """The different codes in ascending order; by sorting, which is several times as fast as hashing them."""
     ordered = np.sort(codes)
     return np.asarray(ordered[np.diff(ordered, prepend=-1) != 0])
 
 
 def among(codes: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each code (K,) is one of the `known`, which ascend.
-
-    >>> among(np.array([3, 2, 9]), np.array([1, 3])).tolist()
-    [True, False, False]
-    """
+    """Whether each code (K,) is one of the `known`, which ascend."""
     if not len(known):
         return np.zeros(len(codes), dtype=bool)
     place = np.minimum(np.searchsorted(known, codes), len(known) - 1)
@@ -110,10 +100,7 @@ def among(codes: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool
 
 
 def check_number(items: int, pairs: int) -> None:
-    """Raise where N items do not make so many pairs.
-
-    >>> check_number(3, 3)
-    """
+    """Raise where N items do not make so many pairs."""
     if items < 2:
         raise ValueError(f"there is nothing to compare: {items} items; give at least two")
     if pairs > items * (items - 1) // 2:
@@ -125,11 +112,7 @@ def _affordable(tries: int, pairs: int) -> int:
 
 
 def draw(items: int, taken: NDArray[np.int64], pairs: int, rng: np.random.Generator) -> Pairs:
-    """Different pairs that are not taken, drawn uniformly; `taken` are sorted codes x·N + y with x < y.
-
-    >>> draw(3, np.array([1, 2]), 1, np.random.default_rng(0)).tolist()
-    [[1, 2]]
-    """
+    """Different pairs that are not taken, drawn uniformly; `taken` are sorted codes x·N + y with x < y."""
     if 4 * (pairs + len(taken)) > items * (items - 1) // 2:
         x, y = np.triu_indices(items, 1)
         codes = rng.choice(np.setdiff1d(x * items + y, taken, assume_unique=True), pairs, replace=False)
@@ -144,11 +127,7 @@ def draw(items: int, taken: NDArray[np.int64], pairs: int, rng: np.random.Genera
 
 
 def merge(component: NDArray[np.integer], pairs: Pairs) -> NDArray[np.int32]:
-    """The connected component of each item, numbered from 0, once `pairs` have joined those of before.
-
-    >>> merge(np.arange(4), np.array([[0, 1], [2, 3]])).tolist()
-    [0, 0, 1, 1]
-    """
+    """The connected component of each item, numbered from 0, once `pairs` have joined those of before."""
     number = int(component.max()) + 1
     links = sparse.coo_array((np.ones(len(pairs), dtype=np.int8), component[pairs].T), shape=(number, number))
     return np.asarray(connected_components(links, directed=False)[1][component], dtype=np.int32)
@@ -182,11 +161,7 @@ def connect(
     rng: np.random.Generator,
     tries: int = TRIES,
 ) -> Pairs:
-    """Different pairs that are not taken and join all components, of which there are at most `pairs` + 1.
-
-    >>> connect(np.array([0, 0, 1]), np.array([1, 2]), 1, np.random.default_rng(0)).tolist()
-    [[1, 2]]
-    """
+    """Different pairs that are not taken and join all components, of which there are at most `pairs` + 1."""
     items = len(component)
     for _ in range(_affordable(tries, pairs)):
         drawn = draw(items, taken, pairs, rng)
@@ -198,11 +173,7 @@ def connect(
 
 
 def forest(component: NDArray[np.integer], pairs: int, rng: np.random.Generator) -> Pairs:
-    """Pairs too few to join all components: each joins two components, and as many single items as possible are used.
-
-    >>> np.unique(forest(np.arange(4), 2, np.random.default_rng(0))).tolist()
-    [0, 1, 2, 3]
-    """
+    """Pairs too few to join all components: each joins two of them, and as many single items as possible are used."""
     alone = np.bincount(component)[component] == 1
     waiting = rng.permutation(np.flatnonzero(alone))
     couples = min(pairs, max(len(waiting) - pairs, 0))

@@ -17,8 +17,7 @@ of a judge are not simulated.
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -28,12 +27,13 @@ from scipy.special import expit
 
 from comparo.analysis.agreement import spearman
 from comparo.data.comparisons import Comparisons
-from comparo.methods import fit
+from comparo.methods import quiet_fit
 from comparo.selection.defaults import DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.selector import Selector
 from comparo.types import Array, Seed, as_generator
 
 Answers = Literal["soft", "hard"]
+Answer = Callable[[Array, np.random.Generator], Array]  # of a judge to true differences (K,)
 
 SPREAD = 1.0  # of the logits of random pairs: most p are between 0.2 and 0.8
 
@@ -167,11 +167,17 @@ def plan(
         raise ValueError(f"answers is 'soft' or 'hard', not {answers!r}")
     if repeats is not None and repeats < 1:
         raise ValueError(f"repeats is at least 1, not {repeats}")
-    judge = _Judge(*judge_of(accuracy), bias or 0.0, answers == "hard")
+    strength, noise = judge_of(accuracy)
     size = min(items, effort.items)
+
+    def answer(difference: Array, rng: np.random.Generator) -> Array:
+        """p for true differences of the first and the second, shape (K,)."""
+        logit = strength * difference + (bias or 0.0) + noise * rng.standard_normal(len(difference))
+        return np.asarray((logit > 0).astype(np.float64) if answers == "hard" else expit(logit))
+
     if repeats is None:
         repeats = min(max(effort.simulated // size, effort.fewest), effort.most)
-    runs = [_Run(size, judge, strategy, orders, generator) for generator in as_generator(rng).spawn(repeats)]
+    runs = [_Run(size, answer, strategy, orders, generator) for generator in as_generator(rng).spawn(repeats)]
     found: list[tuple[float, ...]] = []
     for calls in _tried(effort.per_item, size, orders):
         if calls <= effort.calls * size or not found:
@@ -201,9 +207,7 @@ def _reached(runs: list[_Run], calls: int) -> Array:
     parts = [run.until(calls) for run in runs]
     first, second, p = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     data = Comparisons.from_columns(first, second, p, context=np.repeat(np.arange(len(runs)), calls))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a chain does not determine the bias
-        ranking = fit(data, bias="joint")
+    ranking = quiet_fit(data, bias="joint")
     found = []
     for number, run in enumerate(runs):
         nodes = ranking.nodes_of(number)
@@ -211,27 +215,14 @@ def _reached(runs: list[_Run], calls: int) -> Array:
     return np.array(found)
 
 
-@dataclass(frozen=True)
-class _Judge:
-    strength: float
-    noise: float
-    bias: float
-    hard: bool
-
-    def answer(self, difference: Array, rng: np.random.Generator) -> Array:
-        """p for true differences of the first and the second, shape (K,)."""
-        logit = self.strength * difference + self.bias + self.noise * rng.standard_normal(len(difference))
-        return np.asarray((logit > 0).astype(np.float64) if self.hard else expit(logit))
-
-
 class _Run:
     """One simulated run. An adaptive selector is asked in rounds and observes a round after the next one was chosen."""
 
     def __init__(
-        self, items: int, judge: _Judge, strategy: Strategy | None, orders: Orders, rng: np.random.Generator
+        self, items: int, answer: Answer, strategy: Strategy | None, orders: Orders, rng: np.random.Generator
     ) -> None:
         self.scores = rng.standard_normal(items)
-        self.judge = judge
+        self.answer = answer
         self.rng = rng
         self.selector = Selector(range(items), strategy=strategy, orders=orders, rng=rng)
         self.rows = np.empty((0, 2), dtype=np.int64)
@@ -245,7 +236,7 @@ class _Run:
             size = max(4, len(self.scores) // 4) if adaptive else calls - made
             asked = np.array(self.selector.next(min(size, self.selector.remaining or 0)))
             self.rows = np.concatenate([self.rows, asked])
-            self.p = np.append(self.p, self.judge.answer(self.scores[asked[:, 0]] - self.scores[asked[:, 1]], self.rng))
+            self.p = np.append(self.p, self.answer(self.scores[asked[:, 0]] - self.scores[asked[:, 1]], self.rng))
             if adaptive and made:
                 new = slice(self.heard, made)
                 self.selector.observe(Comparisons.from_columns(self.rows[new, 0], self.rows[new, 1], self.p[new]))

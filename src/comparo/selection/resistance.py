@@ -47,10 +47,6 @@ class Resistance:
         """Of the comparisons `pairs` (K, 2) with curvatures `c` (K,), which connect all items; `ridge` (N,) of a prior.
 
         A graph that is nearly a tree takes long to solve: there nothing is drawn.
-
-        >>> pairs = np.array([[0, 1], [1, 2], [2, 0]], dtype=np.int32)
-        >>> Resistance.of(pairs, np.ones(3), np.zeros(3), np.random.default_rng(0)).own
-        array([0.5, 0.5, 0.5])
         """
         laplacian = _laplacian(pairs, c, ridge)
         own = 1.0 / laplacian.diagonal

@@ -88,9 +88,8 @@ class Asked:
     weight: Array
 
     def and_also(self, rows: Pairs, p: Array, weight: Array) -> Asked:
-        return Asked(
-            np.concatenate([self.rows, rows]), np.concatenate([self.p, p]), np.concatenate([self.weight, weight])
-        )
+        numbers = (np.concatenate(columns) for columns in ((self.p, p), (self.weight, weight)))
+        return Asked(np.concatenate([self.rows, rows]), *numbers)
 
     def where(self, kept: NDArray[np.bool_]) -> Asked:
         return Asked(self.rows[kept], self.p[kept], self.weight[kept])
@@ -224,7 +223,6 @@ class Selector:
         if not self.repeats:
             seen = set(map(tuple, rows.tolist()))
             self._queue = [row for row in self._queue if row not in seen]
-
         if self._contrast is not None:
             known = self._asked.where(~np.isnan(self._asked.p))
             first, second = np.ascontiguousarray(known.rows.T)

@@ -5,8 +5,6 @@ white space are ignored, and a text begins and ends with a space. A sequence is 
 bits each, so that a text of many megabytes is counted by one sort of an array.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 

@@ -9,15 +9,12 @@ which people gave all items the same score are left out, and a method that gives
 correlation 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import rankdata
 
+from comparo.analysis.agreement import pearson, spearman
 from comparo.studies.draws import Draws
 from comparo.studies.recorded import Recorded
 from comparo.studies.scorers import Scored, Scorer
@@ -45,13 +42,10 @@ class Cell:
 def evaluate(draws: Draws, scorer: Scorer) -> Cell:
     """The cell of a scorer on draws of recorded judgements.
 
-    >>> from comparo.data.items import Items
     >>> from comparo.studies.draws import draw
+    >>> from comparo.studies.recorded import example
     >>> from comparo.studies.scorers import Fit
-    >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
-    >>> rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "a", 0.3), ("b", "c", 0.3), ("c", "b", 0.8)]
-    >>> draws = draw(Recorded.of(rows, Items.of(texts), "score"), 6, 2, rng=np.random.default_rng(0))
-    >>> evaluate(draws, Fit("poe-bt")).spearman
+    >>> evaluate(draw(example(), 6, 2, rng=np.random.default_rng(0)), Fit("poe-bt")).spearman
     array([1., 1.])
     """
     return correlate(draws.recorded, score(draws, scorer))
@@ -85,53 +79,32 @@ def _placed(recorded: Recorded, scored: Scored, draws: int) -> Array:
 
 
 def correlate(recorded: Recorded, scores: Array) -> Cell:
-    """Spearman's and Pearson's correlation of `scores` (S, n) with people's, the mean over contexts: shape (S,).
+    """Spearman's and Pearson's correlation of `scores` (S, n) with people's, the mean over contexts `has_spread`: (S,).
 
-    >>> from comparo.data.items import Items
-    >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
-    >>> recorded = Recorded.of([("a", "b", 0.9), ("b", "c", 0.2)], Items.of(texts), "score")
-    >>> correlate(recorded, np.array([[9.0, 1.0, 2.0], [0.0, 0.0, 0.0]])).spearman
+    >>> from comparo.studies.recorded import example
+    >>> correlate(example(), np.array([[9.0, 1.0, 2.0], [0.0, 0.0, 0.0]])).spearman
     array([1., 0.])
     """
-    spearman, pearson = correlations(recorded, scores)
-    by_context = np.full(len(recorded.contexts), np.nan)
-    by_context[recorded.has_spread] = np.mean(spearman, axis=0)
-    return Cell(np.mean(spearman, axis=1), np.mean(pearson, axis=1), by_context)
-
-
-def correlations(recorded: Recorded, scores: Array) -> tuple[Array, Array]:
-    """Spearman's and Pearson's correlation of `scores` (S, n) in each draw and context with `has_spread`: (S, C')."""
     usable = ~np.isnan(recorded.human) & recorded.has_spread[recorded.context]
     columns = np.flatnonzero(usable)
     context = np.unique(recorded.context[columns], return_inverse=True)[1]
     sizes = np.bincount(context)
-    spearman, pearson = np.empty((2, len(scores), len(sizes)))
+    ranked, linear = np.empty((2, len(scores), len(sizes)))
     for size in np.unique(sizes).tolist():
         which = np.flatnonzero(sizes == size)
         members = columns[np.isin(context, which)].reshape(-1, size)
         one, other = scores[:, members], recorded.human[members]
-        pearson[:, which] = _pearson(one, other)
+        linear[:, which] = np.nan_to_num(pearson(one, other))
         spread = np.ptp(one, axis=-1, keepdims=True)
         steps = np.round((one - one.min(axis=-1, keepdims=True)) / (TIED * np.where(spread > 0, spread, 1.0)))
-        spearman[:, which] = _pearson(rankdata(steps, axis=-1), rankdata(other, axis=-1))
-    return spearman, pearson
-
-
-def _pearson(one: Array, other: Array) -> NDArray[np.float64]:
-    """Along the last axis; 0 where `one` is constant."""
-    a = one - one.mean(axis=-1, keepdims=True)
-    b = other - other.mean(axis=-1, keepdims=True)
-    norm = np.sqrt(np.einsum("...i,...i", a, a) * np.einsum("...i,...i", b, b))
-    constant = np.ptp(one, axis=-1) <= 1e-12 * np.maximum(np.abs(one).max(axis=-1), 1.0)
-    return np.asarray(np.divide(np.einsum("...i,...i", a, b), norm, out=np.zeros(norm.shape), where=~constant))
+        ranked[:, which] = np.nan_to_num(spearman(steps, other))
+    by_context = np.full(len(recorded.contexts), np.nan)
+    by_context[recorded.has_spread] = np.mean(ranked, axis=0)
+    return Cell(np.mean(ranked, axis=1), np.mean(linear, axis=1), by_context)
 
 
 def column_means(rows: Sequence[Array]) -> Array:
-    """The mean of several rows (C,) column by column without NaN; NaN where a column has no number.
-
-    >>> column_means([np.array([1.0, np.nan, np.nan]), np.array([3.0, 5.0, np.nan])])
-    array([ 2.,  5., nan])
-    """
+    """The mean of several rows (C,) column by column without NaN; NaN where a column has no number."""
     table = np.array(rows)
     known = ~np.isnan(table)
     total = np.sum(np.where(known, table, 0.0), axis=0)
@@ -139,9 +112,5 @@ def column_means(rows: Sequence[Array]) -> Array:
 
 
 def deviation(values: Array) -> float:
-    """The standard deviation over draws (S,), with denominator S − 1; 0 for a single draw.
-
-    >>> deviation(np.array([1.0, 3.0])), deviation(np.array([1.0]))
-    (1.4142135623730951, 0.0)
-    """
+    """The standard deviation over draws (S,), with denominator S − 1; 0 for a single draw."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0

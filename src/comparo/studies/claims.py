@@ -6,9 +6,7 @@ variation. A claim that one way is better held where the interval is above 0, di
 significant where it contains 0.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +24,7 @@ AGREE = 0.5  # two methods agree if their correlations × 100 differ by no more
 SETTLED = 0.98  # share of the full correlation at which a method has converged
 
 Experiments = Mapping[str, Experiment]
+Finding = tuple[str, str]  # what was measured on a data set, and the verdict on it
 
 
 @dataclass(frozen=True)
@@ -92,29 +91,57 @@ def _unpaired(a: Array, b: Array) -> Difference:
 
 def claims(experiments: Experiments) -> list[Claim]:
     """All claims, on the data sets that were studied."""
-    return [
-        _probabilities_beat_decisions(experiments),
-        _products_beat_means(experiments),
-        _a_fifth_is_enough(experiments),
-        _experts_agree(experiments),
-        _selection_adds(experiments),
-        _debiasing_is_needed(experiments),
-        _one_order_is_as_good(experiments),
-        *([_converges_within_ten(experiments["hanna"])] if "hanna" in experiments else []),
-        *([_beats_sorting(experiments)] if any(found.sorted for found in experiments.values()) else []),
+    gains = [row["greedy"]["poe-bt"] - row["random"]["poe-bt"] for row in paper.SELECTED.values()]
+    kept = [row["48"]["poe-bt"] / row["240"]["poe-bt"] for row in paper.SUMMEVAL.values()]
+    ends = [rows["50n"]["poe-bt"] - rows["10n"]["poe-bt"] for row in paper.HANNA.values() for rows in row.values()]
+    sorts = [after - before for pair in paper.PAIRS.values() for before, after in zip(*pair, strict=True)]
+    every: list[tuple[str, str, Callable[[Experiment], Iterator[Finding]]]] = [
+        (
+            "Probabilities beat decisions: avg-prob over win-ratio",
+            _reported("avg-prob", "win-ratio"),
+            _probabilities_beat_decisions,
+        ),
+        (
+            "The product of experts beats both at 20% of the comparisons: PoE-BT over the better of avg-prob and "
+            "win-ratio",
+            _reported("poe-bt", "avg-prob"),
+            _products_beat_means,
+        ),
+        (
+            "PoE-BT is then within 2 of its full correlation",
+            f"SummEval at 48 of 240 calls: {min(kept):.0%} to {max(kept):.0%}, four of five judges within 2",
+            _a_fifth_is_enough,
+        ),
+        (
+            "Gaussian and Bradley–Terry experts agree: PoE-g less PoE-BT",
+            _reported("poe-g", "poe-bt"),
+            _experts_agree,
+        ),
+        (
+            "Greedy selection adds: PoE-BT on selected pairs over random ones",
+            f"SummEval at 48 calls {between(gains)}",
+            _selection_adds,
+        ),
+        (
+            "A biased judge asked in one order must be debiased: PoE-BT with a joint bias over none",
+            "curves only: large gains for a judge with mean p 0.78, hardly any at 0.51",
+            _debiasing_is_needed,
+        ),
+        (
+            "One order, debiased, does as well as both orders with as many calls, and often better with few",
+            "curves only: similar",
+            _one_order_is_as_good,
+        ),
+        ("PoE-BT converges within 10 N calls on HANNA", f"{between(ends)} from 10 N to 50 N", _converges_within_ten),
+        ("PoE-BT beats PairS", f"SummEval, PairS-beam: {between(sorts, 0)} by attribute", _beats_sorting),
     ]
-
-
-def _each(
-    statement: str, reported: str, experiments: Experiments, of: Callable[[Experiment], tuple[str, Difference]]
-) -> Claim:
-    """The claim that a difference is above 0, on every data set."""
-    ours, held = [], []
-    for found in experiments.values():
-        text, apart = of(found)
-        ours.append(f"{found.plan.title} {text}: {apart}")
-        held.append(f"{found.plan.title}: {apart.verdict}")
-    return Claim(statement, reported, tuple(ours), tuple(held))
+    found = []
+    for statement, reported, of in every:
+        findings = [(one.plan.title, *finding) for one in experiments.values() for finding in of(one)]
+        ours = tuple(figure for _, figure, _ in findings if figure)
+        held = tuple(f"{title}: {verdict}" for title, _, verdict in findings if verdict)
+        found += [Claim(statement, reported, ours, held)] if findings else []
+    return found
 
 
 def _at(calls: str) -> str:
@@ -129,145 +156,78 @@ def _reported(method: str, rival: str) -> str:
     )
 
 
-def _probabilities_beat_decisions(experiments: Experiments) -> Claim:
-    """avg-prob against win-ratio where few calls were made."""
-    return _each(
-        "Probabilities beat decisions: avg-prob over win-ratio",
-        _reported("avg-prob", "win-ratio"),
-        experiments,
-        lambda found: (
-            _at(found.plan.point),
-            difference(found.random, "avg-prob", found.random, "win-ratio", found.plan.point),
-        ),
-    )
+def _probabilities_beat_decisions(found: Experiment) -> Iterator[Finding]:
+    point = found.plan.point
+    apart = difference(found.random, "avg-prob", found.random, "win-ratio", point)
+    yield f"{found.plan.title} {_at(point)}: {apart}", apart.verdict
 
 
-def _products_beat_means(experiments: Experiments) -> Claim:
-    """poe-bt against the better of the two means."""
-
-    def of(found: Experiment) -> tuple[str, Difference]:
-        point = found.plan.point
-        best = max(("avg-prob", "win-ratio"), key=lambda name: found.random.mean(name, point))
-        return f"{_at(point)} over {best}", difference(found.random, "poe-bt", found.random, best, point)
-
-    return _each(
-        "The product of experts beats both at 20% of the comparisons: PoE-BT over the better of avg-prob and win-ratio",
-        _reported("poe-bt", "avg-prob"),
-        experiments,
-        of,
-    )
+def _products_beat_means(found: Experiment) -> Iterator[Finding]:
+    point = found.plan.point
+    best = max(("avg-prob", "win-ratio"), key=lambda name: found.random.mean(name, point))
+    apart = difference(found.random, "poe-bt", found.random, best, point)
+    yield f"{found.plan.title} {_at(point)} over {best}: {apart}", apart.verdict
 
 
-def _a_fifth_is_enough(experiments: Experiments) -> Claim:
+def _a_fifth_is_enough(found: Experiment) -> Iterator[Finding]:
     """The share of the full correlation that poe-bt keeps at few calls; within 2 of it is what the paper names."""
-    ours, held = [], []
-    for found in experiments.values():
-        reached, whole = 100 * found.random.mean("poe-bt", found.plan.point), 100 * found.random.whole("poe-bt")
-        ours.append(f"{found.plan.title} {_at(found.plan.point)} {reached:.1f} of {whole:.1f}: {reached / whole:.0%}")
-        held.append(f"{found.plan.title}: {HELD if whole - reached <= 2 else OPPOSITE}")
-    kept = [row["48"]["poe-bt"] / row["240"]["poe-bt"] for row in paper.SUMMEVAL.values()]
-    reported = f"SummEval at 48 of 240 calls: {min(kept):.0%} to {max(kept):.0%}, four of five judges within 2"
-    return Claim("PoE-BT is then within 2 of its full correlation", reported, tuple(ours), tuple(held))
+    point = found.plan.point
+    reached, whole = 100 * found.random.mean("poe-bt", point), 100 * found.random.whole("poe-bt")
+    verdict = HELD if whole - reached <= 2 else OPPOSITE
+    yield f"{found.plan.title} {_at(point)} {reached:.1f} of {whole:.1f}: {reached / whole:.0%}", verdict
 
 
-def _experts_agree(experiments: Experiments) -> Claim:
+def _experts_agree(found: Experiment) -> Iterator[Finding]:
     """poe-g against poe-bt: within half a point of each other."""
-    ours, held = [], []
-    for found in experiments.values():
-        point = found.plan.point
-        apart = difference(found.random, "poe-g", found.random, "poe-bt", point)
-        ours.append(f"{found.plan.title} {_at(point)}: {apart}")
-        agree = max(abs(apart.low), abs(apart.high)) <= AGREE
-        held.append(f"{found.plan.title}: {HELD if agree else OPPOSITE}")
-    statement = "Gaussian and Bradley–Terry experts agree: PoE-g less PoE-BT"
-    return Claim(statement, _reported("poe-g", "poe-bt"), tuple(ours), tuple(held))
+    apart = difference(found.random, "poe-g", found.random, "poe-bt", found.plan.point)
+    agree = max(abs(apart.low), abs(apart.high)) <= AGREE
+    yield f"{found.plan.title} {_at(found.plan.point)}: {apart}", HELD if agree else OPPOSITE
 
 
-def _selection_adds(experiments: Experiments) -> Claim:
-    """poe-bt on selected pairs against random ones."""
-    gains = [row["greedy"]["poe-bt"] - row["random"]["poe-bt"] for row in paper.SELECTED.values()]
-    return _each(
-        "Greedy selection adds: PoE-BT on selected pairs over random ones",
-        f"SummEval at 48 calls {between(gains)}",
-        experiments,
-        lambda found: (
-            _at(found.plan.point),
-            difference(found.selected, "poe-bt, greedy", found.random, "poe-bt", found.plan.point),
-        ),
-    )
+def _selection_adds(found: Experiment) -> Iterator[Finding]:
+    apart = difference(found.selected, "poe-bt, greedy", found.random, "poe-bt", found.plan.point)
+    yield f"{found.plan.title} {_at(found.plan.point)}: {apart}", apart.verdict
 
 
-def _debiasing_is_needed(experiments: Experiments) -> Claim:
-    """poe-bt in one order with a joint bias against none."""
-
-    def of(found: Experiment) -> tuple[str, Difference]:
-        mean = [float(np.mean(judgements.p)) for judgements in found.opened.recorded.values()]
-        text = f"{_at(found.plan.one_point)} (mean p {min(mean):.2f} to {max(mean):.2f})"
-        return text, difference(found.one, DEBIASED, found.one, "poe-bt, one order", found.plan.one_point)
-
-    return _each(
-        "A biased judge asked in one order must be debiased: PoE-BT with a joint bias over none",
-        "curves only: large gains for a judge with mean p 0.78, hardly any at 0.51",
-        experiments,
-        of,
-    )
+def _debiasing_is_needed(found: Experiment) -> Iterator[Finding]:
+    mean = [float(np.mean(judgements.p)) for judgements in found.opened.recorded.values()]
+    apart = difference(found.one, DEBIASED, found.one, "poe-bt, one order", found.plan.one_point)
+    where = f"{_at(found.plan.one_point)} (mean p {min(mean):.2f} to {max(mean):.2f})"
+    yield f"{found.plan.title} {where}: {apart}", apart.verdict
 
 
-def _one_order_is_as_good(experiments: Experiments) -> Claim:
+def _one_order_is_as_good(found: Experiment) -> Iterator[Finding]:
     """Debiased poe-bt in one order against both orders with as many calls, also at the fewest."""
-    ours, held = [], []
-    for found in experiments.values():
-        fewest = next(calls for calls in found.one.calls if calls in found.random.calls)
-        for point in dict.fromkeys((fewest, found.plan.one_point)):
-            apart = difference(found.one, DEBIASED, found.random, "poe-bt", point)
-            ours.append(f"{found.plan.title} {_at(point)}: {apart}")
-            verdict = apart.verdict.replace(OPEN, f"{HELD} (no significant difference)")
-            held.append(f"{found.plan.title}: {verdict} {_at(point)}")
-    statement = "One order, debiased, does as well as both orders with as many calls, and often better with few"
-    return Claim(statement, "curves only: similar", tuple(ours), tuple(held))
+    fewest = next(calls for calls in found.one.calls if calls in found.random.calls)
+    for point in dict.fromkeys((fewest, found.plan.one_point)):
+        apart = difference(found.one, DEBIASED, found.random, "poe-bt", point)
+        verdict = apart.verdict.replace(OPEN, f"{HELD} (no significant difference)")
+        yield f"{found.plan.title} {_at(point)}: {apart}", f"{verdict} {_at(point)}"
 
 
-def _converges_within_ten(found: Experiment) -> Claim:
+def _converges_within_ten(found: Experiment) -> Iterator[Finding]:
     """poe-bt on HANNA at 10 N against all that was recorded."""
-    ours, kept = [], []
-    for attribute in found.random.attributes:
+    kept = []
+    for attribute in found.random.attributes if found.plan.title == "HANNA" else ():
         row = []
         for method in ("poe-bt", "avg-prob"):
             reached = 100 * found.random.mean(method, "10n", attribute=attribute)
             whole = 100 * found.random.whole(method, attribute=attribute)
             row.append(f"{method} {reached:.1f} of {whole:.1f}")
             kept += [reached / whole] if method == "poe-bt" else []
-        ours.append(f"{attribute} at 10 N: {', '.join(row)}")
-    gaps = [rows["50n"]["poe-bt"] - rows["10n"]["poe-bt"] for row in paper.HANNA.values() for rows in row.values()]
-    return Claim(
-        "PoE-BT converges within 10 N calls on HANNA",
-        f"{between(gaps)} from 10 N to 50 N",
-        tuple(ours),
-        (f"HANNA: {HELD if min(kept) >= SETTLED else OPPOSITE}, as far as was recorded",),
-    )
+        yield f"{attribute} at 10 N: {', '.join(row)}", ""
+    if kept:
+        yield "", f"{HELD if min(kept) >= SETTLED else OPPOSITE}, as far as was recorded"
 
 
-def _beats_sorting(experiments: Experiments) -> Claim:
-    """poe-bt against PairS at as many calls."""
-    ours, held = [], []
-    for found in experiments.values():
-        for name, results in found.beside.items():
-            [calls] = results.calls
-            by_context = results.by_context("poe-bt", calls) - found.sort_by_context(name)
-            values = results.values("poe-bt", calls)
-            if len(by_context) > 1 or values is None:
-                apart = over(by_context)
-            else:
-                apart = _unpaired(values, found.sort_values(name))
-            ours.append(
-                f"{found.plan.title} against {name}, {found.sort_calls(name):.0f} calls: "
-                f"{100 * results.mean('poe-bt', calls):.1f} over {100 * np.mean(found.sort_values(name)):.1f}, {apart}"
-            )
-            held.append(f"{found.plan.title}: {apart.verdict} against {name}")
-    gains = [
-        product - sort
-        for pairs, products in paper.PAIRS.values()
-        for sort, product in zip(pairs, products, strict=True)
-    ]
-    reported = f"SummEval, PairS-beam: {between(gains, 0)} by attribute"
-    return Claim("PoE-BT beats PairS", reported, tuple(ours), tuple(held))
+def _beats_sorting(found: Experiment) -> Iterator[Finding]:
+    for name, results in found.beside.items():
+        [calls] = results.calls
+        by_context = results.by_context("poe-bt", calls) - found.sort_by_context(name)
+        values, sort = results.values("poe-bt", calls), found.sort_values(name)
+        apart = over(by_context) if len(by_context) > 1 or values is None else _unpaired(values, sort)
+        reached = f"{100 * results.mean('poe-bt', calls):.1f} over {100 * np.mean(sort):.1f}"
+        yield (
+            f"against {name}, {found.sort_calls(name):.0f} calls: {reached}, {apart}",
+            f"{apart.verdict} against {name}",
+        )

@@ -1,7 +1,5 @@
 """The paper's experiments on a data set with recorded judgements: methods, numbers of calls, number of draws."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -133,8 +131,5 @@ def experiment(opened: Opened, plan: Plan, draws: int = 100, seed: int = 0, proc
 
 def _complete(opened: Opened) -> bool:
     """Whether every ordered pair of every context was recorded, for every attribute."""
-    for judgements in opened.recorded.values():
-        sizes = np.diff(judgements.starts)
-        if len(judgements) < np.sum(sizes * (sizes - 1)):
-            return False
-    return True
+    sizes = {attribute: np.diff(judgements.starts) for attribute, judgements in opened.recorded.items()}
+    return all(len(opened.recorded[attribute]) >= np.sum(size * (size - 1)) for attribute, size in sizes.items())

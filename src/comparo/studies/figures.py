@@ -11,7 +11,7 @@ import numpy as np
 from comparo.analysis.plots import plot_difference_given_p, plot_efficiency, plot_joint, plot_position_bias
 from comparo.studies.draws import ENOUGH
 from comparo.studies.recorded import Recorded
-from comparo.studies.sweep import Measure, Results
+from comparo.studies.sweep import Results
 from comparo.types import Array
 
 if TYPE_CHECKING:
@@ -19,20 +19,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANEL = (3.3, 2.7)  # inches
+ACROSS = 3  # panels in a row
 DPI = 100
 
 
-def panels(count: int, across: int = 3) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels, and their axes in reading order.
-
-    >>> len(panels(4)[1])
-    4
-    """
+def panels(count: int) -> tuple[Figure, list[Axes]]:
+    """A figure of `count` panels, and their axes in reading order."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError('figures need matplotlib: pip install "comparo[plots]"') from error
-    columns = min(count, across)
+    columns = min(count, ACROSS)
     rows = -(-count // columns)
     figure = Figure(figsize=(PANEL[0] * columns, PANEL[1] * rows), layout="constrained")
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
@@ -44,12 +41,7 @@ def panels(count: int, across: int = 3) -> tuple[Figure, list[Axes]]:
 
 
 def efficiency(
-    curves: Mapping[str, tuple[Results, str]],
-    ax: Axes,
-    *,
-    title: str,
-    attribute: str | None = None,
-    measure: Measure = "spearman",
+    curves: Mapping[str, tuple[Results, str]], ax: Axes, *, title: str, attribute: str | None = None
 ) -> None:
     """The correlation of ways over the calls per context, the mean over draws with its 95% interval.
 
@@ -60,7 +52,7 @@ def efficiency(
     for label, (results, name) in curves.items():
         way = next(way for way in results.ways if way.name == name)
         for calls in results.calls:
-            values = results.values(name, calls, measure, attribute)
+            values = results.values(name, calls, attribute=attribute)
             if values is not None:
                 points.setdefault(calls, {})[label] = results.made(way, calls), 100 * values
     columns = [(max(made for made, _ in column.values()), column) for column in points.values()]
@@ -70,28 +62,18 @@ def efficiency(
         missing = 0.0, np.full(results.draws, np.nan)
         there = [(x, *column.get(label, missing)) for x, column in columns]
         lines[label] = np.column_stack([curve if made >= ENOUGH * x else missing[1] for x, made, curve in there])
-    plot_efficiency([x for x, _ in columns], lines, measure=f"{measure.capitalize()} × 100", ax=ax)
+    plot_efficiency([x for x, _ in columns], lines, measure="Spearman × 100", ax=ax)
     ax.set_xlabel("calls per context")
     ax.set_title(title, fontsize=9)
 
 
-def efficiency_figure(results: Results, measure: Measure = "spearman") -> Figure:
-    """A panel for each attribute with a line for each way, and before them their mean where there are several.
-
-    >>> from comparo.data.items import Items
-    >>> from comparo.studies.sweep import Way, sweep
-    >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
-    >>> rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "a", 0.3), ("b", "c", 0.3), ("c", "b", 0.8)]
-    >>> recorded = {"wit": Recorded.of(rows, Items.of(texts), "score")}
-    >>> results = sweep(recorded, [Way.of("poe-bt")], [4, "all"], draws=2)
-    >>> [line.get_label() for line in efficiency_figure(results).axes[0].lines]
-    ['poe-bt']
-    """
+def efficiency_figure(results: Results) -> Figure:
+    """A panel for each attribute with a line for each way, and before them their mean where there are several."""
     attributes: list[str | None] = [None, *results.attributes] if len(results.attributes) > 1 else [*results.attributes]
     figure, axes = panels(len(attributes))
     curves = {way.name: (results, way.name) for way in results.ways}
     for attribute, ax in zip(attributes, axes, strict=True):
-        efficiency(curves, ax, title=attribute or "mean of all", attribute=attribute, measure=measure)
+        efficiency(curves, ax, title=attribute or "mean of all", attribute=attribute)
     return figure
 
 
@@ -104,14 +86,7 @@ def efficiency_panels(of: Mapping[str, Mapping[str, tuple[Results, str]]]) -> Fi
 
 
 def judge_figure(recorded: Mapping[str, Recorded]) -> Figure:
-    """For each attribute: p and the true difference jointly, its mean and variance given p, and the position bias.
-
-    >>> from comparo.data.items import Items
-    >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
-    >>> rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "b", 0.8)]
-    >>> judge_figure({"wit": Recorded.of(rows, Items.of(texts), "score")}).axes[0].get_title()
-    'wit'
-    """
+    """For each attribute: p and the true difference jointly, its mean and variance given p, and the position bias."""
     figure, axes = panels(3 * len(recorded))
     for number, (attribute, judgements) in enumerate(recorded.items()):
         data, scores = judgements.comparisons(), judgements.scores()

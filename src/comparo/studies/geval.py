@@ -9,8 +9,6 @@ G-Eval lets the model write steps of evaluation first, once per attribute. Judge
 text; steps that a model or a person wrote are given to `score_prompt`.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +18,7 @@ from numpy.typing import NDArray
 
 from comparo.data.columns import shown
 from comparo.data.items import Items
-from comparo.data.prompts import Prompt, Question, paper_prompt
+from comparo.data.prompts import Prompt, Question, escape, paper_prompt
 from comparo.errors import JudgeError
 from comparo.judges import Judge, Judgement
 
@@ -62,7 +60,6 @@ class Scored:
 
     @property
     def calls(self) -> int:
-        """How many questions were asked."""
         return len(self.judgements)
 
 
@@ -90,26 +87,22 @@ def score_prompt(
     <BLANKLINE>
     Rate the coherence of the Summary from 1 (lowest) to 5 (highest), by the number alone.
     """
-    attribute, kind = _escape(attribute.strip()), _escape(kind.strip())
-    parts = [f"{_escape(heading.strip())}: {{context}}"] if heading else []
+    attribute, kind = escape(attribute.strip()), escape(kind.strip())
+    parts = [f"{escape(heading.strip())}: {{context}}"] if heading else []
     parts.append(f"{kind}: {{first}}")
     if criterion:
-        parts.append(f"{attribute.capitalize()}: {_escape(criterion.strip())}")
+        parts.append(f"{attribute.capitalize()}: {escape(criterion.strip())}")
     if steps:
-        parts.append(f"Steps:\n{_escape(steps.strip())}")
+        parts.append(f"Steps:\n{escape(steps.strip())}")
     parts.append(f"Rate the {attribute} of the {kind} from 1 (lowest) to {scale} (highest), by the number alone.")
     return ScorePrompt("\n\n".join(parts), tuple(str(score) for score in range(scale, 0, -1)))
 
 
-def paper_score_prompt(name: str, *, steps: str | None = None, scale: int = 5) -> ScorePrompt:
-    """The prompt for a score of one of the paper's attributes, by data set and attribute as in `paper_prompt`.
-
-    >>> paper_score_prompt("hanna/surprise").template
-    'Story: {first}\\n\\nRate the surprise of the Story from 1 (lowest) to 5 (highest), by the number alone.'
-    """
+def paper_score_prompt(name: str) -> ScorePrompt:
+    """The prompt for a score of one of the paper's attributes, by data set and attribute as in `paper_prompt`."""
     compared = paper_prompt(name)
     heading = compared.template.partition(":")[0] if compared.has_context else None
-    return score_prompt(name.partition("/")[2], kind=compared.answer, heading=heading, steps=steps, scale=scale)
+    return score_prompt(name.partition("/")[2], kind=compared.answer, heading=heading)
 
 
 def geval(items: Items, judge: Judge, prompt: ScorePrompt) -> Scored:
@@ -147,7 +140,3 @@ def geval(items: Items, judge: Judge, prompt: ScorePrompt) -> Scored:
         _log.warning("%s seldom answers with a score: half of the time with probability %.2g or less", judge.name, mass)
     steps = len(prompt.labels) - 1
     return Scored(np.array([1 + steps * judgement.p for judgement in judgements]), judgements)
-
-
-def _escape(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")

@@ -11,21 +11,19 @@
 Files may be damaged: every field that is read is checked, and an error names file, row and field.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.columns import shown
+from comparo.data.columns import Table, shown
 from comparo.data.frames import Column
 from comparo.data.items import Items
-from comparo.data.tables import Table
 from comparo.errors import ComparisonsError
 
 SUMMEVAL = ("coherence", "consistency", "fluency", "relevance")
@@ -170,16 +168,7 @@ def read_cmcqrd(table: Table) -> Read:
 
 
 def read_own(table: Table, path: Path) -> Read:
-    """A data set in comparo's own layout: items with `scores` and, where it is known, the `system` that wrote each.
-
-    >>> import tempfile
-    >>> from comparo.data.reading import read_columns
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "mine.jsonl")
-    ...     _ = path.write_text('{"text": "One.", "system": "GPT"}\\n{"text": "Two.", "system": "Human"}\\n')
-    ...     read_own(read_columns(path), path)[1]
-    array(['GPT', 'Human'], dtype=object)
-    """
+    """A data set in comparo's own layout: items with `scores` and, where it is known, the `system` that wrote each."""
     items = Items.of(path)
     return items, _array(_column(table, "system", _label)) if "system" in table.columns else None
 
@@ -222,10 +211,16 @@ def _check_distinct(table: Table, name: str, labels: Sequence[Any]) -> None:
         raise table.error(twice, name, f"{shown(labels[twice[0]])} stands there before; give each row its own {name}")
 
 
-def _any_text(table: Table, row: int, name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise table.error([row], name, f"{shown(value)} is not text; copy the file again")
+def _of_kind(table: Table, row: int, name: str, value: Any, *, kind: Any, meant: str) -> Any:
+    value = value.tolist() if isinstance(value, np.ndarray) else value
+    if not isinstance(value, kind):
+        raise table.error([row], name, f"{shown(value)} is not {meant}; copy the file again")
     return value
+
+
+_any_text = partial(_of_kind, kind=str, meant="text")
+_list = partial(_of_kind, kind=list | tuple, meant="a list")
+_mapping = partial(_of_kind, kind=Mapping, meant="an object")
 
 
 def _text(table: Table, row: int, name: str, value: Any) -> str:
@@ -238,19 +233,6 @@ def _label(table: Table, row: int, name: str, value: Any) -> Any:
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
         raise table.error([row], name, f"{shown(value)} is not a label; name it by text or an integer")
-    return value
-
-
-def _list(table: Table, row: int, name: str, value: Any) -> list[Any]:
-    value = value.tolist() if isinstance(value, np.ndarray) else value
-    if not isinstance(value, list | tuple):
-        raise table.error([row], name, f"{shown(value)} is not a list; copy the file again")
-    return list(value)
-
-
-def _mapping(table: Table, row: int, name: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise table.error([row], name, f"{shown(value)} is not an object; copy the file again")
     return value
 
 

@@ -1,14 +1,12 @@
 """What a study starts from: items with people's scores, and the recorded judgements of each attribute beside them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from comparo.data.endings import READ
 from comparo.data.items import Items
+from comparo.data.reading import READ
 from comparo.errors import ComparisonsError
 from comparo.studies.datasets import READERS, load_dataset
 from comparo.studies.recorded import Recorded
@@ -23,17 +21,6 @@ class Opened:
     name: str
     items: Items = field(repr=False)
     recorded: Mapping[str, Recorded]
-
-
-@dataclass(frozen=True, eq=False)
-class ScoredSet:
-    """A set's name, its items, the attributes to study and whether they were `named`; where judgements may be."""
-
-    name: str
-    items: Items = field(repr=False)
-    attributes: tuple[str, ...]
-    named: bool
-    judgements: Path | None
 
 
 def open_set(
@@ -55,11 +42,10 @@ def open_set(
     Traceback (most recent call last):
     ValueError: nothing.jsonl is neither a file nor a data set of the paper: summeval, topicalchat, hanna, cmcqrd
     """
-    scored = scored_items(name_or_path, data, attributes=attributes, items=items)
-    place = Path(judgements) if judgements is not None else scored.judgements
-    files = _judged(scored.name, place, scored.attributes, scored.named)
-    recorded = {attribute: Recorded.of(path, scored.items, attribute) for attribute, path in files.items()}
-    return Opened(scored.name, scored.items, recorded)
+    wanted = tuple(attributes)
+    name, texts, scored, beside = scored_items(name_or_path, data, attributes=wanted, items=items)
+    files = _judged(name, beside if judgements is None else Path(judgements), scored, bool(wanted))
+    return Opened(name, texts, {attribute: Recorded.of(path, texts, attribute) for attribute, path in files.items()})
 
 
 def scored_items(
@@ -68,8 +54,8 @@ def scored_items(
     *,
     attributes: Iterable[str] = (),
     items: Items | None = None,
-) -> ScoredSet:
-    """The items of a data set and the attributes to study, without recorded judgements; see `open_set`."""
+) -> tuple[str, Items, tuple[str, ...], Path | None]:
+    """A data set's name, its items, the attributes to study, and where judgements may be; see `open_set`."""
     if name_or_path in READERS:
         name, place = name_or_path, None if data is None else Path(data)
         file = None if place is None else _file(place, name)
@@ -89,17 +75,20 @@ def scored_items(
     wanted = tuple(attributes)
     if unknown := [attribute for attribute in wanted if attribute not in texts.scores]:
         raise ComparisonsError(f"{name} has no human scores {unknown[0]!r}; it has {', '.join(scored)}")
-    return ScoredSet(name, texts, wanted or scored, bool(wanted), folder)
+    return name, texts, wanted or scored, folder
 
 
 def _file(place: Path, name: str) -> Path:
     """The file of a data set in a folder, or the file itself."""
     if place.is_file():
         return place
-    for ending in ENDINGS:
-        if (file := place / f"{name}{ending}").is_file():
-            return file
+    if (file := _named(place, name)) is not None:
+        return file
     raise ValueError(f"there is no {name}.jsonl (or .json, .csv, .parquet) in {place}; name its folder with --data")
+
+
+def _named(place: Path, stem: str) -> Path | None:
+    return next((file for ending in ENDINGS if (file := place / f"{stem}{ending}").is_file()), None)
 
 
 def _judged(name: str, place: Path | None, attributes: tuple[str, ...], named: bool) -> dict[str, Path]:
@@ -120,9 +109,8 @@ def _judged(name: str, place: Path | None, attributes: tuple[str, ...], named: b
         return {first: place}
     found = {}
     for attribute in attributes:
-        files = [place / f"{name}.{attribute}{ending}" for ending in ENDINGS]
-        if there := [file for file in files if file.is_file()]:
-            found[attribute] = there[0]
+        if (file := _named(place, f"{name}.{attribute}")) is not None:
+            found[attribute] = file
         elif named:
             raise ValueError(f"there are no judgements {name}.{attribute}.csv (or .csv.gz, …) in {place}; {remedy}")
     if not found:

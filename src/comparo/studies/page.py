@@ -34,12 +34,7 @@ LABELS = {"poe-bt": "PoE-BT", "poe-g": "PoE-g", "avg-prob": "avg-prob", "win-rat
 def write_study(
     data: Path, out: Path, judgements: Path | None = None, *, draws: int = 100, seed: int = 0, processes: int = 2
 ) -> Path:
-    """Measure all that the sets in the folder `data` allow, write study.md and its images to `out`, return its path.
-
-    >>> write_study(Path("nowhere"), Path("docs"))
-    Traceback (most recent call last):
-    ValueError: there is no summeval.jsonl in nowhere; give the folder of the data sets with --data
-    """
+    """Measure all that the sets in the folder `data` allow, write study.md and its images to `out`, return its path."""
     found = {}
     for name, plan in PLANS.items():
         if (data / f"{name}.jsonl").is_file():
@@ -162,15 +157,8 @@ def _sorting_table(everything: Sequence[Experiment]) -> Table:
             sort = Entry(one.sort_calls(name)), entry(one.sort_values(name))
             entries = (*sort, *(Entry(100 * value) for value in reached))
             rows.append((f"{one.plan.title}, {name}", entries))
-    columns = (
-        "set",
-        "calls",
-        "PairS",
-        "PoE-BT, both orders",
-        "PoE-BT, both orders, selected",
-        "PoE-BT, one order, joint bias",
-    )
-    return Table("", columns, tuple(rows))
+    ways = (f"PoE-BT, {way}" for way in ("both orders", "both orders, selected", "one order, joint bias"))
+    return Table("", ("set", "calls", "PairS", *ways), tuple(rows))
 
 
 def _length_table(everything: Sequence[Experiment]) -> Table:
@@ -222,7 +210,6 @@ def _images() -> dict[str, dict[str, str]]:
 
 
 def _figures(found: Mapping[str, Experiment]) -> dict[str, Figure]:
-    """The figures of the page by name."""
     everything = list(found.values())
     methods = {one.plan.title: {LABELS[way]: (one.random, way) for way in LABELS} for one in everything}
     selected = {

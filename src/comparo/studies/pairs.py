@@ -18,8 +18,6 @@ unless `both` averages p over the two orders, at two calls. Merges that do not d
 time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
@@ -52,28 +50,6 @@ class Sorted:
     order: tuple[Any, ...]
     scores: NDArray[np.float64]
     calls: int
-
-
-def pairs(
-    names: Sequence[Any],
-    ask: Callable[[Any, Any], float],
-    *,
-    beam: int = 1,
-    threshold: float = THRESHOLD,
-    both: bool = False,
-    rng: np.random.Generator,
-) -> Sorted:
-    """Candidates sorted by `ask(first, second)`, the probability that the first is better.
-
-    >>> result = pairs("dabc", lambda first, second: float(first < second), rng=np.random.default_rng(0))
-    >>> result.order, result.scores, result.calls
-    (('a', 'b', 'c', 'd'), array([0., 3., 2., 1.]), 5)
-    """
-
-    def answer(asked: Sequence[Asked]) -> list[float]:
-        return [ask(first, second) for _, first, second in asked]
-
-    return sort_contexts({None: names}, answer, beam=beam, threshold=threshold, both=both, rng=rng)[None]
 
 
 def sort_contexts(
@@ -156,15 +132,7 @@ def recorded_answers(recorded: Comparisons) -> Answer:
 
 
 def judge_answers(judge: Judge, prompt: Prompt, items: Items) -> Answer:
-    """Answers from a judge that is asked with this prompt; a failed answer ends the sort with a JudgeError.
-
-    >>> from comparo.judges import load_judge
-    >>> items = Items.of({"ana": "A story.", "bo": "Another."})
-    >>> judge = load_judge("simulated/soft", scores={"ana": 1.0, "bo": 0.0}, noise=0.0)
-    >>> answer = judge_answers(judge, Prompt("{first} or {second}?"), items)
-    >>> [round(p, 3) for p in answer([(None, "bo", "ana")])]
-    [0.269]
-    """
+    """Answers from a judge that is asked with this prompt; a failed answer ends the sort with a JudgeError."""
 
     def answer(asked: Sequence[Asked]) -> list[float]:
         questions = [items.question(*one) for one in asked]

@@ -4,8 +4,6 @@ From its tables on SummEval (mean of four attributes; 48 and all 240 calls per c
 on TopicalChat (18 and all 30 calls) and on HANNA (at 5, 10, 20 and 50 N calls).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from comparo.methods import Method
@@ -20,10 +18,7 @@ def _row(*values: float) -> Row:
 
 def _selected(random: tuple[float, ...], greedy: tuple[float, ...]) -> dict[str, Row]:
     methods = ("win-ratio", "avg-prob", "poe-bt", "poe-g")
-    return {
-        "random": dict(zip(methods, random, strict=True)),
-        "greedy": dict(zip(methods, greedy, strict=True)),
-    }
+    return {"random": dict(zip(methods, random, strict=True)), "greedy": dict(zip(methods, greedy, strict=True))}
 
 
 def _converging(*values: tuple[float, float]) -> dict[str, Row]:

@@ -122,12 +122,7 @@ class Recorded:
         return rows
 
     def comparisons(self) -> Comparisons:
-        """All that was recorded, item and context labels as they are.
-
-        >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("ab", (3, 1))]
-        >>> Recorded.of([("a", "b", 0.8)], Items.of(texts), "score").comparisons().items
-        array(['a', 'b'], dtype=object)
-        """
+        """All that was recorded, item and context labels as they are."""
         first, second = self.item[self.first], self.item[self.second]
         return Comparisons(self.items, first, second, self.p, self.weight, self.contexts, self.context[self.first])
 
@@ -135,6 +130,13 @@ class Recorded:
         """People's score of each (context, item) that has one, as the plots take them."""
         labels = zip(self.contexts[self.context].tolist(), self.items[self.item].tolist(), strict=True)
         return {label: score for label, score in zip(labels, self.human.tolist(), strict=True) if score == score}
+
+
+def example() -> Recorded:
+    """Three texts that people scored 3, 1 and 2, in every order before a judge who agrees with them: for examples."""
+    texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2), strict=True)]
+    rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "a", 0.3), ("b", "c", 0.3), ("c", "b", 0.8)]
+    return Recorded.of(rows, Items.of(texts), "score")
 
 
 def _notes(recorded: Recorded, items: int) -> Iterator[str]:

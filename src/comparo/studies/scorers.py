@@ -1,15 +1,12 @@
 """Scorers: functions from comparisons to scores that a study can compare, among them the methods of `comparo.fit`."""
 
-from __future__ import annotations
-
-import warnings
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from comparo.data.comparisons import Comparisons
-from comparo.methods import Method, fit
+from comparo.methods import Method, quiet_fit
 from comparo.model.graph import Graph
 from comparo.model.limits import LIMITS
 from comparo.model.product import Bias
@@ -71,20 +68,18 @@ class Fit:
         if self.method in DECISIONS and self.bias == "none":
             merged = comparisons.merge_orders()
             comparisons = merged if comparisons.weight is not None else replace(merged, weight=None)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            if self.method == "bt" and self.bias == "none":
-                return _bradley_terry(comparisons)
-            return fit(comparisons, self.method, bias=self.bias)
+        if self.method == "bt" and self.bias == "none":
+            return _bradley_terry(comparisons)
+        return quiet_fit(comparisons, self.method, bias=self.bias)
 
 
 def _bradley_terry(comparisons: Comparisons) -> Ranking:
     """The scores of "bt": by Newton's method where all contexts are small, else by Newman's iteration."""
     graph = Graph.build(comparisons)
     if int(np.max(np.diff(graph.starts))) > LIMITS.batched:
-        return fit(comparisons, "bt", algorithm="newman")
+        return quiet_fit(comparisons, "bt", algorithm="newman")
     decisions = comparisons.decisions()
     extra = 1.0 / (np.diff(graph.starts) - 1.0)[graph.position[graph.first]]
     weight = decisions.weights + 2.0 * extra
     p = (decisions.weights * decisions.p + extra) / weight
-    return fit(replace(decisions, p=p, weight=weight), "poe-bt", prior="first")
+    return quiet_fit(replace(decisions, p=p, weight=weight), "poe-bt", prior="first")

@@ -11,11 +11,11 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from multiprocessing import get_context
-from typing import Literal
+from operator import methodcaller
+from typing import Any, Literal
 
 import numpy as np
 
@@ -75,7 +75,6 @@ class Results:
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """What was studied, in order."""
         return tuple(self.recorded)
 
     def values(self, way: str, calls: str, measure: Measure = "spearman", attribute: str | None = None) -> Array | None:
@@ -85,9 +84,9 @@ class Results:
         known = [getattr(cell, measure) for cell in found if cell is not None]
         return np.asarray(np.mean(known, axis=0)) if len(known) == len(names) else None
 
-    def mean(self, way: str, calls: str, measure: Measure = "spearman", attribute: str | None = None) -> float:
-        """The mean over draws, NaN where there is no cell."""
-        found = self.values(way, calls, measure, attribute)
+    def mean(self, way: str, calls: str, attribute: str | None = None) -> float:
+        """The mean of Spearman's correlation over draws, NaN where there is no cell."""
+        found = self.values(way, calls, attribute=attribute)
         return float("nan") if found is None else float(np.mean(found))
 
     def whole(self, way: str, measure: Measure = "spearman", attribute: str | None = None) -> float:
@@ -95,10 +94,9 @@ class Results:
         names = self.attributes if attribute is None else (attribute,)
         return float(np.mean([getattr(self.full[name, way], measure) for name in names]))
 
-    def by_context(self, way: str, calls: str, attribute: str | None = None) -> Array:
+    def by_context(self, way: str, calls: str) -> Array:
         """Spearman's correlation in each context, shape (C,), mean over draws and attributes."""
-        names = self.attributes if attribute is None else (attribute,)
-        return column_means([self.cells[name, way, calls].by_context for name in names])
+        return column_means([self.cells[name, way, calls].by_context for name in self.attributes])
 
     def made(self, way: Way, calls: str) -> float:
         """The number of calls per context, mean over contexts."""
@@ -153,11 +151,8 @@ def sweep(
     out. With more than one of `processes` the work is spread; a script must then be safe to
     import (`if __name__ == "__main__":`).
 
-    >>> from comparo.data.items import Items
-    >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
-    >>> rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "a", 0.3), ("b", "c", 0.3), ("c", "b", 0.8)]
-    >>> recorded = {"score": Recorded.of(rows, Items.of(texts), "score")}
-    >>> results = sweep(recorded, [Way.of("poe-bt"), Way.of("win-ratio")], [4, "all"], draws=5)
+    >>> from comparo.studies.recorded import example
+    >>> results = sweep({"wit": example()}, [Way.of("poe-bt"), Way.of("win-ratio")], [4, "all"], draws=5)
     >>> results.values("poe-bt", "all")
     array([1., 1., 1., 1., 1.])
     """
@@ -179,7 +174,7 @@ def sweep(
                     keys.append([(attribute, way.name, each) for way in group])
     cells: dict[tuple[str, str, str], Cell] = {}
     full: dict[tuple[str, str], Cell] = {}
-    for names_of_job, found in zip(keys, _run(jobs, processes), strict=True):
+    for names_of_job, found in zip(keys, spread(jobs, processes), strict=True):
         for (attribute, way, each), cell in zip(names_of_job, found, strict=True):
             if each is None:
                 full[attribute, way] = cell
@@ -211,24 +206,17 @@ def _different(recorded: Mapping[str, Recorded], calls: tuple[str, ...], ways: S
     return tuple(found.values())
 
 
-def _run(jobs: Sequence[_Job], processes: int) -> Iterator[list[Cell]]:
+def spread(jobs: Sequence[Any], processes: int) -> Iterator[Any]:
+    """What `run` of each job returns, by processes with one BLAS thread each: more would wait for each other."""
     if processes == 1 or len(jobs) == 1:
-        yield from map(_Job.run, jobs)
+        yield from (job.run() for job in jobs)
         return
-    with one_blas_thread(), ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_Job.run, jobs)
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Processes started inside have one BLAS thread each: more threads would wait for each other on shared cores."""
-    before = {name: os.environ.get(name) for name in BLAS}
+    before = {name: os.environ[name] for name in BLAS if name in os.environ}
     os.environ.update(dict.fromkeys(BLAS, "1"))
     try:
-        yield
+        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+            yield from pool.map(methodcaller("run"), jobs)
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in BLAS:
+            del os.environ[name]
+        os.environ.update(before)

@@ -4,8 +4,6 @@ Retention is the share of a way's correlation from all recorded judgements that 
 of it are where the mean correlation, by linear interpolation between the K studied, first reaches it.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -63,7 +61,6 @@ class Table:
     rows: tuple[tuple[str, tuple[Entry | None, ...]], ...]
 
     def texts(self) -> list[list[str]]:
-        """Every row as text."""
         return [[label, *(NONE if entry is None else str(entry) for entry in entries)] for label, entries in self.rows]
 
     def markdown(self) -> str:
@@ -104,8 +101,8 @@ class Table:
         for number, name in enumerate(self.columns[1:]):
             entries = [row[number] for _, row in self.rows]
             columns[name] = [math.nan if entry is None else entry.value for entry in entries]
-            if any(entry is not None and entry.deviation is not None for entry in entries):
-                spreads = [None if entry is None else entry.deviation for entry in entries]
+            spreads = [None if entry is None else entry.deviation for entry in entries]
+            if any(spread is not None for spread in spreads):
                 columns[f"{name} ±"] = [math.nan if spread is None else spread for spread in spreads]
         return csv_text(columns)
 
@@ -113,94 +110,75 @@ class Table:
 def correlations_table(results: Results, measure: Measure = "spearman", attribute: str | None = None) -> Table:
     """Ways × calls: the mean over contexts and attributes (or one of them), ± the standard deviation over draws.
 
-    >>> from comparo.data.items import Items
-    >>> from comparo.studies.recorded import Recorded
+    >>> from comparo.studies.recorded import example
     >>> from comparo.studies.sweep import sweep
-    >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
-    >>> rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "a", 0.3), ("b", "c", 0.3), ("c", "b", 0.8)]
-    >>> recorded = {"wit": Recorded.of(rows, Items.of(texts), "score")}
-    >>> results = sweep(recorded, [Way.of("poe-bt")], [4, "all"], draws=2)
+    >>> results = sweep({"wit": example()}, [Way.of("poe-bt")], [4, "all"], draws=2)
     >>> correlations_table(results).csv()
     'method,4,4 ±,all = 6,all = 6 ±\\npoe-bt,100.0,0.0,100.0,0.0\\n'
     """
-    rows = []
-    for way in results.ways:
-        values = [results.values(way.name, calls, measure, attribute) for calls in results.calls]
-        rows.append((way.name, tuple(map(entry, values))))
+    rows = tuple(
+        (way.name, tuple(entry(results.values(way.name, calls, measure, attribute)) for calls in results.calls))
+        for way in results.ways
+    )
     title = f"{measure.capitalize()} × 100, {attribute or ', '.join(results.attributes)}, {results.draws} draws"
-    return Table(title, ("method", *(heading(results, calls) for calls in results.calls)), tuple(rows))
+    return Table(title, ("method", *(heading(results, calls) for calls in results.calls)), rows)
 
 
-def attributes_table(results: Results, calls: str, measure: Measure = "spearman") -> Table:
-    """Ways × attributes at one number of calls.
-
-    >>> from comparo.data.items import Items
-    >>> from comparo.studies.recorded import Recorded
-    >>> from comparo.studies.sweep import sweep
-    >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
-    >>> rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "a", 0.3), ("b", "c", 0.3), ("c", "b", 0.8)]
-    >>> recorded = {"wit": Recorded.of(rows, Items.of(texts), "score")}
-    >>> results = sweep(recorded, [Way.of("poe-bt")], [4, "all"], draws=2)
-    >>> attributes_table(results, "all").csv()
-    'method,wit,wit ±\\npoe-bt,100.0,0.0\\n'
-    """
-    rows = []
-    for way in results.ways:
-        values = [results.values(way.name, calls, measure, attribute) for attribute in results.attributes]
-        rows.append((way.name, tuple(map(entry, values))))
-    title = f"{measure.capitalize()} × 100 at {heading(results, calls)} calls per context, {results.draws} draws"
-    return Table(title, ("method", *results.attributes), tuple(rows))
+def attributes_table(results: Results, calls: str) -> Table:
+    """Ways × attributes at one number of calls."""
+    rows = tuple(
+        (way.name, tuple(entry(results.values(way.name, calls, attribute=name)) for name in results.attributes))
+        for way in results.ways
+    )
+    title = f"Spearman × 100 at {heading(results, calls)} calls per context, {results.draws} draws"
+    return Table(title, ("method", *results.attributes), rows)
 
 
-def retention_table(results: Results, measure: Measure = "spearman") -> Table:
+def retention_table(results: Results) -> Table:
     """Ways × calls: what is kept, in percent; then the correlation from all judgements, and the calls for 95% of it.
 
-    >>> from comparo.data.items import Items
-    >>> from comparo.studies.recorded import Recorded
+    >>> from comparo.studies.recorded import example
     >>> from comparo.studies.sweep import sweep
-    >>> texts = [{"id": name, "text": "…", "score": score} for name, score in zip("abc", (3, 1, 2))]
-    >>> rows = [("a", "b", 0.9), ("b", "a", 0.2), ("a", "c", 0.8), ("c", "a", 0.3), ("b", "c", 0.3), ("c", "b", 0.8)]
-    >>> recorded = {"wit": Recorded.of(rows, Items.of(texts), "score")}
-    >>> results = sweep(recorded, [Way.of("poe-bt")], [4, "all"], draws=2)
+    >>> results = sweep({"wit": example()}, [Way.of("poe-bt")], [4, "all"], draws=2)
     >>> print(retention_table(results).markdown().splitlines()[2])
     | poe-bt | 100 | 100 | 100.0 | ≤ 4 |
     """
     rows = []
     for way in results.ways:
-        whole = results.whole(way.name, measure)
-        entries: list[Entry | None] = []
-        for calls in results.calls:
-            found = results.values(way.name, calls, measure)
-            share = math.nan if found is None or whole <= 0 else 100 * float(np.mean(found)) / whole
-            entries.append(None if math.isnan(share) else Entry(share, digits=0))
-        entries += [Entry(100 * whole), calls_needed(results, way, measure)]
-        rows.append((way.name, tuple(entries)))
+        whole = results.whole(way.name)
+        shares = [100 * results.mean(way.name, calls) / whole if whole > 0 else math.nan for calls in results.calls]
+        kept = [None if math.isnan(share) else Entry(share, digits=0) for share in shares]
+        rows.append((way.name, (*kept, Entry(100 * whole), calls_needed(results, way))))
     columns = (*(f"% at {heading(results, calls)}" for calls in results.calls), "all × 100", f"calls for {KEPT:.0%}")
-    title = f"Retention: share of the {measure.capitalize()} correlation from all judgements that is kept"
+    title = "Retention: share of the Spearman correlation from all judgements that is kept"
     return Table(title, ("method", *columns), tuple(rows))
 
 
-def calls_needed(results: Results, way: Way, measure: Measure = "spearman") -> Entry | None:
+def calls_needed(results: Results, way: Way) -> Entry | None:
     """The calls per context at which a way keeps 95% of its full correlation, by linear interpolation.
 
     Marked ≤ where the fewest calls studied already do; None where none do, or the full correlation is not above 0.
     """
-    goal = KEPT * results.whole(way.name, measure)
-    curve = []
-    for calls in results.calls:
-        found = results.values(way.name, calls, measure)
-        if found is not None:
-            curve.append((results.made(way, calls), float(np.mean(found))))
-    curve.sort()
-    before: tuple[float, float] | None = None
-    for calls_made, value in curve if goal > 0 else []:
-        if value >= goal:
-            if before is None:
-                return Entry(calls_made, digits=0, mark="≤ ")
-            share = (goal - before[1]) / (value - before[1])
-            return Entry(before[0] + share * (calls_made - before[0]), digits=0)
-        before = calls_made, value
-    return None
+    goal = KEPT * results.whole(way.name)
+    curve = sorted((results.made(way, calls), results.mean(way.name, calls)) for calls in results.calls)
+    made, values = np.array([point for point in curve if not math.isnan(point[1])]).reshape(-1, 2).T
+    needed = reaching(made, values, goal) if goal > 0 else math.nan
+    if math.isnan(needed):
+        return None
+    return Entry(needed, digits=0, mark="≤ " if values[0] >= goal else "")
+
+
+def reaching(calls: Array, values: Array, goal: float) -> float:
+    """The first calls at which a curve (Q,) reaches the goal, by linear interpolation; NaN where it never does.
+
+    >>> reaching(np.array([10.0, 20.0]), np.array([20.0, 30.0]), 25.0)
+    15.0
+    """
+    reached = np.flatnonzero(values >= goal)
+    if not len(reached):
+        return math.nan
+    last = slice(max(int(reached[0]) - 1, 0), int(reached[0]) + 1)
+    return float(np.interp(goal, values[last], calls[last]))
 
 
 def heading(results: Results, calls: str) -> str:

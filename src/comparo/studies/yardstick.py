@@ -7,12 +7,8 @@ system or, where systems are not known, beyond style (`comparo.ranking.consensus
 only in the order of the items.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -27,8 +23,8 @@ from comparo.studies.draws import Draws, calls_in, draw
 from comparo.studies.opening import Opened
 from comparo.studies.recorded import Recorded
 from comparo.studies.scorers import Fit, Scorer
-from comparo.studies.sweep import everything, one_blas_thread
-from comparo.studies.tables import Entry, Table
+from comparo.studies.sweep import everything, spread
+from comparo.studies.tables import Entry, Table, reaching
 from comparo.types import Array
 
 KEPT = 0.95
@@ -85,19 +81,8 @@ class Curve:
         return float(np.interp(calls, self.calls, self.values))
 
     def needed(self, goal: float) -> float:
-        """The first calls at which the curve reaches the goal, by linear interpolation; NaN where it never does.
-
-        >>> Curve(np.array([10.0, 20.0]), np.array([20.0, 30.0])).needed(25.0)
-        15.0
-        """
-        reached = np.flatnonzero(self.values >= goal)
-        if not len(reached):
-            return float("nan")
-        last = int(reached[0])
-        if last == 0:
-            return float(self.calls[0])
-        low, high = self.values[last - 1 : last + 1]
-        return float(self.calls[last - 1] + (goal - low) / (high - low) * (self.calls[last] - self.calls[last - 1]))
+        """The first calls at which the curve reaches the goal, by linear interpolation; NaN where it never does."""
+        return reaching(self.calls, self.values, goal)
 
 
 def chosen(recorded: Recorded, fitting: Fitting, grid: Sequence[str], draws: int, seed: int) -> dict[str, Draws]:
@@ -193,12 +178,7 @@ def measure(
         for one in sets
         for attribute, recorded in one.recorded.items()
     ]
-    if processes == 1:
-        found = [job.run() for job in jobs]
-    else:
-        with one_blas_thread(), ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            found = list(pool.map(_Job.run, jobs))
-    return {(job.name, job.attribute): curves for job, curves in zip(jobs, found, strict=True)}
+    return {(job.name, job.attribute): curves for job, curves in zip(jobs, spread(jobs, processes), strict=True)}
 
 
 def tables(curves: Curves, sizes: Mapping[str, float]) -> list[Table]:
@@ -213,12 +193,13 @@ def tables(curves: Curves, sizes: Mapping[str, float]) -> list[Table]:
 
 
 def _few_calls(curves: Curves, sizes: Mapping[str, float]) -> Table:
-    rows = []
+    rows: list[list[Any]] = []
     for (name, attribute), ways in curves.items():
         few = 2 * sizes[name]
         rows.append([f"{name} {attribute}", ways[PAPER].whole, *(ways[way].at(few) for way in WAYS)])
+    means = ["mean", *np.mean([row[1:] for row in rows], axis=0).tolist()]
     columns = ("set", "paper, all calls", *(f"{way}, 2n" for way in WAYS))
-    return _table("Spearman × 100 with 2n calls per context", columns, [*rows, _means(rows)])
+    return _table("Spearman × 100 with 2n calls per context", columns, [*rows, means])
 
 
 def _needed(curves: Curves) -> Table:
@@ -253,10 +234,6 @@ def _worst(curves: Curves) -> Table:
 def _mean_curves(every: Iterable[Mapping[str, Curve]]) -> dict[str, Curve]:
     each = list(every)
     return {way: Curve(each[0][way].calls, np.mean([ways[way].values for ways in each], axis=0)) for way in each[0]}
-
-
-def _means(rows: list[list[Any]]) -> list[Any]:
-    return ["mean", *np.mean([row[1:] for row in rows], axis=0).tolist()]
 
 
 def _table(title: str, columns: tuple[str, ...], rows: list[list[Any]], digits: int = 1) -> Table:

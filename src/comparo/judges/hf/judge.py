@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _logger = logging.getLogger(__name__)
+
+# A batch, p, mass and the likeliest tokens of each row or why there are none, and the seconds that it took.
+_Done = tuple[Batch, list[list[float]] | str, float]
 
 
 def load(
@@ -242,14 +245,6 @@ class HfJudge:
                 )
 
 
-class _Done(NamedTuple):
-    """A batch, p, mass and the likeliest tokens of each row or why there are none, and the seconds that it took."""
-
-    batch: Batch
-    found: list[list[float]] | str
-    seconds: float
-
-
 @dataclass(frozen=True, slots=True)
 class _Running:
     """A batch that the device computes, its results to come, and when it was started."""
@@ -260,7 +255,7 @@ class _Running:
 
     def wait(self) -> _Done:
         found = self.found if isinstance(self.found, str) else self.found.tolist()
-        return _Done(self.batch, found, time.perf_counter() - self.started)
+        return self.batch, found, time.perf_counter() - self.started
 
 
 def _libraries() -> tuple[Any, Any]:

@@ -9,8 +9,6 @@ Questions run as rows, each with all its tokens or, after a pass for what the qu
 the rest of them; or as a tree, in which every common beginning is read once, with more launches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice

@@ -10,8 +10,6 @@ the node where it ends. With one context, its candidates and all their pairs
 the tokens that read a node are contiguous in each deeper level.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise

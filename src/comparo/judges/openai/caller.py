@@ -1,7 +1,5 @@
 """Questions to a server that speaks OpenAI's API: what is sent, and what replies and refusals mean."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -9,26 +7,11 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+import comparo.judges.openai.verdicts as verdicts
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
-from comparo.judges.openai.access import KEY
-from comparo.judges.openai.complaints import Complaint, read_complaint
-from comparo.judges.openai.prices import cost
-from comparo.judges.openai.scrubbing import whole_characters
-from comparo.judges.openai.settings import Settings
-from comparo.judges.openai.verdicts import (
-    LONGEST,
-    is_scale,
-    label_tokens,
-    read_grade,
-    read_logprobs,
-    read_score,
-    read_verdict,
-    reply_format,
-    reply_text,
-    soften,
-    token_logprobs,
-)
+from comparo.judges.openai.complaints import Complaint, read_complaint, whole_characters
+from comparo.judges.openai.settings import KEY, Settings, cost
 from comparo.judges.openai.wire import Answer, NoAnswerError, Wire
 from comparo.judges.protocol import Judgement
 
@@ -66,13 +49,13 @@ class Caller:
     """Sends questions to the server and reads its answers."""
 
     def __init__(self, judge: Settings, prompt: Prompt) -> None:
-        access = judge.access()
-        self.judge, self.prompt, self.dialect, self.secrets = judge, prompt, judge.dialect, access.secrets
+        headers, self.secrets = judge.access()
+        self.judge, self.prompt, self.dialect = judge, prompt, judge.dialect
         self.begun = judge.begins(prompt)
-        self.max_tokens = max(judge.max_tokens, label_tokens(prompt)) if self.begun else judge.max_tokens
+        self.max_tokens = max(judge.max_tokens, verdicts.label_tokens(prompt)) if self.begun else judge.max_tokens
         limit = ANSWER + TOKEN * self.max_tokens
-        self.client = Wire(judge.base_url, access.headers, judge.timeout, judge.retries, limit, judge.waiting)
-        self.graded = judge.graded and not is_scale(prompt)
+        self.client = Wire(judge.base_url, headers, judge.timeout, judge.retries, limit, judge.waiting)
+        self.graded = judge.graded and not verdicts.is_scale(prompt)
         self.added = judge.adds(prompt)
 
     async def answer(self, question: Question) -> Judgement | JudgeError:
@@ -104,11 +87,11 @@ class Caller:
     async def _read(self, case: _Case) -> tuple[float, float, float]:
         """p and mass where the reply names a label or, if it was begun, at its next token."""
         choice = (await self._ask(case))[0]
-        reply = reply_text(choice)
+        reply = verdicts.reply_text(choice)
         case.reply = _shown(reply)
         try:
-            positions = token_logprobs(choice)
-            found = read_logprobs(positions, self.prompt, begun=self.begun)
+            positions = verdicts.token_logprobs(choice)
+            found = verdicts.read_logprobs(positions, self.prompt, begun=self.begun)
         except ValueError as problem:
             raise _AnswerError(f"{problem}, of the reply {self._short(reply)}") from None
         if not positions and reply and not self.dialect.gives_logprobs:
@@ -125,16 +108,16 @@ class Caller:
         while (missing := self.judge.votes - len(replies)) > 0:
             several = self._put("n", case)
             choices = await self._ask(case, missing)
-            replies += [reply_text(choice) for choice in choices[:missing]]
+            replies += [verdicts.reply_text(choice) for choice in choices[:missing]]
             if several and len(choices) < missing:
                 self.dialect.adopt("n", False)
         case.reply = "\n".join(map(_shown, replies))
         chat = self.judge.endpoint == "chat"
         if chat and any(replies) and not any(reply.lstrip().startswith("{") for reply in replies):
             self.dialect.adopt("response_format", False)
-        scale = is_scale(self.prompt)
-        read = read_score if scale else read_grade if self.graded else read_verdict
-        found = soften([read(reply, self.prompt) for reply in replies], scale or self.graded)
+        scale = verdicts.is_scale(self.prompt)
+        read = verdicts.read_score if scale else verdicts.read_grade if self.graded else verdicts.read_verdict
+        found = verdicts.soften([read(reply, self.prompt) for reply in replies], scale or self.graded)
         if found is None:
             ended = "; raise max_tokens" if choices[-1].get("finish_reason") == "length" else ""
             raise _AnswerError(f"no verdict in the reply {self._short(case.reply)}{ended}")
@@ -187,7 +170,7 @@ class Caller:
         if not judge.votes:
             body |= {"logprobs": True, "top_logprobs": self._put("top_logprobs", case)}
         elif self._put("response_format", case):
-            body["response_format"] = reply_format(self.prompt, self.graded)
+            body["response_format"] = verdicts.reply_format(self.prompt, self.graded)
         return body
 
     def _heed(self, answer: Answer, body: dict[str, Any], case: _Case) -> None:
@@ -294,7 +277,7 @@ def _count(usage: Any, name: str) -> int | None:
 
 def _shown(reply: str) -> str:
     """A reply as it is stored: no more of it than is read."""
-    return reply if len(reply) <= LONGEST else reply[:LONGEST] + "…"
+    return reply if len(reply) <= verdicts.LONGEST else reply[: verdicts.LONGEST] + "…"
 
 
 def _tokens(text: str) -> int:

@@ -9,8 +9,6 @@ the mean under Jeffreys' prior Beta(½, ½), so that p is never 0 or 1. Grades b
 `GRADES`, scores on a scale their place between its ends (0 and 1), and p is their mean.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -20,7 +18,7 @@ from typing import Any
 
 from comparo.data.prompts import Prompt
 from comparo.judges.labels import AROUND, Words, reply_probability, spells
-from comparo.judges.openai.scrubbing import whole_characters
+from comparo.judges.openai.complaints import whole_characters
 
 Positions = list[tuple[str, list[tuple[str, float]]]]
 
@@ -66,9 +64,6 @@ def reply_text(choice: dict[str, Any]) -> str:
     """The words of a choice that the server offers, of a chat or of a completion; empty where there are none.
 
     Half a character becomes �, so that the reply can be written anywhere.
-
-    >>> reply_text({"message": {"role": "assistant", "content": "A"}}), reply_text({"text": " B"}), reply_text({})
-    ('A', ' B', '')
     """
     message = choice.get("message")
     said = message.get("content") if isinstance(message, dict) else choice.get("text")
@@ -102,7 +97,8 @@ def token_logprobs(choice: dict[str, Any]) -> Positions:
         for token, logprob, top in told:
             own = [] if any(other == token for other, _ in top) else [(token, logprob)]
             if top:
-                positions.append((_text(token), [(_text(other), _number(value)) for other, value in top + own]))
+                known = [(_text(other), math.nan if value is None else float(value)) for other, value in top + own]
+                positions.append((_text(token), known))
         return positions
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as problem:
         raise ValueError(f"the log-probabilities are not in OpenAI's form ({type(problem).__name__})") from None
@@ -127,11 +123,7 @@ def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) 
 
 
 def label_tokens(prompt: Prompt) -> int:
-    """How many tokens a label may take in a reply that was begun: a letter is one with every tokenizer.
-
-    >>> label_tokens(Prompt("{first}{second}")), label_tokens(Prompt("{first}{second}", labels=("1", "2")))
-    (1, 8)
-    """
+    """How many tokens a label may take in a reply that was begun: a letter is one with every tokenizer."""
     return 1 if all(re.fullmatch("[A-Za-z]", label.strip()) for label in prompt.labels) else 8
 
 
@@ -242,10 +234,6 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
-
-
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
 
 
 def _grades(prompt: Prompt) -> list[str]:

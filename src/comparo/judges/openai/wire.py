@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from email.utils import mktime_tz, parsedate_tz
 from random import random
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -103,10 +102,8 @@ class Wire:
         await self._http.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._http.__aexit__(kind, error, trace)
+    async def __aexit__(self, *error: Any) -> None:
+        await self._http.__aexit__(*error)
 
     async def post(self, route: str, body: Mapping[str, Any]) -> Answer:
         """The answer to a request, after up to `retries` more tries; NoAnswerError where there is none."""

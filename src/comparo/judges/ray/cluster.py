@@ -3,8 +3,6 @@
 A missing cluster is an error within half a minute; Ray itself would try to reach it for a quarter of an hour.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import socket
@@ -129,9 +127,5 @@ def free(need: Mapping[str, float]) -> bool:
 
 
 def in_words(amounts: Mapping[str, float]) -> str:
-    """Resources as a sentence has them.
-
-    >>> in_words({"CPU": 1.0, "GPU": 0.5})
-    '1 CPU and 0.5 GPU'
-    """
+    """Resources as a sentence has them."""
     return " and ".join(f"{amounts.get(name, 0):g} {name}" for name in ("CPU", "GPU"))

@@ -4,8 +4,6 @@ A replica returns in turn the node on which it was placed, a description of the 
 batches. One that dies is started again, on any node that has room for it, now or later.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import re
@@ -50,7 +48,6 @@ class Replica:
     """A judge in a process of its own, as a Ray actor."""
 
     def where(self) -> str:
-        """The node that it is on."""
         return str(library().util.get_node_ip_address())
 
     def load(self, name: str, options: dict[str, Any]) -> dict[str, Any] | Exception:

@@ -24,6 +24,7 @@ of φ of 0, which a graph without cycles allows, is avoided by the term −log(1
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,7 @@ NARROWEST, WIDEST = (
 LEAST_NOISE = 1e-12  # φ of answers without noise: a millionth of a logit
 QUANTILES = 9  # of the confidence in a over which scores are averaged
 SURE = 0.05  # range of log a below which one value is enough
-COARSE_STEPS, FINE_STEPS, NEGATIVE_STEPS = 48, 24, 8
+COARSE_STEPS, FINE_STEPS, NEGATIVE_STEPS = 48, 16, 8
 ROUNDS = 4  # in which a and the r are found in turn
 
 
@@ -129,10 +130,18 @@ class _Search:
     has_known_noise: bool
     level: float
 
-    def likelihood(self, a: Array, shared: Array) -> Array:
+    @cached_property
+    def coarse(self) -> tuple[Array, tuple[Array, Array]]:
+        """The values of a that are tried first, with their C and g."""
+        largest = float(np.max(self.spectrum.trace_q, initial=self.level))
+        negative = -np.linspace(0.95, 0.0, NEGATIVE_STEPS) / max(largest, float(np.max(self.spectrum.q, initial=0.0)))
+        grid = np.concatenate([negative, np.exp(np.linspace(np.log(1e-4), np.log(1e5), COARSE_STEPS)) / self.level])
+        return grid, _moments(self.spectrum, grid)
+
+    def likelihood(self, a: Array, shared: Array, moments: tuple[Array, Array] | None = None) -> Array:
         """log L with the term that avoids 0, for each a (G,) and the r of all kinds."""
         spectrum = self.spectrum
-        c, g = _moments(spectrum, a)
+        c, g = _moments(spectrum, a) if moments is None else moments
         root = np.sqrt(shared[self.kind])
         inner = np.eye(len(root)) + root[:, None] * c * root
         pulled = root * g
@@ -148,10 +157,8 @@ class _Search:
 
     def best_ratio(self, shared: Array) -> tuple[float, Array, Array]:
         """The best a, and the confidence Φ(z) at the points of a grid."""
-        largest = float(np.max(self.spectrum.trace_q, initial=self.level))
-        negative = -np.linspace(0.95, 0.0, NEGATIVE_STEPS) / max(largest, float(np.max(self.spectrum.q, initial=0.0)))
-        grid = np.concatenate([negative, np.exp(np.linspace(np.log(1e-4), np.log(1e5), COARSE_STEPS)) / self.level])
-        height = self.likelihood(grid, shared)
+        grid, moments = self.coarse
+        height = self.likelihood(grid, shared, moments)
         near = np.flatnonzero(height > np.max(height) - 8.0)
         low, high = grid[max(near[0] - 1, 0)], grid[min(near[-1] + 1, len(grid) - 1)]
         middle = grid[int(np.argmax(height))]

@@ -1,4 +1,4 @@
-"""What the recorded judgements say of the judge, and one idea that was left out: the figures of docs/efficiency.md.
+"""What the recorded judgements say of the judge: the figures of docs/efficiency.md.
 
 Of the logits l of a pair in both orders, S = ½(l_ij − l_ji) is what the judge prefers and A = ½(l_ij + l_ji) what it
 makes of the position; S = s_i − s_j + pair, A = context + text_i + text_j + rest.
@@ -19,8 +19,6 @@ from comparo.run.recipe import Fitting
 from comparo.selection.contrast import contrasts, overlaps
 from comparo.selection.designs import in_both_orders, random_pairs
 from comparo.selection.selector import Selector
-from comparo.studies.cells import correlate
-from comparo.studies.draws import draw
 from comparo.studies.opening import open_set
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -78,23 +76,6 @@ def noise_by_contrast(recorded, items):
     return [np.mean(pair[part] ** 2) for part in np.array_split(np.argsort(contrast), 5)]
 
 
-def discounted(opened, recorded):
-    """Spearman × 100 with groups, and with the text's own part discounted by the variance of its position effects."""
-    spread, _, _, texts, _ = variances(recorded)
-    share = np.clip(1 - texts / (spread / 2), 0.1, 1.0)
-    fitting, many, found = Fitting(opened.items), np.int64(len(recorded.items)), []
-    key = recorded.context * many + recorded.item
-    order = np.argsort(key)
-    drawn = draw(recorded, FEW[opened.name], DRAWS, rng=np.random.default_rng(0))
-    for number in range(DRAWS):
-        ranking = fitting.rank(drawn.one(number))
-        place = order[np.searchsorted(key, ranking.graph.context * many + ranking.graph.item, sorter=order)]
-        scores, mean = np.empty((2, len(key))), ranking.effects.mean
-        scores[0, place], scores[1, place] = ranking.scores, mean + share * (ranking.scores - mean)
-        found.append(100 * correlate(recorded, scores).spearman)
-    return np.mean(found, axis=0)
-
-
 def made_up(items, scale, odd, hard, calls, rng):
     """Spearman × 100 with made-up scores of SummEval's texts, by the paper's way and ours, of a judge who knows them.
 
@@ -145,15 +126,13 @@ def main() -> None:
     if not (DATA / "judgements").exists():
         print(f"skipped, {DATA}/judgements is not there")
         return
-    print("spread of differences, pair; position: context, text, rest; | pair by fifths of contrast, lowest first; |")
-    print("Spearman × 100 from few random calls, systems known: as it is, and discounted")
+    print("spread of differences, pair; position: context, text, rest; | pair by fifths of contrast, lowest first")
     for name in SETS:
         opened = open_set(name, DATA)
         for attribute, recorded in opened.recorded.items():
             parts = "".join(f"{value:>8.3f}" for value in variances(recorded))
             noise = " ".join(f"{value:.4f}" for value in noise_by_contrast(recorded, opened.items))
-            plain, less = discounted(opened, recorded)
-            print(f"{name + ' ' + attribute:<30}{parts} | {noise} | {plain:.1f} {less:.1f}", flush=True)
+            print(f"{name + ' ' + attribute:<30}{parts} | {noise}", flush=True)
     confident()
 
 

@@ -17,6 +17,7 @@ from comparo.errors import ComparisonsError
 from comparo.methods import WIDE
 from comparo.model.determinant import design_log_det
 from comparo.model.experts import BradleyTerry
+from comparo.model.limits import Limits
 from comparo.model.product import Product, multiply
 from comparo.selection import greedy
 from comparo.selection.contexts import next_pairs
@@ -81,11 +82,11 @@ def naive_batch(rows: Rows, pending: list[tuple[int, int]], items: int, batch: i
 
 @pytest.mark.parametrize("orders", ["one", "both"])
 @pytest.mark.parametrize("candidates", [4096, 5])
-def test_adaptive_is_the_formula(orders: Any, candidates: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(greedy, "CANDIDATES", candidates)
+def test_adaptive_is_the_formula(orders: Any, candidates: int) -> None:
     items, calls = 12, 2 if orders == "both" else 1
     scores = 2 * np.random.default_rng(1).standard_normal(items)
-    selector = Selector(range(items), orders=orders, strategy="adaptive", rng=np.random.default_rng(2))
+    limits = Limits(candidates=candidates)
+    selector = Selector(range(items), orders=orders, strategy="adaptive", rng=np.random.default_rng(2), limits=limits)
     rows = run(selector, scores, (items - 1) * calls, 6)
     assert len({frozenset(row[:2]) for row in rows}) == items - 1
     for seed in range(6):

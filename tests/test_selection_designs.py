@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.determinant import design_log_det
-from comparo.selection import greedy
+from comparo.model.limits import Limits
 from comparo.selection.designs import Pairs, in_both_orders, in_one_order, random_pairs
 from comparo.selection.selector import Selector, greedy_pairs
 
@@ -152,13 +152,11 @@ def test_greedy_is_brute_force(items: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize(("candidates", "pending", "rows"), [(4096, 128, 64), (20, 128, 64), (300, 5, 7), (1, 1, 16)])
-def test_greedy_is_the_full_scan(candidates: int, pending: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(greedy, "CANDIDATES", candidates)
-    monkeypatch.setattr(greedy, "PENDING", pending)
-    monkeypatch.setattr(greedy, "ROWS", rows)
+def test_greedy_is_the_full_scan(candidates: int, pending: int, rows: int) -> None:
+    limits = Limits(candidates=candidates, pending=pending, gain_rows=rows)
     for items, number in ((41, 820), (60, 600)):
         order = np.random.default_rng(items).permutation(items).tolist()
-        pairs = greedy_pairs(items, number, np.random.default_rng(items))
+        pairs = greedy_pairs(items, number, np.random.default_rng(items), limits)
         assert unordered(pairs) == unordered(full_scan(order, number))
 
 

@@ -54,6 +54,11 @@ class Limits:
     shared_entries: int = 20_000_000  # of the matrix of groups: 160 MB
     bias_rounds: int = 4  # measured: the fourth changes a bias by less than 1e-5
 
+    # Greedy choice of pairs (`comparo.selection.greedy`).
+    candidates: int = 4096  # pairs of largest gain whose gains are kept up to date: 32 kB
+    pending: int = 128  # updates of the covariance that are collected before it is passed over: 4 MB for 4096 items
+    gain_rows: int = 64  # rows of the covariance that are processed together: 2 MB for 4096 items, within the cache
+
     # Random vectors. Hutchinson's estimate of a trace over n items has a relative error of about √(2 / (n·probes)) or
     # less where eigenvalues are alike: 9% for 64 items and 4 probes, 0.6% for 4096 items and 16.
     trace_probes: int = 4

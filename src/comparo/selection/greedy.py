@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from comparo.model.experts import logistic_curvature
+from comparo.model.limits import LIMITS, Limits
 from comparo.types import Array, Mask
 
 TIES = 1e-9
-PENDING = 128  # vectors v that are collected before A is updated with all of them
-CANDIDATES = 4096  # pairs of largest gain whose gains are kept up to date
 SAMPLE = 8192  # pairs by which the gain of the last candidate is estimated
-ROWS = 64  # rows of A that are processed together, so that they stay in the cache
 SERIAL = 2**18  # multiplications that BLAS does in one thread; on busy cores its threads wait for each other
 WINDOW = 512  # items around the border between the top k and the others
 
@@ -102,8 +100,10 @@ class Greedy:
         calls: int = 1,
         repeats: bool = False,
         worth: Array | None = None,
+        limits: Limits = LIMITS,
     ) -> None:
         n = len(covariance)
+        self.limits = limits
         self.worth = worth
         self.covariance = covariance
         self.free = free
@@ -111,9 +111,9 @@ class Greedy:
         self.calls = calls
         self.repeats = repeats
         self.variance = covariance.diagonal().copy()
-        self.vectors = np.empty((PENDING, n))
+        self.vectors = np.empty((limits.pending, n))
         self.pending = 0
-        many = n * (n - 1) > 2 * CANDIDATES
+        many = n * (n - 1) > 2 * limits.candidates
         sample = np.sort(np.random.default_rng(0).integers(0, n, (2, SAMPLE * many)), axis=0)
         self.sample = sample[:, sample[0] < sample[1]]
         self._look()
@@ -121,7 +121,7 @@ class Greedy:
     def pick(self) -> tuple[int, int]:
         """The free pair of largest gain, (x, y) with x < y; there must be one."""
         best = self._best()
-        while best <= self.threshold or self.pending == PENDING:
+        while best <= self.threshold or self.pending == self.limits.pending:
             self._look()
             best = self._best()
         chosen = int(np.argmax(self.gains >= best))
@@ -151,8 +151,9 @@ class Greedy:
         vectors, self.pending = self.vectors[: self.pending], 0
         self.variance -= np.einsum("ki,ki->i", vectors, vectors)
         n = len(self.variance)
-        blocks = [(begin, slice(begin, min(begin + ROWS, n))) for begin in range(0, n, ROWS)]
-        width = SERIAL // (ROWS * max(len(vectors), 1))
+        rows_at_once = self.limits.gain_rows
+        blocks = [(begin, slice(begin, min(begin + rows_at_once, n))) for begin in range(0, n, rows_at_once)]
+        width = SERIAL // (rows_at_once * max(len(vectors), 1))
         for begin, rows in blocks if len(vectors) else []:
             for left in range(begin, n, width):
                 columns = slice(left, left + width)
@@ -180,10 +181,10 @@ class Greedy:
         return weight if self.worth is None else weight * self.worth[x, y]
 
     def _threshold(self) -> float:
-        """About the gain of the last of the `CANDIDATES` best, or −∞ where there are not many more pairs."""
+        """About the gain of the last of the `Limits.candidates` best, or −∞ where there are not many more pairs."""
         x, y = self.sample[:, self.free[tuple(self.sample)]]
         n = len(self.variance)
-        above = len(self.sample[0]) * CANDIDATES * 2 // (n * (n - 1))
+        above = len(self.sample[0]) * self.limits.candidates * 2 // (n * (n - 1))
         if above >= len(x):
             return -np.inf
         gains = self._weight(x, y) * (self.variance[x] + self.variance[y] - 2.0 * self.covariance[x, y])

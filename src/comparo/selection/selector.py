@@ -149,7 +149,7 @@ class Selector:
         self.calls = 2 if orders == "both" else 1
         self.top = top_of(goal, len(items), strategy)
         self.repeats = repeats
-        self._exact = len(items) <= limits.exact
+        self._exact, self._limits = len(items) <= limits.exact, limits
         self.rng = rng = as_generator(rng)
         names = list(items)
         order = rng.permutation(len(names))
@@ -318,12 +318,12 @@ class Selector:
             ridge[0] = 1.0  # the paper's expert on the first item
         covariance = inverse(self._asked.rows[:, 0], self._asked.rows[:, 1], c, ridge)
         if self.strategy == "greedy":
-            return Greedy(covariance, free, None, self.calls, self.repeats, self._worth)
+            return Greedy(covariance, free, None, self.calls, self.repeats, self._worth, self._limits)
         if self.top is not None:
             border = Border(covariance, free, self._scores, self.top, dispersion, self.calls, self.repeats)
             if border.free.any():
                 return border
-        return Greedy(covariance, free, self._scores, self.calls, self.repeats, self._worth)
+        return Greedy(covariance, free, self._scores, self.calls, self.repeats, self._worth, self._limits)
 
     def _curvature(self) -> tuple[Array, Array]:
         """The curvatures of all rows asked, at the current scores, and the ridge of the prior."""

@@ -208,3 +208,12 @@ def test_a_judge_that_always_says_first_is_noted():
     assert any("the same position both times" in note for note in ranking.notes)
     assert np.max(ranking.std) < 2.0
     assert np.max(np.abs(ranking.scores)) < 1e-6
+
+
+def test_a_soft_judge_with_a_strong_bias_is_not_noted():
+    """All its answers favour the first, but by how much depends on the texts."""
+    truth = np.linspace(-0.5, 0.5, 8)
+    rows = [(i, j, float(expit(3 + truth[i] - truth[j]))) for i in range(8) for j in range(8) if i != j]
+    ranking = fit(rows, bias="joint", prior="estimated")
+    assert not ranking.notes
+    assert list(ranking) == list(range(7, -1, -1))

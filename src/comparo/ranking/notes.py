@@ -35,7 +35,8 @@ def notes(comparisons: Comparisons, graph: Graph, product: Product | None, conve
         )
     first, second = comparisons.both_orders()
     always = max(np.count_nonzero((first > 0.5) & (second > 0.5)), np.count_nonzero((first < 0.5) & (second < 0.5)))
-    if len(first) >= FEW and always > MOSTLY * len(first):
+    # A soft answer tells by how much the position counts, and what is left of it; a decision tells nothing more.
+    if comparisons.hard and len(first) >= FEW and always > MOSTLY * len(first):
         found.append(
             f"in {always:,} of {len(first):,} pairs asked in both orders the judge chose the same position both times: "
             "it hardly compares the texts; look at its replies, change the wording or the labels, or take another judge"

@@ -180,10 +180,13 @@ def multiply(
         solution = problem.maximise(_start(problem))
     product = product_at(comparisons, graph, expert, prior, solution)
     if is_scaled and prior != "first":
+        used = float(prior)
         for _ in range(limits.bias_rounds):
-            scaled = prior / np.sqrt(product.dispersion)
-            product = multiply(comparisons, expert, prior=float(scaled), bias=bias, limits=limits)
-        return replace(product, prior=prior)
+            scaled = float(prior / np.sqrt(product.dispersion))
+            if abs(scaled / used - 1.0) < limits.last_step:
+                break
+            used, product = scaled, multiply(comparisons, expert, prior=scaled, bias=bias, limits=limits)
+        product = replace(product, prior=prior)
     return product if bias != "plug-in" else replace(product, bias=np.tile(shift, (graph.contexts, 1)))
 
 

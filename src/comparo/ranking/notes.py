@@ -33,12 +33,22 @@ def notes(comparisons: Comparisons, graph: Graph, product: Product | None, conve
             "the position bias cannot be estimated from these comparisons: show items in both positions, or use "
             "bias='none'"
         )
-    first, second = comparisons.both_orders()
-    always = max(np.count_nonzero((first > 0.5) & (second > 0.5)), np.count_nonzero((first < 0.5) & (second < 0.5)))
-    # A soft answer tells by how much the position counts, and what is left of it; a decision tells nothing more.
-    if comparisons.hard and len(first) >= FEW and always > MOSTLY * len(first):
+    if comparisons.hard and (always := _same_position(comparisons)):
         found.append(
-            f"in {always:,} of {len(first):,} pairs asked in both orders the judge chose the same position both times: "
-            "it hardly compares the texts; look at its replies, change the wording or the labels, or take another judge"
+            f"in {always:,} pairs asked in both orders, nearly all, the judge chose the same position both times: it "
+            "hardly compares the texts; look at its replies, change the wording or the labels, or take another judge"
         )
     return tuple(found)
+
+
+def _same_position(comparisons: Comparisons) -> int:
+    """In how many pairs the same position won in both orders, if that is nearly always so; else 0.
+
+    A soft answer tells by how much the position counts, and what is left of it; a decision tells nothing more.
+    """
+    share = float(np.mean(comparisons.p > 0.5))
+    if 1.0 - MOSTLY < share < MOSTLY:  # fast: no pairs need to be found
+        return 0
+    first, second = comparisons.both_orders()
+    always = max(np.count_nonzero((first > 0.5) & (second > 0.5)), np.count_nonzero((first < 0.5) & (second < 0.5)))
+    return int(always) if len(first) >= FEW and always > MOSTLY * len(first) else 0

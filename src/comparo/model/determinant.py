@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.linalg import eigh_tridiagonal
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.graph import Graph
+from comparo.model.lanczos import quadrature
 from comparo.model.laplacian import Laplacian, Tail
 from comparo.model.pattern import Batch, Pattern
 from comparo.types import Array
@@ -99,19 +99,10 @@ def _estimate(tail: Tail) -> float:
                 column[: tail.nodes] -= root[: tail.nodes] * inner[component]
         return z
 
-    steps, columns = tail.limits.lanczos_steps, tail.limits.determinant_probes
-    probes = project(tail.signs(columns))
-    squares = np.sum(probes**2, axis=0)
-    z, previous = probes / np.sqrt(squares), np.zeros_like(probes)
-    alpha, beta = np.zeros((2, steps, columns))
-    for step in range(steps):
-        image = tail.multiply(z / root[:, None]) / root[:, None]
-        alpha[step] = np.sum(z * image, axis=0)
-        image = project(image - alpha[step] * z - (beta[step - 1] * previous if step else 0.0))
-        beta[step] = np.linalg.norm(image, axis=0)
-        previous, z = z, image / np.maximum(beta[step], np.finfo(float).tiny)
-    trace = 0.0
-    for column in range(columns):
-        values, vectors = eigh_tridiagonal(alpha[:, column], beta[:-1, column])
-        trace += float(squares[column] * np.sum(vectors[0] ** 2 * np.log(np.maximum(values, 1e-12)))) / columns
+    def multiply(z: Array) -> Array:
+        return project(tail.multiply(z / root[:, None]) / root[:, None])
+
+    probes = project(tail.signs(tail.limits.determinant_probes))
+    values, share = quadrature(multiply, probes, tail.limits.lanczos_steps)
+    trace = float(np.sum(share * np.log(np.maximum(values, 1e-12))))
     return float(np.sum(np.log(scale))) + trace - (float(np.sum(np.log(weight))) if free else 0.0)

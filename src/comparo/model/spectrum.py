@@ -9,12 +9,11 @@ iteration from b and M gives a few hundred vectors that span what matters of the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import eigh_tridiagonal
 
+from comparo.model.lanczos import quadrature
 from comparo.model.laplacian import Laplacian, Tail
 from comparo.model.pattern import Batch, Pattern
 from comparo.types import Array
@@ -156,27 +155,8 @@ def _krylov(tail: Tail, b: Array, columns: Array) -> _Part:
     q, vectors = np.linalg.eigh(basis.T @ multiply(basis))
     coordinates = vectors.T @ (basis.T @ start)
     kept = q > ZERO * q[-1]
-    nodes, weight = _quadrature(
+    nodes, weight = quadrature(
         multiply, centred(tail.signs(limits.determinant_probes)[: tail.nodes]), limits.krylov_steps
     )
     scale = (tail.nodes - len(sizes)) / np.sum(weight)
     return q[kept], coordinates[kept, 0], coordinates[kept, 1:], nodes, weight * scale
-
-
-def _quadrature(multiply: Callable[[Array], Array], probes: Array, steps: int) -> tuple[Array, Array]:
-    """Eigenvalues and weights such that Σ weight·f(q) estimates tr f(L) for smooth f (stochastic Lanczos)."""
-    squares = np.sum(probes**2, axis=0)
-    z, previous = probes / np.sqrt(squares), np.zeros_like(probes)
-    alpha, beta = np.zeros((2, steps, probes.shape[1]))
-    for step in range(steps):
-        image = multiply(z)
-        alpha[step] = np.sum(z * image, axis=0)
-        image = image - alpha[step] * z - (beta[step - 1] * previous if step else 0.0)
-        beta[step] = np.linalg.norm(image, axis=0)
-        previous, z = z, image / np.maximum(beta[step], np.finfo(float).tiny)
-    nodes, weights = [], []
-    for column, square in enumerate(squares):
-        values, vectors = eigh_tridiagonal(alpha[:, column], beta[:-1, column])
-        nodes.append(np.maximum(values, 0.0))
-        weights.append(vectors[0] ** 2 * square / len(squares))
-    return np.concatenate(nodes), np.concatenate(weights)

@@ -42,7 +42,7 @@ NARROWEST, WIDEST = (
 )  # standard deviation of scores in logits: chances of 0.5075 and 0.99995 between two items
 LEAST_NOISE = 1e-12  # φ of answers without noise: a millionth of a logit
 QUANTILES = 9  # of the confidence in a over which scores are averaged
-SURE = 0.05  # range of log a below which one value is enough
+SURE = 0.05  # change of the logarithm of a ratio that does not matter: a third of its error for 100 items
 COARSE_STEPS, FINE_STEPS, NEGATIVE_STEPS = 48, 16, 8
 ROUNDS = 4  # in which a and the r are found in turn
 
@@ -66,8 +66,7 @@ class Variances:
         """φ for a ratio a."""
         if self.has_known_noise:
             return 1.0
-        q, _ = _form(self.spectrum, a, self.shared[self.kind])
-        return max(q / self.observations, LEAST_NOISE)
+        return max(_form(self.spectrum, a, self.shared[self.kind]) / self.observations, LEAST_NOISE)
 
     def precision(self, a: float) -> tuple[Array, Array]:
         """(C + R⁻¹)⁻¹, which is Cov(θ)/φ, shape (M, M), and the mean of θ (M,)."""
@@ -95,21 +94,8 @@ def estimate(
     level = max(level, np.finfo(float).tiny)
     kinds = int(kind.max(initial=-1)) + 1
     search = _Search(spectrum, kind, observations, has_known_noise, level)
-    best: tuple[float, Array] | None = None
-    for start in (0.0, 1.0) if kinds else (0.0,):
-        shared = np.full(kinds, start / level)
-        a = search.best_ratio(shared)[0]
-        for _ in range(ROUNDS if kinds else 0):
-            before = np.log(np.concatenate([[max(a, 1e-6 / level)], shared + 1e-6 / level]))
-            shared = search.best_shared(a, shared)
-            a = search.best_ratio(shared)[0]
-            if np.max(np.abs(np.log(np.concatenate([[max(a, 1e-6 / level)], shared + 1e-6 / level])) - before)) < 0.05:
-                break
-        height = float(search.likelihood(np.array([a]), shared)[0])
-        if best is None or height > best[0]:
-            best = height, shared
-    assert best is not None
-    shared = best[1]
+    starts = (0.0, 1.0 / level) if kinds else (0.0,)  # the likelihood may have one maximum with and one without them
+    _, shared = max((search.settle(np.full(kinds, start)) for start in starts), key=lambda found: found[0])
     a, grid, confidence = search.best_ratio(shared)
     noise = Variances(spectrum, kind, observations, has_known_noise, a, shared, np.array([a])).noise(max(a, 0.0))
     low, high = (unit * NARROWEST) ** 2 / noise, (unit * WIDEST) ** 2 / noise
@@ -154,6 +140,21 @@ class _Search:
 
     def _fit(self, q: Array) -> Array:
         return q if self.has_known_noise else self.observations * np.log(np.maximum(q, np.finfo(float).tiny))
+
+    def settle(self, shared: Array) -> tuple[float, Array]:
+        """log L and r when a and the r of each kind are found in turn, from the given r."""
+        a = self.best_ratio(shared)[0]
+        for _ in range(ROUNDS if len(shared) else 0):
+            before = self._logs(a, shared)
+            shared = self.best_shared(a, shared)
+            a = self.best_ratio(shared)[0]
+            if np.max(np.abs(self._logs(a, shared) - before)) < SURE:
+                break
+        return float(self.likelihood(np.array([a]), shared)[0]), shared
+
+    def _logs(self, a: float, shared: Array) -> Array:
+        """What must settle; far below the variance of an estimated score no ratio has an effect."""
+        return np.log(np.maximum([a, *shared], 1e-6 / self.level))
 
     def best_ratio(self, shared: Array) -> tuple[float, Array, Array]:
         """The best a, and the confidence Φ(z) at the points of a grid."""
@@ -222,13 +223,13 @@ def _moments(spectrum: Spectrum, a: Array) -> tuple[Array, Array]:
     return c, g
 
 
-def _form(spectrum: Spectrum, a: float, ratio: Array) -> tuple[float, Array]:
-    """Q for one a and the r of every column (M,), and g."""
+def _form(spectrum: Spectrum, a: float, ratio: Array) -> float:
+    """Q for one a and the r of every column (M,)."""
     c, g = _moments(spectrum, np.array([a]))
     root = np.sqrt(ratio)
     pulled = root * g
     inner = np.eye(len(root)) + root[:, None] * c * root
-    return float((_residual(spectrum, np.array([a])) - np.sum(pulled * _solve(inner, pulled), axis=1))[0]), g[0]
+    return float((_residual(spectrum, np.array([a])) - np.sum(pulled * _solve(inner, pulled), axis=1))[0])
 
 
 def _solve(matrix: Array, rhs: Array) -> Array:

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Self
@@ -12,6 +13,7 @@ from comparo.judges import Judge, Judgement
 
 PATIENCE = 0.05  # seconds to wait for one more question before the judge answers those it has
 LEAVE = 5.0  # seconds to wait for the thread to end; it is a daemon and ends with the process
+STEP = 0.2  # seconds of waiting after which an interrupt is noticed in any case
 
 
 class Asking:
@@ -73,7 +75,10 @@ class Asking:
     def finish(self, seconds: float) -> list[Judgement]:
         """Wait until all questions that are out are answered, at most `seconds`; return the remaining judgements."""
         self._end_questions()
-        self._thread.join(seconds)
+        end = time.monotonic() + seconds
+        # In short steps: a signal that reaches the process in another thread does not end this one's waiting.
+        while self._thread.is_alive() and (left := end - time.monotonic()) > 0:
+            self._thread.join(min(left, STEP))
         return self.late()
 
     def late(self) -> list[Judgement]:

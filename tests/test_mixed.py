@@ -55,7 +55,7 @@ def system_of(data, y, limits=None):
     """The linear system of comparisons of different pairs, without biases."""
     pattern = Pattern(Graph.build(data), limits=limits or Limits())
     c = weights(data)[pattern.order]
-    return System(pattern, c, c * y[pattern.order], np.zeros(0), np.zeros(0), float(np.sum(c * y[pattern.order] ** 2)))
+    return System(pattern, c, c * y[pattern.order], np.zeros(0), np.zeros(0))
 
 
 def dense_likelihood(data, y, columns, a, ratio):

@@ -15,7 +15,7 @@ from comparo.model.newton import Solution
 from comparo.model.pattern import Pattern
 from comparo.model.position import pairs
 from comparo.model.shared import Shared, differences, solve
-from comparo.model.sites import choice_moments, sites_from
+from comparo.model.sites import choice_moments, sites_from, without_site
 from comparo.model.spectrum import Spectrum, System
 from comparo.model.variances import NARROWEST, WIDEST, Variances, estimate
 from comparo.types import Array, Index
@@ -70,8 +70,7 @@ class Choices:
 
     @property
     def system(self) -> System:
-        square = float(np.sum(self.pull**2 / np.maximum(self.c, np.finfo(float).tiny)))
-        return System(self.pattern, self.c, self.pull, np.zeros(0), np.zeros(0), square)
+        return System(self.pattern, self.c, self.pull, np.zeros(0), np.zeros(0))
 
     def settle(self, shared: Shared) -> tuple[Choices, Variances, int, bool]:
         """Alternate between sites and variances; a variance that converges slowly is extrapolated."""
@@ -101,8 +100,7 @@ class Choices:
         state = self._with_biases(mean, variance) if self.is_biased else self
         if not self.are_counts:
             state = state._with_dispersion(mean, variance)
-        cavity = 1.0 / np.maximum(1.0 / variance - self.c, 1e-3 / variance)
-        centre = cavity * (mean / variance - self.pull)
+        centre, cavity = without_site(mean, variance, self.c, self.pull)
         asked = np.any(self.weight > 0, axis=0)
         weight = self.weight / state.dispersion
         moments = choice_moments(centre, cavity, self.p, weight, state.gamma.ravel()[self.family])

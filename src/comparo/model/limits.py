@@ -61,7 +61,6 @@ class Limits:
 
     # Random vectors. Hutchinson's estimate of a trace over n items has a relative error of about √(2 / (n·probes)) or
     # less where eigenvalues are alike: 9% for 64 items and 4 probes, 0.6% for 4096 items and 16.
-    trace_probes: int = 4
     determinant_probes: int = 16
     lanczos_steps: int = 50  # measured: 0.15% of log det for 600 items with ten comparisons each
     error_draws: int = 64  # relative error 1/√(2·64) = 9% of the part of a variance that is drawn

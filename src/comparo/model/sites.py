@@ -86,3 +86,15 @@ def sites_from(mean: Array, variance: Array, cavity_mean: Array, cavity_variance
     """
     precision = np.maximum(1.0 / variance - 1.0 / cavity_variance, LEAST)
     return precision, mean * (precision + 1.0 / cavity_variance) - cavity_mean / cavity_variance
+
+
+def without_site(mean: Array, variance: Array, precision: Array, pull: Array) -> tuple[Array, Array]:
+    """Mean and variance of a difference with `mean` and `variance` if its own site is taken away: the cavity.
+
+    The variance is at most a thousand times that with the site, which rounding could make negative.
+
+    >>> without_site(np.ones(1), np.full(1, 0.5), np.ones(1), np.full(1, 2.0))
+    (array([0.]), array([1.]))
+    """
+    cavity = 1.0 / np.maximum(1.0 / variance - precision, 1e-3 / variance)
+    return cavity * (mean / variance - pull), cavity

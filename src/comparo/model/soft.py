@@ -21,7 +21,7 @@ from comparo.model.observations import Observations, logits, observe
 from comparo.model.pattern import Pattern
 from comparo.model.position import Biases, bias_variances
 from comparo.model.shared import Shared, differences, solve
-from comparo.model.sites import censored_moments, sites_from
+from comparo.model.sites import censored_moments, sites_from, without_site
 from comparo.model.spectrum import Spectrum, System
 from comparo.model.variances import Variances, estimate
 from comparo.types import Array
@@ -67,8 +67,7 @@ class Soft:
             sums[:, :judges] = -self.observations.sums
             ridge = self.biases.ridge + known.ravel()
             mean = (self.biases.ridge * self.biases.mean + (known * sums).ravel()) / ridge
-        square = float(np.sum(self.pull**2 / np.maximum(self.c, np.finfo(float).tiny)))
-        return System(self.pattern, self.c, self.pull, ridge, mean, square)
+        return System(self.pattern, self.c, self.pull, ridge, mean)
 
     def settle(self, shared: Shared) -> tuple[Soft, Variances, int, bool]:
         """Once; γ and saturated answers are found in rounds with the variances."""
@@ -96,9 +95,7 @@ class Soft:
     def _censor(self, mean: Array, variance: Array, rows: NDArray[np.intp]) -> Soft:
         """The sites of saturated answers (`rows`): the difference is at least what was read."""
         order, noise, c, pull = self.pattern.order, self.noise, self.c.copy(), self.pull.copy()
-        mean, variance = mean[rows], variance[rows]
-        cavity = 1.0 / np.maximum(1.0 / variance - c[rows], 1e-3 / variance)
-        centre = cavity * (mean / variance - pull[rows])
+        centre, cavity = without_site(mean[rows], variance[rows], c[rows], pull[rows])
         least, scatter = self.observations.y[order][rows], noise / self.observations.weight[order][rows]
         moments = censored_moments(centre, noise * cavity, least, scatter)
         precision, pulls = sites_from(*moments, centre, noise * cavity)

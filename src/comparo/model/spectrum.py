@@ -25,7 +25,7 @@ ZERO = 1e-9  # eigenvalue relative to the largest of its context: below it is th
 class System:
     """M observations as a linear system: precisions c and pulls c·y (M,), in the order of the `pattern`.
 
-    `ridge` and `mean` (C·J,) are the prior of the biases and what is known of them otherwise; `square` is Σ c·y².
+    `ridge` and `mean` (C·J,) are the prior of the biases and what is known of them otherwise.
     """
 
     pattern: Pattern
@@ -33,7 +33,11 @@ class System:
     pull: Array
     ridge: Array
     mean: Array
-    square: float
+
+    @property
+    def square(self) -> float:
+        """Σ c·y²."""
+        return float(np.sum(self.pull**2 / np.maximum(self.c, np.finfo(float).tiny)))
 
     def laplacian(self, ridge: float) -> Laplacian:
         """H with this ridge on every score."""
@@ -66,7 +70,7 @@ class Spectrum:
     >>> from comparo.data.comparisons import Comparisons
     >>> from comparo.model.graph import Graph
     >>> pattern = Pattern(Graph.build(Comparisons.from_rows([("a", "b", 0.7), ("b", "c", 0.6)])))
-    >>> system = System(pattern, np.ones(2), np.array([0.8, 0.4]), np.zeros(0), np.zeros(0), 0.8)
+    >>> system = System(pattern, np.ones(2), np.array([0.8, 0.4]), np.zeros(0), np.zeros(0))
     >>> Spectrum.of(system, np.zeros((3, 0))).q.round(6)
     array([1., 3.])
     """

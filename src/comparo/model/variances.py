@@ -36,10 +36,8 @@ from comparo.types import Array
 PULL, UNTIL = 3.0, 4.0
 SUREST = 100.0  # σ²/φ of a judge whose scores vary by ten times the noise of one answer
 SHARED_PULL = 1.0  # the same for ω²: few groups estimate it, and what it is matters less
-NARROWEST, WIDEST = (
-    0.03,
-    10.0,
-)  # standard deviation of scores in logits: chances of 0.5075 and 0.99995 between two items
+# Standard deviations of scores in logits: between two items they make chances of 0.5075 and 0.99995.
+NARROWEST, WIDEST = 0.03, 10.0
 LEAST_NOISE = 1e-12  # φ of answers without noise: a millionth of a logit
 QUANTILES = 9  # of the confidence in a over which scores are averaged
 SURE = 0.05  # change of the logarithm of a ratio that does not matter: a third of its error for 100 items

@@ -53,7 +53,7 @@ def residuals(comparisons: Comparisons, limits: Limits = LIMITS) -> tuple[NDArra
         pattern = Pattern(replace(graph, first=found.first, second=found.second), limits=limits)
         order = pattern.order
         c = found.weight[order]
-        system = System(pattern, c, c * (y + shift[found.judge])[order], np.zeros(0), np.zeros(0), 0.0)
+        system = System(pattern, c, c * (y + shift[found.judge])[order], np.zeros(0), np.zeros(0))
         x = system.solve(WEAK * float(np.mean(c)), np.zeros(graph.nodes))
         left = y - x[found.first] + x[found.second]
         for judge in range(len(shift) - 1):

@@ -1,6 +1,8 @@
 """Cases in which estimated variances once went wrong, each as a user would meet it."""
 
+import json
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from comparo.run.recipe import Fitting
 from comparo.selection.contexts import next_pairs
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+RECORDED = Path(__file__).parents[2] / "shared" / "data"
 
 
 def covered(ranking, truth):
@@ -217,3 +221,39 @@ def test_a_soft_judge_with_a_strong_bias_is_not_noted():
     ranking = fit(rows, bias="joint", prior="estimated")
     assert not ranking.notes
     assert list(ranking) == list(range(7, -1, -1))
+
+
+@pytest.mark.recorded
+@pytest.mark.parametrize("calls", [2, 5])
+def test_recorded_answers_as_decisions_are_ranked_as_well_as_by_the_plain_way(calls):
+    """SummEval's relevance, p > ½ as a decision, 40 articles in one run; Spearman × 100 with people."""
+    rows = [json.loads(line) for line in (RECORDED / "summeval.jsonl").open(encoding="utf-8")]
+    articles = list(dict.fromkeys(row["context_id"] for row in rows))[:40]
+    rows = [row for row in rows if row["context_id"] in articles]
+    items, human = Items.of(rows), {(row["context_id"], row["id"]): row["scores"]["relevance"] for row in rows}
+    recorded = Comparisons.read(RECORDED / "judgements" / "summeval.relevance.csv.gz").decisions().to_columns()
+    names = ("context", "first", "second")
+    decided = dict(zip(zip(*(recorded[name].tolist() for name in names), strict=True), recorded["p"], strict=True))
+
+    def agreement(fitting, seed):
+        columns, data = {name: [] for name in names}, None
+        for _ in range(calls * 4):
+            contrast = None if fitting.plain else fitting.contrast
+            more = next_pairs(items.names, 4, data, contrast=contrast, rng=seed)
+            columns = {name: columns[name] + more[name] for name in names}
+            p = [decided[key] for key in zip(*columns.values(), strict=True)]
+            data = Comparisons.from_columns(columns["first"], columns["second"], p, context=columns["context"])
+        ranking = fitting.rank(data)
+        found = []
+        for article in articles:
+            nodes = ranking.nodes_of(article)
+            found.append(
+                spearman(ranking.scores[nodes], np.array([human[article, item] for item in ranking.items[nodes]]))
+            )
+        return 100 * np.nanmean(found)
+
+    default, plain = (
+        np.mean([agreement(fitting, seed) for seed in range(2)])
+        for fitting in (Fitting(items), Fitting(items, plain=True))
+    )
+    assert default > plain - 1.0

@@ -226,7 +226,7 @@ def test_a_page_that_cannot_be_written(tmp_path):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_has_a_page(tmp_path, method):
-    bias = "joint" if method.startswith("poe") else "none"
+    bias = "joint" if method.startswith(("poe", "mixed", "panel")) else "none"
     folder = run_folder(tmp_path / "run", stories(), load_judge("simulated/hard", seed=1), method=method, bias=bias)
     record = read_record(folder)
     assert np.all((record.expected >= 0) & (record.expected <= 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
 from typing import Any, Literal, get_args
@@ -19,14 +19,16 @@ from comparo.model.graph import Graph
 from comparo.model.laplacian import Laplacian
 from comparo.model.limits import LIMITS, Limits
 from comparo.model.mixed import mixed
+from comparo.model.panel import panel
 from comparo.model.pattern import Pattern
 from comparo.model.product import Bias, Prior, multiply
+from comparo.model.sigma import bt_sigma
 from comparo.model.zermelo import Algorithm, zermelo
 from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.ranking import Estimate, Ranking
 from comparo.types import Array, Index
 
-Method = Literal["win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard"]
+Method = Literal["win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard", "mixed", "panel", "bt-sigma"]
 PriorPairs = Literal["compared", "all"]
 
 METHODS: tuple[str, ...] = get_args(Method)
@@ -45,6 +47,7 @@ def fit(
     prior: Prior | None = None,
     groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
     features: Mapping[Any, Sequence[float]] | None = None,
+    people: Collection[Hashable] = (),
     estimate: Estimate = "judge",
     validity: float | None = None,
     algorithm: Algorithm = "zermelo",
@@ -64,6 +67,11 @@ def fit(
         - "poe-g": product of Gaussian experts, μ(p) = p − ½, constant variance; "poe-g-hard": the same on decisions;
         - "avg-prob": an item's mean probability; "win-ratio": its mean decision;
         - "bt": Bradley–Terry on decisions by Zermelo's algorithm to 1e-4 (`algorithm="newman"`: fewer iterations);
+        - "mixed": scores, position biases and noise with variances estimated from the comparisons (docs/mixed.md), what
+          `comparo rank` does: "poe-bt" with prior "estimated" and bias "joint";
+        - "panel": the consensus of several judges, each with a scale, a taste, a position bias and noise of its own
+          (docs/panel.md); with one judge the same as "mixed";
+        - "bt-sigma": Bradley–Terry with a discrimination for each judge (BT-σ);
         - an expert of your own: any object with log_density, slope and curvature.
 
         A decision is p > ½; p = ½ is a tie and counts as half a win.
@@ -77,8 +85,10 @@ def fit(
         of a pair are one observation, and scores are shrunk towards what their group and features predict
         (`comparo.model.mixed.mixed`).
     groups, features
-        With prior "estimated": the group, and a sequence of numbers, for each item or pair (context, item).
-        `groups="items"`: the same item in other contexts.
+        With prior "estimated", "mixed" and "panel": the group, and a sequence of numbers, for each item or pair
+        (context, item). `groups="items"`: the same item in other contexts.
+    people
+        With "panel": the judges that are people. The consensus is what they say, without a taste of their own.
     estimate, validity
         "judge": the scores are the judge's. "consensus", with groups (or features): what people would say, as far as
         one judge can tell; `validity` is the share, from 0 to 1, of the judge's view of a text beyond its group that
@@ -117,6 +127,7 @@ def fit(
         prior=prior,
         groups=groups,
         features=features,
+        people=people,
         estimate=estimate,
         validity=validity,
         algorithm=algorithm,
@@ -137,6 +148,7 @@ def quiet_fit(
     prior: Prior | None = None,
     groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
     features: Mapping[Any, Sequence[float]] | None = None,
+    people: Collection[Hashable] = (),
     estimate: Estimate = "judge",
     validity: float | None = None,
     algorithm: Algorithm = "zermelo",
@@ -150,8 +162,11 @@ def quiet_fit(
     'the comparisons fall into groups that are not connecte'
     """
     comparisons = Comparisons.of(data)
+    if method in ("mixed", "panel"):
+        bias, prior = bias or "joint", prior or "estimated"
     bias = "none" if bias is None else bias
     _check(method, bias, prior, algorithm, prior_pairs, level)
+    _check_people(method, comparisons, people)
     if prior != "estimated" and (groups is not None or features is not None):
         raise ValueError("groups and features belong to prior='estimated'; add that, or leave them out")
     _one_of("estimate", estimate, get_args(Estimate))
@@ -166,13 +181,31 @@ def quiet_fit(
         return _bradley_terry(comparisons, algorithm, prior_pairs, level, limits)
     if method in ("win-ratio", "avg-prob"):
         return _mean(comparisons, method, level, limits)
-    expert = method if isinstance(method, Expert) else BradleyTerry() if method == "poe-bt" else Gaussian()
+    if method == "bt-sigma":
+        sigma = bt_sigma(comparisons, WIDE, limits)
+        covariance = ProductCovariance(sigma.laplacian)
+        return Ranking(method, comparisons, sigma.graph, sigma.scores, covariance, level, converged=sigma.converged)
+    expert = method if isinstance(method, Expert) else Gaussian() if method.startswith("poe-g") else BradleyTerry()
     name = method if isinstance(method, str) else type(method).__name__
     is_given = prior is not None
     if prior is None:
         prior = "first" if isinstance(expert, Gaussian) else WIDE if comparisons.hard else WIDER
     if prior == "estimated":
         group, rows = _shared(comparisons, groups, features)
+        if method == "panel" and len(np.unique(comparisons.judged_by)) > 1:
+            several = panel(
+                comparisons, is_biased=bias == "joint", groups=group, features=rows, people=people, limits=limits
+            )
+            return Ranking(
+                name,
+                comparisons,
+                several.graph,
+                several.scores,
+                several.opinion,
+                level,
+                converged=several.converged,
+                panel=several,
+            )
         product = mixed(comparisons, expert, is_biased=bias == "joint", groups=group, features=rows, limits=limits)
     else:
         product = multiply(comparisons, expert, prior=prior, bias=bias, is_scaled=is_given, limits=limits)
@@ -196,7 +229,11 @@ def _check(method: object, bias: str, prior: Any, algorithm: str, prior_pairs: s
         raise ValueError("prior='estimated' finds the bias with the scores; use bias='joint' or 'none'")
     if not 0 < level < 1:
         raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
-    if isinstance(method, str) and not method.startswith("poe"):
+    if method in ("mixed", "panel") and prior != "estimated":
+        raise ValueError(
+            f"'{method}' estimates its prior; leave prior out, or use method='poe-bt' with prior={prior!r}"
+        )
+    if method in ("win-ratio", "avg-prob", "bt", "bt-sigma"):
         if bias != "none":
             raise ValueError(
                 f"'{method}' has no bias term; use method='poe-bt', 'poe-g' or 'poe-g-hard' with bias={bias!r}"
@@ -205,6 +242,16 @@ def _check(method: object, bias: str, prior: Any, algorithm: str, prior_pairs: s
             raise ValueError(f"'{method}' takes no prior on the scores; use method='poe-bt' with prior={prior!r}")
     if method != "bt" and (algorithm, prior_pairs) != ("zermelo", "compared"):
         raise ValueError("algorithm and prior_pairs belong to method='bt'")
+
+
+def _check_people(method: object, comparisons: Comparisons, people: Collection[Hashable]) -> None:
+    if isinstance(people, str):
+        raise TypeError(f"people is a list of judges, such as [{people!r}], not a single name")
+    if people and method != "panel":
+        raise ValueError("people belong to method='panel'; add that, or leave them out")
+    known = [] if comparisons.judges is None else comparisons.judges.tolist()
+    if missing := [name for name in people if name not in known]:
+        raise ValueError(f"the comparisons have no judge {missing[0]!r}; their judges are {', '.join(map(str, known))}")
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

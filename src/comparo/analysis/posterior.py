@@ -299,6 +299,8 @@ def posterior(ranking: Ranking) -> Posterior | Estimated:
     'Estimated'
     """
     effects = ranking.effects
+    if ranking.panel is not None:
+        return Estimated(ranking, ranking.panel.variance)
     if effects is None:
         return Posterior.of(ranking)
     return Estimated(ranking, effects.scores + (effects.groups or 0.0) + (effects.style or 0.0))

@@ -92,10 +92,10 @@ class Choices:
             moved = float(np.sqrt(np.mean((mean - before) ** 2)))
             if step > 2 and float(np.max(np.abs(change) + np.abs(beyond))) + moved < limits.mixed_change:
                 return state, variances, step + 1, True
-            state = state._learn(mean, variance)
+            state = state.learn(mean, variance)
         return state, variances, limits.mixed_rounds, False
 
-    def _learn(self, mean: Array, variance: Array) -> Choices:
+    def learn(self, mean: Array, variance: Array) -> Choices:
         """The next sites, γ and dispersion, from mean and variance of the difference of each pair (M,)."""
         state = self._with_biases(mean, variance) if self.is_biased else self
         if not self.are_counts:

@@ -101,19 +101,8 @@ class ProductCovariance:
 
     def _sampled(self, begin: int) -> Array:
         """The diagonal of φ·H⁻¹ at the nodes from `begin` on."""
-        laplacian, pattern, rng = self.laplacian, self.pattern, np.random.default_rng(0)
-        draws, columns = pattern.limits.error_draws, pattern.limits.error_columns
-        diagonal = np.where(laplacian.diagonal > 0, laplacian.diagonal, 1.0)[:, None]
-        spread = np.zeros(pattern.unknowns)
-        for _ in range(draws // columns):
-            rhs = laplacian.noise(columns, rng)
-            # Weak links between clusters carry much of the variance and little of the residual.
-            spread += np.sum((laplacian.solve(rhs, accuracy=1e-8) - rhs / diagonal) ** 2, axis=1) / draws
-        nodes = slice(begin, pattern.graph.nodes)
-        items = np.bincount(pattern.graph.component)[pattern.graph.component[nodes]]
-        share = 1.0 - 2.0 / items + laplacian.ridge[nodes] / (items * diagonal[nodes, 0])
-        shared = 0.0 if self._shared is None else np.sum(self._shared[nodes] ** 2, axis=1)
-        return self.dispersion * (share / diagonal[nodes, 0] + spread[nodes] + shared)
+        shared = 0.0 if self._shared is None else np.sum(self._shared[begin:] ** 2, axis=1)
+        return np.asarray(self.dispersion * (sampled_variances(self.laplacian, begin) + shared))
 
     def difference(self, one: int, other: int) -> float:
         batch = next(batch for batch in self.pattern.batches if one < batch.nodes.stop)
@@ -161,6 +150,22 @@ class MeanCovariance:
         )
         opposed = float(np.sum(self.laplacian.c[between])) / (weight[one] * weight[other])
         return self.variance * float(1 / weight[one] + 1 / weight[other] + 2 * opposed)
+
+
+def sampled_variances(laplacian: Laplacian, begin: int) -> Array:
+    """The diagonal of H⁻¹ at the nodes from `begin` on, centred, by `Limits.error_draws` random vectors."""
+    pattern, rng = laplacian.pattern, np.random.default_rng(0)
+    draws, columns = pattern.limits.error_draws, pattern.limits.error_columns
+    diagonal = np.where(laplacian.diagonal > 0, laplacian.diagonal, 1.0)[:, None]
+    spread = np.zeros(pattern.unknowns)
+    for _ in range(draws // columns):
+        rhs = laplacian.noise(columns, rng)
+        # Weak links between clusters carry much of the variance and little of the residual.
+        spread += np.sum((laplacian.solve(rhs, accuracy=1e-8) - rhs / diagonal) ** 2, axis=1) / draws
+    nodes = slice(begin, pattern.graph.nodes)
+    items = np.bincount(pattern.graph.component)[pattern.graph.component[nodes]]
+    share = 1.0 - 2.0 / items + laplacian.ridge[nodes] / (items * diagonal[nodes, 0])
+    return np.asarray(share / diagonal[nodes, 0] + spread[nodes])
 
 
 def _compared(graph: Graph) -> Array:

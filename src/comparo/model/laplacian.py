@@ -172,6 +172,7 @@ class Tail:
         self.border = sparse.csr_array((nodes, contexts * pattern.judges))
         if pattern.judges:
             self.border = self._border(whole, begin)
+        self.border_turned = self.border.T
 
     def _border(self, whole: Laplacian, begin: int) -> sparse.csr_array:
         """The part of H between scores and biases."""
@@ -195,7 +196,7 @@ class Tail:
         result[: self.nodes] -= np.asarray(self.half @ scores + self.other_half @ scores)
         if len(biases):
             result[: self.nodes] += np.asarray(self.border @ biases)
-            result[self.nodes :] += np.asarray(self.border.T @ scores)
+            result[self.nodes :] += np.asarray(self.border_turned @ scores)
         return result
 
     def solve(self, rhs: Array, accuracy: float) -> Array:
@@ -236,7 +237,7 @@ class Tail:
         diagonal[grounded] += grounding
         scores = sparse.diags_array(diagonal[: self.nodes]) - self.half - self.other_half
         matrix = sparse.block_array(
-            [[scores, self.border], [self.border.T, sparse.diags_array(diagonal[self.nodes :])]]
+            [[scores, self.border], [self.border_turned, sparse.diags_array(diagonal[self.nodes :])]]
         )
         return splu(sparse.csc_array(matrix), permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
 

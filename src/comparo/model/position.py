@@ -102,18 +102,28 @@ class Biases:
         """The problem with this prior on its biases, and `ridge` and `mean` (n,) on its scores."""
         return replace(problem, mean=np.concatenate([mean, self.mean]), ridge=np.concatenate([ridge, self.ridge]))
 
-    def learn(self, solution: Solution, dispersion: float) -> Biases:
-        """The next m and τ², from a solution and its φ."""
-        n = solution.laplacian.pattern.graph.nodes
-        between, mean = dispersion / self.ridge, self.mean.copy()
+    def _unshrunk(self, solution: Solution, dispersion: float) -> tuple[Array, Array]:
+        """The estimates without the ridge, and their variance, both (C·J,)."""
+        between, n = dispersion / self.ridge, solution.laplacian.pattern.graph.nodes
         variance = np.minimum(dispersion * bias_variances(solution.laplacian), 0.999 * between)
         open_share = 1.0 - variance / between
-        estimate = mean + (solution.x[n:] - mean) / open_share
+        return self.mean + (solution.x[n:] - self.mean) / open_share, variance / open_share
+
+    def error(self, solution: Solution, dispersion: float) -> float:
+        """The standard error of the mean of all γ, from a solution and its φ."""
+        _, variance = self._unshrunk(solution, dispersion)
+        total = variance + np.where(self.shared, dispersion / self.ridge, 0.0)
+        return float(1.0 / np.sqrt(np.sum(1.0 / total[self.asked])))
+
+    def learn(self, solution: Solution, dispersion: float) -> Biases:
+        """The next m and τ², from a solution and its φ."""
+        between, mean = dispersion / self.ridge, self.mean.copy()
+        estimate, variance = self._unshrunk(solution, dispersion)
         for number in np.unique(self.family[self.shared]):
             members = self.family == number
             known = members & self.asked
             members &= self.shared
-            mean[members], between[members] = random_effects(estimate[known], (variance / open_share)[known])
+            mean[members], between[members] = random_effects(estimate[known], variance[known])
         return replace(self, mean=mean, ridge=np.where(self.shared, dispersion / between, self.ridge))
 
 

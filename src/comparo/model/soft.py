@@ -19,7 +19,7 @@ from comparo.model.limits import Limits
 from comparo.model.newton import Solution
 from comparo.model.observations import Observations, logits, observe
 from comparo.model.pattern import Pattern
-from comparo.model.position import Biases, bias_variances
+from comparo.model.position import Biases
 from comparo.model.shared import Shared, differences, solve
 from comparo.model.sites import censored_moments, sites_from, without_site
 from comparo.model.spectrum import Spectrum, System
@@ -74,19 +74,22 @@ class Soft:
         state, limits, censored = self, self.pattern.limits, self.observations.censored[self.pattern.order]
         observations = max(int(np.count_nonzero(self.c > 0)) - int(np.count_nonzero(censored)), 1)
         before = np.array(0.0)
+        is_settled = not censored.any() and (
+            self.biases is None or not (self.biases.shared.any() or np.any(self.observations.sum_weight))
+        )
         for step in range(limits.mixed_rounds):
             spectrum = Spectrum.of(state.system, shared.columns)
             variances = estimate(spectrum, shared.kind, observations, False, self.unit)
             state = replace(state, noise=variances.noise(variances.ratio))
             logs = np.log([variances.ratio, state.noise])
-            if self.biases is None and not censored.any():
+            if is_settled:  # nothing else depends on the variances
                 return state, variances, 1, True
             # Sites of saturated answers move in small steps.
             if np.max(np.abs(logs - before)) < limits.mixed_change / (10 if censored.any() else 1):
                 return state, variances, step + 1, True
             before = logs
             solution, spread, between = solve(state.system, variances, shared)
-            if state.biases is not None:
+            if state.biases is not None and state.biases.shared.any():
                 state = replace(state, biases=state.biases.learn(solution, state.noise))
             if censored.any():
                 state = state._censor(*differences(solution, spread, between), np.flatnonzero(censored))
@@ -108,8 +111,7 @@ class Soft:
         contexts, judges = found.sums.shape
         if self.biases is not None:
             bias = solution.x[n:].reshape(contexts, -1)[:, :judges]
-            variance = self.noise * bias_variances(solution.laplacian).reshape(contexts, -1)[:, :judges]
-            return bias, self.biases.spread(self.noise), float(np.sqrt(np.mean(variance) / contexts))
+            return bias, self.biases.spread(self.noise), self.biases.error(solution, self.noise)
         if not self.is_biased or not np.any(found.sum_weight):
             return np.zeros((contexts, 0)), None, None
         variance = found.sum_variance / np.maximum(found.sum_weight, np.finfo(float).tiny)

@@ -140,7 +140,7 @@ def _krylov(tail: Tail, b: Array, columns: Array) -> _Part:
         known[: tail.nodes] = x
         if len(tail.diagonal) > tail.nodes:
             biases = tail.diagonal[tail.nodes :, None]
-            known[tail.nodes :] = -(tail.border.T @ x) / np.where(biases > 0, biases, 1.0)
+            known[tail.nodes :] = -(tail.border_turned @ x) / np.where(biases > 0, biases, 1.0)
         return centred(tail.multiply(known)[: tail.nodes])
 
     steps = max(3, min(limits.krylov_steps, limits.krylov_entries // (tail.nodes * start.shape[1])))
@@ -159,8 +159,6 @@ def _krylov(tail: Tail, b: Array, columns: Array) -> _Part:
     q, vectors = np.linalg.eigh(basis.T @ multiply(basis))
     coordinates = vectors.T @ (basis.T @ start)
     kept = q > ZERO * q[-1]
-    nodes, weight = quadrature(
-        multiply, centred(tail.signs(limits.determinant_probes)[: tail.nodes]), limits.krylov_steps
-    )
+    nodes, weight = quadrature(multiply, centred(tail.signs(limits.krylov_probes)[: tail.nodes]), limits.krylov_steps)
     scale = (tail.nodes - len(sizes)) / np.sum(weight)
     return q[kept], coordinates[kept, 0], coordinates[kept, 1:], nodes, weight * scale

@@ -21,8 +21,10 @@ from comparo.data.writing import csv_text
 from comparo.model.covariance import Covariance
 from comparo.model.effects import Effects
 from comparo.model.graph import Graph
+from comparo.model.panel import Panel
 from comparo.model.product import Product
 from comparo.ranking.display import bias_columns, json_rows, plain, table_html, table_text
+from comparo.ranking.members import member_columns, member_notes, view_columns
 from comparo.ranking.notes import notes
 from comparo.ranking.places import Candidate, among_best, beats, rank_intervals, ranks, tiers
 from comparo.types import Array
@@ -55,6 +57,8 @@ class Ranking:
     validity, opinion
         Where the scores are the consensus estimate (`comparo.ranking.consensus`): the share of the judge's view of
         single texts that people share, and the judge's own ranking. None where the scores are the judge's.
+    panel
+        The solution for several voices where the method is "panel" and there is more than one judge.
 
     Examples
     --------
@@ -74,6 +78,7 @@ class Ranking:
     converged: bool = True
     validity: float | None = None
     opinion: Ranking | None = field(default=None, repr=False)
+    panel: Panel | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         """How many candidates are ranked."""
@@ -220,10 +225,16 @@ class Ranking:
 
     @property
     def bias(self) -> Array | None:
-        """γ for each context and judge, shape (C, J), in the order of `contexts`; None without a bias term."""
-        if self.product is None or self.product.bias.size == 0:
+        """γ for each context and judge, shape (C, J), in the order of `contexts`; None without a bias term.
+
+        For a panel one column for each of its voices (`voices`).
+        """
+        bias = np.empty((0, 0)) if self.product is None else self.product.bias
+        if self.panel is not None:
+            bias = self.panel.bias
+        if bias.size == 0:
             return None
-        return self.product.bias[np.argsort(self.graph.context[self.graph.starts[:-1]])]
+        return bias[np.argsort(self.graph.context[self.graph.starts[:-1]])]
 
     @property
     def effects(self) -> Effects | None:
@@ -240,7 +251,27 @@ class Ranking:
     @property
     def notes(self) -> tuple[str, ...]:
         """Problems that a reader must know of; also issued as warnings by `fit`."""
-        return notes(self.comparisons, self.graph, self.product, self.converged)
+        found = notes(self.comparisons, self.graph, self.product, self.converged)
+        return found if self.panel is None else (*found, *member_notes(self.panel))
+
+    @property
+    def voices(self) -> dict[str, NDArray[Any]] | None:
+        """What each voice of a panel is worth: a table with a row per judge; None without a panel.
+
+        Columns: judge, calls; agreement, the correlation of its view with the consensus (negative: it ranks the other
+        way round), with the ends of its interval at `level`; scale a, taste τ and noise in logits; gamma, its mean
+        position bias, and gamma_error; copy_of, the first judge with the same view, or an empty string.
+
+        >>> from comparo import fit
+        >>> fit([("a", "b", 0.8)]).voices is None
+        True
+        """
+        return None if self.panel is None else member_columns(self.panel, self.level)
+
+    @property
+    def views(self) -> dict[str, NDArray[Any]] | None:
+        """The scores that each voice of a panel gives on its own, in its own logits: a table; None without a panel."""
+        return None if self.panel is None else self._table({"item": self.items} | view_columns(self.panel))
 
     def to_columns(self) -> dict[str, NDArray[Any]]:
         """The table as columns, best first: item, score, std, low, high, rank, tier, comparisons.
@@ -290,6 +321,8 @@ class Ranking:
         if self.product is not None:
             document["dispersion"] = plain(self.product.dispersion)
             document["bias"] = json_rows(bias_columns(self.comparisons, self.product, self.bias))
+        if self.panel is not None and self.voices is not None and self.views is not None:
+            document |= {"voices": json_rows(self.voices), "views": json_rows(self.views)}
         if self.effects is not None:
             names = ("scores", "groups", "style", "noise", "bias")
             document["variances"] = {name: plain(getattr(self.effects, name)) for name in names}

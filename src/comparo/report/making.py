@@ -16,6 +16,9 @@ METHODS = {
     "poe-bt": "Bradley–Terry model of the judge's probabilities",
     "poe-g": "Gaussian model of the judge's probabilities",
     "poe-g-hard": "Gaussian model of wins and losses",
+    "mixed": "model of the judge's answers with variances estimated from them",
+    "panel": "consensus of several judges, each weighed by what it agrees on with the others",
+    "bt-sigma": "Bradley–Terry model with a discrimination for each judge",
 }
 CHOSEN = ("budget", "until", "goal", "strategy", "orders", "method", "bias", "estimate", "seed")
 

@@ -163,6 +163,8 @@ def expected(ranking: Ranking, equal: bool = False) -> Array:
     graph, product = ranking.graph, ranking.product
     between = ranking.scores[graph.first] - ranking.scores[graph.second]
     d = between if product is None else product.differences(slice(None))
+    if ranking.panel is not None:
+        d, between = ranking.panel.differences()
     d = d - between if equal else d
     return np.asarray(expit(d) if in_logits(ranking) else np.clip(0.5 + d, 0.0, 1.0))
 
@@ -170,4 +172,6 @@ def expected(ranking: Ranking, equal: bool = False) -> Array:
 def in_logits(ranking: Ranking) -> bool:
     """Whether differences of scores are logits of probabilities, as under Bradley–Terry."""
     product = ranking.product
-    return ranking.method == "bt" if product is None else isinstance(product.expert, BradleyTerry)
+    return (
+        ranking.method in ("bt", "bt-sigma", "panel") if product is None else isinstance(product.expert, BradleyTerry)
+    )

@@ -1,0 +1,133 @@
+"""How far voices agree, which of them are copies of each other, and what each knows of the consensus.
+
+A voice's view of candidate i is x_ri = a_r·t_i + u_ri, with the variance v_r = a_r² + τ_r² (that of t is 1). So the
+views of two voices have the correlation ρ_r·ρ_s, with ρ_r = a_r/√v_r the loading of a voice. The scores of each voice
+alone are x̂_r = A_r x_r + noise, A_r = (L_r + 1/v_r)⁻¹L_r, from which that correlation is estimated without bias by
+
+    c_rs = x̂_r·x̂_s / (√(v_r v_s)·tr(A_r A_s)),        Var c_rs ≈ (1 + c_rs²) / tr(A_r A_s),
+
+since the noise of different voices is independent. These are the estimating equations of the restricted likelihood at
+the variances of the single voices (MINQUE), so they cost one fit per voice. The loadings minimise
+
+    Σ_{r<s} (c_rs − ρ_r ρ_s)² / Var c_rs + Σ_r (|ρ_r| − mean |ρ|)² / `EVEN`²,
+
+where the second sum decides what two voices leave open: who of them is the better one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.model.voices import Voice
+from comparo.types import Array
+
+EVEN = 0.3  # standard deviation of loadings between voices before they are compared: that of a uniform one in (0, 1)
+MOST, LEAST = 0.995, 0.05  # of a loading: no voice is the consensus itself, and none is quite without relation to it
+COPY = 0.97  # correlation of two views from which they are one: what differs is 3% of a view
+ENOUGH = 30.0  # candidates from which a correlation of 0.97 is two standard errors, (1 − 0.9²)/√30, above 0.9
+PROBES = 16  # random vectors for traces, which have a relative error of √(2/(16·n)): 2% for 257 candidates
+EXACT = 256  # candidates up to which traces are exact
+ROUNDS, SURE = 1000, 1e-7  # of the loadings in turn, and their change that ends them
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The correlation c (R, R) of the views of R voices, and how many candidates it rests on, tr(A_r A_s), (R, R)."""
+
+    correlation: Array
+    candidates: Array
+
+    @classmethod
+    def of(cls, voices: Sequence[Voice]) -> Agreement:
+        """The agreement of voices about the same candidates."""
+        n = voices[0].pattern.graph.nodes
+        z = np.eye(n) if n <= EXACT else np.random.default_rng(0).choice([-1.0, 1.0], (n, PROBES)) / np.sqrt(PROBES)
+        shown = np.array([voice.seen(z).ravel() for voice in voices])
+        seen = np.maximum(shown @ shown.T, 1e-9)
+        scores = np.array([voice.scores / np.sqrt(voice.variance) for voice in voices])
+        return cls(scores @ scores.T / seen, seen)
+
+    @property
+    def precision(self) -> Array:
+        """1 / Var c, 0 on the diagonal, shape (R, R)."""
+        precision = self.candidates / (1.0 + np.minimum(self.correlation**2, 1.0))
+        np.fill_diagonal(precision, 0.0)
+        return precision
+
+    def merged(self, family: NDArray[np.intp], sign: Array) -> Agreement:
+        """The agreement of families of voices: the mean of that of their members, by precision, with these signs."""
+        count = int(family.max()) + 1
+        member = np.eye(count)[family]
+        precision, turned = self.precision, self.correlation * np.outer(sign, sign)
+        total = member.T @ precision @ member
+        mean = np.divide(member.T @ (precision * turned) @ member, total, out=np.ones((count, count)), where=total > 0)
+        pairs = member.T @ (precision > 0) @ member
+        most = np.divide(member.T @ self.candidates @ member, np.maximum(pairs, 1.0))
+        return Agreement(mean, most)
+
+
+def copies(agreement: Agreement) -> NDArray[np.intp]:
+    """The family of each voice, numbered from 0: voices whose views correlate by `COPY` or more share one, (R,).
+
+    A reversed copy is one too. The members of a family are all copies of its first voice.
+
+    >>> copies(Agreement(np.array([[1, 0.99, 0.5], [0.99, 1, 0.5], [0.5, 0.5, 1]]), np.full((3, 3), 100.0)))
+    array([0, 0, 1])
+    """
+    same = (np.abs(agreement.correlation) >= COPY) & (agreement.candidates >= ENOUGH)
+    np.fill_diagonal(same, True)
+    family = np.full(len(same), -1)
+    for voice in range(len(same)):
+        if family[voice] < 0:
+            family[(family < 0) & same[voice]] = family.max() + 1
+    return family
+
+
+def signs(agreement: Agreement, anchored: NDArray[np.bool_]) -> Array:
+    """+1 or −1 for each voice, (R,): that of the leading eigenvector of the correlations.
+
+    Anchored voices are positive together; without them, the voices that carry more of the vector are.
+
+    >>> correlation = np.array([[1, 0.5, -0.5], [0.5, 1, -0.4], [-0.5, -0.4, 1]])
+    >>> signs(Agreement(correlation, np.ones((3, 3))), np.zeros(3, dtype=bool))
+    array([ 1.,  1., -1.])
+    """
+    matrix = np.clip(agreement.correlation, -1.0, 1.0)
+    np.fill_diagonal(matrix, 1.0)
+    leading = np.linalg.eigh(matrix)[1][:, -1]
+    turn = (
+        np.sign(np.sum(leading[anchored]))
+        if anchored.any()
+        else np.sign(np.sum(np.sign(leading)) + np.sum(leading) / len(leading))
+    )
+    sign = np.where(leading * (turn or 1.0) < 0, -1.0, 1.0)
+    return np.where(anchored, 1.0, sign)
+
+
+def loadings(agreement: Agreement, anchored: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """ρ of families whose views are turned to agree, and its standard error, both (F,).
+
+    Anchored families, such as people, are the consensus itself: their ρ is `MOST`.
+
+    >>> three = np.array([[1, 0.72, 0.45], [0.72, 1, 0.4], [0.45, 0.4, 1]])
+    >>> loadings(Agreement(three, np.full((3, 3), 1e4)), np.zeros(3, dtype=bool))[0].round(2)
+    array([0.9, 0.8, 0.5])
+    """
+    if len(agreement.correlation) == 1:
+        return np.full(1, MOST), np.zeros(1)
+    precision, c, even = agreement.precision, agreement.correlation, 1.0 / EVEN**2
+    mean = np.sum(precision * c) / max(float(np.sum(precision)), np.finfo(float).tiny)
+    rho = np.where(anchored, MOST, np.sqrt(np.clip(mean, LEAST**2, MOST**2)))
+    for _ in range(ROUNDS):
+        before = rho.copy()
+        for family in np.flatnonzero(~anchored):
+            known = float(np.sum(precision[family] * rho**2))
+            pulled = float(np.sum(precision[family] * c[family] * rho))
+            rho[family] = np.clip((pulled + even * np.mean(rho)) / (known + even), LEAST, MOST)
+        if np.max(np.abs(rho - before)) < SURE:
+            break
+    return rho, np.where(anchored, 0.0, 1.0 / np.sqrt(precision @ rho**2 + even))

@@ -1,0 +1,155 @@
+"""What all voices of a panel together say of the consensus: an information matrix W per context, and its covariance.
+
+With Λ_k = Σ α_r²L_r over the voices of a family, its views eliminated from the star leave
+
+    W = Σ_k e_k Λ_k (Λ_k + e_k)⁻¹,      g = Σ_k e_k (Λ_k + e_k)⁻¹ h_k,      h_k = Σ_r α_r b_r,
+
+so that t ~ N((W + 1/σ²)⁻¹(g + M θ/σ²), (W + 1/σ²)⁻¹): a family's answers, however many, say no more than e_k of a t.
+Contexts of up to `Limits.exact` candidates are dense; above, the covariance is estimated by random vectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from comparo.model.covariance import sampled_variances
+from comparo.model.graph import Graph
+from comparo.model.laplacian import Laplacian
+from comparo.model.pattern import Batch, Pattern
+from comparo.model.shared import Shared
+from comparo.model.spectrum import Spectrum
+from comparo.model.star import Star
+from comparo.model.variances import estimate
+from comparo.model.voices import Voice
+from comparo.types import Array
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """The covariance of the consensus, as `comparo.model.covariance.Covariance`, in squares of `unit` logits.
+
+    `spread` (n, M) has the covariance of what groups and style predict, spread·spreadᵀ; `variance` is σ², and
+    `predicted` the variance of what they predict.
+    """
+
+    star: Star
+    laplacian: Laplacian
+    voices: tuple[Voice, ...]
+    scale: Array
+    ties: Array
+    share: Array
+    unit: float
+    variance: float = 1.0
+    predicted: float = 0.0
+    spread: Array | None = None
+
+    @property
+    def graph(self) -> Graph:
+        return self.star.graph
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        """The pattern of the candidates; its batches are those of every voice's."""
+        return Pattern(self.graph, limits=self.star.limits)
+
+    @cached_property
+    def _kept(self) -> dict[int, tuple[Array, Array]]:
+        return {}
+
+    def information(self, number: int) -> tuple[Array, Array]:
+        """W (B, size, size) and g (B, size) of the contexts of the pattern's batch of that number."""
+        if number in self._kept:
+            return self._kept[number]
+        batch, family = self.pattern.batches[number], self.star.family
+        count, size = batch.end - batch.begin, batch.size
+        w, g = np.zeros((count, size, size)), np.zeros((count, size))
+        one = np.eye(size)
+        for k, tie in enumerate(self.ties.tolist()):
+            known, pulled = np.zeros((count, size, size)), np.zeros((count, size))
+            for r in np.flatnonzero(family == k):
+                voice, alpha = self.voices[r], self.scale[r]
+                laplacian = voice.laplacian
+                own = laplacian.pattern.batches[number]
+                precision = laplacian.dense(own) - laplacian.constants(own) - one / voice.variance
+                known += self.share[r] * alpha**2 * precision
+                pulled += self.share[r] * alpha * laplacian.pattern.gather(voice.pull)[own.nodes].reshape(count, size)
+            shrink = tie * np.linalg.inv(known + tie * one)
+            w += known @ shrink
+            g += np.einsum("bij,bj->bi", shrink, pulled)
+        if (
+            sum(other.size**2 * (other.end - other.begin) for other in self.pattern.batches)
+            <= self.star.limits.kept_entries
+        ):
+            self._kept[number] = w, g
+        return w, g
+
+    def expecting(self, shared: Shared) -> tuple[Opinion, Array]:
+        """The opinion, and t (n,), where groups or style predict t with variances by restricted likelihood."""
+        parts = []
+        for number, batch in enumerate(self.pattern.batches):
+            w, g = self.information(number)
+            q, vectors = np.linalg.eigh(0.5 * (w + w.transpose(0, 2, 1)))
+            q, turned = np.maximum(q, 0.0), vectors.transpose(0, 2, 1)
+            columns = turned @ shared.columns[batch.nodes].reshape(len(q), batch.size, -1)
+            beta = np.einsum("bij,bj->bi", turned, g)
+            parts.append((q.ravel(), beta.ravel(), columns.reshape(q.size, -1)))
+        q, beta, columns = (np.concatenate(part) for part in zip(*parts, strict=True))
+        spectrum = Spectrum(q, beta, columns, q, np.ones(len(q)), 0.0)
+        variances = estimate(spectrum, shared.kind, len(q), has_known_noise=True)
+        between, theta = variances.precision(variances.ratio)
+        values, vectors = np.linalg.eigh(between)
+        found = replace(self, variance=variances.ratio, predicted=float(np.sum(variances.shared)))
+        root = shared.columns @ (vectors * np.sqrt(np.maximum(values, 0.0)))
+        scores, spread = np.empty(self.graph.nodes), np.empty_like(root)
+        for number, batch in enumerate(self.pattern.batches):
+            w, g = self.information(number)
+            inverse = found._inverse(w)
+            towards = np.column_stack([shared.columns @ theta, root])[batch.nodes].reshape(*g.shape, -1)
+            towards = towards / variances.ratio
+            towards[..., 0] += g
+            solved = (inverse @ towards).reshape(g.size, -1)
+            scores[batch.nodes], spread[batch.nodes] = solved[:, 0], solved[:, 1:]
+        return replace(found, spread=self.graph.centre(spread)), scores
+
+    def _inverse(self, w: Array) -> Array:
+        return np.asarray(np.linalg.inv(w + np.eye(w.shape[-1]) / self.variance), dtype=float)
+
+    def block(self, batch: Batch) -> Array:
+        """The covariance of the consensus in each context of `batch`, (B, size, size)."""
+        number = self.pattern.batches.index(batch)
+        component = self.graph.component[batch.nodes].reshape(-1, batch.size)
+        same = (component[:, :, None] == component[:, None, :]).astype(float)
+        centre = np.eye(batch.size) - same / np.sum(same, axis=2, keepdims=True)
+        block = centre @ self._inverse(self.information(number)[0]) @ centre
+        if self.spread is not None:
+            spread = self.spread[batch.nodes].reshape(len(block), batch.size, -1)
+            block = block + spread @ spread.transpose(0, 2, 1)
+        return np.asarray(self.unit**2 * block)
+
+    @cached_property
+    def std(self) -> Array:
+        """Standard error of every score, (n,); NaN where an item was never compared."""
+        variance = np.empty(self.graph.nodes)
+        for batch in self.pattern.batches:
+            if batch.size > self.star.limits.exact:
+                sampled = sampled_variances(self.laplacian, 0)[self.star.consensus]
+                variance[batch.nodes.start :] = self.unit**2 * sampled[batch.nodes.start :]
+                break
+            variance[batch.nodes] = np.einsum("bii->bi", self.block(batch)).ravel()
+        compared = np.bincount(self.graph.component)[self.graph.component] > 1
+        return np.where(compared, np.sqrt(np.maximum(variance, 0.0)), np.nan)
+
+    def difference(self, one: int, other: int) -> float:
+        """The variance of the difference of two candidates of one component."""
+        batch = next(batch for batch in self.pattern.batches if one < batch.nodes.stop)
+        if batch.size <= self.star.limits.exact:
+            context, a = divmod(one - batch.nodes.start, batch.size)
+            block, b = self.block(batch)[context], (other - batch.nodes.start) % batch.size
+            return float(block[a, a] + block[b, b] - 2 * block[a, b])
+        rhs = np.zeros(self.laplacian.pattern.unknowns)
+        rhs[[self.star.consensus[one], self.star.consensus[other]]] = 1.0, -1.0
+        x = self.laplacian.solve(rhs)
+        return self.unit**2 * float(rhs @ x)

@@ -1,0 +1,233 @@
+"""Several voices in one model: what they agree on, what is each one's own taste, and what is noise.
+
+A voice is a judge with a wording, or a person. Voice r sees candidate i as
+
+    x_ri = a_r·t_i + u_ri,      t = group + style + own,    u_r ~ N(0, τ_r²),
+
+and answers with its own position bias and noise φ_r (`voices`). t is the consensus; a_r may be small, or negative for a
+voice that ranks the other way round. Voices with the same taste are a family and count as one opinion with several
+answers (`loadings`). Given the variances, everything is one linear system (`star`); the covariance of t includes that
+voices disagree, so it does not become small with many answers of few voices. Scores are in logits of the mean voice:
+mean |a_r| = 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.choices import Choices
+from comparo.model.edges import difference_variances
+from comparo.model.graph import Graph
+from comparo.model.laplacian import Laplacian
+from comparo.model.limits import LIMITS, Limits
+from comparo.model.loadings import Agreement, copies, loadings, signs
+from comparo.model.opinion import Opinion
+from comparo.model.shared import Shared
+from comparo.model.star import Star
+from comparo.model.voices import Voice
+from comparo.types import Array
+
+FEW = 30  # comparisons below which a voice has no variances of its own: their logarithms would have errors above ¼
+OTHERS = "others"  # the name of all such voices together
+ACCURACY = 1e-6  # of the solution, relative: far below any standard error
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The solution for R voices in F families.
+
+    Parameters
+    ----------
+    names : The name of each voice, (R,); voices of fewer than `FEW` comparisons are one, called "others".
+    voice : The voice of each comparison, (K,).
+    voices : What each says on its own.
+    agreement : The correlation of the views of every two voices.
+    family : The family of each voice, numbered from 0, (R,).
+    loading, loading_error : ρ of each voice, with its sign, and the standard error, (R,).
+    scale : a of each voice, (R,), in units of the scores.
+    scores : The consensus t of each candidate, (n,), centred in each component.
+    opinion : What all voices together say of t, from which its covariance is computed.
+    converged : Whether variances and sites settled.
+    """
+
+    graph: Graph
+    names: tuple[Any, ...]
+    voice: NDArray[np.intp]
+    voices: tuple[Voice, ...]
+    agreement: Agreement
+    family: NDArray[np.intp]
+    loading: Array
+    loading_error: Array
+    scale: Array
+    scores: Array
+    opinion: Opinion
+    converged: bool
+
+    @property
+    def calls(self) -> NDArray[np.int64]:
+        """How many comparisons each voice made, (R,)."""
+        return np.bincount(self.voice, minlength=len(self.names))
+
+    def differences(self) -> tuple[Array, Array]:
+        """d = x_first − x_second − γ of each comparison as its voice sees it, and the same without γ, both (K,)."""
+        views = np.array([voice.scores for voice in self.voices])
+        first, second = self.graph.first, self.graph.second
+        apart = views[self.voice, first] - views[self.voice, second]
+        return apart - self.bias[self.graph.position[first], self.voice], apart
+
+    @cached_property
+    def taste(self) -> Array:
+        """τ of each voice, in logits of its own answers, (R,): τ² = v·(1 − ρ²)."""
+        variance = np.array([voice.variance for voice in self.voices])
+        return np.sqrt(variance * (1.0 - self.loading**2))
+
+    @property
+    def variance(self) -> float:
+        """The variance of the consensus before any answer, in squares of its scores' unit."""
+        return self.opinion.unit**2 * (self.opinion.variance + self.opinion.predicted)
+
+    @property
+    def bias(self) -> Array:
+        """γ of each context and voice, (C, R)."""
+        return np.column_stack([voice.bias for voice in self.voices])
+
+
+def panel(
+    comparisons: Comparisons,
+    *,
+    is_biased: bool = True,
+    groups: NDArray[np.integer] | None = None,
+    features: Array | None = None,
+    people: Collection[Any] = (),
+    limits: Limits = LIMITS,
+) -> Panel:
+    """The model of several voices, one for each judge of the comparisons.
+
+    `groups` (n,) and `features` (n, D) are those of the candidates, in the order of `Graph.build`. Voices named in
+    `people` are the consensus itself, without a taste of their own.
+
+    >>> rng = np.random.default_rng(0)
+    >>> truth, rows = rng.standard_normal(30), []
+    >>> for judge, scale in (("ana", 1.0), ("bo", 1.0), ("cy", -1.0)):
+    ...     i, j = rng.integers(30, size=(2, 300))
+    ...     p = 1 / (1 + np.exp(-scale * (truth[i] - truth[j]) - 0.5 * rng.standard_normal(300)))
+    ...     rows += [{"first": a, "second": b, "p": q, "judge": judge} for a, b, q in zip(i, j, p) if a != b]
+    >>> found = panel(Comparisons.from_rows(rows))
+    >>> np.sign(found.loading), bool(np.corrcoef(found.scores, truth)[0, 1] > 0.98)
+    (array([ 1.,  1., -1.]), True)
+    """
+    graph = Graph.build(comparisons)
+    names, code = _named(comparisons, people)
+    voices = [_voice(comparisons, graph, code == r, is_biased, limits) for r in range(len(names))]
+    agreement = Agreement.of(voices)
+    anchored = np.array([name in people for name in names])
+    family, sign = copies(agreement), signs(agreement, anchored)
+    of_family = np.array([anchored[family == k].any() for k in range(int(family.max()) + 1)])
+    rho, error = loadings(agreement.merged(family, sign), of_family)
+    variance = np.array([voice.variance for voice in voices])
+    alpha = sign * rho[family] * np.sqrt(variance)
+    ties = rho**2 / (1.0 - rho**2)
+    share = _counted_once(voices, family, sign / np.sqrt(variance))
+    star = Star.of(graph, [(voice.pattern.first, voice.pattern.second) for voice in voices], family, limits)
+    voices, x, laplacian, settled = _settled(star, voices, alpha, ties, share)
+    unit = float(np.mean(np.abs(alpha[anchored] if anchored.any() else alpha)))
+    opinion = Opinion(star, laplacian, tuple(voices), alpha, ties, share, unit)
+    shared = Shared.of(graph, groups, features, limits.shared_entries)
+    scores = x[star.consensus]
+    if shared.kinds and int(np.max(np.diff(graph.starts))) <= limits.exact:
+        opinion, scores = opinion.expecting(shared)
+    return Panel(
+        graph,
+        names,
+        code,
+        tuple(voices),
+        agreement,
+        family,
+        sign * rho[family],
+        error[family],
+        alpha / unit,
+        unit * graph.centre(scores),
+        opinion,
+        settled and all(voice.converged for voice in voices),
+    )
+
+
+def _named(comparisons: Comparisons, people: Collection[Any]) -> tuple[tuple[Any, ...], NDArray[np.intp]]:
+    """The names of the voices (R,) and the voice of each comparison (K,); people are never among the others."""
+    if comparisons.judges is None:
+        return ("judge",), np.zeros(len(comparisons), dtype=np.intp)
+    labels = comparisons.judges.tolist()
+    calls = np.bincount(comparisons.judged_by, minlength=len(labels))
+    own = (calls >= FEW) | (np.array([label in people for label in labels]) & (calls > 0))
+    number = np.where(own, np.cumsum(own) - 1, np.count_nonzero(own))
+    names = [label for label, is_own in zip(labels, own.tolist(), strict=True) if is_own]
+    code = number[comparisons.judged_by]
+    return tuple(names if int(code.max()) < len(names) else [*names, OTHERS]), code
+
+
+def _voice(comparisons: Comparisons, graph: Graph, rows: NDArray[np.bool_], is_biased: bool, limits: Limits) -> Voice:
+    own = replace(comparisons.take(rows), judges=None, judge=None)
+    return Voice.of(own, replace(graph, first=graph.first[rows], second=graph.second[rows]), is_biased, limits)
+
+
+def _counted_once(voices: list[Voice], family: NDArray[np.intp], turn: Array) -> Array:
+    """The weight of each voice (R,): 1, or less where the noise of a copy's answers to the same pairs is the same.
+
+    1 / (1 + Σ κ_rs·share_rs) over the copies s of r, with κ the correlation of their residuals on the pairs that both
+    compared, and share the part of r's observations that these are.
+    """
+    weight = np.ones(len(voices))
+    for k in np.unique(family):
+        members = np.flatnonzero(family == k)
+        if len(members) < 2:
+            continue
+        left = [turn[r] * voices[r].residuals for r in members]
+        keys = [voices[r].pairs for r in members]
+        for a, r in enumerate(members):
+            repeated = 0.0
+            for b in range(len(members)):
+                if b != a:
+                    _, mine, other = np.intersect1d(keys[a], keys[b], return_indices=True)
+                    one, two = left[a][mine], left[b][other]
+                    size = float(np.sqrt(np.sum(one**2) * np.sum(two**2)))
+                    alike = max(float(np.sum(one * two)) / size, 0.0) if size > 0 else 0.0
+                    repeated += alike * len(mine) / len(keys[a])
+            weight[r] = 1.0 / (1.0 + repeated)
+    return weight
+
+
+def _settled(
+    star: Star, voices: list[Voice], alpha: Array, ties: Array, share: Array
+) -> tuple[list[Voice], Array, Laplacian, bool]:
+    """The voices with the sites of their choices given what all voices say, the solution (m,) and its precision.
+
+    A choice says more or less about a difference that other voices know already.
+    """
+    changing = [r for r, voice in enumerate(voices) if isinstance(voice.model, Choices)]
+    edges = np.concatenate([[0], np.cumsum([len(voice.c) for voice in voices])])
+    before = None
+    for _ in range(star.limits.mixed_rounds):
+        c = np.concatenate([share[r] * voice.c for r, voice in enumerate(voices)])
+        pull = np.concatenate([share[r] * voice.pull for r, voice in enumerate(voices)])
+        laplacian = star.laplacian(c, alpha, ties)
+        x = laplacian.solve(star.rhs(pull, alpha), accuracy=ACCURACY)
+        moved = np.inf if before is None else float(np.sqrt(np.mean((x - before) ** 2)))
+        if not changing or moved < star.limits.mixed_change:
+            return voices, x, laplacian, True
+        before, variance = x, star.observed(difference_variances(laplacian))
+        difference = x[star.first] - x[star.second]
+        for r in changing:
+            rows = slice(edges[r], edges[r + 1])
+            voices = [
+                *voices[:r],
+                voices[r].learn(alpha[r] * difference[rows], alpha[r] ** 2 * variance[rows]),
+                *voices[r + 1 :],
+            ]
+    return voices, x, laplacian, False

@@ -1,0 +1,125 @@
+"""What each voice says on its own: the mixed model of its comparisons alone.
+
+A voice is a judge with a wording, or a person. Its view of candidate i is x_i ~ N(0, v); its answers observe
+differences of x with noise of variance φ and a position bias γ per context. All that a panel needs of a voice are its
+observations as Gaussians, with γ taken out, and its variances.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.choices import Choices
+from comparo.model.experts import BradleyTerry
+from comparo.model.graph import Graph
+from comparo.model.laplacian import Laplacian
+from comparo.model.limits import Limits
+from comparo.model.observations import are_choices
+from comparo.model.pattern import Pattern
+from comparo.model.shared import Shared, solve
+from comparo.model.soft import Soft
+from comparo.types import Array
+
+
+@dataclass(frozen=True)
+class Voice:
+    """The observations of one voice about the n candidates of a panel, and its variances.
+
+    `model` holds them with its pattern; `variance` is v, `noise` is φ (1 for choices, whose sites have a precision of
+    their own), `bias` (C,) is γ of each context and `bias_error` the standard error of its mean. `position` is the
+    variance that position adds to an answer beyond its mean: of γ between contexts, and of what changes with the order
+    from text to text.
+    """
+
+    model: Soft | Choices
+    variance: float
+    noise: float
+    bias: Array
+    bias_error: float
+    position: float
+    converged: bool
+
+    @classmethod
+    def of(cls, comparisons: Comparisons, graph: Graph, is_biased: bool, limits: Limits) -> Voice:
+        """The voice whose comparisons are these, all by one judge; `graph` has the candidates of all voices.
+
+        >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
+        >>> data = Comparisons.from_rows(rows)
+        >>> voice = Voice.of(data, Graph.build(data), True, Limits())
+        >>> voice.scores.round(1), voice.bias.round(2)
+        (array([ 0.9, -0.2, -0.8]), array([-0.25]))
+        """
+        shared = Shared.of(graph, None, None, 0)
+        if are_choices(comparisons):
+            model: Choices | Soft = Choices.of(comparisons, graph, is_biased, limits)
+        else:
+            model = Soft.of(comparisons, graph, BradleyTerry(), is_biased, limits)
+        model, variances, _, converged = model.settle(shared)
+        solution, _, _ = solve(model.system, variances, shared)
+        bias, between, error = model.bias(solution)
+        gamma = bias[:, 0] if bias.size else np.zeros(graph.contexts)
+        noise = variances.noise(variances.ratio)
+        position = (between or 0.0) + (
+            max(model.observations.sum_variance - noise, 0.0) if isinstance(model, Soft) else 0.0
+        )
+        return cls(model, variances.ratio * noise, noise, gamma, error or 0.0, position, converged)
+
+    @property
+    def pattern(self) -> Pattern:
+        return self.model.pattern
+
+    @cached_property
+    def c(self) -> Array:
+        """The precision of each observation, in the pattern's order, shape (M,)."""
+        return self.model.c / self.noise
+
+    @cached_property
+    def pull(self) -> Array:
+        """The precision times what is observed of the difference of two views, without γ, shape (M,)."""
+        pull = self.model.pull / self.noise
+        if isinstance(self.model, Choices):
+            return pull
+        judge = self.model.observations.judge[self.pattern.order]
+        gamma = self.bias[self.pattern.graph.position[self.pattern.first]]
+        return np.asarray(pull + np.where(judge == 0, self.c * gamma, 0.0))
+
+    @cached_property
+    def pairs(self) -> NDArray[np.int64]:
+        """A number for the pair of candidates of each observation, equal for all voices, (M,)."""
+        low, high = (edge(self.pattern.first, self.pattern.second) for edge in (np.minimum, np.maximum))
+        return low.astype(np.int64) * self.pattern.graph.nodes + high
+
+    @cached_property
+    def residuals(self) -> Array:
+        """What is observed less the difference of the voice's scores, for the lower candidate of each pair, (M,)."""
+        first, second, known = self.pattern.first, self.pattern.second, np.maximum(self.c, np.finfo(float).tiny)
+        left = self.pull / known - (self.scores[first] - self.scores[second])
+        return np.where(first < second, left, -left)
+
+    @cached_property
+    def laplacian(self) -> Laplacian:
+        """The precision of the voice's view, L + 1/v; without unknowns for γ."""
+        pattern = Pattern(self.pattern.graph, limits=self.pattern.limits)
+        return Laplacian(pattern, self.c, np.full(pattern.unknowns, 1.0 / self.variance))
+
+    @cached_property
+    def scores(self) -> Array:
+        """The mean of x, shape (n,), centred in each component."""
+        return self.laplacian.solve(self.laplacian.pattern.gather(self.pull), accuracy=1e-6)
+
+    def learn(self, mean: Array, variance: Array) -> Voice:
+        """The same voice with sites and γ of its choices given mean and variance of every difference, (M,)."""
+        assert isinstance(self.model, Choices)
+        model = self.model.learn(mean, variance)
+        gamma = model.gamma[:, 0] if model.is_biased else self.bias
+        return replace(self, model=model, bias=gamma)
+
+    def seen(self, z: Array) -> Array:
+        """A·z = (L + 1/v)⁻¹L z for z (n, q): how much of a view z the voice's scores show."""
+        centred = self.laplacian.pattern.centre(z)
+        return np.asarray(centred - self.laplacian.solve(centred / self.variance, accuracy=1e-3))

@@ -1,0 +1,66 @@
+"""The voices of a panel as a table, as notes for a reader, and the scores that each gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from comparo.model.panel import Panel
+
+BLIND = 0.2  # agreement with the consensus below which a voice tells next to nothing of it: 4% of a view
+
+
+def member_columns(panel: Panel, level: float) -> dict[str, NDArray[Any]]:
+    """The table of `Ranking.voices`; intervals of the agreement have the coverage `level`."""
+    reach = -float(ndtri((1.0 - level) / 2)) * panel.loading_error
+    names = np.array([str(name) for name in panel.names], dtype=object)
+    lead = np.array([int(np.argmax(panel.family == family)) for family in panel.family])
+    copied = lead != np.arange(len(lead))
+    return {
+        "judge": names,
+        "calls": panel.calls,
+        "agreement": panel.loading,
+        "low": np.maximum(panel.loading - reach, -1.0),
+        "high": np.minimum(panel.loading + reach, 1.0),
+        "scale": panel.scale,
+        "taste": panel.taste,
+        "noise": np.sqrt([voice.noise for voice in panel.voices]),
+        "gamma": np.mean(panel.bias, axis=0),
+        "gamma_error": np.array([voice.bias_error for voice in panel.voices]),
+        "copy_of": np.where(copied, names[lead], ""),
+    }
+
+
+def view_columns(panel: Panel) -> dict[str, NDArray[Any]]:
+    """The scores of each voice alone, (n,), by its name."""
+    return {str(name): voice.scores for name, voice in zip(panel.names, panel.voices, strict=True)}
+
+
+def member_notes(panel: Panel) -> tuple[str, ...]:
+    """Return a sentence for voices that are copies, that are reversed, and that tell next to nothing."""
+    columns = member_columns(panel, 0.95)
+    found = []
+    copied = columns["copy_of"] != ""
+    if copied.any():
+        pairs = [
+            f"'{judge}' of '{of}'"
+            for judge, of in zip(columns["judge"][copied], columns["copy_of"][copied], strict=True)
+        ]
+        found.append(
+            f"these judges are copies, with the same view of the texts: {', '.join(pairs)}; copies count as one opinion"
+        )
+    if names := _named(columns, columns["high"] < 0):
+        found.append(f"{names} against the others; their answers are turned round")
+    if names := _named(
+        columns, (np.abs(columns["agreement"]) < BLIND) & (columns["low"] < 0) & (columns["high"] > 0), "tell"
+    ):
+        found.append(f"{names} next to nothing of what the others agree on")
+    return tuple(found)
+
+
+def _named(columns: dict[str, NDArray[Any]], which: NDArray[np.bool_], verb: str = "rank") -> str:
+    names = [f"'{name}'" for name in columns["judge"][which].tolist()]
+    return f"{', '.join(names)} {verb}{'s' if len(names) == 1 else ''}" if names else ""

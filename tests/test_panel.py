@@ -1,0 +1,398 @@
+"""Several voices in one model: known scales, tastes, noise and biases are found again, and intervals cover."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from comparo import expected_spearman, fit
+from comparo.data.comparisons import Comparisons
+from comparo.methods import quiet_fit
+from comparo.model.graph import Graph
+from comparo.model.limits import LIMITS
+from comparo.model.loadings import Agreement, copies, loadings, signs
+from comparo.model.panel import panel
+from comparo.model.sigma import bt_sigma
+from comparo.model.voices import Voice
+
+SCALES = np.array([1.0, 1.0, 0.5, -0.7, 1.0, 0.3])
+TASTES = np.array([0.3, 0.5, 1.0, 0.3, 0.3, 0.5])
+LOADINGS = SCALES / np.hypot(SCALES, TASTES)
+
+
+def voices(rng, items, contexts, calls, scales=SCALES, tastes=TASTES, noise=1.0, bias=0.3, kind="soft", both=False):
+    """Answers of simulated voices, `calls` per voice and context, and the consensus (contexts, items)."""
+    truth = rng.standard_normal((contexts, items))
+    columns = {name: [] for name in ("first", "second", "p", "context", "judge")}
+    for judge, (scale, taste) in enumerate(zip(scales, tastes, strict=True)):
+        view = scale * truth + taste * rng.standard_normal(truth.shape)
+        c = np.repeat(np.arange(contexts), calls)
+        i = rng.integers(items, size=len(c))
+        j = (i + rng.integers(1, items, size=len(c))) % items
+        if both:
+            i, j, c = np.concatenate([i, j]), np.concatenate([j, i]), np.concatenate([c, c])
+        d = view[c, i] - view[c, j] - bias
+        p = expit(d + np.sqrt(noise) * rng.standard_normal(len(c)))
+        if kind == "decisions":
+            p = (rng.random(len(c)) < expit(d)).astype(float)
+        for name, values in zip(columns, (i, j, p, c, np.full(len(c), judge)), strict=True):
+            columns[name].append(values)
+    data = {name: np.concatenate(parts) for name, parts in columns.items()}
+    return truth, Comparisons.from_columns(**data)
+
+
+def known(ranking, truth, scales=SCALES):
+    """The true consensus of each candidate, in the unit of the scores."""
+    labels = ranking.graph.labels(ranking.comparisons)
+    return ranking.graph.centre(np.array([truth[c, i] for c, i in labels])) * np.mean(np.abs(scales))
+
+
+@pytest.mark.parametrize("kind", ["soft", "decisions"])
+def test_known_voices_are_found_again(kind):
+    found = [quiet_fit(voices(np.random.default_rng(seed), 16, 20, 60, kind=kind)[1], "panel") for seed in range(6)]
+    agreement = np.mean([ranking.voices["agreement"] for ranking in found], axis=0)
+    assert agreement == pytest.approx(LOADINGS, abs=0.08)
+    scale = np.mean([ranking.voices["scale"] for ranking in found], axis=0)
+    assert scale == pytest.approx(SCALES / np.mean(np.abs(SCALES)), rel=0.25)
+    assert np.mean([ranking.voices["taste"] for ranking in found], axis=0) == pytest.approx(TASTES, abs=0.2)
+    assert np.mean([ranking.voices["gamma"] for ranking in found], axis=0) == pytest.approx(np.full(6, 0.3), abs=0.1)
+    if kind == "soft":
+        assert np.mean([ranking.voices["noise"] for ranking in found], axis=0) == pytest.approx(np.ones(6), abs=0.03)
+    inside = [np.mean((r.voices["low"] <= LOADINGS) & (LOADINGS <= r.voices["high"])) for r in found]
+    assert np.mean(inside) > 0.85
+    for ranking in found:
+        assert any("'3' ranks against the others" in note for note in ranking.notes)
+
+
+@pytest.mark.parametrize(
+    ("items", "contexts", "calls", "kind", "both"),
+    [
+        (16, 20, 48, "soft", False),
+        (16, 20, 24, "soft", True),
+        (16, 20, 32, "decisions", False),
+        (200, 1, 600, "soft", False),
+        (200, 1, 600, "decisions", True),
+        (6, 100, 18, "soft", False),
+        (6, 100, 18, "decisions", False),
+    ],
+)
+def test_intervals_cover_the_consensus(items, contexts, calls, kind, both):
+    covered, sure = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        truth, data = voices(rng, items, contexts, calls, kind=kind, both=both)
+        ranking = quiet_fit(data, "panel")
+        true = known(ranking, truth)
+        covered.append(np.mean((ranking.low < true) & (true < ranking.high)))
+        a, b = rng.integers(items, size=(2, 200))
+        start = ranking.nodes_of(0).start
+        sure += [
+            (ranking.probability(i, j, 0), true[start + i] > true[start + j])
+            for i, j in zip(a.tolist(), b.tolist(), strict=True)
+            if i != j
+        ][:60]
+    assert 0.93 <= np.mean(covered) <= 0.97
+    chance, right = np.array(sure, dtype=float).T
+    assert np.mean(np.where(chance > 0.5, right, 1 - right)) == pytest.approx(
+        np.mean(np.maximum(chance, 1 - chance)), abs=0.05
+    )
+
+
+def test_a_panel_of_one_is_the_single_fit():
+    _, data = voices(np.random.default_rng(0), 12, 3, 40)
+    one = data.take(data.judged_by == 2)
+    single, several = quiet_fit(one, "mixed"), quiet_fit(one, "panel")
+    assert np.array_equal(single.scores, several.scores)
+    assert np.array_equal(single.std, several.std)
+    same = quiet_fit(replace(one, judges=None, judge=None), prior="estimated", bias="joint")
+    assert single.scores == pytest.approx(same.scores, abs=1e-9)
+
+
+def test_two_copies_of_a_voice_are_noticed_and_count_once():
+    _, data = voices(np.random.default_rng(1), 16, 20, 48, [1.0, 1.0, 0.8], [0.8, 0.8, 0.8])
+    columns = data.to_columns()
+    own = columns["judge"] == 0
+    again = {name: np.concatenate([values, values[own]]) for name, values in columns.items()}
+    again["judge"][len(own) :] = 9
+    alone, copied = quiet_fit(data, "panel"), quiet_fit(Comparisons.from_columns(**again), "panel")
+    assert copied.voices["copy_of"].tolist() == ["", "", "", "0"]
+    assert any("'9' of '0'" in note for note in copied.notes)
+    assert not any("copies" in note for note in alone.notes)
+    assert np.corrcoef(copied.scores, alone.scores)[0, 1] > 0.999
+    assert copied.std == pytest.approx(alone.std, rel=0.02)
+    # A second run of the same judge has new noise: the same opinion, known better.
+    rng = np.random.default_rng(2)
+    truth = rng.standard_normal((20, 16))
+    view = [truth + 0.8 * rng.standard_normal(truth.shape) for _ in range(3)]
+    rows = []
+    for judge, which in (("a", 0), ("a again", 0), ("b", 1), ("c", 2)):
+        c, i = rng.integers(20, size=2000), rng.integers(16, size=2000)
+        j = (i + rng.integers(1, 16, size=2000)) % 16
+        y = view[which][c, i] - view[which][c, j] + 0.5 * rng.standard_normal(2000)
+        rows += [
+            {"first": int(a), "second": int(b), "p": p, "context": int(k), "judge": judge}
+            for a, b, p, k in zip(i, j, expit(y), c, strict=True)
+        ]
+    assert quiet_fit(Comparisons.from_rows(rows), "panel").voices["copy_of"].tolist() == ["", "a", "", ""]
+
+
+def test_voices_that_tell_nothing_have_no_say():
+    rng = np.random.default_rng(3)
+    truth, data = voices(rng, 16, 20, 48, [1.0, 1.0, 0.0], [0.5, 0.5, 1.0])
+    ranking = quiet_fit(data, "panel")
+    assert abs(ranking.voices["agreement"][2]) < 0.2
+    assert any("'2' tells next to nothing" in note for note in ranking.notes)
+    without = quiet_fit(data.take(data.judged_by < 2), "panel")
+    assert np.corrcoef(ranking.scores, without.scores)[0, 1] > 0.99
+
+
+def test_people_are_what_the_consensus_means():
+    """Two machines share a taste that people do not have; with people the consensus is theirs."""
+    rng = np.random.default_rng(4)
+    truth, machine = rng.standard_normal((2, 40, 10))
+    rows = []
+    for judge, view, size, calls in (
+        ("m1", truth + 1.2 * machine, 0.5, 4000),
+        ("m2", truth + 1.2 * machine, 0.7, 4000),
+        ("ana", truth, 1.0, 600),
+    ):
+        c, i = rng.integers(40, size=calls), rng.integers(10, size=calls)
+        j = (i + rng.integers(1, 10, size=calls)) % 10
+        d = view[c, i] - view[c, j]
+        p = (
+            (rng.random(calls) < expit(2 * d)).astype(float)
+            if judge == "ana"
+            else expit(size * d + 0.3 * rng.standard_normal(calls))
+        )
+        rows += [
+            {"first": int(a), "second": int(b), "p": q, "context": int(k), "judge": judge}
+            for a, b, q, k in zip(i, j, p, c, strict=True)
+        ]
+    data = Comparisons.from_rows(rows)
+    shared, people = quiet_fit(data, "panel"), quiet_fit(data, "panel", people=["ana"])
+    true = np.array([truth[c, i] for c, i in shared.graph.labels(data)])
+    machines = quiet_fit(data.take(data.judged_by < 2), "panel")
+    assert np.corrcoef(people.scores, true)[0, 1] > np.corrcoef(machines.scores, true)[0, 1] + 0.05
+    assert people.voices["agreement"][2] > 0.99
+    assert people.voices["agreement"][0] == pytest.approx(1 / np.hypot(1, 1.2), abs=0.1)
+
+
+def test_groups_predict_what_a_panel_says():
+    rng = np.random.default_rng(5)
+    contexts, items = 30, 8
+    system = rng.standard_normal(items)
+    truth = 1.5 * system + 0.3 * rng.standard_normal((contexts, items))
+    rows = []
+    for judge in range(3):
+        view = truth + 0.7 * rng.standard_normal(truth.shape)
+        c, i = rng.integers(contexts, size=480), rng.integers(items, size=480)
+        j = (i + rng.integers(1, items, size=480)) % items
+        p = expit(view[c, i] - view[c, j] + rng.standard_normal(480))
+        rows += [
+            {"first": int(a), "second": int(b), "p": q, "context": int(k), "judge": judge}
+            for a, b, q, k in zip(i, j, p, c, strict=True)
+        ]
+    data = Comparisons.from_rows(rows)
+    plain, grouped = quiet_fit(data, "panel"), quiet_fit(data, "panel", groups="items")
+    true = plain.graph.centre(np.array([truth[c, i] for c, i in plain.graph.labels(data)]))
+    assert np.corrcoef(grouped.scores, true)[0, 1] > np.corrcoef(plain.scores, true)[0, 1] + 0.02
+    assert np.mean(grouped.std) < np.mean(plain.std)
+
+
+def naive(found):
+    """The posterior of t by conditioning on all answers at once: soft answers in one order, γ known."""
+    graph, family, opinion = found.graph, found.family, found.opinion
+    alpha, ties, unit = opinion.scale, opinion.ties, opinion.unit
+    n, families = graph.nodes, int(family.max()) + 1
+    rows, y, noise = [], [], []
+    for r, voice in enumerate(found.voices):
+        first, second = voice.pattern.first, voice.pattern.second
+        for i, j, c, pull in zip(first, second, voice.c, voice.pull, strict=True):
+            x = np.zeros((families + 1, n))
+            x[family[r], i], x[family[r], j] = alpha[r], -alpha[r]
+            rows.append(x.ravel())
+            y.append(pull / c)
+            noise.append(1 / c)
+    design = np.array(rows)
+    cover = np.zeros((families + 1, n, families + 1, n))
+    for a in range(families + 1):
+        for b in range(families + 1):
+            own = 1.0 / ties[a] if a == b < families else 0.0
+            cover[a, :, b, :] = np.eye(n) * (1.0 + own)
+    cover = cover.reshape((families + 1) * n, -1)
+    gain = cover @ design.T @ np.linalg.inv(design @ cover @ design.T + np.diag(noise))
+    mean, after = gain @ np.array(y), cover - gain @ design @ cover
+    mean, after = mean[-n:], after[-n:, -n:]
+    centre = np.eye(n) - (graph.component[:, None] == graph.component) / np.bincount(graph.component)[graph.component]
+    return unit * centre @ mean, unit**2 * centre @ after @ centre
+
+
+@settings(max_examples=12)
+@given(st.integers(0, 10**6))
+def test_the_star_is_the_model(seed):
+    _, data = voices(np.random.default_rng(seed), 5, 2, 31, [1.0, 0.6, -0.8], [0.4, 0.8, 0.5])
+    found = panel(data)
+    opinion = found.opinion
+    scores, covariance = naive(found)
+    assert found.scores == pytest.approx(scores, abs=1e-5)
+    assert opinion.std == pytest.approx(np.sqrt(np.diag(covariance)), abs=1e-7)
+    assert opinion.difference(0, 1) == pytest.approx(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
+
+
+def test_large_contexts_have_the_same_errors():
+    _, data = voices(np.random.default_rng(0), 30, 2, 100, [1.0, 0.6, -0.8], [0.4, 0.8, 0.5])
+    opinion, sampled = (
+        panel(data, limits=limits).opinion for limits in (LIMITS, replace(LIMITS, exact=1, error_draws=512))
+    )
+    assert sampled.std == pytest.approx(opinion.std, rel=0.08)
+    assert sampled.difference(0, 1) == pytest.approx(opinion.difference(0, 1), rel=1e-4)
+
+
+def restricted(parameters, graph, found):
+    """The exact log-likelihood of all answers, of log v and log φ of each voice, and the loadings."""
+    n, count = graph.nodes, len(found)
+    variance, noise = np.exp(parameters[:count]), np.exp(parameters[count : 2 * count])
+    rho = np.tanh(parameters[2 * count :])
+    observed = [
+        (voice.pattern.first, voice.pattern.second, voice.pull / voice.c, voice.c * voice.noise) for voice in found
+    ]
+    design = [np.eye(n)[first] - np.eye(n)[second] for first, second, _, _ in observed]
+    y = np.concatenate([part[2] for part in observed])
+    blocks = [
+        [rho[a] * rho[b] * np.sqrt(variance[a] * variance[b]) * design[a] @ design[b].T for b in range(count)]
+        for a in range(count)
+    ]
+    for a in range(count):
+        blocks[a][a] = variance[a] * design[a] @ design[a].T + np.diag(noise[a] / observed[a][3])
+    cover = np.block(blocks)
+    return -0.5 * (np.linalg.slogdet(cover).logabsdet + y @ np.linalg.solve(cover, y))
+
+
+def test_moments_come_close_to_the_maximum_of_the_likelihood():
+    gaps = []
+    for seed in range(3):
+        _, data = voices(np.random.default_rng(seed), 30, 1, 60, [1.0, 0.8, -0.9], [0.5, 0.8, 0.4], bias=0.0)
+        graph = Graph.build(data)
+        found = panel(data, is_biased=False)
+        start = np.concatenate(
+            [
+                np.log([voice.variance for voice in found.voices]),
+                np.log([voice.noise for voice in found.voices]),
+                np.arctanh(found.loading),
+            ]
+        )
+        best = minimize(lambda x, g=graph, f=found: -restricted(x, g, f.voices), start, method="L-BFGS-B")
+        gaps.append(-best.fun - restricted(start, graph, found.voices))
+    # Nine numbers that maximise a likelihood gain half a nat each over the true ones on the mean.
+    assert max(gaps) < 4.5
+
+
+@given(st.integers(0, 10**6), st.integers(3, 6))
+def test_loadings_of_exact_correlations(seed, count):
+    rng = np.random.default_rng(seed)
+    rho = rng.uniform(0.3, 0.95, count)
+    sign = np.where(rng.random(count) < 0.3, -1.0, 1.0)
+    sign *= np.sign(np.sum(sign * rho)) or 1.0
+    agreement = Agreement(np.outer(sign * rho, sign * rho), np.full((count, count), 1e7))
+    turned = signs(agreement, np.zeros(count, dtype=bool))
+    assert np.array_equal(turned, sign) or np.array_equal(turned, -sign)
+    family = copies(Agreement(np.where(np.eye(count), 1.0, agreement.correlation), agreement.candidates))
+    assert family.tolist() == list(range(count))
+    found, error = loadings(agreement.merged(family, turned), np.zeros(count, dtype=bool))
+    assert found == pytest.approx(rho, abs=2e-3)
+    assert np.all((error > 0) & (error < 0.01))
+
+
+def test_many_voices_with_few_answers_are_one():
+    rng = np.random.default_rng(6)
+    truth, rows = rng.standard_normal(20), []
+    for judge, calls in [("gpt", 200), *((f"person {k}", 8) for k in range(30))]:
+        i = rng.integers(20, size=calls)
+        j = (i + rng.integers(1, 20, size=calls)) % 20
+        won = rng.random(calls) < expit(2 * (truth[i] - truth[j]))
+        rows += [
+            {"first": int(a), "second": int(b), "p": float(w), "judge": judge}
+            for a, b, w in zip(i, j, won, strict=True)
+        ]
+    ranking = quiet_fit(rows, "panel")
+    assert ranking.voices["judge"].tolist() == ["gpt", "others"]
+    assert ranking.voices["calls"].tolist() == [200, 240]
+    assert np.corrcoef(ranking.scores, truth[ranking.items.astype(int)])[0, 1] > 0.85
+
+
+def test_a_voice_seen_from_the_panel():
+    _, data = voices(np.random.default_rng(0), 10, 2, 40)
+    graph = Graph.build(data)
+    rows = data.judged_by == 1
+    own = replace(data.take(rows), judges=None, judge=None)
+    voice = Voice.of(own, replace(graph, first=graph.first[rows], second=graph.second[rows]), True, LIMITS)
+    matrix = np.zeros((graph.nodes, graph.nodes))
+    for i, j, c in zip(voice.pattern.first, voice.pattern.second, voice.c, strict=True):
+        matrix[[i, j], [i, j]] += c
+        matrix[[i, j], [j, i]] -= c
+    shown = np.linalg.solve(matrix + np.eye(graph.nodes) / voice.variance, matrix)
+    assert voice.seen(np.eye(graph.nodes)) == pytest.approx(shown, abs=2e-3)
+
+
+def test_what_a_panel_tells():
+    _, data = voices(np.random.default_rng(0), 10, 3, 40)
+    ranking = quiet_fit(data, "panel")
+    assert ranking.bias.shape == (3, 6)
+    assert list(ranking.views) == ["context", "item", "0", "1", "2", "3", "4", "5"]
+    assert np.all(np.isfinite(expected_spearman(ranking)))
+    document = ranking.to_json()
+    assert '"voices": [{"judge": "0", "calls": 120' in document
+    d, apart = ranking.panel.differences()
+    assert np.corrcoef(d, np.log(data.p / (1 - data.p)))[0, 1] > 0.5
+    assert apart.shape == d.shape
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"method": "panel", "people": ["zoe"]}, "no judge 'zoe'; their judges are ana, bo"),
+        ({"method": "panel", "people": "ana"}, r"such as \['ana'\]"),
+        ({"method": "mixed", "people": ["ana"]}, "people belong to method='panel'"),
+        ({"method": "mixed", "prior": 2.0}, "estimates its prior"),
+        ({"method": "bt-sigma", "bias": "joint"}, "'bt-sigma' has no bias term"),
+    ],
+)
+def test_arguments_of_panels(arguments, message):
+    rows = [{"first": "a", "second": "b", "p": 0.8, "judge": judge} for judge in ("ana", "bo")]
+    with pytest.raises((ValueError, TypeError), match=message):
+        fit(rows, **arguments)
+
+
+def test_bt_sigma_finds_discriminations():
+    _, data = voices(
+        np.random.default_rng(0), 200, 1, 2000, [1.0, 0.5, 0.25, -0.5], [0.0] * 4, bias=0.0, kind="decisions"
+    )
+    found = bt_sigma(data, 10.0)
+    assert found.converged
+    assert found.discrimination * np.mean([1.0, 0.5, 0.25, 0.5]) == pytest.approx([1.0, 0.5, 0.25, -0.5], abs=0.06)
+    one = data.take(data.judged_by == 0)
+    assert fit(one, "bt-sigma").scores == pytest.approx(fit(one, "poe-bt").scores, abs=1e-4)
+
+
+def test_bt_sigma_is_the_maximum_of_its_likelihood():
+    _, data = voices(np.random.default_rng(1), 6, 1, 40, [1.0, 0.4], [0.0, 0.0], bias=0.0)
+    found = bt_sigma(data, 10.0)
+    graph, judge = found.graph, data.judged_by
+
+    def value(scores, a):
+        d = a[judge] * (scores[graph.first] - scores[graph.second])
+        return np.sum(data.p * d - np.logaddexp(0, d)) - 0.5 * np.sum(scores**2) / 100
+
+    for k in range(6):
+        step = 1e-4 * np.eye(6)[k]
+        slope = (
+            value(found.scores + step, found.discrimination) - value(found.scores - step, found.discrimination)
+        ) / 2e-4
+        assert slope == pytest.approx(0, abs=1e-3)
+    turn = 1e-4 * np.array([1.0, -1.0])  # along which mean |a| stays 1
+    slope = (value(found.scores, found.discrimination + turn) - value(found.scores, found.discrimination - turn)) / 2e-4
+    assert slope == pytest.approx(0, abs=0.05)

@@ -221,7 +221,8 @@ def choose_prompt(
     """The prompt for a criterion, for the name of one of the paper's prompts, or for a template.
 
     `heading` is printed above the context, None if there is no context to show; `wording` is the name of the way to put
-    the criterion, by default the paper's; `labels` and `answer` replace those of the prompt. A prompt that shows a context where there is none raises a ValueError.
+    the criterion, by default the paper's; `labels` and `answer` replace those of the prompt. A prompt that shows a
+    context where there is none raises a ValueError.
 
     >>> choose_prompt("funnier").answer, choose_prompt(prompt="summeval/fluency", heading="Article").answer
     ('Text', 'Summary')

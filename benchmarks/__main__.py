@@ -13,7 +13,22 @@ from benchmarks import (
     selection,
     study,
     validity,
+    wordings,
 )
 
-for part in (core, coverage, selection, judges, loop, scale, defaults, study, efficiency, mixed, validity, bounds):
+for part in (
+    core,
+    coverage,
+    selection,
+    judges,
+    loop,
+    scale,
+    defaults,
+    study,
+    efficiency,
+    mixed,
+    validity,
+    wordings,
+    bounds,
+):
     part.main()

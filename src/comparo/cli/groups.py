@@ -15,6 +15,7 @@ import typer
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt
 from comparo.data.sources import DATABASE, database_of
+from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.judges import Judge, load_judge, ray_judge
 from comparo.run.rank import make_prompt
 from comparo.run.task import DEFAULT_JUDGE
@@ -74,6 +75,13 @@ class QuestionFlags:
         str | None,
         typer.Option(help="What stands above the context: Article, Dialogue. Default: the name of its column."),
     ] = None
+    wording: Annotated[
+        str | None,
+        typer.Option(
+            help=f"How the criterion is put: {', '.join(WORDINGS)}; docs/judges.md has what each measured. Default: "
+            f"{DEFAULT_WORDING}"
+        ),
+    ] = None
     prompt: Annotated[
         str | None,
         typer.Option(
@@ -102,6 +110,7 @@ class QuestionFlags:
             kind=self.kind,
             heading=self.heading,
             context=columns.context_column,
+            wording=self.wording,
             labels=words,
             answer=self.answer,
         )

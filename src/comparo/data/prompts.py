@@ -6,14 +6,14 @@ the prompt; the texts are data: they are inserted once, in one pass, and cannot 
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from comparo.data.wordings import DEFAULT_WORDING, LABELS, PAPER_WORDING, wording_named
 from comparo.data.words import defuse
 
 PLACEHOLDERS = ("context", "first", "second")
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_VERBS = re.compile(r"(?!less\b)\w+s\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ class Prompt:
     template : A text with the placeholders {first}, {second} and optionally {context}; `{{` and `}}` are braces.
     labels : The words that name the first and the second text.
     answer : How the reply begins, so that the next word is a label.
+    wording : The name of the wording that made it, None for a template of the user's own; what is asked does not depend
+        on the name, so prompts that differ in nothing else are equal.
 
     Raises
     ------
@@ -63,8 +65,9 @@ class Prompt:
     """
 
     template: str
-    labels: tuple[str, str] = ("A", "B")
+    labels: tuple[str, str] = LABELS
     answer: str = ""
+    wording: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         places = []
@@ -160,10 +163,13 @@ class Prompt:
         return self.text(short, clean), len(context) + lost
 
 
-def criterion_prompt(criterion: str, kind: str = "Text", context: str | None = None) -> Prompt:
-    """The paper's prompt for a criterion in the user's words, what the texts are, and the heading of their context.
+def criterion_prompt(
+    criterion: str, kind: str = "Text", context: str | None = None, wording: str = PAPER_WORDING
+) -> Prompt:
+    """The prompt for a criterion in the user's words, what the texts are, and the heading of their context.
 
-    The criterion ends the sentence "Which Summary is …" or, if it begins with a verb, "Which Summary …".
+    The criterion ends the sentence "Which Summary is …" or, if it begins with a verb, "Which Summary …". `wording` is
+    one of `comparo.data.wordings.WORDINGS`; one that cannot put the criterion raises a ValueError.
 
     >>> print(criterion_prompt("more coherent", kind="Summary", context="Article").template)
     Article: {context}
@@ -175,16 +181,17 @@ def criterion_prompt(criterion: str, kind: str = "Text", context: str | None = N
     Which Summary is more coherent, Summary A or Summary B?
     >>> criterion_prompt("continues the dialogue better", kind="Response").template.splitlines()[-1]
     'Which Response continues the dialogue better, Response A or Response B?'
+    >>> criterion_prompt("funnier", kind="Joke", wording="compare").template.splitlines()[-1]
+    'Compare Joke A and Joke B: which one is funnier?'
     """
     criterion, kind = criterion.strip().rstrip("?.,"), kind.strip()
     if not criterion:
         raise ValueError('the criterion is empty; say what makes a text better, such as "more coherent"')
     if not kind:
         raise ValueError('the kind is empty; say what the texts are, such as "Summary"')
-    verb = "" if _VERBS.match(criterion) else "is "
-    heading = escape(context.strip()) if context else ""
-    form = _form(escape(kind), escape(kind), heading=heading, criterion=f"{verb}{escape(criterion)}")
-    return replace(form, answer=kind)
+    form = wording_named(wording)
+    template = form.template(escape(criterion), escape(kind), escape(context.strip()) if context else "")
+    return Prompt(template, LABELS, kind if form.is_begun else "", wording)
 
 
 def paper_prompt(name: str) -> Prompt:
@@ -207,13 +214,15 @@ def choose_prompt(
     *,
     kind: str = "Text",
     heading: str | None = None,
+    wording: str | None = None,
     labels: tuple[str, str] | None = None,
     answer: str | None = None,
 ) -> Prompt:
     """The prompt for a criterion, for the name of one of the paper's prompts, or for a template.
 
-    `heading` is printed above the context, None if there is no context to show; `labels` and `answer` replace those of
-    the prompt. A prompt that shows a context where there is none raises a ValueError.
+    `heading` is printed above the context, None if there is no context to show; `wording` is the name of the way to put
+    the criterion, by default the paper's; `labels` and `answer` replace those of the prompt. A prompt that shows a
+    context where there is none raises a ValueError.
 
     >>> choose_prompt("funnier").answer, choose_prompt(prompt="summeval/fluency", heading="Article").answer
     ('Text', 'Summary')
@@ -223,9 +232,11 @@ def choose_prompt(
     if (criterion is None) == (prompt is None):
         raise ValueError('say what makes a text better: a criterion such as "more coherent", or a prompt (not both)')
     if criterion is not None:
-        chosen = criterion_prompt(criterion, kind, heading)
+        chosen = criterion_prompt(criterion, kind, heading, DEFAULT_WORDING if wording is None else wording)
         if labels is not None:
             raise ValueError("the criterion's prompt says A and B; other labels need a template of your own")
+    elif wording is not None:
+        raise ValueError(f"a wording ({wording}) puts a criterion, and a prompt has its own words; give one of the two")
     elif isinstance(prompt, Prompt):
         chosen = prompt
     elif isinstance(prompt, str) and "{" not in prompt:
@@ -266,12 +277,13 @@ def _largest(high: int, good: Callable[[int], bool]) -> int:
     return low
 
 
-def _form(kind: str, which: str, *, heading: str = "", line: str = " ", criterion: str = "CRITERION") -> Prompt:
+def _form(kind: str, which: str, *, heading: str = "", line: str = " ") -> Prompt:
     context = f"{heading}: {{context}}\n\n" if heading else ""
     return Prompt(
         f"{context}{kind} A:{line}{{first}}\n\n{kind} B:{line}{{second}}\n\n"
-        f"Which {which} {criterion}, {kind} A or {kind} B?",
+        f"Which {which} CRITERION, {kind} A or {kind} B?",
         answer=kind,
+        wording=PAPER_WORDING,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from comparo.data.prompts import PAPER, Prompt, criterion_prompt, paper_prompt
+from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.judges import Judgement
 from comparo.run.budget import dollars
 
@@ -41,15 +42,19 @@ def prompt_of(configuration: Mapping[str, Any]) -> Prompt:
     """The prompt that a configuration holds."""
     stored = configuration["identity"]["prompt"]
     first, second = stored["labels"]
-    return Prompt(stored["template"], (first, second), stored["answer"])
+    return Prompt(stored["template"], (first, second), stored["answer"], configuration.get("wording"))
 
 
 def question(prompt: Prompt) -> str:
-    """What the judge is asked, without the two labels: the last line of its prompt.
+    """What the judge is asked, without the two labels; the last line of a prompt that is no built-in wording.
 
-    >>> question(criterion_prompt("more coherent", kind="Summary"))
+    >>> question(criterion_prompt("more coherent", kind="Summary", wording="between"))
     'Which Summary is more coherent?'
     """
+    for wording in WORDINGS.values():
+        if found := wording.read(prompt.template):
+            kind, _, does = map(_plain, found)
+            return f"Which {kind} {does}?"
     lines = [line.strip() for line in prompt.template.splitlines() if line.strip()]
     if "{first}" in lines[-1] or "{second}" in lines[-1]:
         return "Which text is better?"
@@ -68,6 +73,7 @@ def settings(
     seconds = [judgement.seconds for judgement in judgements if not math.isnan(judgement.seconds)]
     took = f"{sum(seconds) / len(seconds):.2f} s per call, {len(seconds):,} calls" if sum(seconds) else "unknown"
     found = {
+        "wording": configuration.get("wording"),
         "judge": identity["judge"],
         **{f"judge: {name}": value for name, value in identity["settings"].items()},
         **{name: _setting(configuration, name) for name in (*CHOSEN, "started")},
@@ -101,13 +107,13 @@ def _prompt_flags(prompt: Prompt) -> list[str]:
     for name in PAPER:
         if paper_prompt(name) == prompt:
             return ["--prompt", name]
-    above, shown, _ = prompt.template.partition(": {context}\n\n")
-    heading, kind = _plain(above) if shown else None, prompt.answer
-    last = _plain(prompt.template.rpartition("\n\n")[2])
-    for begins in (f"Which {kind} is ", f"Which {kind} "):
-        criterion = last.removeprefix(begins).removesuffix(f", {kind} A or {kind} B?")
-        if kind and criterion.strip(" ?.,") and criterion_prompt(criterion, kind, heading) == prompt:
-            return ["--criterion", criterion, "--kind", kind, *(["--heading", heading] if heading else [])]
+    for name, wording in WORDINGS.items():
+        if found := wording.read(prompt.template):
+            kind, heading, does = map(_plain, found)
+            criterion = does.removeprefix("is ")
+            if criterion.strip(" ?.,") and criterion_prompt(criterion, kind, heading, name) == prompt:
+                flags = ["--criterion", criterion, "--kind", kind, *(["--heading", heading] if heading else [])]
+                return flags if name == DEFAULT_WORDING else [*flags, "--wording", name]
     return []
 
 

@@ -30,6 +30,7 @@ def rank(
     goal: str = DEFAULT_GOAL,
     kind: str = "Text",
     heading: str | None = None,
+    wording: str | None = None,
     prompt: str | Prompt | None = None,
     labels: tuple[str, str] | None = None,
     answer: str | None = None,
@@ -63,9 +64,10 @@ def rank(
     data
         Anything that `Items.of` reads: a list of texts, a mapping from id to text, a data frame, a file. `id`, `text`,
         `context`, `context_id`, `group` and `scores` name its columns.
-    criterion, kind, heading
+    criterion, kind, heading, wording
         The judge is asked which of two texts is `criterion` ("more coherent"). `kind` is what the texts are called
-        ("Summary"), `heading` what stands above the context; by default the name of its column.
+        ("Summary"), `heading` what stands above the context; by default the name of its column. `wording` is the name
+        of the way to put the question, such as "between"; by default the paper's.
     prompt, labels, answer
         Instead of a criterion: a template with {first} and {second}, a file that holds one, or the name of one of the
         paper's prompts; the two labels that name the texts in it, and how the judge's answer begins.
@@ -117,7 +119,16 @@ def rank(
     items = Items.of(data, **columns, scores=scores)
     named = str(judge) if isinstance(judge, str) else ""
     question = make_prompt(
-        items, criterion, prompt, named, kind=kind, heading=heading, context=context, labels=labels, answer=answer
+        items,
+        criterion,
+        prompt,
+        named,
+        kind=kind,
+        heading=heading,
+        context=context,
+        wording=wording,
+        labels=labels,
+        answer=answer,
     )
     asked = load_judge(judge, **(options or {})) if isinstance(judge, str) else as_judge(judge)
     how = (strategy, orders, method, bias, seed, plain, least_mass, estimate, validity)
@@ -140,6 +151,7 @@ def make_prompt(
     kind: str = "Text",
     heading: str | None = None,
     context: str | None = None,
+    wording: str | None = None,
     labels: tuple[str, str] | None = None,
     answer: str | None = None,
 ) -> Prompt:
@@ -157,5 +169,11 @@ def make_prompt(
             raise ValueError(f"--prompt {prompt}: no such file, and none of the paper's prompts: {', '.join(PAPER)}")
         prompt = Path(prompt).read_text(encoding="utf-8")
     return choose_prompt(
-        criterion, prompt, kind=kind, heading=heading if has_contexts else None, labels=labels, answer=answer
+        criterion,
+        prompt,
+        kind=kind,
+        heading=heading if has_contexts else None,
+        wording=wording,
+        labels=labels,
+        answer=answer,
     )

@@ -121,6 +121,7 @@ class Task:
         packages = {name: version(name) for name in ("comparo", "numpy", "scipy")}
         return {
             "budget": f"{'$' if self.budget.unit == '$' else ''}{self.budget.number:g}{self.budget.unit.strip('$')}",
+            "wording": self.prompt.wording,
             "until": self.until,
             "method": self.method,
             "bias": self.bias,

@@ -1,0 +1,144 @@
+"""Ways to put one criterion as a question about two texts, by name; docs/judges.md has what each measured.
+
+A wording is a sentence with places for the kind of the texts ("Summary"), their two names ("Summary A") and what the
+better one does ("is more coherent", "continues the dialogue better"). Texts and context stand above it:
+
+    Article: {context}
+
+    Summary A: {first}
+
+    Summary B: {second}
+
+    Between Summary A and Summary B, which one is more coherent? Answer with Summary A or Summary B.
+
+Everything here works on templates: words of the user come with their braces already doubled.
+"""
+
+import re
+from dataclasses import dataclass
+
+LABELS = ("A", "B")
+_VERBS = re.compile(r"(?!less\b)\w+s\b")
+_HAS_BETTER = re.compile(r"has (?:the )?better (.+)")
+_NO_NOUN = re.compile(r"(?:more|less|better|worse)\b|\w+er\b|(?!\w*(?:ss|us|is)\b)\w+s\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """A way to put a criterion.
+
+    Parameters
+    ----------
+    name : What it is called, in `--wording` and in run.json.
+    question : The sentence, with the places {kind}, {does}, {first} and {second}.
+    is_begun : Whether the answer is begun with the kind, so that the next word is a label.
+    is_twice : Whether the question also stands above the texts.
+    takes_noun : Whether the criterion is what the better text has more of ("coherence").
+
+    Examples
+    --------
+    >>> WORDINGS["between"].sentence("more coherent", "Summary")
+    'Between Summary A and Summary B, which one is more coherent? Answer with Summary A or Summary B.'
+    """
+
+    name: str
+    question: str
+    is_begun: bool = True
+    is_twice: bool = False
+    takes_noun: bool = False
+
+    def template(self, criterion: str, kind: str, heading: str = "") -> str:
+        """The template of a prompt, with the places of the context (if it has a heading) and of both texts.
+
+        >>> print(WORDINGS["before-after"].template("funnier", "Joke"))
+        Which Joke is funnier, Joke A or Joke B?
+        <BLANKLINE>
+        Joke A: {first}
+        <BLANKLINE>
+        Joke B: {second}
+        <BLANKLINE>
+        Which Joke is funnier, Joke A or Joke B?
+        """
+        question = self.sentence(criterion, kind)
+        above = [question] if self.is_twice else []
+        context = [f"{heading}: {{context}}"] if heading else []
+        texts = [f"{kind} {label}: {{{place}}}" for label, place in zip(LABELS, ("first", "second"), strict=True)]
+        return "\n\n".join([*above, *context, *texts, question])
+
+    def sentence(self, criterion: str, kind: str) -> str:
+        """The question; a ValueError where the wording cannot put the criterion.
+
+        >>> WORDINGS["better"].sentence("has better structure", "Essay")
+        'Between Essay A and Essay B, which one has the better structure?'
+        """
+        does = f"has the better {self._noun(criterion)}" if self.takes_noun else predicate(criterion)
+        return self._asked(kind, does)
+
+    def _asked(self, kind: str, does: str) -> str:
+        first, second = (f"{kind} {label}" for label in LABELS)
+        return self.question.format(kind=kind, does=does, first=first, second=second)
+
+    def _noun(self, criterion: str) -> str:
+        if found := _HAS_BETTER.fullmatch(criterion):
+            return found[1]
+        if _NO_NOUN.match(criterion):
+            raise ValueError(
+                f"the wording {self.name!r} asks which text has the better …, and {criterion!r} does not end that "
+                "sentence; give a noun such as 'coherence' ('has better character' works for every noun), or choose "
+                "another wording"
+            )
+        return criterion
+
+    def read(self, template: str) -> tuple[str, str, str] | None:
+        """Kind, heading and what the better text does, from a template of this wording; None for other templates.
+
+        >>> WORDINGS["letter"].read(WORDINGS["letter"].template("more coherent", "Summary", "Article"))
+        ('Summary', 'Article', 'is more coherent')
+        """
+        *above, last = template.split("\n\n")
+        ends = {f"{LABELS[0]}: {{first}}": "", ": {context}": ""}
+        for part in above:
+            for end in ends:
+                if part.endswith(end):
+                    ends[end] = part.removesuffix(end)
+        kind, heading = ends.values()
+        before, _, after = self._asked(kind.rstrip(), "\0").partition("\0")
+        does = last.removeprefix(before).removesuffix(after)
+        return (kind.rstrip(), heading, does) if kind and last == before + does + after else None
+
+
+def predicate(criterion: str) -> str:
+    """What the better text does: "is …", or the criterion itself if it begins with a verb.
+
+    >>> predicate("more coherent"), predicate("continues the dialogue better"), predicate("less boring")
+    ('is more coherent', 'continues the dialogue better', 'is less boring')
+    """
+    return criterion if _VERBS.match(criterion) else f"is {criterion}"
+
+
+def wording_named(name: str) -> Wording:
+    """A wording by its name; a ValueError that lists them if there is none.
+
+    >>> wording_named("paper").question
+    'Which {kind} {does}, {first} or {second}?'
+    """
+    if name not in WORDINGS:
+        raise ValueError(f"there is no wording {name!r}; there are {', '.join(WORDINGS)}")
+    return WORDINGS[name]
+
+
+PAPER_WORDING = "paper"
+DEFAULT_WORDING = PAPER_WORDING  # docs/judges.md compares the wordings
+WORDINGS = {
+    each.name: each
+    for each in (
+        Wording(PAPER_WORDING, "Which {kind} {does}, {first} or {second}?"),
+        Wording("between", "Between {first} and {second}, which one {does}? Answer with {first} or {second}."),
+        Wording("better", "Between {first} and {second}, which one {does}?", takes_noun=True),
+        Wording("which", "Which {kind} {does}? Answer with {first} or {second}."),
+        Wording("compare", "Compare {first} and {second}: which one {does}?"),
+        Wording("before-after", "Which {kind} {does}, {first} or {second}?", is_twice=True),
+        Wording("letter", "Which {kind} {does}, {first} or {second}? Answer with one letter, A or B.", is_begun=False),
+        Wording("reversed-options", "Which {kind} {does}, {second} or {first}?"),
+    )
+}

@@ -1,0 +1,195 @@
+"""Ways to put one criterion: their grammar, what chooses one, what a run keeps of it, and what was recorded."""
+
+import json
+import shlex
+import sqlite3
+
+import pytest
+
+from comparo import load_judge, rank
+from comparo.data.prompts import Question, choose_prompt, criterion_prompt, paper_prompt
+from comparo.data.wordings import DEFAULT_WORDING, WORDINGS, wording_named
+from comparo.report.making import command, prompt_of, question
+from comparo.run.store import read_configuration
+from servers import Api, tokens
+
+ANSWER = tokens({"A": 0.7, "B": 0.3})
+
+
+def last(criterion, wording, kind="Text"):
+    return criterion_prompt(criterion, kind, wording=wording).template.rpartition("\n\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("wording", "asked"),
+    [
+        ("paper", "Which Joke {}, Joke A or Joke B?"),
+        ("between", "Between Joke A and Joke B, which one {}? Answer with Joke A or Joke B."),
+        ("which", "Which Joke {}? Answer with Joke A or Joke B."),
+        ("compare", "Compare Joke A and Joke B: which one {}?"),
+        ("before-after", "Which Joke {}, Joke A or Joke B?"),
+        ("letter", "Which Joke {}, Joke A or Joke B? Answer with one letter, A or B."),
+        ("reversed-options", "Which Joke {}, Joke B or Joke A?"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("criterion", "does"),
+    [
+        ("more coherent", "is more coherent"),
+        ("better argued", "is better argued"),
+        ("less boring?", "is less boring"),
+        ("has better structure", "has better structure"),
+        ("continues {it} better", "continues {{it}} better"),
+    ],
+)
+def test_every_wording_puts_every_kind_of_criterion(wording, asked, criterion, does):
+    assert last(criterion, wording, "Joke") == asked.format(does)
+
+
+@pytest.mark.parametrize(
+    ("criterion", "noun"),
+    [
+        ("coherence", "coherence"),
+        ("conciseness", "conciseness"),
+        ("analysis of {it}", "analysis of {{it}}"),
+        ("has better character", "character"),
+        ("has the better arguments.", "arguments"),
+    ],
+)
+def test_a_noun_is_what_the_better_text_has(criterion, noun):
+    assert last(criterion, "better") == f"Between Text A and Text B, which one has the better {noun}?"
+
+
+@pytest.mark.parametrize("criterion", ["more coherent", "less boring", "better argued", "funnier", "reads well"])
+def test_a_criterion_that_is_no_noun_is_refused_where_one_is_needed(criterion):
+    with pytest.raises(ValueError, match="does not end that sentence; give a noun such as 'coherence'"):
+        criterion_prompt(criterion, wording="better")
+
+
+@pytest.mark.parametrize("name", WORDINGS)
+@pytest.mark.parametrize("context", [None, "Article"])
+def test_texts_stand_in_order_and_labels_and_answer_fit(name, context):
+    prompt = criterion_prompt("has better {style}", "Summary", context, name)
+    text = prompt.text(Question(1, 2, 3, "ONE {second}", "TWO", "WHOLE"))
+    assert text.index("Summary A: ONE {second}") < text.index("Summary B: TWO")
+    assert text.startswith("Article: WHOLE\n\n") == (context is not None and name != "before-after")
+    assert text.count("better {style}") == (2 if name == "before-after" else 1)
+    assert prompt.has_context == (context is not None)
+    assert prompt.labels == ("A", "B")
+    assert prompt.answer == ("" if name == "letter" else "Summary")
+    assert prompt.wording == name
+    assert question(prompt) == f"Which Summary has {'the ' if name == 'better' else ''}better {{style}}?"
+
+
+def test_the_papers_stays_the_default_and_its_name_changes_nothing():
+    assert DEFAULT_WORDING == "paper"
+    assert choose_prompt("better") == criterion_prompt("better", wording="paper")
+    assert choose_prompt("better").wording == paper_prompt("summeval/fluency").wording == "paper"
+    assert choose_prompt(prompt="{first} {second}").wording is None
+    with pytest.raises(ValueError, match="there is no wording 'x'; there are paper, between"):
+        wording_named("x")
+    with pytest.raises(ValueError, match="give one of the two"):
+        choose_prompt(prompt="{first} {second}", wording="between")
+
+
+@pytest.mark.parametrize("name", WORDINGS)
+def test_a_run_repeats_its_wording(name, tmp_path):
+    judge = load_judge("simulated/soft")
+    rank(["a", "b", "c"], "has better rhythm", kind="Poem", wording=name, judge=judge, out=tmp_path / "run")
+    configuration = read_configuration(tmp_path / "run")
+    assert configuration["wording"] == prompt_of(configuration).wording == name
+    words = shlex.split(command(configuration))
+    flags = dict(zip(words[3::2], words[4::2], strict=True))
+    again = criterion_prompt(flags["--criterion"], flags["--kind"], wording=flags.get("--wording", DEFAULT_WORDING))
+    assert again == prompt_of(configuration)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "items.jsonl").write_text("\n".join(json.dumps({"id": k, "text": f"Text {k}."}) for k in range(6)))
+    return tmp_path
+
+
+def ask(api, *more):
+    server = ("--judge", "openai/any", "--base-url", api.url, "--concurrency", 2, "-o", "retries=0")
+    return ("rank", "items.jsonl", "--criterion", "wittier", "--out", "run", "--budget", "2n", *server, *more)
+
+
+def sent(api):
+    return api.requests[-1].body["messages"][0]["content"]
+
+
+def test_a_server_is_asked_in_the_wording_and_a_run_keeps_to_it(run, folder):
+    asked = "Between Text A and Text B, which one is wittier? Answer with Text A or Text B."
+    with Api(ANSWER) as api:
+        done = run(folder, ask(api, "--wording", "between"))
+        assert done.returncode == 0, done.stderr
+        assert asked in sent(api)
+        assert '"wording": "between"' in (folder / "run" / "run.json").read_text()
+        assert "between" in (folder / "run" / "report.html").read_text()
+        number = len(api.requests)
+        assert run(folder, ask(api, "--wording", "between")).returncode == 0
+        other = run(folder, ask(api))
+        assert len(api.requests) == number
+    assert other.returncode == 2
+    assert "holds another run: prompt: template was" in other.stderr
+
+
+def test_a_folder_from_before_wordings_had_names_goes_on(run, folder):
+    with Api(ANSWER) as api:
+        assert run(folder, ask(api)).returncode == 0
+        path = folder / "run" / "run.json"
+        old = json.loads(path.read_text())
+        assert old.pop("wording") == "paper"
+        path.write_text(json.dumps(old))
+        with sqlite3.connect(folder / "run" / "judgements.db") as database:
+            database.execute("UPDATE run SET configuration = ?", (json.dumps(old),))
+        database.close()
+        number = len(api.requests)
+        assert run(folder, ("report", "run")).returncode == 0
+        done = run(folder, ask(api, "--wording", "paper"))
+        assert done.returncode == 0, done.stderr
+        assert len(api.requests) == number
+
+
+def test_a_wording_comes_from_a_file_is_shown_dry_and_plain_is_the_papers(run, folder):
+    dry = ("rank", "items.jsonl", "--criterion", "wittier", "--judge", "simulated/soft", "--dry-run")
+    assert "Which Text is wittier, Text A or Text B?" in run(folder, (*dry, "--plain")).stdout
+    (folder / "comparo.toml").write_text('wording = "compare"\n')
+    assert "Compare Text A and Text B: which one is wittier?" in run(folder, dry).stdout
+    wrong = run(folder, ("rank", "items.jsonl", "--prompt", "hanna/surprise", "--judge", "simulated/soft"))
+    assert wrong.returncode == 2
+    assert "a wording (compare) puts a criterion" in wrong.stderr
+    unknown = run(folder, (*dry, "--wording", "loud"))
+    assert unknown.returncode == 2
+    assert "there is no wording 'loud'; there are paper, between" in unknown.stderr
+
+
+def test_pairs_are_judged_in_the_wording(run, folder):
+    (folder / "pairs.csv").write_text("first,second\n0,1\n")
+    with Api(ANSWER) as api:
+        more = ("--items", "items.jsonl", "--criterion", "wittier", "--wording", "letter", "--base-url", api.url)
+        done = run(folder, ("judge", "pairs.csv", *more, "--judge", "openai/any"))
+        assert done.returncode == 0, done.stderr
+        assert "Answer with one letter, A or B." in sent(api)
+
+
+def test_help_lists_the_names(run, folder):
+    said = "".join(run(folder, ("rank", "--help"), COLUMNS="300").stdout.split())
+    assert all(name in said for name in WORDINGS)
+
+
+@pytest.mark.recorded
+def test_the_table_of_wordings_is_what_was_recorded():
+    from benchmarks.wordings import PAPER, best, gain, results, surest
+
+    found = results("wordings", draws=0)
+    sets = list(found[PAPER])
+    assert set(WORDINGS) <= set(found)
+    assert [round(found["between"][each].whole, 1) for each in sets] == [17.4, 33.7, 30.8, 26.3]
+    assert [round(found[PAPER][each].whole, 1) for each in sets] == [10.6, 31.7, 28.7, 24.3]
+    mean, error = gain(found, "between", sets)
+    assert (round(mean, 1), round(error, 1)) == (3.2, 1.1)
+    others = [[each for each in sets if each != one] for one in sets]
+    assert [best(found, each) for each in others] == ["before-after", "(better, reversed)", "between", "between"]
+    assert [surest(found, each) for each in others] == ["between"] * 4

@@ -229,6 +229,20 @@ def test_contexts_stop_at_the_same_calls_however_answers_come_and_a_run_is_stopp
     assert judge.count == len(whole) - 143
 
 
+def test_a_judge_that_chooses_is_asked_pairs_without_contrast():
+    """From the first round on: whether the texts are alike makes no difference to what is asked."""
+    items = Items.of({f"item {k}": "the cat sat on a mat" if k < 8 else f"{chr(97 + k) * 9} {k}" for k in range(12)})
+
+    def first(model, **options):
+        work = Task(items, criterion_prompt("better"), load_judge(f"simulated/{model}"), Budget.of("2n"), **options)
+        pairs = {(one.question.first, one.question.second) for one in run(work)[1]}
+        return pairs, work.identity.get("pairs")
+
+    assert first("hard") == (first("hard", plain=True)[0], None)
+    assert first("soft")[0] != first("soft", plain=True)[0]
+    assert first("soft")[1] == "by contrast"
+
+
 def test_failures_are_asked_once_more_and_left_out_of_the_fit(tmp_path):
     judge = Failing(7)
     ranking, judgements = run(task(judge=judge), tmp_path / "run")

@@ -207,7 +207,7 @@ class Run:
 
     def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
         strategy, goal = self.task.strategy or "greedy", self.task.goal
-        contrast = None if strategy == "random" else self.task.fitting.contrast[context]
+        contrast = self.task.fitting.contrast[context] if self.task.weighs_pairs else None
         selector = Selector(ids, strategy=strategy, orders=orders, goal=goal, contrast=contrast, rng=rng)
         size = max(4, len(ids) // 4, -(-self.ahead // self._size))
         self.rounds[context] = Rounds(selector, calls, size, waits=self._stops is not None)

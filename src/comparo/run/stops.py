@@ -12,17 +12,23 @@ is decided by the answers to a wave: neither depends on which answer came first,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from comparo.analysis.confidence import expected_spearman, top_probability
+from comparo.analysis.evidence import log_evidence
 from comparo.data.comparisons import Comparisons
 from comparo.model.graph import Graph
 from comparo.run.answers import comparisons
 from comparo.run.rounds import Rounds
 from comparo.run.task import Task
+
+# No context stops before all answers together are so many times as probable if scores differ than if they do not: of
+# runs whose answers are pure noise, at most 1 in 20 ever gets there.
+SURE = 20.0
 
 
 class Stops:
@@ -80,4 +86,5 @@ class Stops:
         top = self.task.goal.removeprefix("top-")
         found = expected_spearman(ranking) if top == "ranking" else top_probability(ranking, int(top))
         reached = found >= (self.task.until or 1.0)
-        return able.intersection(label for label, is_reached in zip(labels, reached, strict=True) if is_reached)
+        able.intersection_update(label for label, is_reached in zip(labels, reached, strict=True) if is_reached)
+        return able if able and log_evidence(ranking.comparisons) >= math.log(SURE) else set()

@@ -47,7 +47,7 @@ PAIRS = 100  # of which each run tells the probability
 TARGETS = (0.7, 0.8, 0.9)
 STOPS = tuple(
     Cell(kind, sd, 1.0 if kind == "soft" else None, shape=shape)
-    for kind, shape, sd in product(("soft", "decisions"), ((1, 40), (1, 200), (20, 16)), (0.0, 0.3, 1.0, 3.0))
+    for kind, shape, sd in product(("soft", "decisions"), ((1, 16), (1, 40), (1, 200), (20, 16)), (0.0, 0.3, 1.0, 3.0))
 )
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -158,9 +158,10 @@ def in_rounds(cell: Cell, simulation: Simulation, fitting: Fitting, seed: int) -
     columns: dict[str, list[object]] = {}
     asked: Comparisons | None = None
     size = max(ROUND, cell.shape[1] // 4)
+    contrast = fitting.contrast if cell.kind == "soft" else None
     for begin in range(0, cell.budget, size):
         calls = min(size, cell.budget - begin)
-        more = next_pairs(simulation.items.names, calls, asked, orders=cell.orders, contrast=fitting.contrast, rng=seed)
+        more = next_pairs(simulation.items.names, calls, asked, orders=cell.orders, contrast=contrast, rng=seed)
         columns = {name: columns.get(name, []) + values for name, values in more.items()}
         asked = simulation.answers(columns)
     assert asked is not None
@@ -172,6 +173,7 @@ class Answering:
     """The judge of a simulation as a run asks it."""
 
     simulation: Simulation
+    chooses: bool
     name: str = "simulated/known"
     ahead: int = 16  # as the default judge has it
     streams = True
@@ -215,7 +217,7 @@ def run_stop(task: tuple[Cell, float, int]) -> Stop:
             work = Task(
                 items,
                 criterion_prompt("better"),
-                Answering(simulation),
+                Answering(simulation, cell.kind != "soft"),
                 budget,
                 until=target,
                 seed=seed,

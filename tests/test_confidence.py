@@ -4,10 +4,12 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from scipy.stats import rankdata
 
 from comparo import Comparisons, Gaussian, StudentT, fit
 from comparo.analysis.confidence import expected_spearman, top_probability
+from comparo.analysis.evidence import log_evidence
 from comparo.model.limits import LIMITS, Limits
 from oracle import simulate
 
@@ -216,3 +218,21 @@ def show_calibration():
 
 if __name__ == "__main__":
     show_calibration()
+
+
+@pytest.mark.parametrize("kind", ["soft", "decisions"])
+def test_evidence_is_an_even_bet_on_noise_and_grows_with_the_answers_of_a_judge(kind):
+    rng, pairs = np.random.default_rng(0), [(i, j) for i in range(10) for j in range(10) if i != j]
+    first, second = np.array(pairs).T
+
+    def found(sd):
+        d = sd * rng.standard_normal(10)
+        logit = d[first] - d[second]
+        noisy = expit(logit + rng.standard_normal(len(pairs)))
+        p = noisy if kind == "soft" else (rng.random(len(pairs)) < expit(logit)).astype(float)
+        return log_evidence(Comparisons.from_columns(first, second, p))
+
+    noise = np.exp([found(0.0) for _ in range(200)])
+    assert np.mean(noise >= 20) <= 0.05
+    assert 0.2 < np.mean(noise) < 2.5  # its expectation is 1
+    assert np.mean([found(3.0) for _ in range(20)]) > 2 * np.log(20)

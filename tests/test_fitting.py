@@ -13,8 +13,9 @@ from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import StoreError
 from comparo.judges import Judgement, load_judge
 from comparo.report.record import read_record
+from comparo.run.answers import comparisons
 from comparo.run.budget import Budget
-from comparo.run.loop import Run, comparisons
+from comparo.run.loop import Run
 from comparo.run.recipe import Fitting
 from comparo.run.store import Store, stored_items
 from comparo.run.task import Task

@@ -145,27 +145,102 @@ def test_answers_that_come_in_any_order_lead_to_the_same_questions():
     assert kept[0] == kept[1]
 
 
-def test_rounds_lag_by_one_and_stop_when_it_is_enough():
-    heard = []
+def answered(rounds, pairs, **answer):
+    for pair in pairs:
+        rounds.answer(pair, Judgement(Question(*pair), **answer or {"p": 0.6}))
+
+
+def test_rounds_lag_by_one_and_wait_to_be_told():
     selector = Selector(range(10), strategy="adaptive", orders="one", rng=np.random.default_rng(0))
-    rounds = Rounds(selector, 40, 5, enough=lambda answers: heard.append(len(answers)) or len(answers) >= 10)
+    rounds = Rounds(selector, 40, 5, waits=True)
     first = rounds.offer()
     assert len(first) == 10
     assert rounds.offer() == []
-    for pair in reversed(first[5:]):  # the second round is answered first, and is not learnt from before the first
-        rounds.answer(pair, Judgement(Question(*pair), p=0.6))
+    answered(rounds, reversed(first[5:]))  # the second round is answered first
+    assert not rounds.has_answered(1)
+    answered(rounds, first[:5])
+    assert rounds.has_answered(2)
     assert rounds.offer() == []
-    for pair in first[:5]:
-        rounds.answer(pair, Judgement(Question(*pair), p=0.6))
-    assert heard == [5]
+    rounds.go_on(1)
     third = rounds.offer()
     assert len(third) == 5
-    rounds.answer(third[0], Judgement(Question(*third[0]), error="lost"))
-    for pair in third[1:]:
-        rounds.answer(pair, Judgement(Question(*pair), p=0.6))
-    assert heard == [5, 10]
+    assert rounds.offer() == []
+    answered(rounds, third[:1], error="lost")
+    answered(rounds, third[1:])
+    assert [len(rounds.answers(number)) for number in (1, 2, 3)] == [5, 10, 14]
+    assert not rounds.done
+    rounds.stop()
     assert rounds.done
-    assert len(rounds.answers) == 14
+    assert rounds.has_answered(7)
+
+
+def test_rounds_that_wait_choose_what_others_choose():
+    freely, held = (
+        Rounds(Selector(range(10), strategy="adaptive", orders="one", rng=np.random.default_rng(0)), 40, 5, waits)
+        for waits in (False, True)
+    )
+    kept = {0: [], 1: []}
+    for number in range(8):
+        for place, rounds in enumerate((freely, held)):
+            pairs = rounds.offer()
+            kept[place] += pairs
+            for pair in pairs:
+                rounds.answer(pair, Judgement(Question(*pair), p=0.5 + 0.04 * (pair[0] - pair[1])))
+        held.go_on(number)
+    assert kept[0] == kept[1]
+    assert len(kept[0]) == 40
+
+
+class Waving(Counting):
+    """Answers about texts of six contexts, the last the easiest, in an order that `stir` determines."""
+
+    def __init__(self, stop_after=None, stir=0):
+        super().__init__(stop_after)
+        self.stir = stir
+
+    def judge(self, questions, prompt):
+        scores = {f"item {c} {k}": 0.2 * k * (c + 1) for c in range(6) for k in range(8)}
+        answers = list(load_judge("simulated/soft", scores=scores, noise=1.0).judge(questions))
+        random.Random(self.stir).shuffle(answers)
+        for answer in answers:
+            self.count += 1
+            if self.stop_after is not None and self.count > self.stop_after:
+                raise JudgeError("the key was withdrawn")
+            yield answer
+
+
+def waves(judge, strategy):
+    rows = [{"id": f"item {c} {k}", "text": f"Text {c} {k}", "context_id": c} for c in range(6) for k in range(8)]
+    options = {"until": 0.9, "strategy": strategy}
+    return Task(Items.of(rows), criterion_prompt("better"), judge, Budget.of("7n"), **options)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "adaptive"])
+def test_contexts_stop_at_the_same_calls_however_answers_come_and_a_run_is_stopped(tmp_path, strategy):
+    _, whole = run(waves(Waving(), strategy))
+    calls = np.bincount([one.question.context for one in whole])
+    assert calls.min() < 40 < calls.max() == 56
+    assert asked(run(waves(Waving(stir=5), strategy))[1]) == asked(whole)
+    for stir, more in enumerate((3, 100, 40)):
+        with pytest.raises(JudgeError, match="withdrawn"):
+            run(waves(Waving(more, stir), strategy), tmp_path / "run")
+    judge = Waving(stir=7)
+    assert asked(run(waves(judge, strategy), tmp_path / "run")[1]) == asked(whole)
+    assert judge.count == len(whole) - 143
+
+
+def test_a_judge_that_chooses_is_asked_pairs_without_contrast():
+    """From the first round on: whether the texts are alike makes no difference to what is asked."""
+    items = Items.of({f"item {k}": "the cat sat on a mat" if k < 8 else f"{chr(97 + k) * 9} {k}" for k in range(12)})
+
+    def first(model, **options):
+        work = Task(items, criterion_prompt("better"), load_judge(f"simulated/{model}"), Budget.of("2n"), **options)
+        pairs = {(one.question.first, one.question.second) for one in run(work)[1]}
+        return pairs, work.identity.get("pairs")
+
+    assert first("hard") == (first("hard", plain=True)[0], None)
+    assert first("soft")[0] != first("soft", plain=True)[0]
+    assert first("soft")[1] == "by contrast"
 
 
 def test_failures_are_asked_once_more_and_left_out_of_the_fit(tmp_path):

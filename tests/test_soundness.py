@@ -163,3 +163,20 @@ def test_a_stop_too_early_is_told_once_there_are_two_runs():
     assert (two.stopped, two.calls) == (0.5, 3.0)
     assert bars([], [one])[-1][-1] == "yes"
     assert bars([], [two])[-1][-1] == "**no**"
+
+
+def test_many_small_contexts_of_noise_do_not_stop_and_weak_ones_not_too_early():
+    noise = run_stop((Cell(sd=0.0, shape=(20, 16)), 0.7, 0))
+    assert not noise.error
+    assert noise.stopped <= 1  # of 20; 51% stopped when each context decided alone
+    weak = [run_stop((Cell(sd=0.3, shape=(20, 16)), 0.7, seed)) for seed in range(2)]
+    stopped = sum(one.stopped for one in weak)
+    assert stopped > 20
+    assert sum(one.rho for one in weak) / stopped > 0.66  # 0.56 when each context decided alone
+
+
+def test_a_single_small_context_of_noise_does_not_stop():
+    cells = [Cell(kind, 0.0, 1.0 if kind == "soft" else None, shape=(1, 16)) for kind in ("soft", "decisions")]
+    ends = [run_stop((cell, 0.7, seed)) for cell in cells for seed in range(8)]
+    assert not any(one.error for one in ends)
+    assert sum(one.stopped for one in ends) <= 1

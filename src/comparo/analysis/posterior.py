@@ -260,6 +260,20 @@ class Normal:
         pull += np.sqrt(information)[:, None] * rng.standard_normal(x.shape)
         return np.asarray(pull / (precision + information)[:, None])
 
+    def parts(self, contexts: int) -> Iterator[Normal]:
+        """The same in parts of at most so many contexts."""
+        count, size = self.mean.shape
+        for begin in range(0, count, contexts):
+            end = min(begin + contexts, count)
+            yield Normal(
+                slice(self.contexts.start + begin, self.contexts.start + end),
+                slice(self.nodes.start + begin * size, self.nodes.start + end * size),
+                self.mean[begin:end],
+                self.v[begin:end],
+                None if self.vectors is None else self.vectors[begin:end],
+                self.own,
+            )
+
 
 @dataclass(frozen=True)
 class Estimated:
@@ -281,14 +295,18 @@ class Estimated:
                 mean = np.einsum("bij,bi->bj", vectors, mean)
             else:
                 v = np.nan_to_num(self.ranking.std[batch.nodes].reshape(shape)) ** 2
-            some = Normal(contexts, batch.nodes, mean, np.maximum(v, 0.0), vectors, self.own)
-            draws = min(max(limits.agreement_entries // (batch.size * len(mean)), 16), limits.agreement_draws)
-            x = mean[:, None] + np.sqrt(some.v)[:, None] * rng.standard_normal((len(mean), draws, batch.size))
-            if graph.components > graph.contexts:  # what no comparison says of groups that are not connected
-                component = graph.component[batch.nodes].reshape(shape)
-                moved = (shift * rng.standard_normal((draws, len(shift))))[:, component].transpose(1, 0, 2)
-                x += moved if vectors is None else moved @ vectors
-            yield some, x, np.full((len(mean), draws, 1), self.own)
+            every = Normal(contexts, batch.nodes, mean, np.maximum(v, 0.0), vectors, self.own)
+            draws = min(max(limits.agreement_entries // batch.size, 16), limits.agreement_draws)
+            for some in every.parts(max(1, limits.agreement_entries // (batch.size * draws))):
+                x = rng.standard_normal((len(some.mean), draws, batch.size))
+                x = some.mean[:, None] + np.sqrt(some.v)[:, None] * x
+                if graph.components > graph.contexts:  # what no comparison says of groups that are not connected
+                    component = graph.component[some.nodes].reshape(some.mean.shape)
+                    begin, end = component[0, 0], component[-1, -1] + 1
+                    moved = shift[begin:end] * rng.standard_normal((draws, end - begin))
+                    moved = moved[:, component - begin].transpose(1, 0, 2)
+                    x += moved if some.vectors is None else moved @ some.vectors
+                yield some, x, np.full((len(some.mean), draws, 1), self.own)
 
 
 def posterior(ranking: Ranking) -> Posterior | Estimated:

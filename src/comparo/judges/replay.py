@@ -15,6 +15,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.prompts import Prompt, Question
 from comparo.data.reading import read_columns
 from comparo.judges.protocol import Judgement
+from comparo.model.observations import are_choices
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,10 @@ class Replay:
     @property
     def settings(self) -> dict[str, Any]:
         return {"recorded": self._digest}
+
+    @cached_property
+    def chooses(self) -> bool:
+        return are_choices(self.recorded)
 
     def judge(self, questions: Iterable[Question], prompt: Prompt | None = None) -> Iterator[Judgement]:
         for question in questions:

@@ -51,6 +51,10 @@ class Simulated:
         known = repr(sorted(self.scores.items(), key=repr)).encode()
         return {name: getattr(self, name) for name in names} | {"scores": hashlib.sha256(known).hexdigest()[:16]}
 
+    @property
+    def chooses(self) -> bool:
+        return self.answers == "hard"
+
     def judge(self, questions: Iterable[Question], prompt: Prompt | None = None) -> Iterator[Judgement]:
         """An answer to each question, which takes `seconds`."""
         for question in questions:

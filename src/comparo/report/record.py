@@ -19,7 +19,8 @@ from comparo.judges import Judgement
 from comparo.model.experts import BradleyTerry
 from comparo.ranking.places import places
 from comparo.ranking.ranking import Ranking
-from comparo.run.loop import Run, comparisons
+from comparo.run.answers import comparisons
+from comparo.run.loop import Run
 from comparo.run.recipe import Fitting
 from comparo.run.store import read_configuration, read_judgements, stored_items
 from comparo.types import Array, LongIndex

@@ -3,22 +3,21 @@
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from comparo.analysis.confidence import expected_spearman, top_probability
-from comparo.data.comparisons import Comparisons
 from comparo.data.prompts import Question
 from comparo.errors import JudgeError, RunError
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
+from comparo.run.answers import comparisons
 from comparo.run.budget import Spending
 from comparo.run.database import encode, key_of
 from comparo.run.rounds import Rounds
+from comparo.run.stops import Stops
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.worker import PATIENCE, Asking
@@ -92,14 +91,15 @@ class Run:
         self._size = len(names)
         generators = np.random.default_rng(task.seed).spawn(len(names))
         stored = Counter(context for context, _, _ in self.known)
-        # A context whose calls were all made in an earlier start needs no rounds.
+        # A context whose calls were all made in an earlier start needs no rounds, unless its answers help others stop.
         self._waiting = deque(
             (context, ids, *expense.by_context[context], rng)
             for (context, ids), rng in zip(names.items(), generators, strict=True)
-            if stored[encode(context)] < expense.by_context[context][0]
+            if task.until is not None or stored[encode(context)] < expense.by_context[context][0]
         )
         self.rounds: dict[Any, Rounds] = {}
-        self._active: list[Any] = []
+        self._stops = None if task.until is None else Stops(task, self.rounds)
+        self._moved: dict[Any, None] = {}  # contexts with an answer that was not looked at yet
         self._pending: deque[Question] = deque()
         self._masses = [answer.mass for answer in last if answer.mass == answer.mass]
         self._first = min(ENOUGH, max(1, expense.calls // 2))
@@ -190,26 +190,27 @@ class Run:
         if not again:
             question = judgement.question
             self.rounds[question.context].answer((question.first, question.second), judgement)
+            self._moved[question.context] = None
 
     def _fill(self, asking: Asking) -> None:
-        """Send the next rounds of active contexts, and start new contexts while the judge has capacity."""
-        for context in self._active:
+        """Send the next rounds, and start new contexts while the judge has capacity; decide which contexts stop."""
+        moved, self._moved = self._moved, {}
+        for context in moved:
             self._offer(context)
-        self._active = [context for context in self._active if not self.rounds[context].done]
         while self._waiting and asking.open + len(self._pending) < 2 * self.room:
-            context = self._begin(*self._waiting.popleft())
-            self._offer(context)
-            if not self.rounds[context].done:
-                self._active.append(context)
+            self._offer(self._begin(*self._waiting.popleft()))
         self._send(asking)
+        while self._stops is not None and self._stops.decide():
+            for context in self.rounds:
+                self._offer(context)
+            self._send(asking)
 
     def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
         strategy, goal = self.task.strategy or "greedy", self.task.goal
-        contrast = None if strategy == "random" else self.task.fitting.contrast[context]
+        contrast = self.task.fitting.contrast[context] if self.task.weighs_pairs else None
         selector = Selector(ids, strategy=strategy, orders=orders, goal=goal, contrast=contrast, rng=rng)
         size = max(4, len(ids) // 4, -(-self.ahead // self._size))
-        enough = None if self.task.until is None else partial(self._enough, len(ids))
-        self.rounds[context] = Rounds(selector, calls, size, enough)
+        self.rounds[context] = Rounds(selector, calls, size, waits=self._stops is not None)
         return context
 
     def _send(self, asking: Asking) -> None:
@@ -222,7 +223,6 @@ class Run:
         if self._pending and not asking.open:
             self._pending.clear()
             self._waiting.clear()
-            self._active.clear()
 
     def _offer(self, context: Any) -> None:
         """Queue the pairs of a context that may be asked now, except those with a stored answer."""
@@ -235,15 +235,6 @@ class Run:
                     rounds.answer(pair, answers[0])
                 else:
                     self._pending.append(question)
-
-    def _enough(self, items: int, answers: Sequence[Judgement]) -> bool:
-        """Whether all items of a context are connected and their ranking has reached `until`."""
-        ranking = self.task.fitting.rank(comparisons(answers))
-        if ranking.graph.components > 1 or ranking.graph.nodes < items:
-            return False
-        top = self.task.goal.removeprefix("top-")
-        found = expected_spearman(ranking) if top == "ranking" else top_probability(ranking, int(top))
-        return bool(found[0] >= (self.task.until or 1.0))
 
     def _look(self) -> None:
         """Report the progress, with a ranking as long as fitting takes at most a tenth of the time."""
@@ -275,18 +266,3 @@ class Run:
                 f"answers, so they say little about the texts.{said} Change --labels, --answer or the judge; "
                 "--least-mass 0 goes on all the same"
             )
-
-
-def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
-    """Convert the answered judgements to comparisons."""
-    answered = [judgement for judgement in judgements if not judgement.failed]
-    questions = [judgement.question for judgement in answered]
-    return Comparisons.from_columns(
-        [question.first for question in questions],
-        [question.second for question in questions],
-        np.array([judgement.p for judgement in answered]),
-        np.array([judgement.weight for judgement in answered]) if any(one.weight != 1 for one in answered) else None,
-        None
-        if all(question.context is None for question in questions)
-        else [question.context for question in questions],
-    )

@@ -5,7 +5,7 @@ being judged. So no call waits for a choice, and which questions are asked does 
 how often the run was stopped: the same answers lead to the same questions.
 """
 
-from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 from comparo.judges import Judgement
@@ -15,10 +15,11 @@ Pair = tuple[Any, Any]
 
 
 class Rounds:
-    """Hands out the pairs of a context in rounds, up to `calls` pairs or until `enough` returns True.
+    """Hands out the pairs of a context in rounds, up to `calls` pairs.
 
-    `offer` gives pairs to ask; `answer` takes what came back, and a failed judgement teaches nothing. `enough` is asked
-    after every round with all answers so far, and the round that was handed out by then is the last.
+    `offer` gives pairs to ask; `answer` takes what came back, and a failed judgement teaches nothing. Rounds that wait
+    (`waits`) are held up: round r + 2 is chosen only after `go_on(r)`. After `stop`, the round that was handed out last
+    is the last.
 
     >>> from comparo.data.prompts import Question
     >>> rounds = Rounds(Selector(["ana", "bo", "cy"], orders="one", rng=0), calls=3, size=1)
@@ -31,18 +32,15 @@ class Rounds:
     (1, [])
     """
 
-    def __init__(
-        self, selector: Selector, calls: int, size: int, enough: Callable[[Sequence[Judgement]], bool] | None = None
-    ) -> None:
+    def __init__(self, selector: Selector, calls: int, size: int, waits: bool = False) -> None:
         self.selector = selector
         self.left = calls
         self.size = size
-        self.enough = enough
-        self.answers: list[Judgement] = []
         self._rounds: list[dict[Pair, Judgement | None]] = []
         self._open: dict[Pair, int] = {}
         self._missing: list[int] = []
         self._learnt = 0
+        self._allowed: float = 0 if waits else inf
 
     @property
     def done(self) -> bool:
@@ -52,7 +50,7 @@ class Rounds:
     def offer(self) -> list[Pair]:
         """The pairs to ask now: two rounds at first, later one for each round that was answered."""
         pairs: list[Pair] = []
-        while self.left and len(self._rounds) < self._learnt + 2:
+        while self.left and len(self._rounds) < min(self._learnt, self._allowed) + 2:
             # A whole round is chosen even for fewer calls, so that a larger budget leads to the same questions.
             chosen = self.selector.next(min(self.size, self.selector.remaining or 0))[: self.left]
             self.left -= len(chosen)
@@ -60,24 +58,39 @@ class Rounds:
             self._rounds.append(dict.fromkeys(chosen))
             self._missing.append(len(chosen))
             pairs += chosen
+            self._learn()
         return pairs
 
     def answer(self, pair: Pair, judgement: Judgement) -> None:
         number = self._open.pop(pair)
         self._rounds[number][pair] = judgement
         self._missing[number] -= 1
-        while self._learnt < len(self._rounds) and not self._missing[self._learnt]:
-            if self.left and len(self._rounds) < self._learnt + 2:
-                return  # round r may be used only when round r + 1 has been chosen
-            self._learn()
+        self._learn()
+
+    def answers(self, rounds: int) -> list[Judgement]:
+        """The answers to the first so many rounds, without failed ones."""
+        given = (answer for answers in self._rounds[:rounds] for answer in answers.values())
+        return [answer for answer in given if answer is not None and not answer.failed]
+
+    def has_answered(self, rounds: int) -> bool:
+        """Whether the first so many rounds are answered, or all rounds if there are fewer."""
+        return not any(self._missing[:rounds]) and (len(self._rounds) >= rounds or not self.left)
+
+    def go_on(self, rounds: int) -> None:
+        """Allow the choice of rounds up to the second after so many."""
+        self._allowed = rounds
+
+    def stop(self) -> None:
+        """Choose no further round."""
+        self.left = 0
+        self._learn()
 
     def _learn(self) -> None:
-        answers = [answer for answer in self._rounds[self._learnt].values() if answer is not None and not answer.failed]
-        self._learnt += 1
-        self.answers += answers
-        if answers:
-            self.selector.observe(
-                [(answer.question.first, answer.question.second, answer.p, answer.weight) for answer in answers]
-            )
-        if self.left and self.enough is not None and self.enough(self.answers):
-            self.left = 0
+        """Let the selector observe the rounds that are answered; round r only when round r + 1 has been chosen."""
+        while self._learnt < len(self._rounds) and not self._missing[self._learnt]:
+            if self.left and len(self._rounds) < self._learnt + 2:
+                return
+            answers = [one for one in self._rounds[self._learnt].values() if one is not None and not one.failed]
+            self._learnt += 1
+            if answers:
+                self.selector.observe([(one.question.first, one.question.second, one.p, one.weight) for one in answers])

@@ -93,10 +93,15 @@ class Task:
             ready()
 
     @property
+    def weighs_pairs(self) -> bool:
+        """Whether the choice of pairs takes the contrast of their texts into account."""
+        return not (self.plain or self.strategy == "random" or getattr(self.judge, "chooses", False))
+
+    @property
     def identity(self) -> dict[str, Any]:
         """The settings that must stay the same to continue a run."""
         prompt = {"template": self.prompt.template, "labels": list(self.prompt.labels), "answer": self.prompt.answer}
-        pairs = {} if self.plain or self.strategy == "random" else {"pairs": "by contrast"}
+        pairs = {"pairs": "by contrast"} if self.weighs_pairs else {}
         return {
             "items": self.items.digest(),
             "judge": self.judge.name,

@@ -163,6 +163,11 @@ class Settings:
         """Twice as many questions as calls at once, so that no call waits for a question."""
         return 2 * self.concurrency
 
+    @property
+    def chooses(self) -> bool:
+        """Whether answers are votes or grades, not log-probabilities."""
+        return self.votes > 0
+
     def begins(self, prompt: Prompt) -> bool:
         """Whether the reply is begun for the model, so that its next word is a label."""
         return self.endpoint == "completion" or (self.prefill and bool(prompt.answer))

@@ -60,6 +60,7 @@ class Replica:
             return problem
         about = {"name": judge.name, "settings": dict(judge.settings), "ahead": judge.ahead}
         more = {"price": getattr(judge, "price", None), "scales": getattr(judge, "scales", False)}
+        more["chooses"] = getattr(judge, "chooses", False)
         methods = [method for method in PASSED_ON if hasattr(judge, method)]
         return about | more | {"methods": methods, "comparo": version("comparo")}
 

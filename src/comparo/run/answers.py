@@ -1,0 +1,23 @@
+"""From the judgements of a run to the comparisons that are fitted."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from comparo.data.comparisons import Comparisons
+from comparo.judges import Judgement
+
+
+def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
+    """Convert the answered judgements to comparisons."""
+    answered = [judgement for judgement in judgements if not judgement.failed]
+    questions = [judgement.question for judgement in answered]
+    return Comparisons.from_columns(
+        [question.first for question in questions],
+        [question.second for question in questions],
+        np.array([judgement.p for judgement in answered]),
+        np.array([judgement.weight for judgement in answered]) if any(one.weight != 1 for one in answered) else None,
+        None
+        if all(question.context is None for question in questions)
+        else [question.context for question in questions],
+    )

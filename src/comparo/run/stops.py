@@ -1,0 +1,90 @@
+"""When the contexts of a run with a target stop: decided after each wave, from the answers of all contexts.
+
+Wave w is round w of every context (`rounds`). When all contexts have answered it, the answers to rounds 1…w of all of
+them are fitted together, and a context stops if its expected agreement with the true ranking has reached the target.
+The variances of scores and noise are those of all contexts. A small context that decided by its own answers alone
+would stop when it is lucky: 16 items cannot tell scores that differ from noise, and answers that happen to agree would
+be taken for certainty.
+
+While wave w is fitted, wave w + 1 is judged. Which pairs a context asks is determined by its own answers only, and what
+is decided by the answers to a wave: neither depends on which answer came first, nor on how often a run was stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from comparo.analysis.confidence import expected_spearman, top_probability
+from comparo.analysis.evidence import log_evidence
+from comparo.data.comparisons import Comparisons
+from comparo.model.graph import Graph
+from comparo.run.answers import comparisons
+from comparo.run.rounds import Rounds
+from comparo.run.task import Task
+
+# No context stops before all answers together are so many times as probable if scores differ than if they do not: of
+# runs whose answers are pure noise, at most 1 in 20 ever gets there.
+SURE = 20.0
+
+
+class Stops:
+    """Decides which contexts of a task stop; `rounds` are those of the contexts that have begun.
+
+    >>> from comparo.data.items import Items
+    >>> from comparo.data.prompts import criterion_prompt
+    >>> from comparo.judges import load_judge
+    >>> from comparo.run.budget import Budget
+    >>> items = Items.of({name: f"A story by {name}." for name in ("ana", "bo", "cy")})
+    >>> task = Task(items, criterion_prompt("better"), load_judge("simulated/soft"), Budget.of(6), until=0.9)
+    >>> Stops(task, {}).decide()
+    False
+    """
+
+    def __init__(self, task: Task, rounds: Mapping[Any, Rounds]) -> None:
+        self.task, self.rounds = task, rounds
+        self.wave = 0
+        self._sizes = {context: len(ids) for context, ids in task.items.names.items()}
+        self._late = list(self._sizes)
+
+    def decide(self) -> bool:
+        """Decide the next wave if all contexts have answered it, and return whether there was one to decide."""
+        wave = self.wave + 1
+        while self._late:
+            rounds = self.rounds.get(self._late[-1])
+            if rounds is None or not rounds.has_answered(wave):
+                return False
+            self._late.pop()
+        active = {context: rounds for context, rounds in self.rounds.items() if rounds.left}
+        if not active:
+            return False
+        answers = comparisons(one for context in self._sizes for one in self.rounds[context].answers(wave))
+        reached = self._reached(answers, active) if len(answers) else set()
+        for context, rounds in active.items():
+            if context in reached:
+                rounds.stop()
+            else:
+                rounds.go_on(wave)
+        self.wave, self._late = wave, list(self._sizes)
+        return True
+
+    def _reached(self, data: Comparisons, active: Iterable[Any]) -> set[Any]:
+        """The active contexts whose items are all connected and whose ranking has reached the target."""
+        graph = Graph.build(data)
+        labels = [None] if data.contexts is None else data.contexts.tolist()
+        ends = graph.component[graph.starts[:-1]], graph.component[graph.starts[1:] - 1]
+        whole = zip(graph.context[graph.starts[:-1]].tolist(), np.diff(graph.starts), *ends, strict=True)
+        connected = {
+            labels[code] for code, nodes, one, last in whole if nodes == self._sizes[labels[code]] and one == last
+        }
+        if not (able := connected.intersection(active)):
+            return set()
+        ranking = self.task.fitting.rank(data)
+        top = self.task.goal.removeprefix("top-")
+        found = expected_spearman(ranking) if top == "ranking" else top_probability(ranking, int(top))
+        reached = found >= (self.task.until or 1.0)
+        able.intersection_update(label for label, is_reached in zip(labels, reached, strict=True) if is_reached)
+        return able if able and log_evidence(ranking.comparisons) >= math.log(SURE) else set()

@@ -62,7 +62,7 @@ def test_known_voices_are_found_again(kind):
     assert np.mean([ranking.voices["gamma"] for ranking in found], axis=0) == pytest.approx(np.full(6, 0.3), abs=0.1)
     if kind == "soft":
         assert np.mean([ranking.voices["noise"] for ranking in found], axis=0) == pytest.approx(np.ones(6), abs=0.03)
-    inside = [np.mean((r.voices["low"] <= LOADINGS) & (LOADINGS <= r.voices["high"])) for r in found]
+    inside = [np.mean((r.voices["low"] <= LOADINGS) & (r.voices["high"] >= LOADINGS)) for r in found]
     assert np.mean(inside) > 0.85
     for ranking in found:
         assert any("'3' ranks against the others" in note for note in ranking.notes)
@@ -142,7 +142,7 @@ def test_two_copies_of_a_voice_are_noticed_and_count_once():
 
 def test_voices_that_tell_nothing_have_no_say():
     rng = np.random.default_rng(3)
-    truth, data = voices(rng, 16, 20, 48, [1.0, 1.0, 0.0], [0.5, 0.5, 1.0])
+    _, data = voices(rng, 16, 20, 48, [1.0, 1.0, 0.0], [0.5, 0.5, 1.0])
     ranking = quiet_fit(data, "panel")
     assert abs(ranking.voices["agreement"][2]) < 0.2
     assert any("'2' tells next to nothing" in note for note in ranking.notes)

@@ -61,7 +61,7 @@ def mixed(
         model = Soft.of(comparisons, graph, expert, is_biased, limits)
     model, variances, steps, converged = model.settle(shared)
     system = model.system
-    scores, effects, solution = _averaged(system, variances, shared)
+    scores, effects, solution = _averaged(system, variances, shared, isinstance(model, Soft))
     bias, between, error = model.bias(solution)
     return Product(
         comparisons=comparisons,
@@ -73,14 +73,16 @@ def mixed(
         laplacian=solution.laplacian,
         steps=steps,
         converged=converged,
-        effects=replace(effects, bias=between, bias_error=error),
+        effects=replace(effects, freedom=model.freedom, bias=between, bias_error=error),
     )
 
 
-def _averaged(system: System, variances: Variances, shared: Shared) -> tuple[Array, Effects, Solution]:
+def _averaged(
+    system: System, variances: Variances, shared: Shared, has_noise: bool
+) -> tuple[Array, Effects, Solution]:
     """Scores averaged over the quantiles of σ²/φ, the effects, and the solution with the mean covariance.
 
-    The scatter of the averaged scores is part of their covariance. Where φ is estimated, the covariance is that of a
+    The scatter of the averaged scores is part of their covariance. Where φ is estimated (`has_noise`), the covariance is that of a
     normal distribution with the same central 95% as Student's t.
     """
     n, kind = system.nodes, shared.kind
@@ -100,7 +102,7 @@ def _averaged(system: System, variances: Variances, shared: Shared) -> tuple[Arr
     _, theta = variances.precision(a)
     solution, spread, between = solve(system, replace(variances, ratio=a), shared)
     spread = spread[:n]
-    heavy = 1.0 if variances.has_known_noise else float(stdtrit(max(variances.observations, 2), 0.975) / ndtri(0.975))
+    heavy = float(stdtrit(max(variances.observations, 2), 0.975) / ndtri(0.975)) if has_noise else 1.0
     dispersion = noise * heavy**2
     scatter = (np.array(scores) - mean).T
     if scatter.shape[1] > 1:

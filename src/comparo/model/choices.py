@@ -46,7 +46,6 @@ class Choices:
     dispersion: float = 1.0
     between: float | None = None
     error: float | None = None
-    freedom: None = None  # choices have no noise of their own
 
     @classmethod
     def of(cls, comparisons: Comparisons, graph: Graph, is_biased: bool, limits: Limits) -> Choices:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.effects import shrunk
 from comparo.model.edges import difference_variances
+from comparo.model.effects import shrunk
 from comparo.model.experts import Expert, Gaussian, Linear
 from comparo.model.graph import Graph
 from comparo.model.limits import Limits
@@ -120,11 +120,12 @@ class Soft:
 
     def _has_tails(self, variances: Variances, shared: Shared) -> bool:
         """Whether the noise has heavy tails; the uncertainty of what candidates share is left out of the cavities."""
-        _, theta = variances.precision(variances.ratio)
-        x = self.system.solve(1.0 / variances.ratio, shared.columns @ theta)
-        variance = difference_variances(self.system.laplacian(1.0 / variances.ratio))
+        system, ridge = self.system, 1.0 / variances.ratio
+        laplacian, rhs = system.laplacian(ridge), system.rhs
+        rhs[: system.nodes] += ridge * (shared.columns @ variances.precision(variances.ratio)[1])
+        x, variance = laplacian.solve(rhs), difference_variances(laplacian)
         cavities = self._cavities(apart(self.pattern, x), np.maximum(variance, np.finfo(float).tiny))
-        return cavities.are_suspect(self.noise) and cavities.are_heavy(self.noise)
+        return cavities.are_heavy(self.noise)
 
     def _settle_tails(self, variances: Variances, shared: Shared) -> tuple[Soft, Variances, int, bool]:
         """In rounds with the sites of heavy tails, from normal noise."""
@@ -155,7 +156,8 @@ class Soft:
         rows, order = (self.c > 0) & ~self.censored, self.pattern.order
         centre, cavity = without_site(mean[rows], variance[rows], self.c[rows], self.pull[rows])
         y, weight = self.observations.y[order][rows], self.observations.weight[order][rows]
-        return Cavities(centre, self.noise * cavity, y, weight, self.pattern.limits.chunk)
+        context = self.pattern.context[self.pattern.first[rows]]
+        return Cavities(centre, self.noise * cavity, y, weight, context, self.pattern.limits.chunk)
 
     def _with_sites(self, cavities: Cavities, noise: float, freedom: float) -> Soft:
         """The next sites, half of the way from these, for φ and ν; site precisions are in units of 1/φ."""

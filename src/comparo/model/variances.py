@@ -145,7 +145,11 @@ class _Search:
         )
 
     def _fit(self, q: Array) -> Array:
-        return q / self.known_noise if self.has_known_noise else self.observations * np.log(np.maximum(q, np.finfo(float).tiny))
+        return (
+            q / self.known_noise
+            if self.has_known_noise
+            else self.observations * np.log(np.maximum(q, np.finfo(float).tiny))
+        )
 
     def settle(self, shared: Array) -> tuple[float, Array]:
         """log L and r when a and the r of each kind are found in turn, from the given r."""

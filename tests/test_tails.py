@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,8 +22,12 @@ from comparo.model.shared import Shared, differences, solve
 from comparo.model.sites import LEAST, sites_from
 from comparo.model.soft import Soft
 from comparo.model.tails import FREEDOMS, Cavities, log_density, tail_moments
+from comparo.run.recipe import Fitting
+from comparo.studies.opening import open_set
+from comparo.studies.yardstick import chosen
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
 def judge(rng, freedom, contexts=20, n=16, rows=80, scale=0.0):
@@ -200,3 +205,14 @@ def test_cavities_tell_noise_from_scores_with_heavy_tails():
     )
     assert noise.are_heavy(1.0)
     assert not scores.are_heavy(1.0)
+
+
+@pytest.mark.recorded
+@pytest.mark.parametrize(("name", "calls"), [("summeval", "2n"), ("topicalchat", "2n"), ("hanna", "5n")])
+def test_recorded_judgements_have_normal_noise(name, calls):
+    """Whole contexts differ by a factor instead; what was chosen for simulated judges changes nothing here."""
+    opened = open_set(name, DATA)
+    fitting = Fitting(opened.items, grouped=False)
+    for recorded in opened.recorded.values():
+        data = chosen(recorded, fitting, (calls,), 1, 0)[calls].one(0)
+        assert fitting.rank(data).effects.freedom is None

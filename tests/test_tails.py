@@ -210,7 +210,7 @@ def test_cavities_tell_noise_from_scores_with_heavy_tails():
 @pytest.mark.recorded
 @pytest.mark.parametrize(("name", "calls"), [("summeval", "2n"), ("topicalchat", "2n"), ("hanna", "5n")])
 def test_recorded_judgements_have_normal_noise(name, calls):
-    """Whole contexts differ by a factor instead; that this is an alternative to heavy tails was learnt from these sets."""
+    """Whole contexts differ by a factor instead, which was learnt from these sets."""
     opened = open_set(name, DATA)
     fitting = Fitting(opened.items, grouped=False)
     for recorded in opened.recorded.values():

@@ -4,10 +4,11 @@
     m ~ N(0, ω_g²),   β ~ N(0, ω_x²),   δ ~ N(0, σ²),   γ of a context ~ N(γ̄, τ²)
 
 P (n, G) is the group of each candidate, such as the system that wrote it or the same item in other contexts; X (n, D)
-are features of it, such as its style. Soft answers observe d in logits with Gaussian noise (`observations`); choices
-have the likelihood of Bradley–Terry, each replaced by a Gaussian (`sites`). Then everything is one linear system on
-the comparison graph (`spectrum.System`). The variances maximise its restricted likelihood, and the scores are averaged
-over the confidence in σ² (`variances`). No weight and no variance is made from the answer that it weighs.
+are features of it, such as its style. Soft answers observe d in logits with Gaussian noise (`observations`), or with
+that of Student's t where they show heavy tails (`tails`); choices have the likelihood of Bradley–Terry, each replaced
+by a Gaussian (`sites`). Then everything is one linear system on the comparison graph (`spectrum.System`). The variances
+maximise its restricted likelihood, and the scores are averaged over the confidence in σ² (`variances`). No weight and
+no variance is made from the answer that it weighs.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ def mixed(
         model = Soft.of(comparisons, graph, expert, is_biased, limits)
     model, variances, steps, converged = model.settle(shared)
     system = model.system
-    scores, effects, solution = _averaged(system, variances, shared)
+    scores, effects, solution = _averaged(system, variances, shared, isinstance(model, Soft))
     bias, between, error = model.bias(solution)
+    freedom = model.freedom if isinstance(model, Soft) and np.isfinite(model.freedom) else None
     return Product(
         comparisons=comparisons,
         graph=graph,
@@ -73,15 +75,15 @@ def mixed(
         laplacian=solution.laplacian,
         steps=steps,
         converged=converged,
-        effects=replace(effects, bias=between, bias_error=error),
+        effects=replace(effects, freedom=freedom, bias=between, bias_error=error),
     )
 
 
-def _averaged(system: System, variances: Variances, shared: Shared) -> tuple[Array, Effects, Solution]:
+def _averaged(system: System, variances: Variances, shared: Shared, has_noise: bool) -> tuple[Array, Effects, Solution]:
     """Scores averaged over the quantiles of σ²/φ, the effects, and the solution with the mean covariance.
 
-    The scatter of the averaged scores is part of their covariance. Where φ is estimated, the covariance is that of a
-    normal distribution with the same central 95% as Student's t.
+    The scatter of the averaged scores is part of their covariance. Where φ is estimated (`has_noise`), the
+    covariance is that of a normal distribution with the same central 95% as Student's t.
     """
     n, kind = system.nodes, shared.kind
     scores, noises, sizes = [], [], []
@@ -100,7 +102,7 @@ def _averaged(system: System, variances: Variances, shared: Shared) -> tuple[Arr
     _, theta = variances.precision(a)
     solution, spread, between = solve(system, replace(variances, ratio=a), shared)
     spread = spread[:n]
-    heavy = 1.0 if variances.has_known_noise else float(stdtrit(max(variances.observations, 2), 0.975) / ndtri(0.975))
+    heavy = float(stdtrit(max(variances.observations, 2), 0.975) / ndtri(0.975)) if has_noise else 1.0
     dispersion = noise * heavy**2
     scatter = (np.array(scores) - mean).T
     if scatter.shape[1] > 1:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from comparo.model.edges import difference_variances
 from comparo.model.graph import Graph
 from comparo.model.newton import Solution
+from comparo.model.pattern import Pattern
 from comparo.model.spectrum import System
 from comparo.model.variances import Variances
 from comparo.types import Array, Index
@@ -58,14 +59,15 @@ def solve(system: System, variances: Variances, shared: Shared) -> tuple[Solutio
 
 def differences(solution: Solution, spread: Array, between: Array) -> tuple[Array, Array]:
     """Mean and variance (before φ) of d of every observation, in the pattern's order."""
-    pattern, x = solution.laplacian.pattern, solution.x
-
-    def apart(values: Array) -> Array:
-        found = values[pattern.first] - values[pattern.second]
-        return np.asarray(found - values[pattern.bias_index] if pattern.judges else found)
-
+    pattern = solution.laplacian.pattern
     variance = difference_variances(solution.laplacian)
     if spread.shape[1]:
-        columns = apart(spread)
+        columns = apart(pattern, spread)
         variance = variance + np.sum((columns @ between) * columns, axis=1)
-    return apart(x), np.maximum(variance, np.finfo(float).tiny)
+    return apart(pattern, solution.x), np.maximum(variance, np.finfo(float).tiny)
+
+
+def apart(pattern: Pattern, values: Array) -> Array:
+    """x_first − x_second − γ of every observation, for scores and biases x (n + C·J,) or columns of them."""
+    found = values[pattern.first] - values[pattern.second]
+    return np.asarray(found - values[pattern.bias_index] if pattern.judges else found)

@@ -1,17 +1,19 @@
-"""Soft answers in the mixed model: observations of differences in logits, exact but for two things.
+"""Soft answers in the mixed model: observations of differences in logits, exact but for three things.
 
 γ, where it does not cancel, and saturated answers, which only say that a difference is large, are found in rounds with
-the variances.
+the variances. Where the answers show heavy tails, their sites are found in further rounds (`tails`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
+from comparo.model.edges import difference_variances
 from comparo.model.effects import shrunk
 from comparo.model.experts import Expert, Gaussian, Linear
 from comparo.model.graph import Graph
@@ -20,16 +22,23 @@ from comparo.model.newton import Solution
 from comparo.model.observations import Observations, logits, observe
 from comparo.model.pattern import Pattern
 from comparo.model.position import Biases
-from comparo.model.shared import Shared, differences, solve
+from comparo.model.shared import Shared, apart, differences, solve
 from comparo.model.sites import censored_moments, sites_from, without_site
 from comparo.model.spectrum import Spectrum, System
+from comparo.model.tails import FREEDOMS, Cavities
 from comparo.model.variances import Variances, estimate
 from comparo.types import Array
+
+FREE = 4  # rounds in which the freedom may change
+DAMPING = 0.5  # share of the way to new sites: answers far from all others would otherwise swing
 
 
 @dataclass(frozen=True)
 class Soft:
-    """Observations of differences; only γ, where it does not cancel, and saturated answers need rounds."""
+    """Observations of differences; only γ, where it does not cancel, saturated answers and heavy tails need rounds.
+
+    `noise` is φ, and `freedom` that of Student's t, infinite for normal noise.
+    """
 
     observations: Observations
     pattern: Pattern
@@ -39,6 +48,7 @@ class Soft:
     unit: float
     is_biased: bool
     noise: float = 1.0
+    freedom: float = np.inf
 
     @classmethod
     def of(cls, comparisons: Comparisons, graph: Graph, expert: Expert, is_biased: bool, limits: Limits) -> Soft:
@@ -54,7 +64,8 @@ class Soft:
         biases = Biases.free(pattern, found.sums.shape[1]) if has_bias else None
         unit = expert.mean.alpha / 4.0 if isinstance(expert, Gaussian) and isinstance(expert.mean, Linear) else 1.0
         c = found.weight[order]
-        return cls(found, pattern, biases, c, c * found.y[order], abs(unit), is_biased)
+        noise = found.sum_variance if np.any(found.sum_weight) else 1.0
+        return cls(found, pattern, biases, c, c * found.y[order], abs(unit), is_biased, noise)
 
     @property
     def system(self) -> System:
@@ -69,21 +80,47 @@ class Soft:
             mean = (self.biases.ridge * self.biases.mean + (known * sums).ravel()) / ridge
         return System(self.pattern, self.c, self.pull, ridge, mean)
 
+    @cached_property
+    def censored(self) -> NDArray[np.bool_]:
+        """Which answers are saturated, in the pattern's order (M,)."""
+        return self.observations.censored[self.pattern.order]
+
+    @property
+    def count(self) -> int:
+        """The number of observations that tell the noise."""
+        return max(int(np.count_nonzero((self.c > 0) & ~self.censored)), 1)
+
+    @property
+    def _noise_share(self) -> float:
+        """The largest part of what is known of a γ that depends on the noise; 0 where γ cancels, 1 if γ are shared."""
+        if self.biases is None:
+            return 0.0
+        if self.biases.shared.any():
+            return 1.0
+        width, judges = self.pattern.judges, self.observations.sums.shape[1]
+        alone = np.bincount(self.pattern.bias_index, self.c, self.pattern.unknowns)[self.pattern.graph.nodes :]
+        both = self.observations.sum_weight
+        return float(np.max(both / np.maximum(both + alone.reshape(-1, width)[:, :judges], np.finfo(float).tiny)))
+
     def settle(self, shared: Shared) -> tuple[Soft, Variances, int, bool]:
+        """With normal noise, unless the answers have heavier tails."""
+        state, variances, steps, converged = self._settle_normal(shared)
+        if state._has_tails(variances, shared):
+            return state._settle_tails(variances, shared)
+        return state, variances, steps, converged
+
+    def _settle_normal(self, shared: Shared) -> tuple[Soft, Variances, int, bool]:
         """Once; γ and saturated answers are found in rounds with the variances."""
-        state, limits, censored = self, self.pattern.limits, self.observations.censored[self.pattern.order]
-        observations = max(int(np.count_nonzero(self.c > 0)) - int(np.count_nonzero(censored)), 1)
+        state, limits, censored, observations = self, self.pattern.limits, self.censored, self.count
         before = np.array(0.0)
-        is_settled = not censored.any() and (
-            self.biases is None or not (self.biases.shared.any() or np.any(self.observations.sum_weight))
-        )
+        share = 1.0 if censored.any() else self._noise_share
         for step in range(limits.mixed_rounds):
             spectrum = Spectrum.of(state.system, shared.columns)
             variances = estimate(spectrum, shared.kind, observations, False, self.unit)
-            state = replace(state, noise=variances.noise(variances.ratio))
+            used, state = state.noise, replace(state, noise=variances.noise(variances.ratio))
             logs = np.log([variances.ratio, state.noise])
-            if is_settled:  # nothing else depends on the variances
-                return state, variances, 1, True
+            if share * abs(np.log(state.noise / used)) < limits.mixed_change:  # the system is as good as the same
+                return state, variances, step + 1, True
             # Sites of saturated answers move in small steps.
             if np.max(np.abs(logs - before)) < limits.mixed_change / (10 if censored.any() else 1):
                 return state, variances, step + 1, True
@@ -94,6 +131,58 @@ class Soft:
             if censored.any():
                 state = state._censor(*differences(solution, spread, between), np.flatnonzero(censored))
         return state, variances, limits.mixed_rounds, False
+
+    def _has_tails(self, variances: Variances, shared: Shared) -> bool:
+        """Whether the noise has heavy tails; the uncertainty of what candidates share is left out of the cavities."""
+        system, ridge = self.system, 1.0 / variances.ratio
+        laplacian, rhs = system.laplacian(ridge), system.rhs
+        rhs[: system.nodes] += ridge * (shared.columns @ variances.precision(variances.ratio)[1])
+        x, variance = laplacian.solve(rhs, accuracy=1e-6), difference_variances(laplacian)
+        cavities = self._cavities(apart(self.pattern, x), np.maximum(variance, np.finfo(float).tiny))
+        return cavities.are_heavy(self.noise)
+
+    def _settle_tails(self, variances: Variances, shared: Shared) -> tuple[Soft, Variances, int, bool]:
+        """In rounds with the sites of heavy tails, from normal noise."""
+        limits, state, before = self.pattern.limits, self, np.zeros(2)
+        cavities = state._cavities(*differences(*solve(state.system, variances, shared)))
+        for step in range(limits.mixed_rounds):
+            freedoms = FREEDOMS if step < FREE else (state.freedom,)
+            noise, freedom, _ = cavities.best(state.noise, freedoms)
+            state = state._with_sites(cavities, noise, freedom)
+            variances = estimate(
+                Spectrum.of(state.system, shared.columns), shared.kind, self.count, True, self.unit, noise
+            )
+            solution, spread, between = solve(state.system, variances, shared)
+            apart_by = differences(solution, spread, between)
+            if state.biases is not None:
+                state = replace(state, biases=state.biases.learn(solution, noise))
+            if self.censored.any():
+                state = state._censor(*apart_by, np.flatnonzero(self.censored))
+            cavities = state._cavities(*apart_by)
+            logs = np.log([variances.ratio * noise, noise])
+            if step >= FREE and np.max(np.abs(logs - before)) < limits.mixed_change:
+                break
+            before = logs
+        return state, variances, step + 1, step + 1 < limits.mixed_rounds
+
+    def _cavities(self, mean: Array, variance: Array) -> Cavities:
+        """The answers that are neither saturated nor without weight, with what all others say of them."""
+        rows, order = (self.c > 0) & ~self.censored, self.pattern.order
+        centre, cavity = without_site(mean[rows], variance[rows], self.c[rows], self.pull[rows])
+        y, weight = self.observations.y[order][rows], self.observations.weight[order][rows]
+        context = self.pattern.context[self.pattern.first[rows]]
+        return Cavities(centre, self.noise * cavity, y, weight, context, self.pattern.limits.chunk)
+
+    def _with_sites(self, cavities: Cavities, noise: float, freedom: float) -> Soft:
+        """The next sites, half of the way from these, for φ and ν; site precisions are in units of 1/φ."""
+        rows, c, pull = (self.c > 0) & ~self.censored, self.c.copy(), self.pull.copy()
+        mean, variance = cavities.moments(noise, freedom)
+        precision, pulls = sites_from(mean, variance, cavities.mean, cavities.variance)
+        change = noise / self.noise
+        c, pull = c * change, pull * change
+        c[rows] += DAMPING * (noise * precision - c[rows])
+        pull[rows] += DAMPING * (noise * pulls - pull[rows])
+        return replace(self, c=c, pull=pull, noise=noise, freedom=freedom)
 
     def _censor(self, mean: Array, variance: Array, rows: NDArray[np.intp]) -> Soft:
         """The sites of saturated answers (`rows`): the difference is at least what was read."""

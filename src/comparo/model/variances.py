@@ -23,7 +23,7 @@ of φ of 0, which a graph without cycles allows, is avoided by the term −log(1
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -49,7 +49,7 @@ ROUNDS = 4  # in which a and the r are found in turn
 class Variances:
     """The best `ratio` a and `shared` r (by kind), the `quantiles` of a, and the number of observations K.
 
-    φ is 1 where the noise is known.
+    φ is `known_noise` where the noise is known.
     """
 
     spectrum: Spectrum
@@ -59,11 +59,12 @@ class Variances:
     ratio: float
     shared: Array
     quantiles: Array
+    known_noise: float = 1.0
 
     def noise(self, a: float) -> float:
         """φ for a ratio a."""
         if self.has_known_noise:
-            return 1.0
+            return self.known_noise
         return max(_form(self.spectrum, a, self.shared[self.kind]) / self.observations, LEAST_NOISE)
 
     def precision(self, a: float) -> tuple[Array, Array]:
@@ -76,9 +77,16 @@ class Variances:
 
 
 def estimate(
-    spectrum: Spectrum, kind: NDArray[np.intp], observations: int, has_known_noise: bool, unit: float = 1.0
+    spectrum: Spectrum,
+    kind: NDArray[np.intp],
+    observations: int,
+    has_known_noise: bool,
+    unit: float = 1.0,
+    known_noise: float = 1.0,
 ) -> Variances:
     """The variances for columns of these kinds (M,), numbered from 0; scores are in multiples of `unit` logits.
+
+    φ is `known_noise` where the noise is known.
 
     >>> rng = np.random.default_rng(0)
     >>> q = np.full(400, 4.0)
@@ -91,19 +99,18 @@ def estimate(
     level = float(np.sum(spectrum.trace_q * spectrum.trace_weight) / max(np.sum(spectrum.trace_weight), 1.0))
     level = max(level, np.finfo(float).tiny)
     kinds = int(kind.max(initial=-1)) + 1
-    search = _Search(spectrum, kind, observations, has_known_noise, level)
+    search = _Search(spectrum, kind, observations, has_known_noise, level, known_noise)
     starts = (0.0, 1.0 / level) if kinds else (0.0,)  # the likelihood may have one maximum with and one without them
     _, shared = max((search.settle(np.full(kinds, start)) for start in starts), key=lambda found: found[0])
     a, grid, confidence = search.best_ratio(shared)
-    noise = Variances(spectrum, kind, observations, has_known_noise, a, shared, np.array([a])).noise(max(a, 0.0))
+    best = Variances(spectrum, kind, observations, has_known_noise, a, shared, np.array([a]), known_noise)
+    noise = best.noise(max(a, 0.0))
     low, high = (unit * NARROWEST) ** 2 / noise, (unit * WIDEST) ** 2 / noise
     place = np.interp((np.arange(QUANTILES) + 0.5) / QUANTILES, confidence, np.arange(len(grid)))
     quantiles = np.clip(np.interp(place, np.arange(len(grid)), grid), low, high)
     if np.log(quantiles[-1] / quantiles[0]) < SURE:
         quantiles = np.clip([a], low, high)
-    return Variances(
-        spectrum, kind, observations, has_known_noise, float(np.clip(a, low, high)), shared, np.asarray(quantiles)
-    )
+    return replace(best, ratio=float(np.clip(a, low, high)), quantiles=np.asarray(quantiles))
 
 
 @dataclass(frozen=True)
@@ -113,6 +120,7 @@ class _Search:
     observations: int
     has_known_noise: bool
     level: float
+    known_noise: float = 1.0
 
     @cached_property
     def coarse(self) -> tuple[Array, tuple[Array, Array]]:
@@ -137,7 +145,11 @@ class _Search:
         )
 
     def _fit(self, q: Array) -> Array:
-        return q if self.has_known_noise else self.observations * np.log(np.maximum(q, np.finfo(float).tiny))
+        return (
+            q / self.known_noise
+            if self.has_known_noise
+            else self.observations * np.log(np.maximum(q, np.finfo(float).tiny))
+        )
 
     def settle(self, shared: Array) -> tuple[float, Array]:
         """log L and r when a and the r of each kind are found in turn, from the given r."""

@@ -238,7 +238,9 @@ class Ranking:
 
     @property
     def effects(self) -> Effects | None:
-        """The variances of scores, groups, styles, biases and noise, where the prior was estimated; else None.
+        """The variances of scores, groups, styles, biases and noise, and the freedom of noise with heavy tails.
+
+        None where the prior was not estimated.
 
         >>> from comparo import fit
         >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
@@ -324,7 +326,7 @@ class Ranking:
         if self.panel is not None and self.voices is not None and self.views is not None:
             document |= {"voices": json_rows(self.voices), "views": json_rows(self.views)}
         if self.effects is not None:
-            names = ("scores", "groups", "style", "noise", "bias")
+            names = ("scores", "groups", "style", "noise", "freedom", "bias")
             document["variances"] = {name: plain(getattr(self.effects, name)) for name in names}
         return json.dumps(
             document | {"ranking": json_rows(self.to_columns())}, ensure_ascii=False, default=str, allow_nan=False

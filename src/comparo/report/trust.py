@@ -184,12 +184,18 @@ def _sources(record: Record) -> Sign | None:
     scores, noise = math.sqrt(sum(parts.values())), math.sqrt(effects.noise)
     shares = [f"{names[name]} {share}%" for name, share in zip(parts, percentages(list(parts.values())), strict=True)]
     spread = "" if effects.bias is None else f" The position bias varies by {effects.bias**0.5:.2f} between contexts."
+    tails = (
+        ""
+        if effects.freedom is None
+        else f" Its noise has heavy tails (Student's t, {effects.freedom:.0f} degrees of freedom): answers far from "
+        "what all others imply count less."
+    )
     return Sign(
         "What sets texts apart",
         ", ".join(shares) if len(parts) > 1 else f"{scores:.2f}",
         "plain",
         f"The judge's scores have a standard deviation of {scores:.2f}; a single answer deviates from the difference "
-        f"of its two scores by {noise:.2f}, {noise / scores:.1f} times as much."
+        f"of its two scores by {noise:.2f}, {noise / scores:.1f} times as much.{tails}"
         f"{''.join(meanings[name] for name in parts)}{spread}",
     )
 

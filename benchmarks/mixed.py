@@ -1,4 +1,4 @@
-"""What the default fit costs next to a plain one, both with standard errors, on recorded judgements.
+"""What the default fit costs next to a plain one, both with standard errors, on recorded judgements; and a panel.
 
 python -m benchmarks.mixed
 """
@@ -8,7 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import numpy as np
+from scipy.special import expit
+
 from benchmarks.efficiency import DATA
+from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.run.recipe import Fitting
 from comparo.studies.opening import open_set
@@ -28,6 +32,17 @@ def best(work: Callable[[], object]) -> float:
     return min(found)
 
 
+def voices(items: int, calls: int, judges: int) -> Comparisons:
+    """Soft answers of simulated voices that share half of their view, `calls` in all."""
+    rng = np.random.default_rng(0)
+    truth, tastes = rng.standard_normal(items), rng.standard_normal((judges, items))
+    judge, first = rng.integers(judges, size=calls), rng.integers(items, size=calls)
+    second = (first + rng.integers(1, items, size=calls)) % items
+    view = truth + tastes
+    y = view[judge, first] - view[judge, second] - 0.3 + rng.standard_normal(calls)
+    return Comparisons.from_columns(first, second, expit(y), judge=judge)
+
+
 def main() -> None:
     print("| set | comparisons | plain, ms | default, ms | ratio |\n| --- | ---: | ---: | ---: | ---: |")
     for name, calls in CASES:
@@ -42,6 +57,13 @@ def main() -> None:
             f"| {name}, {calls} calls | {len(data):,} | {plain:.1f} | {default:.1f} | {default / plain:.1f} |",
             flush=True,
         )
+    data = voices(1000, 100_000, 6)
+    plain = best(lambda: quiet_fit(data, bias="joint").scores)
+    none = best(lambda: quiet_fit(data).scores)
+    panel = best(lambda: quiet_fit(data, "panel").scores)
+    print("\n| 1,000 items, 100,000 comparisons, 6 voices | ms | panel divided by it |\n| --- | ---: | ---: |")
+    for name, took in (("plain", none), ("plain, with position biases", plain), ("panel", panel)):
+        print(f"| {name} | {took:.0f} | {panel / took:.1f} |")
 
 
 if __name__ == "__main__":

@@ -120,8 +120,8 @@ def test_two_copies_of_a_voice_are_noticed_and_count_once():
     again["judge"][len(own) :] = 9
     alone, copied = quiet_fit(data, "panel"), quiet_fit(Comparisons.from_columns(**again), "panel")
     assert copied.voices["copy_of"].tolist() == ["", "", "", "0"]
-    assert any("'9' of '0'" in note for note in copied.notes)
-    assert not any("copies" in note for note in alone.notes)
+    assert any("'9' and '0'" in note for note in copied.notes)
+    assert not any("told apart" in note for note in alone.notes)
     assert np.corrcoef(copied.scores, alone.scores)[0, 1] > 0.999
     assert copied.std == pytest.approx(alone.std, rel=0.02)
     # A second run of the same judge has new noise: the same opinion, known better.
@@ -305,6 +305,20 @@ def test_loadings_of_exact_correlations(seed, count):
     found, error = loadings(agreement.merged(family, turned), np.zeros(count, dtype=bool))
     assert found == pytest.approx(rho, abs=2e-3)
     assert np.all((error > 0) & (error < 0.01))
+
+
+def test_single_answers_in_many_contexts():
+    """With one answer per context and voice, scores, biases by context and noise cannot be told apart."""
+    rng = np.random.default_rng(7)
+    rows = [
+        {"context": c, "first": "x", "second": "y", "p": float(rng.random() < share), "judge": judge}
+        for c in range(500)
+        for judge, share in (("even", 0.5), ("first", 0.9))
+    ]
+    ranking = quiet_fit(rows, "panel")
+    assert ranking.voices["gamma"] == pytest.approx([0.0, -np.log(9)], abs=0.3)
+    assert np.all(ranking.voices["high"] - ranking.voices["low"] > 0.3)
+    assert np.all(np.abs(ranking.scores) < 2 * ranking.std)
 
 
 def test_many_voices_with_few_answers_are_one():

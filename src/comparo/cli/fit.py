@@ -27,16 +27,18 @@ def fit_command(
         Method,
         typer.Option(
             help="How comparisons become scores. poe-bt and poe-g combine the judge's probabilities; bt, poe-g-hard "
-            "and win-ratio use only who won; avg-prob is the mean probability."
+            "and win-ratio use only who won; avg-prob is the mean probability. mixed estimates all variances from the "
+            "comparisons, as comparo rank does. panel is the consensus of several judges (column judge), and tells "
+            "what each is worth; bt-sigma is Bradley–Terry with one discrimination per judge."
         ),
     ] = "poe-bt",
     bias: Annotated[
-        Bias,
+        Bias | None,
         typer.Option(
             help="A judge may favour what it sees first. joint: estimate by how much, along with the scores, for each "
-            "context and judge. plug-in: from the mean probability."
+            "context and judge. plug-in: from the mean probability. Default: joint for mixed and panel, else none."
         ),
-    ] = "none",
+    ] = None,
     prior: Annotated[
         str | None,
         typer.Option(
@@ -50,6 +52,10 @@ def fit_command(
     prior_pairs: Annotated[
         PriorPairs, typer.Option(help="For bt: which pairs get the prior of 1/(N − 1) wins for either side.")
     ] = "compared",
+    people: Annotated[
+        list[str] | None,
+        typer.Option(help="For panel: a judge that is a person. The consensus is what people say. May be repeated."),
+    ] = None,
     level: Annotated[
         float, typer.Option(help="Coverage of the intervals low to high, and what separates tiers.")
     ] = 0.95,
@@ -59,10 +65,18 @@ def fit_command(
     """Scores and a ranking from recorded comparisons.
 
     Prints, best first: score, its standard error and interval, rank, tier (items that cannot be told apart share one)
-    and how many comparisons the item is in.
+    and how many comparisons the item is in. A panel adds a table of its judges: agreement with the consensus, scale,
+    taste, noise and position bias.
     """
     ranking = quiet_fit(
-        file, method, bias=bias, prior=_prior(prior), algorithm=algorithm, prior_pairs=prior_pairs, level=level
+        file,
+        method,
+        bias=bias,
+        prior=_prior(prior),
+        people=people or (),
+        algorithm=algorithm,
+        prior_pairs=prior_pairs,
+        level=level,
     )
     print_ranking(ranking, output, top)
     print_notes(ranking.notes)

@@ -55,6 +55,9 @@ def print_ranking(ranking: Ranking, output: Format, top: int | None) -> None:
         print_text(csv_text(columns))
         return
     print_table(columns, zip(*(column.tolist() for column in columns.values()), strict=True))
+    if (voices := ranking.voices) is not None:
+        print_text("\n")
+        print_table(voices, zip(*(column.tolist() for column in voices.values()), strict=True))
 
 
 def print_table(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.effects import shrunk
@@ -66,7 +67,11 @@ class Choices:
         pull = weight[0] * (p[0] - 0.5) - weight[1] * (p[1] - 0.5)
         gamma = np.zeros((graph.contexts, judges))
         found = cls(pattern, p, weight, family, gamma, is_biased, are_counts, asked / 4.0, pull)
-        return found._with_biases(np.zeros(len(asked)), np.full(len(asked), 1e-9)) if is_biased else found
+        if not is_biased:
+            return found
+        if not found.tells_biases:
+            return found._with_plain_biases()
+        return found._with_biases(np.zeros(len(asked)), np.full(len(asked), 1e-9))
 
     @property
     def system(self) -> System:
@@ -97,7 +102,7 @@ class Choices:
 
     def learn(self, mean: Array, variance: Array) -> Choices:
         """The next sites, γ and dispersion, from mean and variance of the difference of each pair (M,)."""
-        state = self._with_biases(mean, variance) if self.is_biased else self
+        state = self._with_biases(mean, variance) if self.is_biased and self.tells_biases else self
         if not self.are_counts:
             state = state._with_dispersion(mean, variance)
         centre, cavity = without_site(mean, variance, self.c, self.pull)
@@ -124,6 +129,22 @@ class Choices:
         gamma, between = shrunk(self.gamma - np.clip(total * error, -1.0, 1.0), error, known)
         spread = 1.0 / np.sum(known / (error + (between or 0.0))) if known.any() else np.inf
         return replace(self, gamma=gamma, between=between, error=float(np.sqrt(spread)))
+
+    @cached_property
+    def tells_biases(self) -> bool:
+        """Whether there are more answers than scores and biases."""
+        graph = self.pattern.graph
+        return bool(np.count_nonzero(self.weight) > graph.nodes - graph.components + self.gamma.size)
+
+    def _with_plain_biases(self) -> Choices:
+        """γ of each judge from how often it chose the first text, as if all texts were equal, for all contexts."""
+        judge = np.broadcast_to(self.family % self.gamma.shape[1], self.weight.shape).ravel()
+        asked, won = (
+            np.bincount(judge, part.ravel(), self.gamma.shape[1]) for part in (self.weight, self.weight * self.p)
+        )
+        share = (won + 0.5) / (asked + 1.0)
+        error = 1.0 / np.sqrt(np.sum(asked * share * (1.0 - share)))
+        return replace(self, gamma=np.broadcast_to(-logit(share), self.gamma.shape), error=float(error))
 
     def _with_dispersion(self, mean: Array, variance: Array) -> Choices:
         """X² / degrees of freedom of the shares of votes, or of the grades."""

@@ -23,6 +23,8 @@ from scipy.sparse.linalg import SuperLU, splu
 from comparo.model.pattern import Batch, Pattern
 from comparo.types import Array
 
+SEVERAL = 4  # columns from which one matrix is faster than its two halves, the time to add them included
+
 
 class Laplacian:
     """H for the curvatures c (K,) in the pattern's order and a ridge (n + C·J,) on the unknowns.
@@ -185,6 +187,11 @@ class Tail:
             shape=(self.nodes, contexts * pattern.judges),
         )
 
+    @cached_property
+    def both_halves(self) -> sparse.csr_array:
+        """The part of H off the diagonal, with the sign turned, as one matrix."""
+        return sparse.csr_array(self.half + self.other_half)
+
     def signs(self, columns: int) -> Array:
         """Random signs, the same at each call: shape (m, columns). E[zᵀMz] = tr M for each column z (Hutchinson)."""
         return np.random.default_rng(0).choice([-1.0, 1.0], (len(self.diagonal), columns))
@@ -193,7 +200,10 @@ class Tail:
         """H·x for x (m,) or (m, q)."""
         scores, biases = x[: self.nodes], x[self.nodes :]
         result = (self.diagonal * x.T).T
-        result[: self.nodes] -= np.asarray(self.half @ scores + self.other_half @ scores)
+        if x.ndim == 2 and x.shape[1] >= SEVERAL:
+            result[: self.nodes] -= np.asarray(self.both_halves @ scores)
+        else:
+            result[: self.nodes] -= np.asarray(self.half @ scores + self.other_half @ scores)
         if len(biases):
             result[: self.nodes] += np.asarray(self.border @ biases)
             result[self.nodes :] += np.asarray(self.border_turned @ scores)

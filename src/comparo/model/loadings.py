@@ -11,7 +11,8 @@ the variances of the single voices (MINQUE), so they cost one fit per voice. The
 
     Σ_{r<s} (c_rs − ρ_r ρ_s)² / Var c_rs + Σ_r (|ρ_r| − mean |ρ|)² / `EVEN`²,
 
-where the second sum decides what two voices leave open: who of them is the better one.
+where the second sum decides what two voices leave open: who of them is the better one. `USUAL` is among the ρ of that
+mean, for voices that too few answers compare.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from comparo.model.voices import Voice
 from comparo.types import Array
 
 EVEN = 0.3  # standard deviation of loadings between voices before they are compared: that of a uniform one in (0, 1)
+USUAL = 0.7  # loading of a voice of which nothing is known: half of its view is shared, ρ² = ½
 MOST, LEAST = 0.995, 0.05  # of a loading: no voice is the consensus itself, and none is quite without relation to it
 COPY = 0.97  # correlation of two views from which they are one: what differs is 3% of a view
-ENOUGH = 30.0  # candidates from which a correlation of 0.97 is two standard errors, (1 − 0.9²)/√30, above 0.9
+SURELY = 0.85  # what such a correlation less its standard error must reach: few answers make no copies
 PROBES = 16  # random vectors for traces, which have a relative error of √(2/(16·n)): 2% for 257 candidates
 EXACT = 256  # candidates up to which traces are exact
 ROUNDS, SURE = 1000, 1e-7  # of the loadings in turn, and their change that ends them
@@ -75,10 +77,13 @@ def copies(agreement: Agreement) -> NDArray[np.intp]:
 
     A reversed copy is one too. The members of a family are all copies of its first voice.
 
-    >>> copies(Agreement(np.array([[1, 0.99, 0.5], [0.99, 1, 0.5], [0.5, 0.5, 1]]), np.full((3, 3), 100.0)))
-    array([0, 0, 1])
+    >>> correlation = np.array([[1, 0.99, 0.5], [0.99, 1, 0.5], [0.5, 0.5, 1]])
+    >>> copies(Agreement(correlation, np.full((3, 3), 200.0))), copies(Agreement(correlation, np.full((3, 3), 20.0)))
+    (array([0, 0, 1]), array([0, 1, 2]))
     """
-    same = (np.abs(agreement.correlation) >= COPY) & (agreement.candidates >= ENOUGH)
+    error = 1.0 / np.sqrt(np.maximum(agreement.precision, np.finfo(float).tiny))
+    size = np.abs(agreement.correlation)
+    same = (size >= COPY) & (size - error >= SURELY)
     np.fill_diagonal(same, True)
     family = np.full(len(same), -1)
     for voice in range(len(same)):
@@ -127,7 +132,7 @@ def loadings(agreement: Agreement, anchored: NDArray[np.bool_]) -> tuple[Array, 
         for family in np.flatnonzero(~anchored):
             known = float(np.sum(precision[family] * rho**2))
             pulled = float(np.sum(precision[family] * c[family] * rho))
-            rho[family] = np.clip((pulled + even * np.mean(rho)) / (known + even), LEAST, MOST)
+            rho[family] = np.clip((pulled + even * np.mean([*rho, USUAL])) / (known + even), LEAST, MOST)
         if np.max(np.abs(rho - before)) < SURE:
             break
     return rho, np.where(anchored, 0.0, 1.0 / np.sqrt(precision @ rho**2 + even))

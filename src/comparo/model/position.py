@@ -53,7 +53,7 @@ def bias_variances(laplacian: Laplacian) -> Array:
     biases = np.arange(pattern.unknowns - pattern.graph.nodes)
     rhs = np.zeros((pattern.unknowns, pattern.judges))
     rhs[pattern.graph.nodes + biases, biases % pattern.judges] = 1.0
-    return laplacian.solve(rhs, accuracy=1e-6)[pattern.graph.nodes + biases, biases % pattern.judges]
+    return laplacian.solve(rhs, accuracy=1e-4)[pattern.graph.nodes + biases, biases % pattern.judges]
 
 
 @dataclass(frozen=True)

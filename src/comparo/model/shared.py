@@ -52,7 +52,7 @@ def solve(system: System, variances: Variances, shared: Shared) -> tuple[Solutio
     columns = np.zeros((system.pattern.unknowns, shared.columns.shape[1]))
     columns[: system.nodes] = ridge * shared.columns
     rhs = np.column_stack([system.rhs, columns])
-    found = laplacian.solve(rhs)
+    found = laplacian.solve(rhs, accuracy=1e-9)
     spread = found[:, 1:]
     return Solution(found[:, 0] + spread @ theta, laplacian, 1, True), spread, between
 

@@ -25,12 +25,13 @@ from comparo.model.position import Biases
 from comparo.model.shared import Shared, apart, differences, solve
 from comparo.model.sites import censored_moments, sites_from, without_site
 from comparo.model.spectrum import Spectrum, System
-from comparo.model.tails import FREEDOMS, Cavities
+from comparo.model.tails import FREEDOMS, SUSPECT, Cavities, suspect
 from comparo.model.variances import Variances, estimate
 from comparo.types import Array
 
 FREE = 4  # rounds in which the freedom may change
 DAMPING = 0.5  # share of the way to new sites: answers far from all others would otherwise swing
+MANY = 8  # observations per candidate from which a residual is noise by 3/4: its share is 1 − n/M
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,13 @@ class Soft:
         system, ridge = self.system, 1.0 / variances.ratio
         laplacian, rhs = system.laplacian(ridge), system.rhs
         rhs[: system.nodes] += ridge * (shared.columns @ variances.precision(variances.ratio)[1])
-        x, variance = laplacian.solve(rhs, accuracy=1e-6), difference_variances(laplacian)
-        cavities = self._cavities(apart(self.pattern, x), np.maximum(variance, np.finfo(float).tiny))
+        mean = apart(self.pattern, laplacian.solve(rhs, accuracy=1e-6))
+        rows, order = ~self.censored, self.pattern.order
+        if np.count_nonzero(rows) > MANY * system.nodes:  # residuals are nearly noise: the test needs no variances
+            left = (self.observations.y[order] - mean) * np.sqrt(self.observations.weight[order])
+            if not suspect(left[rows] / np.std(left[rows]), np.ones(np.count_nonzero(rows)), SUSPECT / 2):
+                return False
+        cavities = self._cavities(mean, np.maximum(difference_variances(laplacian), np.finfo(float).tiny))
         return cavities.are_heavy(self.noise)
 
     def _settle_tails(self, variances: Variances, shared: Shared) -> tuple[Soft, Variances, int, bool]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from comparo.model.lanczos import quadrature
+from comparo.model.lanczos import NEGLIGIBLE, quadrature
 from comparo.model.laplacian import Laplacian, Tail
 from comparo.model.pattern import Batch, Pattern
 from comparo.types import Array
@@ -144,15 +144,19 @@ def _krylov(tail: Tail, b: Array, columns: Array) -> _Part:
         return centred(tail.multiply(known)[: tail.nodes])
 
     steps = max(3, min(limits.krylov_steps, limits.krylov_entries // (tail.nodes * start.shape[1])))
-    blocks = [np.linalg.qr(centred(start))[0]]
+    blocks, left = [np.linalg.qr(centred(start))[0]], 1.0
     while len(blocks) < steps and sum(block.shape[1] for block in blocks) + start.shape[1] < tail.nodes:
         basis = np.column_stack(blocks)
         image = multiply(blocks[-1])
         for _ in range(2):  # once more for the digits that the first subtraction loses
             image = image - basis @ (basis.T @ image)
         block, triangle = np.linalg.qr(image)
-        sound = np.abs(np.diagonal(triangle)) > 1e-10 * max(float(np.max(np.abs(triangle))), np.finfo(float).tiny)
+        size = np.abs(np.diagonal(triangle))
+        sound = size > 1e-10 * max(float(np.max(np.abs(triangle))), np.finfo(float).tiny)
         if not sound.any():
+            break
+        left *= float(np.max(size)) / max(float(np.mean(tail.diagonal[: tail.nodes])), np.finfo(float).tiny)
+        if left < NEGLIGIBLE:
             break
         blocks.append(block[:, sound])
     basis = np.column_stack(blocks)

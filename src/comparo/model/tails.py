@@ -36,11 +36,11 @@ MARGIN = 3.0
 STEP = 0.4  # of log φ in one round
 
 
-def suspect(residual: Array, share: Array) -> bool:
+def suspect(residual: Array, share: Array, errors: float = SUSPECT) -> bool:
     """Whether residuals (K,) in standard deviations may come from heavy-tailed noise, by a score test.
 
     `share` (K,) is that of noise in their variance. The derivative of log Z by 1/ν at ν = ∞ is proportional to
-    U = Σ share²·(z⁴ − 6z² + 3), whose variance for normal noise is 24·Σ share⁴.
+    U = Σ share²·(z⁴ − 6z² + 3), whose variance for normal noise is 24·Σ share⁴; it must exceed 0 by so many `errors`.
 
     >>> rng = np.random.default_rng(0)
     >>> suspect(rng.standard_normal(1000), np.ones(1000)), suspect(rng.standard_t(4, 1000), np.ones(1000))
@@ -48,7 +48,7 @@ def suspect(residual: Array, share: Array) -> bool:
     """
     square, weight = residual**2, share**2
     excess = float(np.sum(weight * (square**2 - 6.0 * square + 3.0)))
-    return excess > SUSPECT * float(np.sqrt(24.0 * np.sum(weight**2)))
+    return excess > errors * float(np.sqrt(24.0 * np.sum(weight**2)))
 
 
 def mixture(freedom: float) -> tuple[Array, Array]:

@@ -46,12 +46,10 @@ def member_notes(panel: Panel) -> tuple[str, ...]:
     copied = columns["copy_of"] != ""
     if copied.any():
         pairs = [
-            f"'{judge}' of '{of}'"
+            f"'{judge}' and '{of}'"
             for judge, of in zip(columns["judge"][copied], columns["copy_of"][copied], strict=True)
         ]
-        found.append(
-            f"these judges are copies, with the same view of the texts: {', '.join(pairs)}; copies count as one opinion"
-        )
+        found.append(f"the views of these judges cannot be told apart: {', '.join(pairs)}; they count as one opinion")
     if names := _named(columns, columns["high"] < 0):
         found.append(f"{names} against the others; their answers are turned round")
     if names := _named(

@@ -40,6 +40,21 @@ ACCURACY = 1e-6  # of the solution, relative: far below any standard error
 
 
 @dataclass(frozen=True)
+class Heard:
+    """R voices heard one by one, and what each knows of what they agree on; the attributes are those of `Panel`."""
+
+    graph: Graph
+    names: tuple[Any, ...]
+    voice: NDArray[np.intp]
+    voices: tuple[Voice, ...]
+    agreement: Agreement
+    family: NDArray[np.intp]
+    loading: Array
+    loading_error: Array
+    anchored: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
 class Panel:
     """The solution for R voices in F families.
 
@@ -99,6 +114,26 @@ class Panel:
         return np.column_stack([voice.bias for voice in self.voices])
 
 
+def hear(
+    comparisons: Comparisons, *, is_biased: bool = True, people: Collection[Any] = (), limits: Limits = LIMITS
+) -> Heard:
+    """Each voice on its own, and how far they agree: a panel before its consensus.
+
+    >>> rows = [{"first": a, "second": b, "p": p} for a, b, p in (("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7))]
+    >>> hear(Comparisons.from_rows(rows)).names
+    ('judge',)
+    """
+    graph = Graph.build(comparisons)
+    names, code = _named(comparisons, people)
+    voices = tuple(_voice(comparisons, graph, code == r, is_biased, limits) for r in range(len(names)))
+    agreement = Agreement.of(voices)
+    anchored = np.array([name in people for name in names])
+    family, sign = copies(agreement), signs(agreement, anchored)
+    of_family = np.array([anchored[family == k].any() for k in range(int(family.max()) + 1)])
+    rho, error = loadings(agreement.merged(family, sign), of_family)
+    return Heard(graph, names, code, voices, agreement, family, sign * rho[family], error[family], anchored)
+
+
 def panel(
     comparisons: Comparisons,
     *,
@@ -123,18 +158,13 @@ def panel(
     >>> np.sign(found.loading), bool(np.corrcoef(found.scores, truth)[0, 1] > 0.98)
     (array([ 1.,  1., -1.]), True)
     """
-    graph = Graph.build(comparisons)
-    names, code = _named(comparisons, people)
-    voices = [_voice(comparisons, graph, code == r, is_biased, limits) for r in range(len(names))]
-    agreement = Agreement.of(voices)
-    anchored = np.array([name in people for name in names])
-    family, sign = copies(agreement), signs(agreement, anchored)
-    of_family = np.array([anchored[family == k].any() for k in range(int(family.max()) + 1)])
-    rho, error = loadings(agreement.merged(family, sign), of_family)
+    heard = hear(comparisons, is_biased=is_biased, people=people, limits=limits)
+    graph, family, anchored, voices = heard.graph, heard.family, heard.anchored, list(heard.voices)
     variance = np.array([voice.variance for voice in voices])
-    alpha = sign * rho[family] * np.sqrt(variance)
-    ties = rho**2 / (1.0 - rho**2)
-    share = _counted_once(voices, family, sign / np.sqrt(variance))
+    alpha = heard.loading * np.sqrt(variance)
+    lead = np.unique(family, return_index=True)[1]
+    ties = heard.loading[lead] ** 2 / (1.0 - heard.loading[lead] ** 2)
+    share = _counted_once(voices, family, np.sign(heard.loading) / np.sqrt(variance))
     star = Star.of(graph, [(voice.pattern.first, voice.pattern.second) for voice in voices], family, limits)
     voices, x, laplacian, settled = _settled(star, voices, alpha, ties, share)
     unit = float(np.mean(np.abs(alpha[anchored] if anchored.any() else alpha)))
@@ -145,13 +175,13 @@ def panel(
         opinion, scores = opinion.expecting(shared)
     return Panel(
         graph,
-        names,
-        code,
+        heard.names,
+        heard.voice,
         tuple(voices),
-        agreement,
+        heard.agreement,
         family,
-        sign * rho[family],
-        error[family],
+        heard.loading,
+        heard.loading_error,
         alpha / unit,
         unit * graph.centre(scores),
         opinion,

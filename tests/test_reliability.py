@@ -1,6 +1,5 @@
 """What part of a voice's answers is signal: known shares are found again, and intervals cover them."""
 
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np

@@ -196,16 +196,9 @@ def quiet_fit(
             several = panel(
                 comparisons, is_biased=bias == "joint", groups=group, features=rows, people=people, limits=limits
             )
-            return Ranking(
-                name,
-                comparisons,
-                several.graph,
-                several.scores,
-                several.opinion,
-                level,
-                converged=several.converged,
-                panel=several,
-            )
+            found = Ranking(name, comparisons, several.graph, several.scores, several.opinion, level, panel=several)
+            found = replace(found, converged=several.converged)
+            return found if estimate == "judge" else consensus(found, validity)
         product = mixed(comparisons, expert, is_biased=bias == "joint", groups=group, features=rows, limits=limits)
     else:
         product = multiply(comparisons, expert, prior=prior, bias=bias, is_scaled=is_given, limits=limits)

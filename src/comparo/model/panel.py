@@ -32,7 +32,7 @@ from comparo.model.opinion import Opinion
 from comparo.model.shared import Shared
 from comparo.model.star import Star
 from comparo.model.voices import Voice
-from comparo.types import Array
+from comparo.types import Array, Index
 
 FEW = 30  # comparisons below which a voice has no variances of its own: their logarithms would have errors above ¼
 OTHERS = "others"  # the name of all such voices together
@@ -70,6 +70,7 @@ class Panel:
     scores : The consensus t of each candidate, (n,), centred in each component.
     opinion : What all voices together say of t, from which its covariance is computed.
     converged : Whether variances and sites settled.
+    group : The group of each candidate, (n,), where groups predict t; else None.
     """
 
     graph: Graph
@@ -84,6 +85,7 @@ class Panel:
     scores: Array
     opinion: Opinion
     converged: bool
+    group: Index | None = None
 
     @property
     def calls(self) -> NDArray[np.int64]:
@@ -170,9 +172,9 @@ def panel(
     unit = float(np.mean(np.abs(alpha[anchored] if anchored.any() else alpha)))
     opinion = Opinion(star, laplacian, tuple(voices), alpha, ties, share, unit)
     shared = Shared.of(graph, groups, features, limits.shared_entries)
-    scores = x[star.consensus]
+    scores, group = x[star.consensus], None
     if shared.kinds and int(np.max(np.diff(graph.starts))) <= limits.exact:
-        opinion, scores = opinion.expecting(shared)
+        (opinion, scores), group = opinion.expecting(shared), shared.group
     return Panel(
         graph,
         heard.names,
@@ -186,6 +188,7 @@ def panel(
         unit * graph.centre(scores),
         opinion,
         settled and all(voice.converged for voice in voices),
+        group,
     )
 
 

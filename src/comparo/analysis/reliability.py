@@ -100,7 +100,7 @@ def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, N
     mass = _mass(data)
     whole = hear(comparisons)
     names = whole.names
-    found = _measured(comparisons, whole, mass)
+    found = measured(comparisons, whole, mass)
     replicates = []
     for kept in _parts(comparisons, np.random.default_rng(seed)):
         some = comparisons.take(kept)
@@ -110,7 +110,8 @@ def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, N
         "calls": np.bincount(whole.voice, minlength=len(names)),
     }
     for number, name in enumerate(MEASURES):
-        low, high = _interval(name, found[number], [part[number] for part in replicates], level)
+        least = np.array([voice.bias_error if name == "gamma" else 0.0 for voice in whole.voices])
+        low, high = _interval(name, found[number], [part[number] for part in replicates], least, level)
         table |= {name: found[number], f"{name}_low": low, f"{name}_high": high}
     return table
 
@@ -123,8 +124,8 @@ def _mass(data: Any) -> Array | None:
     return None if column is None else np.asarray(column, dtype=np.float64)
 
 
-def _measured(comparisons: Comparisons, found: Heard, mass: Array | None) -> Array:
-    """The measures of each voice, (len(MEASURES), R)."""
+def measured(comparisons: Comparisons, found: Heard, mass: Array | None) -> Array:
+    """The `MEASURES` of each voice, (len(MEASURES), R), without intervals; `mass` (K,) where it was recorded."""
     gamma = np.array([np.mean(voice.bias) for voice in found.voices])
     content = np.array([2.0 * voice.variance for voice in found.voices])
     position = gamma**2 + np.array([voice.position for voice in found.voices])
@@ -161,39 +162,40 @@ def _placed(names: tuple[Any, ...], comparisons: Comparisons, mass: Array | None
     placed = np.full((len(MEASURES), len(names)), np.nan)
     if len(comparisons):
         found = hear(comparisons)
-        values = _measured(comparisons, found, mass)
+        values = measured(comparisons, found, mass)
         for r, name in enumerate(found.names):
             if name in names:
                 placed[:, names.index(name)] = values[:, r]
     return placed
 
 
-def _interval(name: str, value: Array, parts: list[Array], level: float) -> tuple[Array, Array]:
+def _interval(name: str, value: Array, parts: list[Array], least: Array, level: float) -> tuple[Array, Array]:
     """The ends (R,) by the jackknife, on a scale on which the error of a share does not depend on the share.
 
-    Var = (G − 1)/G·Σ (θ_g − θ̄)², with θ = arcsin √x of a share, arcsin ρ of the agreement, and γ as it is.
+    Var = (G − 1)/G·Σ (θ_g − θ̄)², with θ = arcsin √x of a share, arcsin ρ of the agreement, and γ as it is. No error is
+    below `least` (R,): that of γ over contexts, which leaving out texts does not show.
     """
     if not parts:
         return np.full_like(value, np.nan), np.full_like(value, np.nan)
-    turn, back, least, most = _SCALES.get(name, _SHARE)
+    turn, back, ends = _SCALES.get(name, _SHARE)
     theta, each = turn(value), turn(np.array(parts))
     count = np.sum(~np.isnan(each), axis=0)
     known = count >= LEAST
     count = np.where(known, count, 2)
     square = np.nansum((each - np.nansum(each, axis=0) / count) ** 2, axis=0)
-    reach = stdtrit(count - 1, 0.5 + level / 2) * np.sqrt((count - 1) / count * square)
-    low, high = (back(np.clip(theta + side * reach, least, most)) for side in (-1, 1))
+    error = np.maximum(np.sqrt((count - 1) / count * square), least)
+    reach = stdtrit(count - 1, 0.5 + level / 2) * error
+    low, high = (back(np.clip(theta + side * reach, *ends)) for side in (-1, 1))
     return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
 
-Scale = tuple[Callable[[Array], Array], Callable[[Array], Array], float, float]
+Scale = tuple[Callable[[Array], Array], Callable[[Array], Array], tuple[float, float]]
 _SHARE: Scale = (
     lambda x: np.arcsin(np.sqrt(np.clip(x, 0.0, 1.0))),
     lambda x: np.sin(x) ** 2,
-    0.0,
-    np.pi / 2,
+    (0.0, np.pi / 2),
 )
 _SCALES: dict[str, Scale] = {
-    "agreement": (lambda x: np.arcsin(np.clip(x, -1.0, 1.0)), np.sin, -np.pi / 2, np.pi / 2),
-    "gamma": (lambda x: x, lambda x: x, -np.inf, np.inf),
+    "agreement": (lambda x: np.arcsin(np.clip(x, -1.0, 1.0)), np.sin, (-np.pi / 2, np.pi / 2)),
+    "gamma": (lambda x: x, lambda x: x, (-np.inf, np.inf)),
 }

@@ -42,6 +42,7 @@ VOTES: Mapping[str, Callable[[Set], Array]] = {
     "the voice of most content": lambda one: (one.content == one.content.max()) * 1.0,
     "the same, mean γ left out": lambda one: (one.varying == one.varying.max()) * 1.0,
     "votes by it, copies share": lambda one: one.varying * once(one),
+    "at least ⅔ of the best of it, copies share": lambda one: (one.varying >= one.varying.max() / 1.5) * once(one),
 }
 
 

@@ -1,128 +1,484 @@
-"""What part of a voice's answers is signal: known shares are found again, and intervals cover them."""
+"""What is promised of money and data, and held when things go wrong."""
 
-from itertools import combinations
+import dataclasses
+import json
+import math
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.special import expit
 
-from comparo import fit, reliability
-from comparo.analysis.reliability import LOGISTIC
-from comparo.analysis.verdicts import flips, ties, transitivity
+import comparo
 from comparo.data.comparisons import Comparisons
+from comparo.data.items import Items
+from comparo.data.prompts import Question, criterion_prompt
+from comparo.errors import JudgeError, RunError, StoreError
+from comparo.judges import Judgement, load_judge
+from comparo.judges.replay import Replay
+from comparo.run.budget import Budget
+from comparo.run.database import key_of
+from comparo.run.folders import choose_folder, list_runs, repair, set_aside
+from comparo.run.loop import Run
+from comparo.run.store import Store, read_configuration, read_judgements
+from comparo.run.task import Task
+from processes import Forked
+from servers import Api, tokens
 
-SCALES = np.array([1.0, 1.0, 0.6, -0.8])
-TASTES = np.array([0.4, 0.6, 0.8, 0.4])
-BIAS, MOVED = 0.5, 0.4
+QUESTION = Question("ana", "bo")
 
 
-def answers(seed, items, contexts, calls, kind):
-    """Answers of known voices, each pair in both orders, and the true shares of each voice."""
-    rng = np.random.default_rng(seed)
-    truth = rng.standard_normal((contexts, items))
-    moved, noise = (MOVED, 1.0) if kind == "soft" else (0.0, LOGISTIC)
-    parts = {name: [] for name in ("first", "second", "p", "context", "judge")}
-    for judge, (scale, taste) in enumerate(zip(SCALES, TASTES, strict=True)):
-        view = scale * truth + taste * rng.standard_normal(truth.shape)
-        e = moved * rng.standard_normal(truth.shape)
-        c = np.repeat(np.arange(contexts), calls // 2)
-        i = rng.integers(items, size=len(c))
-        j = (i + rng.integers(1, items, size=len(c))) % items
-        i, j, c = np.concatenate([i, j]), np.concatenate([j, i]), np.concatenate([c, c])
-        d = view[c, i] - view[c, j] - BIAS + e[c, i] + e[c, j]
-        p = expit(d + rng.standard_normal(len(c))) if kind == "soft" else (rng.random(len(c)) < expit(d)).astype(float)
-        for name, values in zip(parts, (i, j, p, c, np.full(len(c), judge)), strict=True):
-            parts[name].append(values)
-    content, position = 2 * (SCALES**2 + TASTES**2), BIAS**2 + 2 * moved**2
-    total = content + position + noise
-    shares = {"signal": 2 * SCALES**2 / total, "content": content / total, "position": position / total}
-    known = shares | {"noise": noise / total, "agreement": SCALES / np.hypot(SCALES, TASTES), "gamma": BIAS}
-    return Comparisons.from_columns(**{name: np.concatenate(values) for name, values in parts.items()}), known
+class Told:
+    """A judge that answers as it is told, and counts what it is asked."""
+
+    name, settings, ahead = "told/judge", {}, 8
+
+    def __init__(self, **answer):
+        self.answer, self.count = {"p": 0.7, "mass": 1.0} | answer, 0
+
+    def judge(self, questions, prompt):
+        for question in questions:
+            self.count += 1
+            yield Judgement(question, **self.answer)
+
+
+def task(size=12, budget="4n", judge=None, **options):
+    items = Items.of({f"item {number}": f"Text number {number}." for number in range(size)})
+    return Task(items, criterion_prompt("better"), judge or Told(), Budget.of(budget), **options)
+
+
+def run(made, folder=None, **options):
+    store = Store(folder, made.identity, made.configuration)
+    try:
+        store.add_items(made.items)
+        return Run(made, store, **options).go()
+    finally:
+        store.close()
+
+
+# No single answer stops a run
 
 
 @pytest.mark.parametrize(
-    ("kind", "items", "contexts", "calls", "runs"),
-    [("soft", 12, 15, 60, 12), ("soft", 50, 1, 400, 12), ("decisions", 12, 15, 100, 3)],
+    ("answer", "failed"),
+    [
+        ({"reply": "A \ud83d"}, False),
+        ({"tokens_in": 10**30}, True),
+        ({"tokens_out": -(10**30)}, True),
+        ({"cut": 2**63}, True),
+        ({"weight": math.nan}, True),
+        ({"reply": None}, False),
+        ({"reply": ["A"]}, False),
+        ({"seconds": [1]}, True),
+        ({"tokens_in": 10**30, "reply": "\udc00"}, True),
+    ],
 )
-def test_known_shares_are_found_again_and_intervals_cover(kind, items, contexts, calls, runs):
-    tables, known = [], {}
-    for seed in range(runs):
-        data, known = answers(seed, items, contexts, calls, kind)
-        tables.append(reliability(data))
-    for name, true in known.items():
-        found = np.mean([table[name] for table in tables], axis=0)
-        assert found == pytest.approx(np.broadcast_to(true, found.shape), abs=0.05 if runs * contexts > 100 else 0.1)
-        inside = [(table[f"{name}_low"] <= true) & (true <= table[f"{name}_high"]) for table in tables]
-        assert np.mean(inside) >= 0.83
-        width = np.mean([table[f"{name}_high"] - table[f"{name}_low"] for table in tables])
-        assert 0.02 < width < 0.8
-    for table in tables:
-        assert table["content"] + table["position"] + table["noise"] == pytest.approx(np.ones(4))
-        assert table["signal"] == pytest.approx(table["agreement"] ** 2 * table["content"])
+def test_an_answer_that_cannot_be_stored_is_stored_clean_or_as_failed_and_takes_no_other_with_it(
+    tmp_path, answer, failed
+):
+    odd = Judgement(QUESTION, **{"p": 0.6, "mass": 1.0} | answer)
+    others = [Judgement(Question("ana", name), p=0.3, mass=1.0) for name in ("cy", "di")]
+    store = Store(tmp_path, {})
+    kept = store.add([others[0], odd, others[1]])
+    store.close()
+    found = read_judgements(tmp_path)
+    assert [one.failed for one in found] == [one.failed for one in kept] == [False, failed, False]
+    assert found[1].p == 0.6 or failed
+    if failed:
+        assert "cannot be stored" in found[1].error
+    found[1].reply.encode()
 
 
-def test_a_lower_level_covers_less():
-    inside = {0.95: [], 0.6: []}
-    for seed in range(12):
-        data, known = answers(100 + seed, 10, 12, 60, "soft")
-        for level, found in inside.items():
-            table = reliability(data, level=level)
-            found.append((table["signal_low"] <= known["signal"]) & (known["signal"] <= table["signal_high"]))
-    assert np.mean(inside[0.95]) >= 0.9
-    assert 0.45 <= np.mean(inside[0.6]) <= 0.85
+def test_an_error_with_half_a_surrogate_is_kept_as_an_error(tmp_path):
+    store = Store(tmp_path, {})
+    store.add([Judgement(QUESTION, error="the server said \udfff")])
+    store.close()
+    assert read_judgements(tmp_path)[0].error == "the server said ?"
 
 
-def test_one_voice_has_content_but_no_signal():
-    data, known = answers(0, 12, 15, 60, "soft")
-    alone = data.take(data.judged_by == 0)
-    table = reliability(
-        Comparisons(alone.items, alone.first, alone.second, alone.p, None, alone.contexts, alone.context)
-    )
-    assert table["judge"].tolist() == ["judge"]
-    assert np.isnan([table["signal"][0], table["agreement"][0], table["signal_low"][0]]).all()
-    assert table["content"][0] == pytest.approx(known["content"][0], abs=0.1)
+def test_labels_with_half_a_surrogate_are_found_again():
+    question = Question("\ud83d", "7", 7)
+    store = Store(None, {})
+    store.add([Judgement(question, p=0.5)])
+    assert list(store.known()) == [key_of(question)]
+    assert next(store.judgements()).question == question
 
 
-def naive_transitivity(data):
-    """All triads, one by one."""
-    merged = data.merge_orders()
-    wins = {}
-    for i, j, p in zip(merged.first.tolist(), merged.second.tolist(), merged.p.tolist(), strict=True):
-        if p != 0.5:
-            wins[i, j], wins[j, i] = p > 0.5, p < 0.5
-    found = []
-    for a, b, c in combinations(range(len(data.items)), 3):
-        if {(a, b), (b, c), (a, c)} <= wins.keys():
-            found.append(not (wins[a, b] == wins[b, c] == wins[c, a]))
-    return np.mean(found)
+def test_a_run_goes_on_over_answers_that_cannot_be_stored():
+    class Odd(Told):
+        def judge(self, questions, prompt):
+            for answer in super().judge(questions, prompt):
+                yield dataclasses.replace(answer, tokens_in=10**30) if self.count == 5 else answer
+
+    assert len(run(task(judge=Odd())).comparisons) == 48  # what failed was asked once more
 
 
-def test_counts_are_what_counting_one_by_one_gives():
-    rng = np.random.default_rng(0)
-    pairs = [(i, j) for i in range(12) for j in range(12) if i != j and rng.random() < 0.7]
-    data = Comparisons.from_rows([(i, j, float(rng.choice([0.0, 0.3, 0.5, 0.8, 1.0]))) for i, j in pairs])
-    assert transitivity(data) == pytest.approx(naive_transitivity(data))
-    asked = {(i, j): p for i, j, p in zip(data.first.tolist(), data.second.tolist(), data.p.tolist(), strict=True)}
-    both = [(asked[i, j], asked[j, i]) for i, j in asked if i < j and (j, i) in asked]
-    assert flips(data) == pytest.approx(np.mean([(p - 0.5) * (q - 0.5) > 0 for p, q in both]))
-    assert ties(data) == pytest.approx(np.mean(data.p == 0.5))
-    assert np.isnan(flips(Comparisons.from_rows([("a", "b", 0.7)])))
-    assert np.isnan(transitivity(Comparisons.from_rows([("a", "b", 0.7)])))
+def test_a_judge_that_leaves_questions_unanswered_is_named():
+    class Lazy(Told):
+        def judge(self, questions, prompt):
+            yield Judgement(next(iter(questions)), p=0.5)
+            list(questions)
+
+    with pytest.raises(JudgeError, match="told/judge gave no answer to"):
+        run(task(judge=Lazy()))
 
 
-def test_what_is_accepted(tmp_path):
-    data, _ = answers(0, 12, 3, 60, "soft")
-    table = reliability(data)
-    again = reliability(fit(data, "poe-bt"))
-    for name, column in table.items():
-        assert np.array_equal(column, again[name], equal_nan=name not in ("judge", "calls"))
-    assert not np.array_equal(table["signal_low"], reliability(data, seed=1)["signal_low"])
-    lines = ["first,second,p,mass", *(f"{i},{j},0.{k}5,0.{k}" for k, (i, j) in enumerate(["ab", "bc", "ca", "ac"], 2))]
-    file = tmp_path / "pairs.csv"
-    file.write_text("\n".join(lines))
-    small = reliability(file)
-    assert small["mass"] == pytest.approx([0.35])
-    assert np.isnan(small["content_low"][0])  # three texts are too few for a jackknife
-    assert np.isnan(table["mass"]).all()
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        reliability(data, level=95)
+# Checked before the first call
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "foo"}, "method is one of"),
+        ({"method": "bt", "bias": "joint"}, "'bt' has no bias term"),
+        ({"bias": "sideways"}, "bias is one of"),
+        ({"goal": "top-1", "strategy": "greedy"}, "needs answers to go by"),
+        ({"goal": "top-12"}, "decides nothing among 12 items"),
+        ({"orders": "three"}, "orders is one of"),
+        ({"strategy": "clever"}, "strategy is one of"),
+        ({"until": "0.9"}, "is not between 0 and 1"),
+        ({"least_mass": 50}, "is not a share"),
+        ({"seed": -1}, "seed = -1"),
+        ({"budget": "5"}, "cannot connect"),
+    ],
+)
+def test_what_can_be_checked_is_checked_before_anything_is_asked_or_written(tmp_path, options, message):
+    judge = Told()
+    texts = {f"item {number}": f"Text number {number}." for number in range(12)}
+    with pytest.raises((ValueError, TypeError), match=message):
+        comparo.rank(texts, "better", judge=judge, **{"budget": "4n", "out": tmp_path / "run", **options})
+    assert judge.count == 0
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("options", [{"method": name} for name in ("bt", "avg-prob", "win-ratio", "poe-g")])
+def test_every_method_ranks_without_further_choices(options):
+    assert len(run(task(**options)).scores) == 12
+
+
+@pytest.mark.parametrize("until", [None, 0.9])
+def test_a_goal_chooses_its_strategy(until):
+    assert task(goal="top-1").strategy == "adaptive"
+    scores = {f"item {number}": 2.0 * number for number in range(12)}
+    judge = load_judge("simulated/soft", scores=scores, noise=0.2)
+    assert run(task(judge=judge, goal="top-1", until=until)).to_columns()["item"][0] == "item 11"
+
+
+def test_a_judge_that_is_not_ready_says_so_before_the_folder_is_made(tmp_path):
+    class Keyless(Told):
+        def ready(self):
+            raise JudgeError("told/judge needs a key")
+
+    with pytest.raises(JudgeError, match="needs a key"):
+        comparo.rank(["a", "b", "c"], "better", judge=Keyless(), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+# Money
+
+
+@pytest.mark.parametrize("concurrency", [1, 32])
+def test_a_budget_in_dollars_holds_with_many_calls_at_once(tmp_path, concurrency):
+    def dear(_):
+        answer = tokens({"A": 0.7, "B": 0.3}, after=0.02)
+        answer.body["usage"] = {"prompt_tokens": 3000, "completion_tokens": 2}
+        return answer
+
+    texts = {f"item {number}": "A word or two. " * 20 for number in range(40)}
+    with Api(dear) as api:
+        options = {"base_url": api.url, "price": "10,30", "concurrency": concurrency}
+        comparo.rank(texts, "better", judge="openai/any", options=options, budget="$1", out=tmp_path)
+        assert len(api.requests) == 33  # at $0.03006 a call
+    assert sum(one.cost for one in read_judgements(tmp_path)) <= 1.0
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("spread", [0.0, 0.5, 1.0])
+def test_a_budget_in_dollars_is_overrun_by_one_call_at_most_whatever_calls_cost(seed, spread):
+    rng = np.random.default_rng(seed)
+
+    class Priced(Told):
+        ahead, price, spent, dearest = 64, (1000.0, 1000.0), 0.0, 0.0
+
+        def judge(self, questions, prompt):
+            flying = []
+            for question in questions:
+                flying.append(question)
+                if len(flying) >= 32:  # many are out before the first comes back
+                    yield self.priced(flying.pop(int(rng.integers(len(flying)))))
+            yield from map(self.priced, flying)
+
+        def priced(self, question):
+            cost = 0.05 * math.exp(spread * rng.standard_normal())
+            self.spent, self.dearest = self.spent + cost, max(self.dearest, cost)
+            return Judgement(question, p=0.6, mass=1.0, cost=cost)
+
+    judge = Priced()
+    run(task(size=60, budget="$8", judge=judge, orders="one"), patience=0.005)
+    assert 4.0 < judge.spent <= 8.0 + judge.dearest
+
+
+def test_calls_whose_price_is_not_told_count_as_expected():
+    class Silent(Told):
+        price = (1000.0, 1000.0)
+
+    judge = Silent()
+    made = task(size=30, budget="$4", judge=judge)
+    run(made)
+    question = made.items.question(None, "item 0", "item 1")
+    assert 0.9 * 4 < judge.count * made.price_of(question) <= 4 * 1.05
+
+
+def test_money_spent_before_counts_when_a_run_goes_on(tmp_path):
+    class Dear(Told):
+        price = (1000.0, 1000.0)
+
+    judge = Dear(cost=0.125)
+    for budget, calls in (("$4", 32), ("$4", 32), ("$5", 40)):
+        run(task(size=12, budget=budget, judge=judge), tmp_path)
+        assert calls - 1 <= judge.count <= calls  # the last call may be expected to cost a little more
+
+
+def test_a_judge_that_costs_nothing_has_no_budget_in_dollars():
+    class Free(Told):
+        price = (0.0, 0.0)
+
+    with pytest.raises(ValueError, match="costs nothing"):
+        task(budget="$1", judge=Free()).check()
+    assert len(run(task(judge=Free())).scores) == 12
+
+
+# The run folder
+
+
+def test_the_folder_and_its_files_are_for_their_owner_alone(tmp_path):
+    comparo.rank(["a text", "b text", "c text"], "better", judge=Told(), out=tmp_path / "run")
+    assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "run").iterdir()}
+    assert {"run.json", "judgements.db", "ranking.csv", "lock"} <= modes.keys()
+    assert set(modes.values()) == {0o600}
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path):
+    folder, elsewhere = tmp_path / "run", tmp_path / "precious"
+    folder.mkdir()
+    elsewhere.write_text("mine")
+    (folder / "lock").symlink_to(elsewhere)
+    with pytest.raises(StoreError, match="is a link"):
+        Store(folder, {})
+    assert elsewhere.read_text() == "mine"
+
+
+def test_without_run_json_another_run_is_still_refused_and_the_same_one_goes_on(tmp_path):
+    run(task(), tmp_path)
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(StoreError, match="holds another run: seed was 0 and is 1"):
+        run(task(seed=1), tmp_path)
+    judge = Told()
+    run(task(judge=judge), tmp_path)
+    assert judge.count == 0
+    assert read_configuration(tmp_path)["identity"] == json.loads((tmp_path / "run.json").read_text())["identity"]
+
+
+def test_judgements_of_nobody_knows_what_are_refused(tmp_path):
+    run(task(), tmp_path)
+    (tmp_path / "run.json").unlink()
+    with sqlite3.connect(tmp_path / "judgements.db") as connection:  # as an older version made it
+        connection.execute("DELETE FROM run")
+    connection.close()
+    with pytest.raises(StoreError, match=r"run\.json is missing, so nothing says what the judgements .* are of"):
+        run(task(), tmp_path)
+
+
+def test_a_run_that_cannot_be_read_blocks_no_other(tmp_path):
+    run(task(), tmp_path / "20260101-sound")
+    (tmp_path / "20260102-bad").mkdir()
+    (tmp_path / "20260102-bad" / "run.json").write_text("{")
+    (tmp_path / "20260103-worse").mkdir()
+    (tmp_path / "20260103-worse" / "judgements.db").write_text("no database at all " * 300)
+    assert choose_folder("x", task().identity, root=tmp_path).name == "20260101-sound"
+    sound, bad, worse = list_runs(tmp_path)
+    assert (sound.answered, sound.failed) == (48, 0)
+    assert "cannot be read" in bad.judge
+    assert "--repair" in worse.judge
+
+
+def test_failures_are_counted_until_they_are_mended(tmp_path):
+    store = Store(tmp_path / "run", {})
+    lost, mended = Question("ana", "cy"), Question("ana", "bo")
+    store.add([Judgement(one, error="500") for one in (lost, lost, mended)])
+    store.add([Judgement(mended, p=0.5), Judgement(Question("bo", "ana"), p=0.5)])
+    store.close()
+    (found,) = list_runs(tmp_path)
+    assert (found.answered, found.failed) == (2, 1)
+
+
+def test_a_folder_deleted_in_the_middle_stops_the_run_at_once(tmp_path):
+    class Deleting(Told):
+        def judge(self, questions, prompt):
+            for answer in super().judge(questions, prompt):
+                if self.count == 30:
+                    shutil.rmtree(tmp_path / "run")
+                yield answer
+
+    judge = Deleting()
+    with pytest.raises(StoreError, match="was deleted or moved while the run was writing to it"):
+        run(task(size=100, judge=judge), tmp_path / "run")
+    assert judge.count == 30
+
+
+def test_a_folder_in_use_is_not_set_aside(tmp_path):
+    store = Store(tmp_path / "run", {})
+    with pytest.raises(StoreError, match="in use by another process"):
+        set_aside(tmp_path / "run")
+    store.close()
+    set_aside(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert (tmp_path / "run-1" / "run.json").exists()
+
+
+def damaged(folder, places, size=4096):
+    path = folder / "judgements.db"
+    with path.open("r+b") as file:
+        for place in places:
+            file.seek(place * size)
+            file.write(random.Random(place).randbytes(size))
+    return path.stat().st_size // size
+
+
+@pytest.mark.parametrize("places", [[0], [1], [7], [0, 9], [12, 13, 14, 15]])
+def test_repair_keeps_what_can_be_read_and_the_run_goes_on(tmp_path, places):
+    run(task(size=60, budget="20n"), tmp_path / "run")
+    before = read_judgements(tmp_path / "run")
+    pages = damaged(tmp_path / "run", places)
+    with pytest.raises(StoreError, match=r"is damaged .* `comparo runs --repair"):
+        run(task(size=60, budget="20n"), tmp_path / "run")
+    found = repair(tmp_path / "run")
+    kept = read_judgements(tmp_path / "run")
+    assert found.kept == len(kept)
+    # A page of rows is about 40 of them; the second holds the places of all others.
+    least = len(before) * (1 - (len(places) + 2) / pages) if 1 not in places else 0
+    assert least <= len(kept) <= len(before)
+    assert {key_of(one.question) for one in kept} <= {key_of(one.question) for one in before}
+    assert {one.p for one in kept} <= {0.7}
+    assert found.aside.stat().st_size == pages * 4096
+    judge = Told()
+    run(task(size=60, budget="20n", judge=judge), tmp_path / "run")
+    assert judge.count == len(before) - len(kept)
+
+
+def test_a_changed_criterion_is_shown_where_it_differs(tmp_path):
+    items = Items.of({f"item {number}": f"Text number {number}." for number in range(4)})
+    one, other = (Task(items, criterion_prompt(words), Told(), Budget.of("3n")) for words in ("bolder", "calmer"))
+    run(one, tmp_path)
+    with pytest.raises(StoreError, match="holds another run") as refused:
+        run(other, tmp_path)
+    was, now = str(refused.value).split(" and is ")
+    assert "bolder" in was
+    assert "calmer" in now
+
+
+def test_recorded_answers_are_told_apart_by_what_they_say():
+    rows = [("ana", "bo", 0.7), ("bo", "cy", 0.6)]
+    same, other = (Replay(Comparisons.from_rows([*rows[:1], ("bo", "cy", p)]), "x.csv") for p in (0.6, 0.61))
+    assert Replay(Comparisons.from_rows(rows), "x.csv").settings == same.settings
+    assert same.settings != other.settings
+    massive = dataclasses.replace(same, mass=np.array([1.0, 0.5]))
+    assert massive.settings != same.settings
+
+
+def test_at_most_64_judgements_wait_for_the_disk(tmp_path, monkeypatch):
+    synced = []
+    for longest in (math.inf, 0.0):
+        store = Store(tmp_path / str(longest), {}, longest_unsynced=longest)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
+            for number in range(200):
+                store.add([Judgement(Question(number, "bo"), p=0.5)])
+            store.settle()
+        (file,) = set(synced)
+        assert file == (tmp_path / str(longest) / "judgements.db-wal").stat().st_ino
+        assert len(synced) == (3 if longest else 200)
+        synced.clear()
+        store.close()
+
+
+# What the judge says of itself
+
+
+def test_until_never_stops_before_all_items_of_a_context_are_connected():
+    ranking = run(task(size=60, budget="30n", until=0.01, orders="one", judge=load_judge("simulated/soft")))
+    assert ranking.graph.components == 1
+    assert ranking.graph.nodes == 60
+    assert len(ranking.comparisons) < 300
+
+
+@pytest.mark.parametrize("mass", [0.0, 0.3])
+def test_a_judge_that_does_not_answer_with_the_labels_is_stopped_early_with_its_words(mass):
+    judge = Told(mass=mass, reply="As a language model")
+    with pytest.raises(RunError, match=r"of its probability on the labels A and B in its first 20.*'As a language"):
+        run(task(size=40, judge=judge))
+    assert judge.count <= 40
+    assert len(run(task(size=40, judge=judge, least_mass=0.0)).scores) == 40
+
+
+def test_a_small_run_too_is_stopped_before_it_is_over():
+    judge = Told(mass=0.1)
+    with pytest.raises(RunError, match="in its first 6 answers"):
+        run(task(size=4, budget="3n", judge=judge))
+
+
+def test_a_cut_prompt_is_told_at_once():
+    said = []
+    run(task(judge=Told(cut=900)), say=said.append)
+    assert len(said) == 1
+    assert "900 characters of a prompt were cut" in said[0]
+
+
+# Stopped
+
+
+@pytest.mark.parametrize("which", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_pays_again_for_no_more_than_the_calls_in_flight(which, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
+    faults = import_module("benchmarks.faults")
+    found = faults.stop_again_and_again(which, 4, seed=1, budget="20n", items=30, waits=(0.05, 0.1), start=Forked)
+    assert (found.stored, found.lost, found.doubled) == (600, 0, 0)
+    if which == signal.SIGKILL:
+        assert found.paid_twice <= found.stops * faults.CONCURRENCY
+    else:
+        assert found.paid_twice == 0
+        name = {signal.SIGINT: "Interrupted", signal.SIGTERM: "Stopped by SIGTERM"}[which]
+        assert all("Waiting up to 10 s for the calls in flight" in words for words in found.words)
+        assert all(f"{name}: " in words and "the same command goes on from here" in words for words in found.words)
+
+
+def test_interrupted_twice_a_run_leaves_at_once(tmp_path):
+    texts = "\n".join(json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(20))
+    (tmp_path / "items.jsonl").write_text(texts)
+    # Whoever waits gets all answers: they come well within the ten seconds.
+    with Api(tokens({"A": 0.7, "B": 0.3}), tokens({"A": 0.7, "B": 0.3}, after=8.0)) as api:
+        command = [sys.executable, "-m", "comparo.cli", "rank", "items.jsonl", "--criterion", "better", "--out", "run"]
+        command += ["--judge", "openai/any", "--base-url", api.url]
+        with subprocess.Popen(
+            command, cwd=tmp_path, env=os.environ | {"OPENAI_API_KEY": "none"}, stderr=subprocess.PIPE, text=True
+        ) as process:
+            while len(api.requests) < 10:
+                assert process.poll() is None
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            assert "Waiting up to 10 s" in next(line for line in process.stderr if "calls at most" not in line)
+            process.send_signal(signal.SIGINT)
+            words = process.stderr.read()
+    assert process.returncode == 130
+    assert "Traceback" not in words
+    assert "Interrupted: what was judged is kept (1)" in words

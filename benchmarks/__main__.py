@@ -9,6 +9,7 @@ from benchmarks import (
     judges,
     loop,
     mixed,
+    panel,
     scale,
     selection,
     study,
@@ -29,6 +30,7 @@ for part in (
     mixed,
     validity,
     wordings,
+    panel,
     bounds,
 ):
     part.main()

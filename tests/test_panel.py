@@ -203,6 +203,39 @@ def test_groups_predict_what_a_panel_says():
     assert np.mean(grouped.std) < np.mean(plain.std)
 
 
+def test_what_people_would_say_of_a_panel():
+    """Voices agree on m + δ; people share the part k of δ. The consensus is nearer to them, and its intervals cover."""
+    k, contexts, items, covered, gains, usual, expected = 0.5, 40, 10, [], [], [], []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        system, own = rng.standard_normal(items), 2.0 * rng.standard_normal((contexts, items))
+        agreed = system + own
+        people = system + k * own + np.sqrt(k * (1 - k)) * 2.0 * rng.standard_normal(own.shape)
+        rows = []
+        for judge, sign in enumerate((1, 1, -1, 1)):
+            view = agreed + 0.7 * rng.standard_normal(agreed.shape)
+            c, i = rng.integers(contexts, size=1600), rng.integers(items, size=1600)
+            j = (i + rng.integers(1, items, size=1600)) % items
+            p = expit(sign * (view[c, i] - view[c, j]) + rng.standard_normal(1600))
+            rows += [
+                {"first": int(a), "second": int(b), "p": q, "context": int(e), "judge": judge}
+                for a, b, q, e in zip(i, j, p, c, strict=True)
+            ]
+        found = quiet_fit(Comparisons.from_rows(rows), "panel", groups="items", estimate="consensus", validity=k)
+        assert (found.estimate, found.validity) == ("consensus", k)
+        true = found.graph.centre(np.array([people[c, i] for c, i in found.graph.labels(found.comparisons)]))
+        covered.append(np.mean((found.low < true) & (true < found.high)))
+        gains.append(np.corrcoef(found.scores, true)[0, 1] - np.corrcoef(found.judged.scores, true)[0, 1])
+        usual.append(quiet_fit(found.comparisons, "panel", groups="items", estimate="consensus").validity)
+        between = np.var(np.mean(agreed, axis=0)) - 4.0 / contexts
+        expected.append(min(max(1.2 * between / 4.0, 0.15), 1.0))  # the usual rule: B/(1 − B) is between/4
+    assert usual == pytest.approx(expected, rel=0.3)
+    assert 0.93 <= np.mean(covered) <= 0.97
+    assert np.mean(gains) > 0.01
+    with pytest.raises(ValueError, match="a panel needs groups"):
+        quiet_fit(rows, "panel", features={i: [float(i)] for i in range(items)}, estimate="consensus")
+
+
 def naive(found):
     """The posterior of t by conditioning on all answers at once: soft answers in one order, γ known."""
     graph, family, opinion = found.graph, found.family, found.opinion
@@ -390,6 +423,16 @@ def test_bt_sigma_finds_discriminations():
     assert found.discrimination * np.mean([1.0, 0.5, 0.25, 0.5]) == pytest.approx([1.0, 0.5, 0.25, -0.5], abs=0.06)
     one = data.take(data.judged_by == 0)
     assert fit(one, "bt-sigma").scores == pytest.approx(fit(one, "poe-bt").scores, abs=1e-4)
+
+
+def test_judges_without_comparisons_have_no_part_in_bt_sigma():
+    _, data = voices(np.random.default_rng(2), 10, 4, 60, [1.0, 0.5, 0.8], [0.3, 0.3, 0.3])
+    some = data.take(data.judged_by > 0)
+    found = bt_sigma(some, 10.0)
+    assert found.converged
+    assert np.mean(np.abs(found.discrimination[1:])) == pytest.approx(1.0)
+    columns = some.to_columns()
+    assert bt_sigma(Comparisons.from_columns(**columns), 10.0).scores == pytest.approx(found.scores, abs=1e-5)
 
 
 def test_bt_sigma_is_the_maximum_of_its_likelihood():

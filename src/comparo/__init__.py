@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from comparo.analysis.plots import plot_joint as plot_joint
     from comparo.analysis.plots import plot_position_bias as plot_position_bias
     from comparo.analysis.plots import plot_ranking as plot_ranking
+    from comparo.analysis.reliability import reliability as reliability
     from comparo.data.comparisons import Comparisons as Comparisons
     from comparo.data.items import Items as Items
     from comparo.data.prompts import Prompt as Prompt
@@ -46,6 +47,7 @@ _NAMES = {
     "analysis.confidence": "expected_spearman top_probability",
     "analysis.plots": "plot_convergence plot_difference_given_p plot_efficiency plot_joint plot_position_bias "
     "plot_ranking",
+    "analysis.reliability": "reliability",
     "data.comparisons": "Comparisons",
     "data.items": "Items",
     "data.prompts": "Prompt Question",

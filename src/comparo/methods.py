@@ -90,9 +90,9 @@ def fit(
     people
         With "panel": the judges that are people. The consensus is what they say, without a taste of their own.
     estimate, validity
-        "judge": the scores are the judge's. "consensus", with groups (or features): what people would say, as far as
-        one judge can tell; `validity` is the share, from 0 to 1, of the judge's view of a text beyond its group that
-        people share, by default the usual one (`comparo.ranking.consensus.consensus`).
+        "judge": the scores are the judge's. "consensus", with groups (or, for one judge, features): what people would
+        say, as far as the judge or the panel can tell; `validity` is the share, from 0 to 1, of its view of a text
+        beyond its group that people share, by default the usual one (`comparo.ranking.consensus.consensus`).
     algorithm, prior_pairs
         For "bt", whose prior is 1/(N − 1) wins for both sides of each comparison made (`prior_pairs="compared"`, as the
         paper writes) or of every pair of items (`"all"`, as its authors' code does).
@@ -196,16 +196,9 @@ def quiet_fit(
             several = panel(
                 comparisons, is_biased=bias == "joint", groups=group, features=rows, people=people, limits=limits
             )
-            return Ranking(
-                name,
-                comparisons,
-                several.graph,
-                several.scores,
-                several.opinion,
-                level,
-                converged=several.converged,
-                panel=several,
-            )
+            found = Ranking(name, comparisons, several.graph, several.scores, several.opinion, level, panel=several)
+            found = replace(found, converged=several.converged)
+            return found if estimate == "judge" else consensus(found, validity)
         product = mixed(comparisons, expert, is_biased=bias == "joint", groups=group, features=rows, limits=limits)
     else:
         product = multiply(comparisons, expert, prior=prior, bias=bias, is_scaled=is_given, limits=limits)

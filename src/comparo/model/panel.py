@@ -32,11 +32,26 @@ from comparo.model.opinion import Opinion
 from comparo.model.shared import Shared
 from comparo.model.star import Star
 from comparo.model.voices import Voice
-from comparo.types import Array
+from comparo.types import Array, Index
 
 FEW = 30  # comparisons below which a voice has no variances of its own: their logarithms would have errors above ¼
 OTHERS = "others"  # the name of all such voices together
 ACCURACY = 1e-6  # of the solution, relative: far below any standard error
+
+
+@dataclass(frozen=True)
+class Heard:
+    """R voices heard one by one, and what each knows of what they agree on; the attributes are those of `Panel`."""
+
+    graph: Graph
+    names: tuple[Any, ...]
+    voice: NDArray[np.intp]
+    voices: tuple[Voice, ...]
+    agreement: Agreement
+    family: NDArray[np.intp]
+    loading: Array
+    loading_error: Array
+    anchored: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -55,6 +70,7 @@ class Panel:
     scores : The consensus t of each candidate, (n,), centred in each component.
     opinion : What all voices together say of t, from which its covariance is computed.
     converged : Whether variances and sites settled.
+    group : The group of each candidate, (n,), where groups predict t; else None.
     """
 
     graph: Graph
@@ -69,6 +85,7 @@ class Panel:
     scores: Array
     opinion: Opinion
     converged: bool
+    group: Index | None = None
 
     @property
     def calls(self) -> NDArray[np.int64]:
@@ -99,6 +116,26 @@ class Panel:
         return np.column_stack([voice.bias for voice in self.voices])
 
 
+def hear(
+    comparisons: Comparisons, *, is_biased: bool = True, people: Collection[Any] = (), limits: Limits = LIMITS
+) -> Heard:
+    """Each voice on its own, and how far they agree: a panel before its consensus.
+
+    >>> rows = [{"first": a, "second": b, "p": p} for a, b, p in (("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7))]
+    >>> hear(Comparisons.from_rows(rows)).names
+    ('judge',)
+    """
+    graph = Graph.build(comparisons)
+    names, code = _named(comparisons, people)
+    voices = tuple(_voice(comparisons, graph, code == r, is_biased, limits) for r in range(len(names)))
+    agreement = Agreement.of(voices)
+    anchored = np.array([name in people for name in names])
+    family, sign = copies(agreement), signs(agreement, anchored)
+    of_family = np.array([anchored[family == k].any() for k in range(int(family.max()) + 1)])
+    rho, error = loadings(agreement.merged(family, sign), of_family)
+    return Heard(graph, names, code, voices, agreement, family, sign * rho[family], error[family], anchored)
+
+
 def panel(
     comparisons: Comparisons,
     *,
@@ -123,39 +160,35 @@ def panel(
     >>> np.sign(found.loading), bool(np.corrcoef(found.scores, truth)[0, 1] > 0.98)
     (array([ 1.,  1., -1.]), True)
     """
-    graph = Graph.build(comparisons)
-    names, code = _named(comparisons, people)
-    voices = [_voice(comparisons, graph, code == r, is_biased, limits) for r in range(len(names))]
-    agreement = Agreement.of(voices)
-    anchored = np.array([name in people for name in names])
-    family, sign = copies(agreement), signs(agreement, anchored)
-    of_family = np.array([anchored[family == k].any() for k in range(int(family.max()) + 1)])
-    rho, error = loadings(agreement.merged(family, sign), of_family)
+    heard = hear(comparisons, is_biased=is_biased, people=people, limits=limits)
+    graph, family, anchored, voices = heard.graph, heard.family, heard.anchored, list(heard.voices)
     variance = np.array([voice.variance for voice in voices])
-    alpha = sign * rho[family] * np.sqrt(variance)
-    ties = rho**2 / (1.0 - rho**2)
-    share = _counted_once(voices, family, sign / np.sqrt(variance))
+    alpha = heard.loading * np.sqrt(variance)
+    lead = np.unique(family, return_index=True)[1]
+    ties = heard.loading[lead] ** 2 / (1.0 - heard.loading[lead] ** 2)
+    share = _counted_once(voices, family, np.sign(heard.loading) / np.sqrt(variance))
     star = Star.of(graph, [(voice.pattern.first, voice.pattern.second) for voice in voices], family, limits)
     voices, x, laplacian, settled = _settled(star, voices, alpha, ties, share)
     unit = float(np.mean(np.abs(alpha[anchored] if anchored.any() else alpha)))
     opinion = Opinion(star, laplacian, tuple(voices), alpha, ties, share, unit)
     shared = Shared.of(graph, groups, features, limits.shared_entries)
-    scores = x[star.consensus]
+    scores, group = x[star.consensus], None
     if shared.kinds and int(np.max(np.diff(graph.starts))) <= limits.exact:
-        opinion, scores = opinion.expecting(shared)
+        (opinion, scores), group = opinion.expecting(shared), shared.group
     return Panel(
         graph,
-        names,
-        code,
+        heard.names,
+        heard.voice,
         tuple(voices),
-        agreement,
+        heard.agreement,
         family,
-        sign * rho[family],
-        error[family],
+        heard.loading,
+        heard.loading_error,
         alpha / unit,
         unit * graph.centre(scores),
         opinion,
         settled and all(voice.converged for voice in voices),
+        group,
     )
 
 

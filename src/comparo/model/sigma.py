@@ -52,6 +52,7 @@ def bt_sigma(comparisons: Comparisons, prior: float, limits: Limits = LIMITS) ->
     order = pattern.order
     p, weight, judge = comparisons.p[order], comparisons.weights[order], comparisons.judged_by[order]
     judges = int(judge.max()) + 1
+    asked = np.bincount(judge) > 0  # a judge without comparisons has a = 1, and no part in the scale
     a, x, ridge = np.ones(judges), np.zeros(graph.nodes), np.full(graph.nodes, 1.0 / prior**2)
 
     def value(x: Array, a: Array) -> float:
@@ -73,7 +74,7 @@ def bt_sigma(comparisons: Comparisons, prior: float, limits: Limits = LIMITS) ->
         slope = np.bincount(judge, weight * (p - chance) * difference, judges)
         curvature = np.bincount(judge, weight * chance * (1.0 - chance) * difference**2, judges)
         a = np.clip(a + np.clip(slope / np.maximum(curvature, 1e-9), -1.0, 1.0), -LARGEST, LARGEST)
-        a = a / np.mean(np.abs(a))
+        a = np.where(asked, a / np.mean(np.abs(a[asked])), 1.0)
         moved, x = float(np.max(np.abs(new - x))), new
         if moved < SURE:
             converged = True

@@ -64,8 +64,9 @@ class Voice:
         bias, between, error = model.bias(solution)
         gamma = bias[:, 0] if bias.size else np.zeros(graph.contexts)
         noise = variances.noise(variances.ratio)
+        # Half of the sum of both orders has the variance 2·Var e + φ/2, and the weight 2.
         position = (between or 0.0) + (
-            max(model.observations.sum_variance - noise, 0.0) if isinstance(model, Soft) else 0.0
+            max(model.observations.sum_variance - noise, 0.0) / 2.0 if isinstance(model, Soft) else 0.0
         )
         return cls(model, variances.ratio * noise, noise, gamma, error or 0.0, position, converged)
 

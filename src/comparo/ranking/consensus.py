@@ -20,11 +20,13 @@ import numpy as np
 
 from comparo.model.covariance import Covariance
 from comparo.model.effects import Effects
+from comparo.model.graph import Graph
+from comparo.model.panel import Panel
 from comparo.model.pattern import Batch, Pattern
 from comparo.model.product import Product
 from comparo.ranking.orders import orders_correlation
 from comparo.ranking.ranking import Ranking
-from comparo.types import Array
+from comparo.types import Array, Index
 
 PEOPLE = 1.2  # how much more people's scores vary within systems than between them
 LEAST = 0.15  # the least validity
@@ -87,7 +89,7 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     Parameters
     ----------
     ranking
-        What `fit` returned with prior="estimated", and groups or features.
+        What `fit` returned with prior="estimated", and groups or features; of a panel, with groups.
     validity
         k, from 0 to 1; by default `usual_validity` of the ranking's groups, or 0.5 where there is only style.
 
@@ -113,10 +115,7 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     """
     check_validity(validity)
     judged = ranking.judged
-    effects, product = judged.effects, judged.product
-    if effects is None or product is None or (effects.group is None and effects.style is None):
-        raise ValueError("a consensus needs to know which texts share a group; fit with prior='estimated' and groups")
-    parts = _of_groups(judged, effects, product) if effects.group is not None else _of_style(effects, product)
+    parts = _parts(judged)
     k = float(parts.usual if validity is None else validity)
     if k == 1.0:
         return replace(judged, validity=k, opinion=judged)
@@ -125,6 +124,16 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     added = k * (1.0 - k) * parts.joint + 0.5 * (1.0 - k) ** 2 * parts.columns @ parts.spread
     covariance = ConsensusCovariance(judged.covariance, k, max(own, 0.0), parts.columns, added)
     return replace(judged, scores=scores, covariance=covariance, validity=k, opinion=judged)
+
+
+def _parts(judged: Ranking) -> _Parts:
+    effects, product, panel = judged.effects, judged.product, judged.panel
+    if panel is not None and panel.group is not None:
+        return _of_panel(judged, panel, panel.group)
+    if effects is None or product is None or (effects.group is None and effects.style is None):
+        of_panel = "a panel needs groups" if panel is not None else "fit with prior='estimated' and groups"
+        raise ValueError(f"a consensus needs to know which texts share a group; {of_panel}")
+    return _of_groups(judged, effects, product) if effects.group is not None else _of_style(effects, product)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,9 +163,7 @@ def _of_groups(ranking: Ranking, effects: Effects, product: Product) -> _Parts:
     """
     group, graph, laplacian = effects.group, ranking.graph, product.laplacian
     assert group is not None
-    columns = graph.centre(np.eye(int(group.max()) + 1)[group])
-    square = columns.T @ columns
-    means = np.linalg.solve(square + SINGULAR * np.mean(np.diag(square)) * np.eye(len(square)), columns.T)
+    columns, means = _means(graph, group)
     expected = columns @ (means @ ranking.scores)
     right = np.zeros((laplacian.pattern.unknowns, len(means)))
     right[: graph.nodes] = means.T
@@ -166,10 +173,43 @@ def _of_groups(ranking: Ranking, effects: Effects, product: Product) -> _Parts:
     joint = product.dispersion * graph.centre(joint)
     predicted = np.zeros(graph.nodes) if effects.mean is None else effects.mean
     within = effects.scores + float(np.var(predicted - columns @ (means @ predicted)))
-    each = graph.nodes / len(means)
-    chance = float(np.var(ranking.scores - expected)) / max(each - 1.0, 1.0)
-    between = max(float(np.var(expected)) - chance, 0.0)
+    between = _between(ranking.scores, expected, len(means))
     orders = orders_correlation(ranking.comparisons, graph, group)
+    usual = usual_validity(between / (between + within), orders)
+    spread = means @ joint + within * means @ means.T
+    return _Parts(expected, columns, joint, 0.5 * (spread + spread.T), between, within, usual)
+
+
+def _means(graph: Graph, group: Index) -> tuple[Array, Array]:
+    """P (n, G), centred in components, and W (G, n) that takes scores to the means of their groups."""
+    columns = graph.centre(np.eye(int(group.max()) + 1)[group])
+    square = columns.T @ columns
+    ridge = SINGULAR * np.mean(np.diag(square)) * np.eye(len(square))
+    return columns, np.asarray(np.linalg.solve(square + ridge, columns.T), dtype=np.float64)
+
+
+def _between(scores: Array, expected: Array, groups: int) -> float:
+    """The variance between groups, without what chance adds to the means of few texts."""
+    chance = float(np.var(scores - expected)) / max(len(scores) / groups - 1.0, 1.0)
+    return max(float(np.var(expected)) - chance, 0.0)
+
+
+def _of_panel(ranking: Ranking, panel: Panel, group: Index) -> _Parts:
+    """As `_of_groups`, of what the voices agree on, with Cov(t) per context; reversed voices are turned round for r.
+
+    The variance within groups is that of the scores around their group's mean, and what is not known of them.
+    """
+    graph, covariance, comparisons = ranking.graph, ranking.covariance, ranking.comparisons
+    columns, means = _means(graph, group)
+    expected, joint = columns @ (means @ ranking.scores), np.empty((graph.nodes, len(means)))
+    for batch in covariance.pattern.batches:
+        block = covariance.block(batch)
+        joint[batch.nodes] = (block @ means.T[batch.nodes].reshape(len(block), batch.size, -1)).reshape(-1, len(means))
+    centred = graph.nodes / max(graph.nodes - graph.components, 1)
+    within = centred * float(np.var(ranking.scores - expected) + np.nanmean(covariance.std**2))
+    between = _between(ranking.scores, expected, len(means))
+    turned = np.where(panel.loading[panel.voice] < 0, 1.0 - comparisons.p, comparisons.p)
+    orders = orders_correlation(replace(comparisons, p=turned), graph, group)
     usual = usual_validity(between / (between + within), orders)
     spread = means @ joint + within * means @ means.T
     return _Parts(expected, columns, joint, 0.5 * (spread + spread.T), between, within, usual)

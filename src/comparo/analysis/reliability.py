@@ -1,0 +1,201 @@
+"""How far to trust each voice, without a single label: what part of its answers is signal.
+
+One answer of voice r about two texts, in logits and one order, is (`comparo.model.panel`, `comparo.model.voices`)
+
+    y = a_r·(t_i − t_j) + (u_ri − u_rj) − γ_rc + (e_ri + e_rj) + noise,
+
+the consensus t, the voice's own taste u, its position bias by context γ and by text e, and noise. Its mean square is
+the sum of theirs, and each part is a share of it:
+
+    content  = 2·v_r / M,    v_r = a_r² + τ_r²                what it says about the texts
+    position = (γ̄² + Var γ + 2·Var e) / M                     what it says about the order
+    noise    = φ_r / M                                        the rest,        M = 2·v_r + γ̄² + Var γ + 2·Var e + φ_r
+    signal   = 2·a_r² / M = ρ_r²·content                      the part of its content that other voices confirm
+
+The noise of a decision is that of the logistic distribution behind Bradley–Terry, φ = π²/3.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from comparo.analysis.verdicts import flips, ties, transitivity
+from comparo.data.comparisons import Comparisons
+from comparo.data.reading import read_columns
+from comparo.data.sources import database_of
+from comparo.model.choices import Choices
+from comparo.model.panel import Heard, hear
+from comparo.ranking.ranking import Ranking
+from comparo.types import Array
+
+PARTS = 20  # of the jackknife: each leaves out a twentieth; Student's t with 19 degrees of freedom
+CONTEXTS = 20  # from which whole contexts are left out, and texts below: 12 contexts gave intervals that were too short
+LEAST = 10  # texts, and parts with a voice's answers, for an interval
+LOGISTIC = np.pi**2 / 3  # variance of the logistic distribution
+MEASURES = ("signal", "agreement", "content", "position", "noise", "gamma", "flips", "transitivity", "ties", "mass")
+
+
+def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, NDArray[Any]]:
+    """Return what each voice is worth, from the answers alone: a table with a row per voice.
+
+    A voice is a judge of the comparisons; with none named, all answers are those of one voice. Voices of fewer than 30
+    comparisons are one, called "others".
+
+    Parameters
+    ----------
+    data
+        Comparisons in any form that `fit` reads, or what `fit` returned. A file may have a column `mass`.
+    level
+        The coverage of intervals, between 0 and 1.
+    seed
+        Of the parts of the jackknife, which leaves out a twentieth of the contexts, or of the texts where there are
+        fewer than 20 contexts.
+
+    Returns
+    -------
+    dict of ndarrays of shape (R,)
+        judge, calls and, each with its interval in …_low and …_high:
+
+        - signal: the share of the mean square of an answer (in logits, one order) that is the consensus of the voices;
+        - agreement: ρ, the correlation of its view with the consensus; negative where it ranks the other way round;
+        - content, position, noise: the shares about the texts, about the order, and the rest; their sum is 1, and
+          signal = agreement²·content;
+        - gamma: the mean position bias in logits;
+        - flips: the share of pairs asked in both orders whose verdicts contradict each other;
+        - transitivity: the share of triads of texts without a cycle; coins have 0.75;
+        - ties: the share of answers p = ½;
+        - mass: the mean probability of the labels.
+
+        NaN is what the comparisons do not tell: signal and agreement of a single voice, flips without pairs in both
+        orders, mass where it was not recorded, intervals of fewer than 10 texts.
+
+    Raises
+    ------
+    ComparisonsError
+        If the data cannot be used.
+    ValueError
+        If `level` is not between 0 and 1.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> truth, rows = rng.standard_normal(40), []
+    >>> for judge, noise in (("ana", 0.5), ("bo", 0.5), ("coin", 5.0)):
+    ...     i, j = rng.integers(40, size=(2, 400))
+    ...     p = 1 / (1 + np.exp(truth[j] - truth[i] - noise * rng.standard_normal(400)))
+    ...     rows += [{"first": a, "second": b, "p": q, "judge": judge} for a, b, q in zip(i, j, p) if a != b]
+    >>> table = reliability(rows)
+    >>> table["judge"].tolist(), table["signal"].round(1).tolist()
+    (['ana', 'bo', 'coin'], [0.8, 0.8, 0.1])
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
+    comparisons = data.comparisons if isinstance(data, Ranking) else Comparisons.of(data)
+    mass = _mass(data)
+    whole = hear(comparisons)
+    names = whole.names
+    found = measured(comparisons, whole, mass)
+    replicates = []
+    for kept in _parts(comparisons, np.random.default_rng(seed)):
+        some = comparisons.take(kept)
+        replicates.append(_placed(names, some, None if mass is None else mass[kept]))
+    table: dict[str, NDArray[Any]] = {
+        "judge": np.array([str(name) for name in names], dtype=object),
+        "calls": np.bincount(whole.voice, minlength=len(names)),
+    }
+    for number, name in enumerate(MEASURES):
+        least = np.array([voice.bias_error if name == "gamma" else 0.0 for voice in whole.voices])
+        low, high = _interval(name, found[number], [part[number] for part in replicates], least, level)
+        table |= {name: found[number], f"{name}_low": low, f"{name}_high": high}
+    return table
+
+
+def _mass(data: Any) -> Array | None:
+    """The column mass of a file, (K,); None for anything else."""
+    if not isinstance(data, (str, os.PathLike)) or database_of(data) is not None:
+        return None
+    column = read_columns(data, wanted=["mass"]).columns.get("mass")
+    return None if column is None else np.asarray(column, dtype=np.float64)
+
+
+def measured(comparisons: Comparisons, found: Heard, mass: Array | None) -> Array:
+    """The `MEASURES` of each voice, (len(MEASURES), R), without intervals; `mass` (K,) where it was recorded."""
+    gamma = np.array([np.mean(voice.bias) for voice in found.voices])
+    content = np.array([2.0 * voice.variance for voice in found.voices])
+    position = gamma**2 + np.array([voice.position for voice in found.voices])
+    noise = np.array([LOGISTIC if isinstance(voice.model, Choices) else voice.noise for voice in found.voices])
+    total = content + position + noise
+    agreement = found.loading if len(found.names) > 1 else np.full(1, np.nan)
+    model = [agreement**2 * content / total, agreement, content / total, position / total, noise / total, gamma]
+    counts: tuple[Callable[[Comparisons], float], ...] = (flips, transitivity, ties)
+    own = [comparisons.take(found.voice == r) for r in range(len(found.names))]
+    shown = [[count(some) for some in own] for count in counts]
+    masses = [np.nan if mass is None else float(np.mean(mass[found.voice == r])) for r in range(len(own))]
+    return np.array([*model, *shown, masses])
+
+
+def _parts(comparisons: Comparisons, rng: np.random.Generator) -> list[NDArray[np.bool_]]:
+    """The comparisons that remain, (K,), when each of up to `PARTS` parts of the contexts or texts is left out."""
+    contexts = 1 if comparisons.contexts is None else len(comparisons.contexts)
+    context = np.zeros(len(comparisons), dtype=np.int64) if comparisons.context is None else comparisons.context
+    if contexts >= CONTEXTS:
+        ends = [np.unique(context, return_inverse=True)[1]]
+    else:
+        codes = [context * len(comparisons.items) + end for end in (comparisons.first, comparisons.second)]
+        ends = list(np.unique(np.concatenate(codes), return_inverse=True)[1].reshape(2, -1))
+    units = int(max(end.max() for end in ends)) + 1
+    if units < LEAST:
+        return []
+    parts = min(PARTS, units)
+    part = rng.permutation(np.arange(units) % parts)
+    return [np.all([part[end] != number for end in ends], axis=0) for number in range(parts)]
+
+
+def _placed(names: tuple[Any, ...], comparisons: Comparisons, mass: Array | None) -> Array:
+    """The measures of the voices of these names, NaN where too few of a voice's comparisons remain."""
+    placed = np.full((len(MEASURES), len(names)), np.nan)
+    if len(comparisons):
+        found = hear(comparisons)
+        values = measured(comparisons, found, mass)
+        for r, name in enumerate(found.names):
+            if name in names:
+                placed[:, names.index(name)] = values[:, r]
+    return placed
+
+
+def _interval(name: str, value: Array, parts: list[Array], least: Array, level: float) -> tuple[Array, Array]:
+    """The ends (R,) by the jackknife, on a scale on which the error of a share does not depend on the share.
+
+    Var = (G − 1)/G·Σ (θ_g − θ̄)², with θ = arcsin √x of a share, arcsin ρ of the agreement, and γ as it is. No error is
+    below `least` (R,): that of γ over contexts, which leaving out texts does not show.
+    """
+    if not parts:
+        return np.full_like(value, np.nan), np.full_like(value, np.nan)
+    turn, back, ends = _SCALES.get(name, _SHARE)
+    theta, each = turn(value), turn(np.array(parts))
+    count = np.sum(~np.isnan(each), axis=0)
+    known = count >= LEAST
+    count = np.where(known, count, 2)
+    square = np.nansum((each - np.nansum(each, axis=0) / count) ** 2, axis=0)
+    error = np.maximum(np.sqrt((count - 1) / count * square), least)
+    reach = stdtrit(count - 1, 0.5 + level / 2) * error
+    low, high = (back(np.clip(theta + side * reach, *ends)) for side in (-1, 1))
+    return np.where(known, low, np.nan), np.where(known, high, np.nan)
+
+
+Scale = tuple[Callable[[Array], Array], Callable[[Array], Array], tuple[float, float]]
+_SHARE: Scale = (
+    lambda x: np.arcsin(np.sqrt(np.clip(x, 0.0, 1.0))),
+    lambda x: np.sin(x) ** 2,
+    (0.0, np.pi / 2),
+)
+_SCALES: dict[str, Scale] = {
+    "agreement": (lambda x: np.arcsin(np.clip(x, -1.0, 1.0)), np.sin, (-np.pi / 2, np.pi / 2)),
+    "gamma": (lambda x: x, lambda x: x, (-np.inf, np.inf)),
+}

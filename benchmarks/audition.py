@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import expit
 
 from benchmarks.verdict import table
-from benchmarks.voices import Set, is_panel
+from benchmarks.recorded_voices import Set, is_panel
 from comparo.analysis.reliability import LOGISTIC, measured, reliability
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit

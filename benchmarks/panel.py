@@ -1,7 +1,7 @@
 """Several voices without a single label: the figures of docs/panel.md.
 
 People's scores are used to measure only. Scores are Spearman × 100 with people, mean over contexts, then over sets
-(`benchmarks.voices`).
+(`benchmarks.recorded_voices`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.audition import show_calibration, show_few
 from benchmarks.efficiency import DATA
 from benchmarks.verdict import table
-from benchmarks.voices import Set, is_panel, sets
+from benchmarks.recorded_voices import Set, is_panel, sets
 from comparo.analysis.agreement import spearman_within
 from comparo.analysis.reliability import reliability
 from comparo.data.comparisons import Comparisons

@@ -10,6 +10,7 @@ import typer
 
 from comparo.data.items import Items
 from comparo.judges import Judge, accepted_options, load_judge, ray_judge
+from comparo.run.rank import reader
 from comparo.run.task import DEFAULT_JUDGE
 
 NAMES = (
@@ -90,9 +91,9 @@ class JudgeFlags:
         return self.judge or [DEFAULT_JUDGE]
 
     @property
-    def first(self) -> str:
-        """The name of the first judge."""
-        return _parted(self.judges[0])[0]
+    def reader(self) -> str:
+        """The name of a judge that reads prompts, if there is one."""
+        return reader([_parted(judge)[0] for judge in self.judges])
 
     def make(self, items: Items, context: typer.Context) -> list[Judge]:
         """The judges, which end with the command where they run on Ray."""

@@ -63,7 +63,7 @@ def judge_command(
     if len(asked.judges) > 1 or len(question.wording or ()) > 1:
         raise ValueError("comparo judge asks one judge in one wording; give one --judge and one --wording")
     texts = columns.read(items)
-    (prompt,) = question.make(texts, columns, asked.first)
+    (prompt,) = question.make(texts, columns, asked.reader)
     names = Names(texts)
     open_pairs = _questions(read_columns(pairs, labels=(*LABELS, "context_id")), texts, names)
     header = list(Judgement(Question("", ""), error="").row())[0 if names.has_contexts else 1 :]

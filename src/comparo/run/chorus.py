@@ -87,9 +87,9 @@ class Chorus:
         asks, self._queue = self._queue[:batch], self._queue[batch:]
         return asks
 
-    def observe(self, rows: Sequence[tuple[Any, ...]]) -> None:
+    def observe(self, data: Any) -> None:
         """Let the choice of pairs learn from answers."""
-        self._selector.observe(rows)
+        self._selector.observe(data)
 
     @property
     def _new(self) -> int:

@@ -22,6 +22,7 @@ from comparo.run.voices import voices_of
 from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 
 Asked = str | Judge | Callable[..., float]
+NO_READERS = ("simulated/", "replay/")  # judges that read no prompt
 
 
 def rank(
@@ -127,7 +128,7 @@ def rank(
     given = _listed(options) if isinstance(options, list | tuple) else [options] * len(judges)
     if not judges or len(given) != len(judges):
         raise ValueError(f"{len(given)} mappings of options for {len(judges)} judges; give one each, or one for all")
-    named = next((each for each in judges if isinstance(each, str)), "")
+    named = reader([each if isinstance(each, str) else "" for each in judges])
     words = partial(make_prompt, kind=kind, heading=heading, context=context, labels=labels, answer=answer)
     prompts = [words(items, criterion, text, named, wording=each) for text in prompts for each in _listed(wording)]
     asked = [
@@ -151,6 +152,15 @@ def _listed(given: Any) -> list[Any]:
     return list(given) if isinstance(given, list | tuple) else [given]
 
 
+def reader(judges: Sequence[str]) -> str:
+    """The name of a judge that reads prompts, or of the first where none does; "" is a judge without a name.
+
+    >>> reader(["simulated/soft", "openai/gpt-4o-mini"])
+    'openai/gpt-4o-mini'
+    """
+    return next((judge for judge in judges if not judge.startswith(NO_READERS)), judges[0])
+
+
 def make_prompt(
     items: Items,
     criterion: str | None,
@@ -168,7 +178,7 @@ def make_prompt(
 
     A simulated or recorded judge reads no prompt, so it needs neither.
     """
-    if criterion is None and prompt is None and judge.startswith(("simulated/", "replay/")):
+    if criterion is None and prompt is None and judge.startswith(NO_READERS):
         criterion = "better"
     has_contexts = any(text is not None for text in items.context_texts)
     if has_contexts and heading is None:

@@ -5,14 +5,27 @@ being judged. So no call waits for a choice, and which questions are asked does 
 how often the run was stopped: the same answers lead to the same questions.
 """
 
+from collections.abc import Sequence
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 from comparo.judges import Judgement
-from comparo.run.chorus import Chorus
-from comparo.selection.selector import Selector
 
 Pair = tuple[Any, ...]  # the items shown first and second, and the voice where there are several
+
+
+class Source(Protocol):
+    """What chooses pairs: a `Selector`, or a `Chorus` where there are several voices."""
+
+    @property
+    def remaining(self) -> int | None:
+        """How many can still be asked."""
+
+    def next(self, batch: int) -> Sequence[Pair]:
+        """The next pairs."""
+
+    def observe(self, data: Any) -> None:
+        """Learn from answers (first, second, p, weight)."""
 
 
 class Rounds:
@@ -25,6 +38,7 @@ class Rounds:
     With several voices the selector is a `Chorus`, and a pair is (first, second, voice).
 
     >>> from comparo.data.prompts import Question
+    >>> from comparo.selection.selector import Selector
     >>> rounds = Rounds(Selector(["ana", "bo", "cy"], orders="one", rng=0), calls=3, size=1)
     >>> first = rounds.offer()
     >>> len(first), rounds.done
@@ -35,9 +49,7 @@ class Rounds:
     (1, [])
     """
 
-    def __init__(
-        self, selector: Selector | Chorus, calls: int, size: int, waits: bool = False, returned: bool = False
-    ) -> None:
+    def __init__(self, selector: Source, calls: int, size: int, waits: bool = False, returned: bool = False) -> None:
         self.selector = selector
         self.left = calls
         self.returned = returned

@@ -190,7 +190,11 @@ class Task:
 
     def price_of(self, question: Question) -> float:
         """The approximate cost of a question in dollars, from the length of its prompt; nan if the price is unknown."""
-        return self._cost(question.voice, (self._bare[question.voice] + _length(question)) / CHARACTERS)
+        return self._cost(question.voice, self.tokens_of(question))
+
+    def tokens_of(self, question: Question) -> float:
+        """The approximate number of tokens of its prompt."""
+        return (self._bare[question.voice] + _length(question)) / CHARACTERS
 
     @cached_property
     def _bare(self) -> dict[str | None, int]:

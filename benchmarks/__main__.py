@@ -13,6 +13,7 @@ from benchmarks import (
     selection,
     study,
     validity,
+    voices,
     wordings,
 )
 
@@ -29,6 +30,7 @@ for part in (
     mixed,
     validity,
     wordings,
+    voices,
     bounds,
 ):
     part.main()

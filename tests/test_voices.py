@@ -14,6 +14,7 @@ from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError, RunError, StoreError
 from comparo.judges import Judgement
 from comparo.judges.simulated import Simulated
+from comparo.report.making import command
 from comparo.run.allocation import PILOT, Allocation
 from comparo.run.budget import Budget
 from comparo.run.chorus import Chorus, Shares
@@ -370,6 +371,8 @@ def test_python_takes_lists_of_judges_wordings_and_options(tmp_path):
     written = json.loads((tmp_path / "run" / "run.json").read_text())
     assert len(written["identity"]["voices"]) == 4
     assert written["wording"] == "paper, compare"
+    assert "--judge simulated/soft --judge" in command(written)
+    assert "--wording paper --wording compare" in command(written)
     read = Comparisons.read(tmp_path / "run")
     assert {str(name) for name in read.judges} == names
     with pytest.raises(ValueError, match="3 mappings of options for 2 judges"):

@@ -271,8 +271,8 @@ def _compared(task: Repeated, ranking: Ranking, answered: Sequence[Judgement]) -
     voices = {one.question.voice for one in old}
     others = old if len(voices) > 1 else [replace(one, question=replace(one.question, voice=None)) for one in old]
     before, after = (single.rank(comparisons(rows)) for rows in (others, alone))
-    one, other = (_scores(task, found) for found in (before, after))
-    spearman = spearman_within(one, other, task.items.context, len(task.items.contexts))
+    earlier, later = (_scores(task, found) for found in (before, after))
+    spearman = spearman_within(earlier, later, task.items.context, len(task.items.contexts))
     mean_of_contexts = math.nan if np.isnan(spearman).all() else float(np.nanmean(spearman))
     return Rejudged(ranking, before, after, mean_of_contexts, agree, len(both), flips, str(voice.name))
 

@@ -14,6 +14,7 @@ from benchmarks import (
     selection,
     study,
     validity,
+    voices,
     wordings,
 )
 
@@ -31,6 +32,7 @@ for part in (
     validity,
     wordings,
     panel,
+    voices,
     bounds,
 ):
     part.main()

@@ -179,6 +179,7 @@ def test_a_folder_of_before_groups_is_read_and_goes_on(tmp_path):
     path = tmp_path / "judgements.db"
     with sqlite3.connect(path) as connection:
         connection.execute("ALTER TABLE items DROP COLUMN shared")
+        connection.execute("ALTER TABLE judgements DROP COLUMN voice")
         connection.execute("DROP TABLE run")
         connection.execute("PRAGMA user_version=3")
     connection.close()

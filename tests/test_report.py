@@ -474,7 +474,7 @@ def test_the_command_gives_the_same_prompt(prompt, tmp_path, monkeypatch):
     assert "--context" not in flags
     names = ("criterion", "prompt", "kind", "heading", "labels", "answer")
     asked = QuestionFlags(**{name: flags[f"--{name}"] for name in names if f"--{name}" in flags})
-    assert asked.make(items, ColumnFlags(), flags["--judge"]) == prompt
+    assert asked.make(items, ColumnFlags(), flags["--judge"]) == [prompt]
     assert flags["--budget"] == "2n"
     assert flags["--until"] == "0.9"
     assert flags["--bias"] == "joint"

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from comparo.ranking.ranking import Ranking as Ranking
     from comparo.report import write_report as write_report
     from comparo.run.rank import rank as rank
+    from comparo.run.rejudge import rejudge as rejudge
     from comparo.selection.designs import in_both_orders as in_both_orders
     from comparo.selection.designs import in_one_order as in_one_order
     from comparo.selection.designs import random_pairs as random_pairs
@@ -59,6 +60,7 @@ _NAMES = {
     "ranking.ranking": "Ranking",
     "report": "write_report",
     "run.rank": "rank",
+    "run.rejudge": "rejudge",
     "selection.designs": "in_both_orders in_one_order random_pairs",
     "selection.planning": "plan",
     "selection.selector": "Selector greedy_pairs",

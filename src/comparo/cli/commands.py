@@ -20,6 +20,10 @@ COMMANDS = {
         "study",
         "How few comparisons are enough, and by which method? From recorded judgements: only --baseline asks a judge.",
     ),
+    "rejudge": (
+        "rejudge",
+        "The pairs of a run put to another judge: how far the two rankings agree, and their consensus.",
+    ),
     "report": ("runs", "Make the page of a run again, report.html in its folder, and print where it is."),
     "runs": (
         "runs",

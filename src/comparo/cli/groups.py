@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -16,24 +16,8 @@ from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt
 from comparo.data.sources import DATABASE, database_of
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
-from comparo.judges import Judge, load_judge, ray_judge
 from comparo.run.rank import make_prompt
-from comparo.run.task import DEFAULT_JUDGE
 
-JudgeName = Annotated[
-    str,
-    typer.Option(
-        "--judge",
-        help="provider/model: local/smollm2 (embedded, a smoke test), local/PATH.gguf, hf/REPOSITORY-OR-FOLDER, "
-        "openai/MODEL (also for any compatible server, with --base-url), vllm/MODEL, replay/FILE, simulated/soft.",
-    ),
-]
-Options = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option", "-o", help="An option of the judge, NAME=VALUE; may be repeated. docs/judges.md lists them."
-    ),
-]
 IdColumn = Annotated[str | None, typer.Option("--id", help="The column with the items' names. Default: id")]
 TextColumn = Annotated[str | None, typer.Option("--text", help="The column with the texts. Default: text")]
 ContextColumn = Annotated[
@@ -76,10 +60,10 @@ class QuestionFlags:
         typer.Option(help="What stands above the context: Article, Dialogue. Default: the name of its column."),
     ] = None
     wording: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            help=f"How the criterion is put: {', '.join(WORDINGS)}; docs/judges.md has what each measured. Default: "
-            f"{DEFAULT_WORDING}"
+            help=f"How the criterion is put: {', '.join(WORDINGS)}; docs/judges.md has what each measured. May be "
+            f"repeated: every judge is then asked in each wording. Default: {DEFAULT_WORDING}"
         ),
     ] = None
     prompt: Annotated[
@@ -97,85 +81,29 @@ class QuestionFlags:
         str | None, typer.Option(help="How the judge's answer begins, before the label. Default: the kind.")
     ] = None
 
-    def make(self, items: Items, columns: ColumnFlags, judge: str) -> Prompt:
-        """The prompt for these items."""
+    def make(self, items: Items, columns: ColumnFlags, judge: str) -> list[Prompt]:
+        """The prompt of each wording for these items."""
         words = None if self.labels is None else tuple(word.strip() for word in self.labels.split(","))
         if words is not None and len(words) != 2:
             raise ValueError(f"--labels are two words with a comma between, not {self.labels!r}")
-        return make_prompt(
-            items,
-            self.criterion,
-            self.prompt,
-            judge,
-            kind=self.kind,
-            heading=self.heading,
-            context=columns.context_column,
-            wording=self.wording,
-            labels=words,
-            answer=self.answer,
-        )
-
-
-@dataclass(frozen=True)
-class JudgeFlags:
-    """Who is asked, and where it runs."""
-
-    judge: JudgeName = DEFAULT_JUDGE
-    option: Options = None
-    base_url: Annotated[
-        str | None, typer.Option(help="For openai/ judges: the server, such as http://localhost:8000/v1.")
-    ] = None
-    votes: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="For openai/ judges without log-probabilities: how many answers to sample for a pair."
-        ),
-    ] = None
-    concurrency: Annotated[int | None, typer.Option(min=1, help="For openai/ judges: how many calls at a time.")] = None
-    price: Annotated[
-        str | None, typer.Option(help="For openai/ judges: dollars for a million tokens in and out, such as 0.15,0.60.")
-    ] = None
-    engine: Annotated[
-        Literal["ray"] | None,
-        typer.Option(
-            help="ray: the judge runs in processes of its own, on this machine or on the Ray cluster at --ray-address."
-        ),
-    ] = None
-    ray_address: Annotated[
-        str | None,
-        typer.Option(
-            help="With --engine ray: HOST:PORT of the cluster's head, or auto for the cluster that this machine belongs"
-            " to. Default: RAY_ADDRESS, else a Ray of this machine alone."
-        ),
-    ] = None
-    judge_replicas: Annotated[
-        int | None,
-        typer.Option(
-            "--judge-replicas", min=1, help="With --engine ray: how many judges work side by side. Default: 1"
-        ),
-    ] = None
-    judge_gpus: Annotated[
-        float | None,
-        typer.Option("--judge-gpus", min=0, help="With --engine ray: GPUs that each judge takes. Default: 0"),
-    ] = None
-    judge_cpus: Annotated[
-        float | None,
-        typer.Option("--judge-cpus", min=0, help="With --engine ray: CPUs that each judge takes. Default: 1"),
-    ] = None
-
-    def make(self, items: Items, context: typer.Context) -> Judge:
-        """The judge, which ends with the command where it runs on Ray."""
-        named = {name: getattr(self, name) for name in ("base_url", "votes", "concurrency", "price")}
-        return make_judge(self.judge, items, self.option, context, self.ray(), **named)
-
-    def ray(self) -> dict[str, Any] | None:
-        """What the flags say about Ray, None without it; flags that are of use only there are an error elsewhere."""
-        names = ("ray_address", "judge_replicas", "judge_gpus", "judge_cpus")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        if self.engine is None and given:
-            flag = next(iter(given)).replace("_", "-")
-            raise ValueError(f"--{flag} is of use with --engine ray only; add that, or drop the flag")
-        return None if self.engine is None else {name.rpartition("_")[2]: value for name, value in given.items()}
+        if self.wording and len(set(self.wording)) < len(self.wording):
+            raise ValueError(f"--wording {', '.join(self.wording)}: one of them is there twice; give each once")
+        wordings: list[str | None] = list(self.wording) if self.wording else [None]
+        return [
+            make_prompt(
+                items,
+                self.criterion,
+                self.prompt,
+                judge,
+                kind=self.kind,
+                heading=self.heading,
+                context=columns.context_column,
+                wording=wording,
+                labels=words,
+                answer=self.answer,
+            )
+            for wording in wordings
+        ]
 
 
 @dataclass(frozen=True)
@@ -255,43 +183,3 @@ def run_folder(path: Path) -> Path:
     if database is None or not database.is_file():
         raise ValueError(f"{path} is not a run folder: it has no {DATABASE}; comparo runs lists those that there are")
     return database.parent
-
-
-def make_judge(
-    name: str,
-    items: Items,
-    options: Iterable[str] | None,
-    context: typer.Context,
-    ray: Mapping[str, Any] | None,
-    **named: Any,
-) -> Judge:
-    """The judge that the flags describe, ended with the command where it runs on Ray.
-
-    A simulated judge's scores may be named after people's.
-    """
-    given = {option: value for option, value in named.items() if value is not None}
-    for text in options or ():
-        option, equals, value = text.partition("=")
-        if not equals:
-            raise ValueError(f"--option {text!r} is not NAME=VALUE")
-        given[option.strip().replace("-", "_")] = _value(value.strip())
-    if name.startswith("simulated/") and isinstance(given.get("scores"), str):
-        wanted = given["scores"]
-        if wanted not in items.scores:
-            raise ValueError(f"the items have no scores {wanted!r}; they have {', '.join(items.scores) or 'none'}")
-        labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
-        given["scores"] = dict(zip(labels, items.scores[wanted].tolist(), strict=True))
-    if ray is None:
-        return load_judge(name, **given)
-    return context.with_resource(ray_judge(name, given, **ray))
-
-
-def _value(text: str) -> Any:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

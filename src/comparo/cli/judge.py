@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 import typer
 
 from comparo.cli.answers import LABELS, Names, line, open_answers
-from comparo.cli.groups import ColumnFlags, JudgeFlags, QuestionFlags, with_groups
+from comparo.cli.asked import JudgeFlags
+from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.printing import print_text, say, watch
 from comparo.data.columns import Table
 from comparo.data.items import Items
@@ -59,15 +60,17 @@ def judge_command(
     judgement that failed has an error and no p. `comparo fit` reads what this prints.
     """
     asked.ray()  # flags that do not fit together are an error before anything is read
+    if len(asked.judges) > 1 or len(question.wording or ()) > 1:
+        raise ValueError("comparo judge asks one judge in one wording; give one --judge and one --wording")
     texts = columns.read(items)
-    prompt = question.make(texts, columns, asked.judge)
+    (prompt,) = question.make(texts, columns, asked.reader)
     names = Names(texts)
     open_pairs = _questions(read_columns(pairs, labels=(*LABELS, "context_id")), texts, names)
     header = list(Judgement(Question("", ""), error="").row())[0 if names.has_contexts else 1 :]
     with nullcontext() if out is None else open_answers(out, header, names) as file:
         if file is not None:
             open_pairs = [pair for pair in open_pairs if (pair.context, pair.first, pair.second) not in file.known]
-        judge = asked.make(texts, context)
+        (judge,) = asked.make(texts, context)
         if file is None and output == "csv":
             print_text(csv_line(header))
         done: list[Judgement] = []

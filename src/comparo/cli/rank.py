@@ -16,7 +16,8 @@ from rich.text import Text
 
 from comparo.analysis.agreement import agreement
 from comparo.cli import groups
-from comparo.cli.groups import ColumnFlags, JudgeFlags, QuestionFlags, with_groups
+from comparo.cli.asked import JudgeFlags
+from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.printing import Console, Format, print_notes, print_ranking
 from comparo.cli.settings import command_line
 from comparo.data.words import visible
@@ -149,29 +150,29 @@ def rank_command(
     """
     asked.ray()  # flags that do not fit together are an error before anything is read
     items = columns.read(data, group=group, scores=scores)
-    prompt = question.make(items, columns, asked.judge)
+    prompts = question.make(items, columns, asked.reader)
 
     def folder(task: Task) -> Path:
         expense = task.expense()
         if dry_run:
-            _say_expense(Console(highlight=False), task, expense)
+            say_expense(Console(highlight=False), task, expense)
             raise typer.Exit
         return out or choose_folder("stdin" if data == "-" else data, task.identity, fresh)
 
     rank(
         items,
-        prompt=prompt,
+        prompt=prompts,
         judge=asked.make(items, context),
         **asdict(plan),
         out=folder,
         fresh=fresh and out is not None,
         notes={"command": command_line(context)},
         say=partial(shown.console.print, style="yellow", markup=False, soft_wrap=True),
-        finish=partial(_finish, shown=shown),
+        finish=partial(finish, shown=shown),
     )
 
 
-def _finish(run: Run, shown: Shown) -> Ranking:
+def finish(run: Run, shown: Shown) -> Ranking:
     """Ask all questions, with the progress on stderr, and print the ranking; also that of a run that is interrupted."""
     console = shown.console
     console.print(f"[dim]{run.progress.total:,} calls at most; run folder {run.store.folder}[/dim]")
@@ -217,6 +218,8 @@ def _print(ranking: Ranking, run: Run, shown: Shown) -> None:
 
 
 def _whose(ranking: Ranking) -> str:
+    if ranking.panel is not None:
+        return f"scores: the consensus of {len(ranking.panel.names)} voices"
     if ranking.validity is None:
         return "scores: the judge's own opinion"
     return (
@@ -225,10 +228,16 @@ def _whose(ranking: Ranking) -> str:
     )
 
 
-def _say_expense(console: Console, task: Task, expense: Expense) -> None:
+def say_expense(console: Console, task: Task, expense: Expense) -> None:
+    """Say what a run would take, and its first question."""
     contexts = f" in {len(task.items.contexts)} contexts" if len(task.items.contexts) > 1 else ""
     price = "price not known (set it by --price)" if math.isnan(expense.cost) else f"about {dollars(expense.cost)}"
-    console.print(f"{len(task.items):,} items{contexts}, judge {task.judge.name}", markup=False)
+    several = len(task.voices) > 1
+    who = f"{len(task.voices)} voices" if several else f"judge {task.judge.name}"
+    console.print(f"{len(task.items):,} items{contexts}, {who}", markup=False)
+    for voice in task.voices if several else ():
+        each = expense.costs[voice.name]
+        console.print(f"  {voice.name}: {'price not known' if math.isnan(each) else f'{dollars(each)} a call'}")
     console.print(f"{expense.calls:,} calls at most, about {expense.tokens:,} tokens, {price}", markup=False)
     console.print(f"The first question, as it is sent:\n\n{first_question(task)}", markup=False, soft_wrap=True)
 

@@ -7,6 +7,15 @@ commands that have such a flag, those in a table named after a command for that 
     judge = "openai/gpt-4o-mini"
     [rank]
     budget = "20n"
+
+A flag that may be repeated takes a list, and several judges may be tables, each with its own options:
+
+    [[judges]]
+    judge = "openai/gpt-4o-mini"
+    price = "0.15,0.60"
+    [[judges]]
+    judge = "openai/qwen"
+    base-url = "http://localhost:8000/v1"
 """
 
 import os
@@ -15,6 +24,7 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -35,10 +45,20 @@ def name_of(option: TyperOption) -> str:
 
 
 def name_variables(command: TyperCommand) -> None:
-    """Let every flag of a command come from a variable: --base-url from COMPARO_BASE_URL."""
+    """Let every flag of a command come from a variable: --base-url from COMPARO_BASE_URL.
+
+    Several judges or wordings in one variable have a | between them, since names of files have spaces.
+    """
     for option in options_of(command):
         option.envvar = f"COMPARO_{name_of(option).replace('-', '_').upper()}"
         option.show_envvar = False
+        if option.multiple and name_of(option) in ("judge", "wording"):
+            option.value_from_envvar = partial(_from_variable, option)  # type: ignore[method-assign]
+
+
+def _from_variable(option: TyperOption, context: Any) -> list[str] | None:
+    text = option.resolve_envvar_value(context)
+    return None if text is None else [part.strip() for part in text.split("|")]
 
 
 def read_settings(commands: Mapping[str, TyperCommand], path: Path) -> dict[str, dict[str, Any]]:
@@ -49,6 +69,8 @@ def read_settings(commands: Mapping[str, TyperCommand], path: Path) -> dict[str,
         raise ValueError(f"{path} cannot be read ({error.strerror}); check the name given by --config") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
+    if "judges" in settings:
+        settings["judge"] = _judges(settings.pop("judges"), path)
     tables = {key: value for key, value in settings.items() if isinstance(value, dict)}
     everywhere = {key: value for key, value in settings.items() if key not in tables}
     defaults: dict[str, dict[str, Any]] = {name: {} for name in commands}
@@ -57,17 +79,34 @@ def read_settings(commands: Mapping[str, TyperCommand], path: Path) -> dict[str,
             raise ValueError(f"{path}: there is no command [{table}]; there are {', '.join(commands)}")
     unknown = set(everywhere)
     for name, command in commands.items():
-        flags = {name_of(option): str(option.name) for option in options_of(command)}
+        flags = {name_of(option): option for option in options_of(command)}
         for key, value in {**everywhere, **tables.get(name, {})}.items():
             flag = key.replace("_", "-")
             if flag in flags:
-                defaults[name][flags[flag]] = value
+                several, is_list = flags[flag].multiple, isinstance(value, list)
+                if several or not is_list:  # comparo study has no use for several judges
+                    defaults[name][str(flags[flag].name)] = [value] if several and not is_list else value
                 unknown.discard(key)
             elif key in tables.get(name, {}):
                 raise ValueError(f"{path}: comparo {name} has no flag {key!r}; it has {', '.join(sorted(flags))}")
     if unknown:
         raise ValueError(f"{path}: no command has a flag {min(unknown)!r}; see comparo rank --help")
     return defaults
+
+
+def _judges(tables: Any, path: Path) -> list[str]:
+    """Tables [[judges]] as --judge has them: the name, and then the options of that judge."""
+    if not isinstance(tables, list) or not all(isinstance(table, dict) and table.get("judge") for table in tables):
+        raise ValueError(f'{path}: each of the [[judges]] needs its name, such as judge = "openai/gpt-4o-mini"')
+    written = []
+    for table in tables:
+        options = {name: value for name, value in table.items() if name != "judge"}
+        values = (",".join(map(str, each)) if isinstance(each, list) else str(each) for each in options.values())
+        parts = [str(table["judge"]), *(f"{name}={value}" for name, value in zip(options, values, strict=True))]
+        if wrong := [part for part in parts if ";" in part]:
+            raise ValueError(f"{path}: {wrong[0]!r} in [[judges]] has a semicolon, which separates options")
+        written.append("; ".join(parts))
+    return written
 
 
 def settings_file(given: Path | None) -> tuple[Path | None, bool]:
@@ -135,13 +174,14 @@ class Command(TyperCommand):
 def decides(flag: str, value: Any) -> bool:
     """Whether a setting decides where keys and texts go.
 
-    >>> decides("base-url", "http://localhost"), decides("judge", "openai/gpt-4o"), decides("judge", "local/smollm2")
+    >>> decides("base-url", "http://localhost"), decides("judge", ["openai/gpt-4o"]), decides("judge", "local/smollm2")
     (True, True, False)
     >>> decides("out", "run"), decides("out", "/srv/public"), decides("budget", "20n")
     (False, True, False)
     """
     if flag == "judge":
-        return str(value).partition("/")[0] not in HERE
+        judges = map(str, value if isinstance(value, list | tuple) else [value])
+        return any(judge.partition("/")[0] not in HERE or ";" in judge for judge in judges)
     if flag == "out":
         return PurePath(value).is_absolute() or ".." in PurePath(value).parts
     return flag in ("base-url", "option", "engine", "ray-address")

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 import typer
 
 from comparo.cli import groups
+from comparo.cli.asked import JudgeName, Options, make_judge, parse_options
 from comparo.cli.printing import print_notes, print_table, print_text, say
 from comparo.data.items import Items
 from comparo.methods import METHODS
@@ -54,8 +55,8 @@ def study_command(
             "text by itself, one call per text. pairs: a merge sort by comparisons (PairS-greedy)."
         ),
     ] = None,
-    judge: groups.JudgeName = DEFAULT_JUDGE,
-    option: groups.Options = None,
+    judge: JudgeName = DEFAULT_JUDGE,
+    option: Options = None,
     folder: Annotated[
         Path | None,
         typer.Option("--data", help="Where a set of the paper lies: a folder or its file. Default: it is downloaded."),
@@ -152,7 +153,7 @@ def study_command(
         )
     if baseline is not None:
         name, texts, attributes, _ = scored_items(data, folder, attributes=attribute or (), items=items)
-        asked = groups.make_judge(judge, texts, option, context, None)
+        asked = make_judge(judge, texts, parse_options(option or ()), context, None)
         _print(judged_table(baseline, name, texts, attributes, asked, seed=seed), output)
         return
     opened = open_set(data, folder, judgements, attributes=attribute or (), items=items)

@@ -25,6 +25,7 @@ class Question:
     first, second : The labels of the items shown first and second.
     context : The label of their context, None without one.
     first_text, second_text, context_text : What the judge reads; the context is not shown if it is None.
+    voice : The name of the voice (a judge with a wording) that is asked, None in a run of one voice.
 
     Examples
     --------
@@ -38,6 +39,7 @@ class Question:
     first_text: str = ""
     second_text: str = ""
     context_text: str | None = None
+    voice: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

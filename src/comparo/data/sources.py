@@ -37,22 +37,26 @@ def database_of(path: str | os.PathLike[str]) -> Path | None:
 
 
 def judged(database: Path) -> Table:
-    """The answers of a run in the order of their arrival: first, second, p and, if present, weight and context.
+    """The answers of a run in the order of their arrival: first, second, p and, if any, weight, context and judge.
 
     Judgements that failed are left out.
     """
     with _opened(database, "judgements", "first, second, p") as connection:
+        names = {row[1] for row in connection.execute("PRAGMA table_info(judgements)")}
+        voice = "voice" if "voice" in names else "NULL"  # an older folder has no such column
         rows = connection.execute(
-            "SELECT first, second, p, weight, context FROM judgements WHERE error IS NULL ORDER BY number"
+            f"SELECT first, second, p, weight, context, {voice} FROM judgements WHERE error IS NULL ORDER BY number"
         ).fetchall()
     if not rows:
         raise ComparisonsError(f"{database.parent} holds no answers yet; run its command again to go on")
-    first, second, p, weight, context = zip(*rows, strict=True)
+    first, second, p, weight, context, judge = zip(*rows, strict=True)
     columns: dict[str, Any] = {"first": _labels(first), "second": _labels(second), "p": np.array(p, dtype=np.float64)}
     if any(each != 1 for each in weight):
         columns["weight"] = np.array(weight, dtype=np.float64)
     if any(each != "null" for each in context):
         columns["context"] = _labels(context)
+    if any(each is not None for each in judge):
+        columns["judge"] = list(judge)
     return Table(columns, str(database.parent))
 
 

@@ -35,24 +35,31 @@ def load_judge(name: str, **options: Any) -> Judge:
     ValueError: there is no judge 'oracle/delphi'; a judge is provider/model, and the providers are local, hf, ...
     """
     provider, _, model = name.partition("/")
-    load = _provider(provider)
-    if load is None:
-        others = sorted(point.name for point in entry_points(group="comparo.judges"))
-        known = ", ".join([*PROVIDERS, *others])
-        raise ValueError(f"there is no judge {name!r}; a judge is provider/model, and the providers are {known}")
-    accepted = list(inspect.signature(load).parameters)[1:]
+    accepted = accepted_options(name)
     if unknown := [option for option in options if option not in accepted]:
         raise ValueError(
             f"{provider}/ judges have no option {unknown[0]!r}; they have {', '.join(accepted) or 'no options'}"
         )
-    return load(model, **options)
+    return _provider(name)(model, **options)
 
 
-def _provider(provider: str) -> Callable[..., Judge] | None:
+def accepted_options(name: str) -> list[str]:
+    """The options that a judge has, by its name.
+
+    >>> accepted_options("simulated/soft")[:3]
+    ['scores', 'strength', 'noise']
+    """
+    return list(inspect.signature(_provider(name)).parameters)[1:]
+
+
+def _provider(name: str) -> Callable[..., Judge]:
+    provider = name.partition("/")[0]
     if provider in PROVIDERS:
         load: Callable[..., Judge] = import_module(f"comparo.judges.{provider}").load
         return load
     for point in entry_points(group="comparo.judges", name=provider):
         found: Callable[..., Judge] = point.load()
         return found
-    return None
+    others = sorted(point.name for point in entry_points(group="comparo.judges"))
+    known = ", ".join([*PROVIDERS, *others])
+    raise ValueError(f"there is no judge {name!r}; a judge is provider/model, and the providers are {known}")

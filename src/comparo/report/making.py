@@ -76,6 +76,11 @@ def settings(
         "wording": configuration.get("wording"),
         "judge": identity["judge"],
         **{f"judge: {name}": value for name, value in identity["settings"].items()},
+        **{
+            f"{voice}: {name}": value
+            for voice, asked in identity.get("voices", {}).items()
+            for name, value in asked["settings"].items()
+        },
         **{name: _setting(configuration, name) for name in (*CHOSEN, "started")},
         "scores": "the judge's own" if validity is None else f"consensus, validity {validity:.2f}",
         "cost": dollars(sum(costs)) if costs else "unknown",
@@ -96,8 +101,15 @@ def command(configuration: Mapping[str, Any]) -> str:
     flags = _prompt_flags(prompt)
     before = "" if flags else f"printf %s {shlex.quote(prompt.template)} > prompt.txt\n"
     words += flags or ["--prompt", "prompt.txt", "--labels", ",".join(prompt.labels), "--answer", prompt.answer]
+    voices = configuration["identity"].get("voices")
+    if voices is not None:
+        for judge in dict.fromkeys(voice["judge"] for voice in voices.values()):
+            words += ["--judge", judge]
+        if "--wording" not in words and ", " in str(configuration.get("wording")):
+            for wording in configuration["wording"].split(", "):
+                words += ["--wording", wording]
     for name in ("judge", *CHOSEN, "validity"):
-        if (value := _setting(configuration, name)) is not None:
+        if (value := _setting(configuration, name)) is not None and (name != "judge" or voices is None):
             words += [f"--{name}", str(value)]
     return before + shlex.join(words)
 

@@ -9,7 +9,7 @@ from comparo.judges import Judgement
 
 
 def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
-    """Convert the answered judgements to comparisons."""
+    """Convert the answered judgements to comparisons; a run of several voices has them as judges."""
     answered = [judgement for judgement in judgements if not judgement.failed]
     questions = [judgement.question for judgement in answered]
     return Comparisons.from_columns(
@@ -20,4 +20,5 @@ def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
         None
         if all(question.context is None for question in questions)
         else [question.context for question in questions],
+        None if all(question.voice is None for question in questions) else [question.voice for question in questions],
     )

@@ -12,7 +12,7 @@ from comparo.judges import Judgement
 from comparo.selection.defaults import Orders
 
 _FORM = re.compile(r"(?P<dollars>\$)?(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<unit>[n%]?)")
-_key = attrgetter("context", "first", "second")
+_key = attrgetter("context", "first", "second", "voice")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,14 @@ class Budget:
         return self.number if self.unit == "$" else math.inf
 
     def calls(
-        self, sizes: Mapping[Any, int], orders: Orders = "one", cost: float = math.nan
+        self, sizes: Mapping[Any, int], orders: Orders = "one", cost: float = math.nan, voices: int = 1
     ) -> dict[Any, tuple[int, Orders]]:
         """The number of calls per context, given its number of items, and the orders in which its pairs are asked.
 
-        No pair is asked twice in one order, so a context of n items takes n(n − 1) calls at most; where more than
-        n(n − 1)/2 are allowed, pairs are asked in both orders. `cost` is what a call costs, for a budget in dollars.
+        No voice is asked a pair twice in one order, so a context of n items takes n(n − 1) calls per voice at most;
+        where more than n(n − 1)/2 are allowed, pairs are asked in both orders. `cost` is what a call costs, for a
+        budget in dollars. Several `voices` are first asked the same pairs, so that each of them must be able to
+        connect all items.
 
         >>> Budget.of("10n").calls({None: 100}), Budget.of("5%").calls({None: 101}), Budget.of("10n").calls({"x": 6})
         ({None: (1000, 'one')}, {None: (505, 'one')}, {'x': (30, 'both')})
@@ -74,14 +76,15 @@ class Budget:
         calls: dict[Any, tuple[int, Orders]] = {}
         for context, number in _rounded(wanted).items():
             size = sizes[context]
-            chosen: Orders = "both" if number > size * (size - 1) // 2 else orders
-            calls[context] = min(number, size * (size - 1)), chosen
-            needed = (size - 1) * (2 if chosen == "both" else 1)
+            chosen: Orders = "both" if number > voices * size * (size - 1) // 2 else orders
+            calls[context] = min(number, voices * size * (size - 1)), chosen
+            needed = voices * (size - 1) * (2 if chosen == "both" else 1)
             if calls[context][0] < needed:
                 place = "" if context is None else f" in context {context!r}"
                 raise ValueError(
-                    f"{calls[context][0]} calls cannot connect the {size} items{place}: at least {needed} are needed; "
-                    "allow more, such as --budget 5n"
+                    f"{calls[context][0]} calls cannot connect the {size} items{place}"
+                    f"{f' for each of {voices} voices' if voices > 1 else ''}: at least {needed} are needed; "
+                    f"allow more, such as --budget {5 * voices}n"
                 )
         return calls
 
@@ -148,7 +151,7 @@ class Spending:
 
     def settle(self, judgement: Judgement) -> None:
         """Book the cost of a judgement: if unknown, its expected cost; nothing for a failed call without a cost."""
-        expected = self._flying.pop(_key(judgement.question))
+        expected = self._flying.pop(_key(judgement.question), 0.0)  # a voice left out was not sent all its questions
         if judgement.cost >= 0:
             self._ratio = max(self._ratio, judgement.cost / expected)
         elif judgement.failed:

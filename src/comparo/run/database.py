@@ -37,15 +37,16 @@ MIGRATIONS = (
     """,
     "ALTER TABLE items ADD COLUMN shared TEXT",  # the item's group
     "CREATE TABLE run (number INTEGER PRIMARY KEY CHECK (number = 1), configuration TEXT NOT NULL)",
+    "ALTER TABLE judgements ADD COLUMN voice TEXT",  # NULL in a run of one voice
 )
 DATABASE = "judgements.db"
 ANSWER = tuple(field.name for field in fields(Judgement))[1:]
-COLUMNS = ("at", "context", "first", "second", *ANSWER)
+COLUMNS = ("at", "context", "first", "second", "voice", *ANSWER)
 INSERT = f"INSERT INTO judgements ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 # Raised for values that SQLite cannot store: an integer of more than 64 bits, a lone surrogate, a missing text.
 UNFIT = (OverflowError, UnicodeError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 
-Key = tuple[str, str, str]
+Key = tuple[str, str, str, str | None]
 OWNER = 0o600  # readable and writable by the owner alone
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -163,8 +164,8 @@ def decode(label: str) -> Any:
 
 
 def key_of(question: Question) -> Key:
-    """The key of a question in the database: its encoded context, first and second item."""
-    return encode(question.context), encode(question.first), encode(question.second)
+    """The key of a question in the database: its encoded context, first and second item, and the voice."""
+    return encode(question.context), encode(question.first), encode(question.second), question.voice
 
 
 @contextmanager
@@ -198,11 +199,19 @@ def open_database(path: str) -> sqlite3.Connection:
 
 def stored_judgements(connection: sqlite3.Connection) -> Iterator[tuple[Key, Judgement]]:
     """All judgements with their keys, in the order in which they were stored; questions hold labels but no texts."""
-    rows = connection.execute(f"SELECT context, first, second, {', '.join(ANSWER)} FROM judgements ORDER BY number")
-    for context, first, second, *answer, error in rows:
+    columns = f"context, first, second, {voice_column(connection)}, {', '.join(ANSWER)}"
+    for context, first, second, voice, *answer, error in connection.execute(
+        f"SELECT {columns} FROM judgements ORDER BY number"
+    ):
         known: list[Any] = [*(math.nan if value is None else value for value in answer), error]
-        question = Question(decode(first), decode(second), decode(context))
-        yield (context, first, second), Judgement(question, *known)
+        question = Question(decode(first), decode(second), decode(context), voice=voice)
+        yield (context, first, second, voice), Judgement(question, *known)
+
+
+def voice_column(connection: sqlite3.Connection) -> str:
+    """What to select as the voice of a judgement: NULL where an older version made the database."""
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(judgements)")}
+    return "voice" if "voice" in columns else "NULL"
 
 
 def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement:

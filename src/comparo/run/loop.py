@@ -4,7 +4,7 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,18 +13,19 @@ from comparo.data.prompts import Question
 from comparo.errors import JudgeError, RunError
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
+from comparo.run.allocation import Allocation
 from comparo.run.answers import comparisons
 from comparo.run.budget import Spending
-from comparo.run.database import encode, key_of
-from comparo.run.rounds import Rounds
+from comparo.run.chorus import Chorus
+from comparo.run.database import Key, encode, key_of
+from comparo.run.health import ENOUGH, FAILED, Health, too_many
+from comparo.run.rounds import Pair, Rounds
 from comparo.run.stops import Stops
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.worker import PATIENCE, Asking
 from comparo.selection.selector import Selector
 
-FAILED = 0.2  # the share of failed judgements at which a run stops
-ENOUGH = 20  # judgements needed before that share, or the share of probability on the labels, is checked
 LOOK = 0.5  # seconds between two looks at the clock
 GRACE = 10.0  # seconds that calls in flight have to come back when a run is stopped
 
@@ -40,7 +41,6 @@ class Progress:
     failed: int = 0
     cost: float = 0.0
     asked: int = 0  # calls since this start
-    lost: int = 0  # of these, how many failed
     cut: int = 0  # of these, how many had texts cut to the model's window
     started: float = field(default_factory=time.monotonic)
     ranking: Ranking | None = None
@@ -57,6 +57,9 @@ class Run:
     once. A run that is stopped by an exception, including KeyboardInterrupt, first waits some seconds for the calls in
     flight, because they are paid for; a second interrupt ends it immediately. `patience` is how long the judge waits
     for one more question, in seconds.
+
+    Of several voices, one that cannot go on is left out with a sentence and the run continues with the others: what it
+    was still to be asked is stored as failed, never as a tie, and is asked at the next start if calls are left.
 
     >>> from comparo.run.budget import Budget
     >>> from comparo.data.items import Items
@@ -85,43 +88,54 @@ class Run:
         spent = sum(answer.cost for answers in self.known.values() for answer in answers if answer.cost > 0)
         self.progress = Progress(expense.calls, len(last) - failed, failed, spent)
         self.spending = Spending(task.budget.dollars, task.price_of, spent)
-        self.ahead = int(store.configuration.get("ahead", task.judge.ahead))
-        self.room = max(self.ahead, getattr(task.judge, "room", 0))  # more than `ahead` where replicas share the work
+        self.ahead = int(store.configuration.get("ahead", task.ahead))
+        # More than `ahead` where replicas share the work.
+        self.room = max(self.ahead, sum(getattr(judge, "room", judge.ahead) for judge in task.judges))
         names = task.items.names
         self._size = len(names)
         generators = np.random.default_rng(task.seed).spawn(len(names))
-        stored = Counter(context for context, _, _ in self.known)
+        stored = Counter(context for context, *_ in self.known)
         # A context whose calls were all made in an earlier start needs no rounds, unless its answers help others stop.
         self._waiting = deque(
             (context, ids, *expense.by_context[context], rng)
             for (context, ids), rng in zip(names.items(), generators, strict=True)
-            if task.until is not None or stored[encode(context)] < expense.by_context[context][0]
+            if task.until is not None or task.is_panel or stored[encode(context)] < expense.by_context[context][0]
         )
         self.rounds: dict[Any, Rounds] = {}
-        self._stops = None if task.until is None else Stops(task, self.rounds)
+        costs = {str(voice): cost for voice, cost in expense.costs.items()}
+        self._allocation = Allocation(costs, str(task.bias), say) if task.is_panel else None
+        waits = task.until is not None or task.is_panel
+        self._stops = Stops(task, self.rounds, self._allocation) if waits else None
         self._moved: dict[Any, None] = {}  # contexts with an answer that was not looked at yet
         self._pending: deque[Question] = deque()
-        self._masses = [answer.mass for answer in last if answer.mass == answer.mass]
-        self._first = min(ENOUGH, max(1, expense.calls // 2))
+        self._open: dict[Key, Question] = {}
+        self.left_out: dict[str | None, str] = {}  # voices that cannot go on, and why
+        first = min(ENOUGH, max(1, expense.calls // (2 * len(task.voices))))
+        self._health = {
+            voice.name: Health(voice.prompt.labels, task.least_mass, first, self._masses(voice.name))
+            for voice in task.voices
+        }
         self._looked = 0.0
         self._priced = task.budget.unit == "$"
 
     def go(self) -> Ranking:
         """Ask all questions, repeat the failed ones once, and return the ranking."""
-        with Asking(self.task.judge, self.task.prompt, self.store.add, self.patience) as asking:
+        with Asking(self.task.voices, self.store.add, self.patience) as asking:
             try:
-                self._check_mass("")
+                self._check(asking)
                 self._fill(asking)
                 self._listen(asking, self._fill)
-                failed = (answers[-1].question for answers in self.known.values() if answers[-1].failed)
-                question = self.task.items.question
-                self._pending.extend(question(one.context, one.first, one.second) for one in failed)
+                failed = [answers[-1].question for answers in self.known.values() if answers[-1].failed]
+                again = [one for one in failed if one.voice not in self.left_out]
+                self._pending.extend(map(self._question, again[: self.progress.total - self.progress.answered]))
                 self._send(asking)
                 self._listen(asking, self._send)
             except (KeyboardInterrupt, JudgeError, RunError):
                 self._wait_for_last(asking)
                 raise
-        self._check(self.progress.failed, self.progress.failed + self.progress.answered)
+        last = [answers[-1] for answers in self.known.values() if answers[-1].question.voice not in self.left_out]
+        if (lost := [answer for answer in last if answer.failed]) and len(lost) > FAILED * len(last):
+            raise RunError(too_many(len(lost), len(last), lost[-1].error))
         return self.ranking()
 
     def finish(self) -> Ranking:
@@ -147,7 +161,7 @@ class Run:
                 self._take(judgement)
             self.store.settle()
             self._look()
-            self._check(self.progress.lost, self.progress.asked, ENOUGH)
+            self._check(asking)
             after(asking)
 
     def _wait_for_last(self, asking: Asking) -> None:
@@ -171,16 +185,14 @@ class Run:
                 f"Texts do not fit the model's window: {judgement.cut:,} characters of a prompt were cut. The judge "
                 "sees only beginnings; a model with a larger window, or shorter texts, would be better."
             )
-        if not judgement.failed and judgement.mass == judgement.mass and len(self._masses) < self._first:
-            self._masses.append(judgement.mass)
-            self._check_mass(judgement.reply)
+        self._health[judgement.question.voice].take(judgement)
 
-    def _count(self, judgement: Judgement) -> None:
+    def _count(self, judgement: Judgement, was_asked: bool = True) -> None:
         key = key_of(judgement.question)
         again = key in self.known
         self.known.setdefault(key, []).append(judgement)
-        self.progress.asked += 1
-        self.progress.lost += judgement.failed
+        self._open.pop(key, None)
+        self.progress.asked += was_asked
         self.progress.cut += judgement.cut > 0
         self.progress.cost += judgement.cost if judgement.cost > 0 else 0.0
         self.progress.failed += judgement.failed - again
@@ -189,37 +201,52 @@ class Run:
             self.spending.settle(judgement)
         if not again:
             question = judgement.question
-            self.rounds[question.context].answer((question.first, question.second), judgement)
+            self.rounds[question.context].answer(_pair(question), judgement)
             self._moved[question.context] = None
 
     def _fill(self, asking: Asking) -> None:
-        """Send the next rounds, and start new contexts while the judge has capacity; decide which contexts stop."""
-        moved, self._moved = self._moved, {}
-        for context in moved:
-            self._offer(context)
-        while self._waiting and asking.open + len(self._pending) < 2 * self.room:
-            self._offer(self._begin(*self._waiting.popleft()))
-        self._send(asking)
-        while self._stops is not None and self._stops.decide():
-            for context in self.rounds:
+        """Send the next rounds, and start new contexts while the judge has capacity; decide what a wave decides."""
+        while True:
+            moved, self._moved = self._moved, {}
+            for context in moved:
                 self._offer(context)
+            while self._waiting and asking.open + len(self._pending) < 2 * self.room:
+                self._offer(self._begin(*self._waiting.popleft()))
             self._send(asking)
+            if self._moved:  # questions to a voice that was left out
+                continue
+            if self._stops is None or not self._stops.decide():
+                return
+            self._moved = dict.fromkeys(self.rounds)
 
     def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
         strategy, goal = self.task.strategy or "greedy", self.task.goal
         contrast = self.task.fitting.contrast[context] if self.task.weighs_pairs else None
         selector = Selector(ids, strategy=strategy, orders=orders, goal=goal, contrast=contrast, rng=rng)
         size = max(4, len(ids) // 4, -(-self.ahead // self._size))
-        self.rounds[context] = Rounds(selector, calls, size, waits=self._stops is not None)
+        if self._allocation is None:
+            self.rounds[context] = Rounds(selector, calls, size, waits=self._stops is not None)
+        else:
+            chorus = Chorus(selector, self._allocation.shares, len(self.rounds))
+            size = max(size, 2 * len(self.task.voices))
+            self.rounds[context] = Rounds(chorus, calls, size, waits=True, returned=True)
         return context
 
     def _send(self, asking: Asking) -> None:
         """Send pending questions within the budget in dollars; when it is spent, stop the run."""
-        while self._pending and (not self._priced or self.spending.allows(self._pending[0])):
-            question = self._pending.popleft()
+        while self._pending:
+            question = self._pending[0]
+            if question.voice in self.left_out:
+                self._pending.popleft()
+                self._fail(question)
+                continue
+            if self._priced and not self.spending.allows(question):
+                break
+            self._pending.popleft()
             if self._priced:
                 self.spending.reserve(question)
-            asking.ask([question])
+            self._open[key_of(question)] = question
+            asking.ask(question)
         if self._pending and not asking.open:
             self._pending.clear()
             self._waiting.clear()
@@ -229,7 +256,9 @@ class Run:
         rounds = self.rounds[context]
         while pairs := rounds.offer():
             for pair in pairs:
-                question = self.task.items.question(context, *pair)
+                first, second, *voice = pair
+                question = self.task.items.question(context, first, second)
+                question = replace(question, voice=voice[0]) if voice else question
                 if answers := self.known.get(key_of(question)):
                     # Later rounds were chosen from the first answer, even if it failed and was answered later.
                     rounds.answer(pair, answers[0])
@@ -246,23 +275,42 @@ class Run:
         self.watch(self.progress)
         self._looked = time.monotonic() + 9 * (time.monotonic() - begin)
 
-    def _check(self, failed: int, asked: int, least: int = 0) -> None:
-        """Raise a RunError if too many judgements failed, once there are at least `least`."""
-        if asked >= least and failed > FAILED * asked:
-            last = next(answers[-1].error for answers in reversed(self.known.values()) if answers[-1].failed)
-            raise RunError(
-                f"{failed} of {asked} judgements failed, the last with: {last}. Mend that and run the same command "
-                "again: what was judged is kept"
-            )
+    def _check(self, asking: Asking) -> None:
+        """Leave out the voices that cannot go on; a RunError, or the JudgeError, where none is left."""
+        for voice, error in asking.fallen.items():
+            if voice not in self.left_out:
+                self._leave_out(voice, str(error), error)
+                for question in [one for one in self._open.values() if one.voice == voice]:
+                    self._fail(question)
+        for voice, health in self._health.items():
+            if voice not in self.left_out and (problem := health.problem):
+                self._leave_out(voice, problem, RunError(problem))
 
-    def _check_mass(self, reply: str) -> None:
-        """Raise a RunError if the first answers put too little probability on the labels."""
-        masses = self._masses[: self._first]
-        if len(masses) == self._first and (mean := sum(masses) / len(masses)) < self.task.least_mass:
-            labels = " and ".join(self.task.prompt.labels)
-            said = f" Its last reply begins {reply[:80]!r}." if reply else ""
-            raise RunError(
-                f"the judge puts only {mean:.1%} of its probability on the labels {labels} in its first {len(masses)} "
-                f"answers, so they say little about the texts.{said} Change --labels, --answer or the judge; "
-                "--least-mass 0 goes on all the same"
-            )
+    def _leave_out(self, voice: str | None, reason: str, error: Exception) -> None:
+        self.left_out[voice] = reason
+        left = [str(one.name) for one in self.task.voices if one.name not in self.left_out]
+        if not left:
+            raise error
+        self.say(f"{voice} is left out: {reason.rstrip('.')}. The run goes on with {', '.join(left)}.")
+
+    def _fail(self, question: Question) -> None:
+        """Store that a question was not asked, because its voice was left out."""
+        failed = Judgement(question, error=f"{question.voice} was left out: {self.left_out[question.voice]}")
+        (kept,) = self.store.add([failed])
+        self._count(kept, was_asked=False)
+
+    def _masses(self, voice: str | None) -> list[float]:
+        """The share of probability on the labels in the answers of earlier starts."""
+        last = (answers[-1] for key, answers in self.known.items() if key[-1] == voice)
+        return [answer.mass for answer in last if answer.mass == answer.mass]
+
+    def _question(self, asked: Question) -> Question:
+        """A question of the store with its texts."""
+        question = self.task.items.question(asked.context, asked.first, asked.second)
+        return replace(question, voice=asked.voice)
+
+
+def _pair(question: Question) -> Pair:
+    """The question as its rounds know it."""
+    pair = question.first, question.second
+    return pair if question.voice is None else (*pair, question.voice)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +18,25 @@ from comparo.run.loop import Progress, Run, logger
 from comparo.run.recipe import Scores
 from comparo.run.store import Store
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, DEFAULT_METHOD, Task
+from comparo.run.voices import voices_of
 from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
+
+Asked = str | Judge | Callable[..., float]
+NO_READERS = ("simulated/", "replay/")  # judges that read no prompt
 
 
 def rank(
     data: Any,
     criterion: str | None = None,
     *,
-    judge: str | Judge | Callable[..., float] = DEFAULT_JUDGE,
+    judge: Asked | Sequence[Asked] = DEFAULT_JUDGE,
     budget: str | int = DEFAULT_BUDGET,
     until: float | None = None,
     goal: str = DEFAULT_GOAL,
     kind: str = "Text",
     heading: str | None = None,
-    wording: str | None = None,
-    prompt: str | Prompt | None = None,
+    wording: str | Sequence[str] | None = None,
+    prompt: str | Prompt | Sequence[Prompt] | None = None,
     labels: tuple[str, str] | None = None,
     answer: str | None = None,
     strategy: Strategy | None = None,
@@ -46,7 +51,7 @@ def rank(
     out: str | Path | Callable[[Task], Path] | None = None,
     fresh: bool = False,
     notes: Mapping[str, Any] | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     watch: Callable[[Progress], None] | None = None,
     say: Callable[[str], None] = logger.warning,
     finish: Callable[[Run], Ranking] = Run.finish,
@@ -73,7 +78,9 @@ def rank(
         paper's prompts; the two labels that name the texts in it, and how the judge's answer begins.
     judge, options
         provider/model with its options, any object with the protocol of a judge, or a function of two texts that
-        returns P(the first is better).
+        returns P(the first is better). With a list of judges (and a list of options, one mapping for each), or of
+        wordings, every judge with every wording is a voice: the ranking is the consensus of all voices, and the calls
+        go to those that tell most of it for their price.
     budget, until, goal
         A number of calls, "10n" calls per item, "5%" of all ordered pairs, or "$2.50". `until` stops earlier, once the
         expected Spearman correlation with the true ranking (for the goal "top-5": the probability that the best five
@@ -117,22 +124,21 @@ def rank(
     """
     columns = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
     items = Items.of(data, **columns, scores=scores)
-    named = str(judge) if isinstance(judge, str) else ""
-    question = make_prompt(
-        items,
-        criterion,
-        prompt,
-        named,
-        kind=kind,
-        heading=heading,
-        context=context,
-        wording=wording,
-        labels=labels,
-        answer=answer,
-    )
-    asked = load_judge(judge, **(options or {})) if isinstance(judge, str) else as_judge(judge)
+    judges, prompts = _listed(judge), _listed(prompt)
+    given = _listed(options) if isinstance(options, list | tuple) else [options] * len(judges)
+    if not judges or len(given) != len(judges):
+        raise ValueError(f"{len(given)} mappings of options for {len(judges)} judges; give one each, or one for all")
+    named = reader([each if isinstance(each, str) else "" for each in judges])
+    words = partial(make_prompt, kind=kind, heading=heading, context=context, labels=labels, answer=answer)
+    prompts = [words(items, criterion, text, named, wording=each) for text in prompts for each in _listed(wording)]
+    asked = [
+        load_judge(each, **(own or {})) if isinstance(each, str) else as_judge(each)
+        for each, own in zip(judges, given, strict=True)
+    ]
+    voices = voices_of(asked, prompts)
     how = (strategy, orders, method, bias, seed, plain, least_mass, estimate, validity)
-    task = Task(items, question, asked, Budget.of(budget), until, goal, *how)
+    several = voices if len(voices) > 1 else ()
+    task = Task(items, prompts[0], asked[0], Budget.of(budget), until, goal, *how, several)
     folder = out(task) if callable(out) else None if out is None else Path(out)
     task.check()
     if folder is not None and fresh:
@@ -140,6 +146,19 @@ def rank(
     with closing(Store(folder, task.identity, {**task.configuration, **(notes or {})})) as store:
         store.add_items(items)
         return finish(Run(task, store, watch, say))
+
+
+def _listed(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def reader(judges: Sequence[str]) -> str:
+    """The name of a judge that reads prompts, or of the first where none does; "" is a judge without a name.
+
+    >>> reader(["simulated/soft", "openai/gpt-4o-mini"])
+    'openai/gpt-4o-mini'
+    """
+    return next((judge for judge in judges if not judge.startswith(NO_READERS)), judges[0])
 
 
 def make_prompt(
@@ -159,7 +178,7 @@ def make_prompt(
 
     A simulated or recorded judge reads no prompt, so it needs neither.
     """
-    if criterion is None and prompt is None and judge.startswith(("simulated/", "replay/")):
+    if criterion is None and prompt is None and judge.startswith(NO_READERS):
         criterion = "better"
     has_contexts = any(text is not None for text in items.context_texts)
     if has_contexts and heading is None:

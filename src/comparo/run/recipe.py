@@ -3,7 +3,8 @@
 Unless the run is plain, comparisons are weighted by the contrast of their texts, variances are estimated, and items of
 the same group or of similar style inform each other (`comparo.model.mixed`). The groups are those of the items, if they
 have any; otherwise items with the same id in several contexts form a group, as the outputs of one system do. The scores
-may be a consensus, what people would say, as far as one judge can tell (`comparo.ranking.consensus`).
+may be a consensus, what people would say, as far as one judge can tell (`comparo.ranking.consensus`). Comparisons by
+several voices are ranked by what these agree on (`comparo.model.panel`).
 """
 
 from __future__ import annotations
@@ -105,13 +106,24 @@ class Fitting:
         return self.fit(self.weigh(data) if self.pools else data)
 
     def weigh(self, data: Comparisons) -> Comparisons:
-        """The comparisons with weights contrast^a, a estimated from the answers; the sum of weights is unchanged."""
+        """The comparisons with weights contrast^a, a estimated from the answers; the sum of weights is unchanged.
+
+        Each voice has its own a and sum of weights.
+        """
         worth = self._worth(data)
-        found = fitted_power(data, worth)
-        if not found:
-            return data
-        weight = data.weights * worth**found
-        return replace(data, weight=weight * (np.sum(data.weights) / np.sum(weight)))
+        if data.judges is None:
+            found = fitted_power(data, worth)
+            if not found:
+                return data
+            weight = data.weights * worth**found
+            return replace(data, weight=weight * (np.sum(data.weights) / np.sum(weight)))
+        weight = data.weights.copy()
+        for judge in np.unique(data.judged_by):
+            rows = data.judged_by == judge
+            own = replace(data.take(rows), judges=None, judge=None)
+            raised = own.weights * worth[rows] ** fitted_power(own, worth[rows])
+            weight[rows] = raised * (np.sum(own.weights) / np.sum(raised))
+        return data if np.array_equal(weight, data.weights) else replace(data, weight=weight)
 
     def _worth(self, data: Comparisons) -> Array:
         """The contrast of each comparison, shape (K,); 1 in contexts without contrasts."""
@@ -138,6 +150,8 @@ class Fitting:
         """The ranking from comparisons whose weights are final."""
         if not self.pools:
             return quiet_fit(data, self.method, bias=self.bias)
+        if data.judges is not None:
+            return quiet_fit(data, "panel", bias=self.bias, groups=self._groups, features=self._features)
         ranking = quiet_fit(
             data, self.method, bias=self.bias, prior="estimated", groups=self._groups, features=self._features
         )

@@ -5,13 +5,27 @@ being judged. So no call waits for a choice, and which questions are asked does 
 how often the run was stopped: the same answers lead to the same questions.
 """
 
+from collections.abc import Sequence
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 from comparo.judges import Judgement
-from comparo.selection.selector import Selector
 
-Pair = tuple[Any, Any]
+Pair = tuple[Any, ...]  # the items shown first and second, and the voice where there are several
+
+
+class Source(Protocol):
+    """What chooses pairs: a `Selector`, or a `Chorus` where there are several voices."""
+
+    @property
+    def remaining(self) -> int | None:
+        """How many can still be asked."""
+
+    def next(self, batch: int) -> Sequence[Pair]:
+        """The next pairs."""
+
+    def observe(self, data: Any) -> None:
+        """Learn from answers (first, second, p, weight)."""
 
 
 class Rounds:
@@ -19,9 +33,12 @@ class Rounds:
 
     `offer` gives pairs to ask; `answer` takes what came back, and a failed judgement teaches nothing. Rounds that wait
     (`waits`) are held up: round r + 2 is chosen only after `go_on(r)`. After `stop`, the round that was handed out last
-    is the last.
+    is the last. Where failures are `returned`, a failed call is one more that may be made, from the next choice on.
+
+    With several voices the selector is a `Chorus`, and a pair is (first, second, voice).
 
     >>> from comparo.data.prompts import Question
+    >>> from comparo.selection.selector import Selector
     >>> rounds = Rounds(Selector(["ana", "bo", "cy"], orders="one", rng=0), calls=3, size=1)
     >>> first = rounds.offer()
     >>> len(first), rounds.done
@@ -32,9 +49,10 @@ class Rounds:
     (1, [])
     """
 
-    def __init__(self, selector: Selector, calls: int, size: int, waits: bool = False) -> None:
+    def __init__(self, selector: Source, calls: int, size: int, waits: bool = False, returned: bool = False) -> None:
         self.selector = selector
         self.left = calls
+        self.returned = returned
         self.size = size
         self._rounds: list[dict[Pair, Judgement | None]] = []
         self._open: dict[Pair, int] = {}
@@ -52,7 +70,11 @@ class Rounds:
         pairs: list[Pair] = []
         while self.left and len(self._rounds) < min(self._learnt, self._allowed) + 2:
             # A whole round is chosen even for fewer calls, so that a larger budget leads to the same questions.
-            chosen = self.selector.next(min(self.size, self.selector.remaining or 0))[: self.left]
+            free = min(self.size, self.selector.remaining or 0)
+            if not free:
+                self.stop()
+                break
+            chosen: list[Pair] = [*self.selector.next(free)][: self.left]
             self.left -= len(chosen)
             self._open |= dict.fromkeys(chosen, len(self._rounds))
             self._rounds.append(dict.fromkeys(chosen))
@@ -69,8 +91,11 @@ class Rounds:
 
     def answers(self, rounds: int) -> list[Judgement]:
         """The answers to the first so many rounds, without failed ones."""
-        given = (answer for answers in self._rounds[:rounds] for answer in answers.values())
-        return [answer for answer in given if answer is not None and not answer.failed]
+        return [answer for answer in self.judgements(slice(rounds)) if not answer.failed]
+
+    def judgements(self, rounds: slice) -> list[Judgement]:
+        """What came back in these rounds, failed ones too."""
+        return [answer for answers in self._rounds[rounds] for answer in answers.values() if answer is not None]
 
     def has_answered(self, rounds: int) -> bool:
         """Whether the first so many rounds are answered, or all rounds if there are fewer."""
@@ -82,7 +107,7 @@ class Rounds:
 
     def stop(self) -> None:
         """Choose no further round."""
-        self.left = 0
+        self.left, self.returned = 0, False
         self._learn()
 
     def _learn(self) -> None:
@@ -90,7 +115,9 @@ class Rounds:
         while self._learnt < len(self._rounds) and not self._missing[self._learnt]:
             if self.left and len(self._rounds) < self._learnt + 2:
                 return
-            answers = [one for one in self._rounds[self._learnt].values() if one is not None and not one.failed]
+            given = self.judgements(slice(self._learnt, self._learnt + 1))
+            answers = [one for one in given if not one.failed]
+            self.left += (len(given) - len(answers)) * self.returned
             self._learnt += 1
             if answers:
                 self.selector.observe([(one.question.first, one.question.second, one.p, one.weight) for one in answers])

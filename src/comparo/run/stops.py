@@ -1,4 +1,4 @@
-"""When the contexts of a run with a target stop: decided after each wave, from the answers of all contexts.
+"""What is decided after each wave, from the answers of all contexts: who stops, and which voices go on.
 
 Wave w is round w of every context (`rounds`). When all contexts have answered it, the answers to rounds 1…w of all of
 them are fitted together, and a context stops if its expected agreement with the true ranking has reached the target.
@@ -8,6 +8,7 @@ be taken for certainty.
 
 While wave w is fitted, wave w + 1 is judged. Which pairs a context asks is determined by its own answers only, and what
 is decided by the answers to a wave: neither depends on which answer came first, nor on how often a run was stopped.
+Which voice is asked about a pair is determined by the shares as decided two waves before (`allocation`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ import numpy as np
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.analysis.evidence import log_evidence
 from comparo.data.comparisons import Comparisons
+from comparo.judges import Judgement
 from comparo.model.graph import Graph
+from comparo.run.allocation import Allocation
 from comparo.run.answers import comparisons
 from comparo.run.rounds import Rounds
 from comparo.run.task import Task
@@ -32,7 +35,9 @@ SURE = 20.0
 
 
 class Stops:
-    """Decides which contexts of a task stop; `rounds` are those of the contexts that have begun.
+    """Decides which contexts of a task stop, if it has a target, and the shares of its voices, if it has several.
+
+    `rounds` are those of the contexts that have begun.
 
     >>> from comparo.data.items import Items
     >>> from comparo.data.prompts import criterion_prompt
@@ -44,8 +49,8 @@ class Stops:
     False
     """
 
-    def __init__(self, task: Task, rounds: Mapping[Any, Rounds]) -> None:
-        self.task, self.rounds = task, rounds
+    def __init__(self, task: Task, rounds: Mapping[Any, Rounds], allocation: Allocation | None = None) -> None:
+        self.task, self.rounds, self.allocation = task, rounds, allocation
         self.wave = 0
         self._sizes = {context: len(ids) for context, ids in task.items.names.items()}
         self._late = list(self._sizes)
@@ -61,15 +66,22 @@ class Stops:
         active = {context: rounds for context, rounds in self.rounds.items() if rounds.left}
         if not active:
             return False
-        answers = comparisons(one for context in self._sizes for one in self.rounds[context].answers(wave))
-        reached = self._reached(answers, active) if len(answers) else set()
-        for context, rounds in active.items():
+        if self.allocation is not None:
+            self.allocation.decide(*(self._judgements(rounds) for rounds in (slice(wave), slice(wave - 1, wave))))
+        reached = set()
+        if self.task.until is not None:
+            answers = [one for context in self._sizes for one in self.rounds[context].answers(wave)]
+            reached = self._reached(comparisons(answers), active) if answers else set()
+        for context, rounds in self.rounds.items():
             if context in reached:
                 rounds.stop()
             else:
                 rounds.go_on(wave)
         self.wave, self._late = wave, list(self._sizes)
         return True
+
+    def _judgements(self, rounds: slice) -> list[Judgement]:
+        return [one for context in self._sizes for one in self.rounds[context].judgements(rounds)]
 
     def _reached(self, data: Comparisons, active: Iterable[Any]) -> set[Any]:
         """The active contexts whose items are all connected and whose ranking has reached the target."""

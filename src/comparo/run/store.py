@@ -37,6 +37,7 @@ from comparo.run.database import (
     reading,
     stored_judgements,
     sync,
+    voice_column,
     write_text,
 )
 
@@ -224,8 +225,8 @@ def read_judgements(folder: Path) -> list[Judgement]:
 
 def count_judgements(folder: Path) -> tuple[int, int]:
     """The number of answered questions of a run folder, and of failed ones without an answer."""
-    asked = "SELECT context, first, second FROM judgements WHERE error IS {} NULL"
     with reading(folder) as connection:
+        asked = f"SELECT context, first, second, {voice_column(connection)} FROM judgements WHERE error IS {{}} NULL"
         (answered,) = connection.execute("SELECT count(*) FROM judgements WHERE error IS NULL").fetchone()
         lost = f"SELECT count(*) FROM ({asked.format('NOT')} EXCEPT {asked.format('')})"
         return answered, connection.execute(lost).fetchone()[0]

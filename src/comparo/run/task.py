@@ -22,6 +22,7 @@ from comparo.methods import Method, quiet_fit
 from comparo.model.product import Bias
 from comparo.run.budget import Budget
 from comparo.run.recipe import Fitting, Scores
+from comparo.run.voices import Voice
 from comparo.selection.defaults import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy, default_strategy, top_of
 
 DEFAULT_JUDGE = "local/smollm2"  # runs everywhere, without a key
@@ -38,7 +39,8 @@ class Task:
     strategy is greedy, or adaptive for a goal top-k; the default bias is joint for products of experts and none for
     other methods. `estimate` and `validity` say whose ranking the scores are (`Fitting`); no call depends on them. The
     run stops if the judge's first answers put on average less than `least_mass` of the probability
-    on the labels.
+    on the labels. With several voices (`panel`), `judge` and `prompt` are those of the first, and the ranking is their
+    consensus.
     """
 
     items: Items
@@ -56,6 +58,7 @@ class Task:
     least_mass: float = DEFAULT_LEAST_MASS
     estimate: Scores = "auto"
     validity: float | None = None
+    panel: tuple[Voice, ...] = ()
 
     def __post_init__(self) -> None:
         if self.strategy is None:
@@ -71,6 +74,8 @@ class Task:
                 raise ValueError(f"{name} is one of {', '.join(get_args(known))}, not {value!r}")
         if not isinstance(self.seed, int) or self.seed < 0:
             raise ValueError(f"seed = {self.seed!r} is not a whole number from 0 up")
+        if self.is_panel and (self.estimate != "auto" or self.validity is not None):
+            raise ValueError("the ranking of several voices is their consensus; leave --estimate and --validity out")
         top = top_of(self.goal, min(map(len, self.items.names.values())), str(self.strategy))
         self._rehearse(top)
         self.fitting.check()
@@ -88,25 +93,48 @@ class Task:
     def check(self) -> None:
         """Raise a ValueError if the budget is too small, or a JudgeError if the judge is not ready (no key)."""
         self.expense()
-        ready = getattr(self.judge, "ready", None)
-        if ready is not None:
-            ready()
+        for voice in self.voices:
+            ready = getattr(voice.judge, "ready", None)
+            if ready is not None:
+                ready()
+
+    @cached_property
+    def voices(self) -> tuple[Voice, ...]:
+        """Who is asked: the voices of the panel, or the judge alone."""
+        return self.panel or (Voice(None, self.judge, self.prompt),)
+
+    @property
+    def is_panel(self) -> bool:
+        """Whether there are several voices."""
+        return len(self.voices) > 1
+
+    @property
+    def ahead(self) -> int:
+        """How many questions the judges work on at once, all of them together."""
+        return sum(judge.ahead for judge in self.judges)
+
+    @property
+    def judges(self) -> list[Judge]:
+        """The judges, each of them once."""
+        return list({id(voice.judge): voice.judge for voice in self.voices}.values())
 
     @property
     def weighs_pairs(self) -> bool:
         """Whether the choice of pairs takes the contrast of their texts into account."""
-        return not (self.plain or self.strategy == "random" or getattr(self.judge, "chooses", False))
+        chooses = any(getattr(judge, "chooses", False) for judge in self.judges)
+        return not (self.plain or self.strategy == "random" or chooses)
 
     @property
     def identity(self) -> dict[str, Any]:
         """The settings that must stay the same to continue a run."""
-        prompt = {"template": self.prompt.template, "labels": list(self.prompt.labels), "answer": self.prompt.answer}
         pairs = {"pairs": "by contrast"} if self.weighs_pairs else {}
+        asked = self.voices[0].identity
+        if self.is_panel:
+            asked |= {"judge": ", ".join(str(voice.name) for voice in self.voices), "settings": {}}
+            asked["voices"] = {voice.name: voice.identity for voice in self.voices}
         return {
             "items": self.items.digest(),
-            "judge": self.judge.name,
-            "settings": dict(self.judge.settings),
-            "prompt": prompt,
+            **asked,
             "strategy": self.strategy,
             "orders": self.orders,
             "goal": self.goal,
@@ -126,14 +154,16 @@ class Task:
         packages = {name: version(name) for name in ("comparo", "numpy", "scipy")}
         return {
             "budget": f"{'$' if self.budget.unit == '$' else ''}{self.budget.number:g}{self.budget.unit.strip('$')}",
-            "wording": self.prompt.wording,
+            "wording": ", ".join(dict.fromkeys(str(voice.prompt.wording) for voice in self.voices))
+            if self.prompt.wording
+            else None,
             "until": self.until,
             "method": self.method,
             "bias": self.bias,
             "plain": self.plain,
             "estimate": self.estimate,
             "validity": self.validity,
-            "ahead": self.judge.ahead,
+            "ahead": self.ahead,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": {"python": platform.python_version(), **packages},
         }
@@ -147,36 +177,52 @@ class Task:
         for _ in range(100):
             context = contexts[int(rng.integers(len(contexts)))]
             first, second = rng.choice(sizes[context], 2, replace=False).tolist()
-            question = self.items.question(context, names[context][first], names[context][second])
-            lengths.append(self._characters(question))
-        tokens = sum(lengths) / len(lengths) / CHARACTERS
-        cost = self._cost(tokens)
-        calls = self.budget.calls(sizes, self.orders, cost)
+            lengths.append(_length(self.items.question(context, names[context][first], names[context][second])))
+        length = sum(lengths) / len(lengths)
+        tokens = {voice.name: (self._bare[voice.name] + length) / CHARACTERS for voice in self.voices}
+        costs = {voice.name: self._cost(voice.name, tokens[voice.name]) for voice in self.voices}
+        least = math.nan if any(map(math.isnan, costs.values())) else min(filter(None, costs.values()), default=0.0)
+        calls = self.budget.calls(sizes, self.orders, least, len(self.voices))
         total = sum(number for number, _ in calls.values())
-        return Expense(calls, total, round(total * tokens), total * cost)
+        most = max(costs.values()) if least == least else math.nan
+        cost = min(total * most, self.budget.dollars) if self.is_panel and most == most else total * most
+        return Expense(calls, total, round(total * sum(tokens.values()) / len(tokens)), cost, costs)
 
     def price_of(self, question: Question) -> float:
         """The approximate cost of a question in dollars, from the length of its prompt; nan if the price is unknown."""
-        return self._cost(self._characters(question) / CHARACTERS)
+        return self._cost(question.voice, self.tokens_of(question))
 
-    def _characters(self, question: Question) -> int:
-        """The approximate length of its prompt; writing out prompts of long texts would be slow."""
-        return self._bare + sum(map(len, (question.first_text, question.second_text, question.context_text or "")))
+    def tokens_of(self, question: Question) -> float:
+        """The approximate number of tokens of its prompt."""
+        return (self._bare[question.voice] + _length(question)) / CHARACTERS
 
     @cached_property
-    def _bare(self) -> int:
-        return len(self.prompt.text(Question("", "", context_text="")))
+    def _bare(self) -> dict[str | None, int]:
+        """How long the prompt of each voice is without texts; writing out those of long texts would be slow."""
+        return {voice.name: len(voice.prompt.text(Question("", "", context_text=""))) for voice in self.voices}
 
-    def _cost(self, tokens: float) -> float:
-        price = getattr(self.judge, "price", None)
+    @cached_property
+    def _prices(self) -> dict[str | None, tuple[float, float] | None]:
+        return {voice.name: getattr(voice.judge, "price", None) for voice in self.voices}
+
+    def _cost(self, voice: str | None, tokens: float) -> float:
+        price = self._prices[voice]
         return math.nan if price is None else (tokens * price[0] + price[1]) / 1e6
+
+
+def _length(question: Question) -> int:
+    return sum(map(len, (question.first_text, question.second_text, question.context_text or "")))
 
 
 @dataclass(frozen=True, slots=True)
 class Expense:
-    """Calls and orders per context, calls in total, approximate tokens, and dollars (nan if unknown)."""
+    """Calls and orders per context, calls in total, approximate tokens, and dollars (nan if unknown).
+
+    `costs` is what a call of each voice costs, in dollars. With several voices, `cost` is that of the dearest.
+    """
 
     by_context: Mapping[Any, tuple[int, Orders]]
     calls: int
     tokens: int
     cost: float
+    costs: Mapping[str | None, float]

@@ -1,0 +1,82 @@
+"""comparo rejudge: the pairs of a run put to another judge or in another wording."""
+
+import math
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from comparo.cli import groups
+from comparo.cli.asked import JudgeFlags
+from comparo.cli.groups import with_groups
+from comparo.cli.printing import Console
+from comparo.cli.rank import Shown, finish, say_expense
+from comparo.cli.settings import command_line
+from comparo.data.wordings import WORDINGS
+from comparo.run.rejudge import Rejudged, Repeated, rejudge
+from comparo.run.store import stored_items
+
+EPILOG = "Example: `comparo rejudge comparo-runs/20260301-120000-stories --judge openai/gpt-4o-mini --dry-run`"
+
+
+@with_groups
+def rejudge_command(
+    context: typer.Context,
+    run: Annotated[
+        Path, typer.Argument(help="A run folder, such as comparo-runs/TIME-NAME.", callback=groups.run_folder)
+    ],
+    asked: JudgeFlags,
+    wording: Annotated[
+        str | None,
+        typer.Option(help=f"How the run's criterion is put: {', '.join(WORDINGS)}. Default: as in the run."),
+    ] = None,
+    budget: Annotated[
+        str,
+        typer.Option(
+            help="How many of the run's questions to ask, in their order: 500, 5n (five per item), 50% or $2.50."
+        ),
+    ] = "100%",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say calls, tokens and price, and ask nothing.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="The new run folder. Default: beside RUN, named after the judge.")
+    ] = None,
+    *,
+    shown: Shown,
+) -> None:
+    """The pairs of a run put to another judge: how far the two rankings agree, and their consensus.
+
+    The new folder holds the answers of both, and RUN is left as it is. The same command continues one that was stopped,
+    and asks what was added to RUN since.
+    """
+    if len(asked.judges) > 1:
+        raise ValueError("comparo rejudge asks one judge; give one --judge, and rejudge the new folder by the next")
+    asked.ray()  # flags that do not fit together are an error before anything is read
+    (judge,) = asked.make(stored_items(run), context)
+
+    def folder(task: Repeated) -> Path | None:
+        if dry_run:
+            say_expense(Console(highlight=False), task, task.expense())
+            raise typer.Exit
+        return out
+
+    found = rejudge(
+        run,
+        judge,
+        wording=wording,
+        budget=budget,
+        out=folder,
+        notes={"command": command_line(context)},
+        say=partial(shown.console.print, style="yellow", markup=False, soft_wrap=True),
+        finish=partial(finish, shown=shown),
+    )
+    shown.console.print(_summary(found), markup=False, soft_wrap=True)
+
+
+def _summary(found: Rejudged) -> str:
+    before, after = ("unknown" if math.isnan(share) else f"{share:.0%}" for share in found.flips)
+    return (
+        f"Spearman correlation of the ranking by {found.voice} with that of the run: {found.spearman:.3f}\n"
+        f"The same winner in {found.agree:.0%} of {found.questions:,} questions; the winner changes with the order of "
+        f"the texts in {before} of the run's pairs, and in {after} by {found.voice}"
+    )

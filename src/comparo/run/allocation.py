@@ -1,0 +1,144 @@
+"""Which voices get the next questions, decided from the answers of all contexts.
+
+A voice r sees text i as x_ri = a_r·t_i + u_ri, with the variance v_r, of which ρ_r² is the consensus and the rest its
+own taste. An answer has the precision c_r. After m questions about each text, the voice has told of the consensus
+
+    I_r(m) = ρ_r²·s_r·m / (1 + (1 − ρ_r²)·s_r·m),        s_r = v_r·c_r,
+
+the precision of t_i in units of 1/Var t: a voice cannot tell more than its taste allows, ρ²/(1 − ρ²). Voices that are
+copies share one taste. The next questions go, step by step, where dI/dm per dollar is largest, or per question where
+the price of a voice is unknown.
+
+Every voice is asked the same pairs until each was asked `PILOT` questions and the answers of at least one of them show
+that the texts differ: they are `SURE` times as probable if they do (`comparo.analysis.evidence`). Then, and whenever
+there are `GROWTH` times as many questions, ρ, v and c are estimated from all answers (`comparo.model.panel`) and the
+shares are decided anew. A voice gets no more questions
+
+- if its answers do not show that the texts differ: if they are more probable when they do not, or, after the first
+  decision, not `SURE` times as probable when they do;
+- if its agreement with the consensus is below `BLIND` and may be 0 (the 95% interval contains it);
+- if it ranks the other way round: its answers count, turned round, but more of them rest on the others being right;
+- if all its questions of a wave failed.
+
+If that leaves none, all go on whose questions did not fail.
+
+All of it depends on the answers only, not on when they came.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from comparo.analysis.evidence import log_evidence
+from comparo.data.comparisons import Comparisons
+from comparo.judges import Judgement
+from comparo.methods import quiet_fit
+from comparo.model.panel import Panel
+from comparo.ranking.members import BLIND
+from comparo.run.answers import comparisons
+from comparo.run.chorus import Shares
+from comparo.types import Array
+
+PILOT = 40  # questions to each voice before voices are compared: 20 pairs in both orders; the model needs 30
+GROWTH = 1.5  # questions, relative to those at the last decision, that make another one
+STEPS = 64  # parts of the next questions that are given out one after the other
+SURE = 20.0  # of voices whose answers are pure noise, at most 1 in 20 ever gets there
+REACH = 1.96  # standard errors on either side of an estimate, for 95%
+
+
+class Allocation:
+    """The shares of the voices, given what each question to a voice costs (nan: unknown).
+
+    `say` is told which voices get no more questions, and why.
+
+    >>> allocation = Allocation({"ana": math.nan, "bo": math.nan}, "joint", print)
+    >>> allocation.shares, allocation.shares.decided
+    ({'ana': 0.5, 'bo': 0.5}, False)
+    """
+
+    def __init__(self, costs: Mapping[str, float], bias: str, say: Callable[[str], None]) -> None:
+        self.shares = Shares(dict.fromkeys(costs, 1.0 / len(costs)))
+        self._costs, self._bias, self._say = dict(costs), bias, say
+        self._failing: set[str] = set()
+        self._looked_at = 0
+
+    def decide(self, all_answers: list[Judgement], last_wave: list[Judgement]) -> None:
+        """Change the shares after a wave, given everything that came back so far, failed ones too."""
+        for voice in self._costs:
+            answers = [one.failed for one in last_wave if one.question.voice == voice]
+            if answers and all(answers):
+                self._failing.add(voice)
+        left = [voice for voice in self._costs if voice not in self._failing]
+        if not left:
+            return
+        asked = dict.fromkeys(self._costs, 0)
+        for one in all_answers:
+            asked[str(one.question.voice)] += 1
+        total = sum(asked.values())
+        due = total >= GROWTH * self._looked_at and min(asked[voice] for voice in left) >= PILOT
+        if len(left) > 1 and due:
+            self._looked_at = total
+            self._share(all_answers, asked, left)
+        for voice in self._failing:
+            self.shares[voice] = 0.0
+        if not any(self.shares.values()):
+            self.shares.update(dict.fromkeys(left, 1.0 / len(left)))
+
+    def _share(self, answers: list[Judgement], asked: Mapping[str, int], left: list[str]) -> None:
+        data = comparisons(one for one in answers if one.question.voice in left)
+        shown = _evidence(data)
+        if not self.shares.decided and max(shown.values()) < math.log(SURE):
+            return
+        panel = quiet_fit(data, "panel", bias="joint" if self._bias == "joint" else "none").panel
+        if panel is None:
+            return
+        place = {str(name): number for number, name in enumerate(panel.names)}
+        least = math.log(SURE) if self.shares.decided else 0.0
+        known = [voice for voice in left if voice in place]  # the others failed too often to be compared
+        useless = {voice: _useless(panel, place[voice], shown[voice] < least) for voice in known}
+        used = [voice for voice in known if not useless[voice]] or known
+        for voice in known:
+            if voice not in used and self.shares[voice] > 0:
+                self._say(f"{voice} gets no more questions: {useless[voice]}.")
+        prices = np.array([self._costs[voice] for voice in used])
+        prices = prices if np.all(prices > 0) else np.ones(len(used))
+        calls = np.array([asked[voice] for voice in used], dtype=float)
+        found = _divided(panel, np.array([place[voice] for voice in used]), prices, calls, self._looked_at)
+        self.shares.update(dict.fromkeys(self.shares, 0.0) | dict(zip(used, found.tolist(), strict=True)))
+        self.shares.decided = True
+
+
+def _evidence(data: Comparisons) -> dict[str, float]:
+    """How much more probable the answers of each voice are if texts differ than if they do not, as a logarithm."""
+    labels = [] if data.judges is None else data.judges.tolist()
+    own = {str(label): data.take(data.judged_by == number) for number, label in enumerate(labels)}
+    return {voice: log_evidence(replace(rows, judges=None, judge=None)) for voice, rows in own.items()}
+
+
+def _useless(panel: Panel, place: int, is_mute: bool) -> str:
+    """Why a voice gets no more questions; an empty text if it does."""
+    loading, reach = float(panel.loading[place]), REACH * float(panel.loading_error[place])
+    if is_mute:
+        return "its answers do not show that the texts differ"
+    if abs(loading) < BLIND and abs(loading) <= reach:
+        return "it tells next to nothing of what the other voices agree on"
+    return "it ranks against the other voices" if loading + reach < 0 else ""
+
+
+def _divided(panel: Panel, places: Array, prices: Array, calls: Array, following: int) -> Array:
+    """The share (R,) of each voice of the `following` questions, for R voices that were asked `calls` (R,) so far."""
+    rho = panel.loading[places] ** 2
+    precision = np.array([float(np.sum(panel.voices[place].c)) for place in places]) / panel.calls[places]
+    signal = np.array([panel.voices[place].variance for place in places]) * precision
+    same = panel.family[places][:, None] == panel.family[places]
+    about_a_text = 2.0 / panel.graph.nodes  # questions about each text, for a question
+    given, step = np.zeros(len(places)), following / STEPS
+    for _ in range(STEPS):
+        told = same @ (signal * (calls + given) * about_a_text)
+        gain = rho * signal / (1.0 + (1.0 - rho) * told) ** 2 / prices
+        given[int(np.argmax(gain))] += step
+    return given / np.sum(given)

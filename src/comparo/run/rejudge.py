@@ -1,0 +1,295 @@
+"""The pairs of a run put to another voice: do two rankings agree, and what do both say together?
+
+The new folder holds the answers of both, so that it is a run of several voices like any other: its report, `comparo
+fit` and a further rejudging work with it. The folder of the first run is read and never written to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from comparo.analysis.agreement import spearman_within
+from comparo.data.columns import look_up
+from comparo.data.prompts import Prompt, Question, criterion_prompt
+from comparo.data.wordings import WORDINGS
+from comparo.errors import StoreError
+from comparo.judges import Judge, Judgement
+from comparo.ranking.ranking import Ranking
+from comparo.run.answers import comparisons
+from comparo.run.budget import Budget, Spending
+from comparo.run.database import key_of
+from comparo.run.loop import Progress, Run, logger
+from comparo.run.rounds import Pair, Rounds
+from comparo.run.store import Store, read_configuration, read_judgements, stored_items
+from comparo.run.task import DEFAULT_LEAST_MASS, Expense, Task
+from comparo.run.voices import Voice
+from comparo.types import Array
+
+
+@dataclass(frozen=True)
+class Repeated(Task):
+    """A task whose questions are given: `pairs` of each context for the one voice of its panel, named as in `stored`.
+
+    `stored` is the identity of the run that is rejudged.
+    """
+
+    pairs: Mapping[Any, Sequence[Pair]] = field(default_factory=dict)
+    stored: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_panel(self) -> bool:
+        """There are the voices of the first run besides."""
+        return True
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """That of the first run, with one more voice."""
+        (voice,) = self.voices
+        voices = {**self.stored["voices"], voice.name: voice.identity}
+        return {**self.stored, "judge": ", ".join(map(str, voices)), "settings": {}, "voices": voices}
+
+    def expense(self) -> Expense:
+        """The calls, tokens and dollars that the given questions take."""
+        (voice,) = self.voices
+        calls = sum(map(len, self.pairs.values()))
+        some = [(context, *pair[:2]) for context, pairs in self.pairs.items() for pair in pairs[:10]][:100]
+        asked = [replace(self.items.question(*each), voice=voice.name) for each in some]
+        cost = sum(map(self.price_of, asked)) / len(asked)
+        tokens = sum(map(self.tokens_of, asked)) / len(asked)
+        if self.budget.unit == "$" and not cost > 0:
+            raise ValueError("a budget in dollars needs the judge's price; give it by --price, or a budget such as 500")
+        by_context = {context: (len(pairs), self.orders) for context, pairs in self.pairs.items()}
+        total = calls * cost
+        most = min(total, self.budget.dollars) if total == total else total
+        return Expense(by_context, calls, round(calls * tokens), most, {voice.name: cost})
+
+
+class _Given:
+    """Hands out given pairs, in their order; what comes back changes nothing."""
+
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        self._pairs = list(pairs)
+
+    @property
+    def remaining(self) -> int:
+        return len(self._pairs)
+
+    def next(self, batch: int) -> list[Pair]:
+        pairs, self._pairs = self._pairs[:batch], self._pairs[batch:]
+        return pairs
+
+    def observe(self, data: Any) -> None:
+        """Nothing is chosen by answers."""
+
+
+class Again(Run):
+    """A run that asks the questions of a `Repeated` task; the answers of the other voices are in the store."""
+
+    task: Repeated
+
+    def __init__(
+        self, task: Repeated, store: Store, watch: Callable[[Progress], None] | None, say: Callable[[str], None]
+    ) -> None:
+        super().__init__(task, store, watch, say)
+        (voice,) = task.voices
+        self._stops = None  # nothing is chosen by answers, so no context waits for another
+        self.progress.total += sum(1 for key in self.known if key[-1] != voice.name)
+        paid = [one.cost for key, answers in self.known.items() if key[-1] == voice.name for one in answers]
+        self.progress.cost = sum(cost for cost in paid if cost > 0)
+        self.spending = Spending(task.budget.dollars, task.price_of, self.progress.cost)
+
+    def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
+        size = max(4, -(-self.ahead // self._size))
+        self.rounds[context] = Rounds(_Given(self.task.pairs[context]), calls, size)
+        return context
+
+
+@dataclass(frozen=True)
+class Rejudged:
+    """Both rankings and how far they agree.
+
+    Parameters
+    ----------
+    ranking : The consensus of all voices.
+    before, after : The ranking of the first run, and that of the new voice alone.
+    spearman : Their Spearman correlation, the mean over contexts.
+    agree, questions : The share of questions answered by both with the same winner, and their number.
+    flips : The share of the pairs asked in both orders whose winner changes with the order, before and after.
+    voice : The name of the new voice.
+    """
+
+    ranking: Ranking
+    before: Ranking
+    after: Ranking
+    spearman: float
+    agree: float
+    questions: int
+    flips: tuple[float, float]
+    voice: str
+
+
+def rejudge(
+    run: str | Path,
+    judge: Judge,
+    *,
+    wording: str | None = None,
+    budget: str | int = "100%",
+    out: str | Path | Callable[[Repeated], Path | None] | None = None,
+    notes: Mapping[str, Any] | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    say: Callable[[str], None] = logger.warning,
+    finish: Callable[[Run], Ranking] = Run.finish,
+) -> Rejudged:
+    """Put the pairs of a run to another voice, and compare what the two say.
+
+    Parameters
+    ----------
+    run
+        The folder of a run.
+    judge, wording
+        Who is asked, and how the criterion is put; by default as in the run.
+    budget
+        How many of the run's questions are asked, in the order in which they were: a number, "5n", "50%", or "$2.50".
+    out, notes, watch, say, finish
+        As for `rank`; without `out`, a folder beside that of the run. A call that was stopped continues there.
+
+    Returns
+    -------
+    Rejudged
+
+    Raises
+    ------
+    ValueError
+        If the run's question cannot be put in this wording.
+    StoreError, JudgeError, RunError
+        If the folder holds no answers, or the judge or the run cannot continue.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from comparo import load_judge, rank
+    >>> quality = {name: float(place) for place, name in enumerate("abcdefgh")}
+    >>> texts = {name: f"A story by {name}." for name in quality}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = rank(texts, "better", judge=load_judge("simulated/soft", scores=quality), out=f"{folder}/run")
+    ...     found = rejudge(f"{folder}/run", load_judge("simulated/hard", scores=quality, strength=9))
+    >>> found.spearman > 0.9, found.agree > 0.8, found.questions
+    (True, True, 56)
+    """
+    folder = Path(run)
+    task, before = _task(folder, judge, wording, Budget.of(budget))
+    task.check()
+    (voice,) = task.voices
+    slug = "".join(sign if sign.isalnum() or sign in ".-" else "-" for sign in str(voice.name)).strip("-")
+    chosen = out(task) if callable(out) else out
+    place = folder.with_name(f"{folder.name}-by-{slug}") if chosen is None else Path(chosen)
+    with closing(Store(place, task.identity, {**task.configuration, **(notes or {})})) as store:
+        store.add_items(task.items)
+        known = store.known()
+        store.add(one for one in before if key_of(one.question) not in known)
+        ranking = finish(Again(task, store, watch, say))
+        answered = [one for one in store.judgements() if not one.failed]
+    return _compared(task, ranking, answered)
+
+
+def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tuple[Repeated, list[Judgement]]:
+    """The questions of a run for another voice, and its answers with the names of their voices."""
+    configuration, items = read_configuration(folder), stored_items(folder)
+    identity = configuration["identity"]
+    answered = [one for one in read_judgements(folder) if not one.failed]
+    if not answered:
+        raise StoreError(f"{folder} holds no answers, so there is nothing to judge again; run its command first")
+    stored, wordings = identity["prompt"], configuration.get("wording")
+    first, second = stored["labels"]
+    old = Prompt(stored["template"], (first, second), stored["answer"], wordings)
+    prompt = old if wording is None else _reworded(old, wording)
+    voices = identity.get("voices") or {
+        identity["judge"]: {name: identity[name] for name in ("judge", "settings", "prompt")}
+    }
+    names = {name: name for name in voices}
+    name = judge.name
+    if name in names and prompt != old:
+        names[name], name = f"{name} · {old.wording}", f"{name} · {prompt.wording}"
+    name = f"{name} again" if name in names.values() else name
+    first_voice = next(iter(voices))
+    before = [replace(one, question=_named(one.question, names[one.question.voice or first_voice])) for one in answered]
+    keys = list(dict.fromkeys((one.question.context, one.question.first, one.question.second) for one in before))
+    most = {"": budget.number, "n": budget.number * len(items), "%": budget.number / 100 * len(keys)}
+    pairs: dict[Any, list[Pair]] = {context: [] for context in items.names}
+    for context, *pair in keys[: math.ceil(most.get(budget.unit, len(keys)))]:
+        pairs[context].append((*pair, name))
+    task = Repeated(
+        items,
+        prompt,
+        judge,
+        budget,
+        orders=identity["orders"],
+        method=configuration["method"],
+        bias=configuration["bias"],
+        plain=configuration.get("plain", True),
+        least_mass=DEFAULT_LEAST_MASS,
+        panel=(Voice(name, judge, prompt),),
+        pairs=pairs,
+        stored={**identity, "voices": {names[each]: voices[each] for each in voices}},
+    )
+    return task, before
+
+
+def _named(question: Question, voice: str) -> Question:
+    return replace(question, voice=voice)
+
+
+def _reworded(prompt: Prompt, wording: str) -> Prompt:
+    """The criterion of a prompt in another wording; a ValueError where the prompt is a template of its own."""
+    for known in WORDINGS.values():
+        if found := known.read(prompt.template):
+            kind, heading, does = (part.replace("{{", "{").replace("}}", "}") for part in found)
+            return criterion_prompt(does.removeprefix("is "), kind, heading or None, wording)
+    raise ValueError(f"the run has a prompt of its own words, which --wording {wording} cannot put; leave it out")
+
+
+def _compared(task: Repeated, ranking: Ranking, answered: Sequence[Judgement]) -> Rejudged:
+    (voice,) = task.voices
+    new = {key_of(one.question)[:3]: one for one in answered if one.question.voice == voice.name}
+    old = [one for one in answered if one.question.voice != voice.name]
+    told: dict[Any, list[float]] = {}
+    for one in old:
+        told.setdefault(key_of(one.question)[:3], []).append(one.p)
+    mean = {key: float(np.mean(values)) for key, values in told.items()}
+    both = [(mean[key], one.p) for key, one in new.items() if key in mean and 0.5 not in (mean[key], one.p)]
+    agree = float(np.mean([(p > 0.5) == (q > 0.5) for p, q in both])) if both else math.nan
+    flips = _flips(mean), _flips({key: one.p for key, one in new.items()})
+    single = replace(task.fitting, estimate="judge")
+    alone = [replace(one, question=replace(one.question, voice=None)) for one in new.values()]
+    voices = {one.question.voice for one in old}
+    others = old if len(voices) > 1 else [replace(one, question=replace(one.question, voice=None)) for one in old]
+    before, after = (single.rank(comparisons(rows)) for rows in (others, alone))
+    earlier, later = (_scores(task, found) for found in (before, after))
+    spearman = spearman_within(earlier, later, task.items.context, len(task.items.contexts))
+    mean_of_contexts = math.nan if np.isnan(spearman).all() else float(np.nanmean(spearman))
+    return Rejudged(ranking, before, after, mean_of_contexts, agree, len(both), flips, str(voice.name))
+
+
+def _scores(task: Repeated, ranking: Ranking) -> Array:
+    """The score of each item of a task, (N,); nan for one that was not compared."""
+    items = task.items
+    labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
+    row = look_up(labels, ranking.graph.labels(ranking.comparisons))
+    return np.asarray(np.where(row < 0, np.nan, ranking.scores[row]))
+
+
+def _flips(p: Mapping[Any, float]) -> float:
+    """The share of pairs known in both orders whose winner is not the same; nan where there are none."""
+    pairs = [
+        (value, p[context, second, first])
+        for (context, first, second), value in p.items()
+        if first < second and (context, second, first) in p
+    ]
+    return float(np.mean([(one > 0.5) == (other > 0.5) for one, other in pairs])) if pairs else math.nan

@@ -1,0 +1,396 @@
+"""Several voices in one run: who is asked what, voices that are useless or die, and going on after a stop."""
+
+import json
+import math
+import random
+import sqlite3
+
+import numpy as np
+import pytest
+
+from comparo import Comparisons
+from comparo.data.items import Items
+from comparo.data.prompts import Question, criterion_prompt
+from comparo.errors import JudgeError, RunError, StoreError
+from comparo.judges import Judgement
+from comparo.judges.simulated import Simulated
+from comparo.report.making import command
+from comparo.run.allocation import PILOT, Allocation
+from comparo.run.budget import Budget
+from comparo.run.chorus import Chorus, Shares
+from comparo.run.database import MIGRATIONS, encode
+from comparo.run.folders import list_runs, repair
+from comparo.run.loop import Run
+from comparo.run.rank import rank
+from comparo.run.store import Store, count_judgements, read_judgements
+from comparo.run.task import Task
+from comparo.run.voices import voices_of
+from comparo.selection.selector import Selector
+
+SIZE = 24
+TEXTS = {f"item {number}": f"Text number {number}." for number in range(SIZE)}
+TRUTH = np.random.default_rng(7).standard_normal(SIZE)
+
+
+class Told(Simulated):
+    """A simulated judge with a name of its own that works on few questions at once, and may die or be shuffled."""
+
+    ahead = 4
+    stop_after = math.inf
+    stir = None
+    price = None
+    title = "told/judge"
+
+    @property
+    def name(self):
+        return self.title
+
+    def judge(self, questions, prompt):
+        answers = self._answers(questions, prompt)
+        if self.stir is None:
+            yield from answers
+        else:
+            answers = list(answers)
+            random.Random(self.stir + len(answers)).shuffle(answers)
+            yield from answers
+
+    def _answers(self, questions, prompt):
+        for answer in super().judge(questions, prompt):
+            count = self.__dict__.get("count", 0) + 1
+            object.__setattr__(self, "count", count)
+            if count > self.stop_after:
+                raise JudgeError("the key was withdrawn")
+            yield answer
+
+
+def told(title, taste=0.5, scale=1.0, noise=0.5, **more):
+    seed = sum(map(ord, title))
+    own = np.random.default_rng(seed).standard_normal(SIZE)
+    judge = Told(scores=dict(zip(TEXTS, (scale * (TRUTH + taste * own)).tolist(), strict=True)), noise=noise, seed=seed)
+    for name, value in {"title": f"told/{title}", **more}.items():
+        object.__setattr__(judge, name, value)
+    return judge
+
+
+def coin(**more):
+    return told("coin", scale=0.0, noise=1.0, **more)
+
+
+def task(judges, wordings=("paper",), budget="20n", items=None, **options):
+    prompts = [criterion_prompt("better", wording=wording) for wording in wordings]
+    panel = voices_of(judges, prompts)
+    items = Items.of(TEXTS) if items is None else items
+    return Task(items, prompts[0], judges[0], Budget.of(budget), panel=panel, **options)
+
+
+def run(work, folder=None, say=None):
+    store = Store(folder, work.identity, work.configuration)
+    try:
+        found = Run(work, store, say=say or print)
+        return found.go(), list(store.judgements())
+    finally:
+        store.close()
+
+
+def asked(judgements):
+    return sorted(
+        (str(one.question.voice), encode(one.question.context), one.question.first, one.question.second, one.p)
+        for one in judgements
+        if not one.failed
+    )
+
+
+def calls(judgements):
+    found = {}
+    for one in judgements:
+        found[one.question.voice] = found.get(one.question.voice, 0) + (not one.failed)
+    return found
+
+
+def contexts(count=6, size=8):
+    rows = [
+        {"id": f"item {number}", "text": f"Text {number} of {place}.", "context": f"Input {place}", "context_id": place}
+        for place in range(count)
+        for number in range(size)
+    ]
+    return Items.of(rows)
+
+
+def spearman(ranking):
+    scores = [ranking[item].score for item in TEXTS]
+    return np.corrcoef(np.argsort(np.argsort(scores)), np.argsort(np.argsort(TRUTH)))[0, 1]
+
+
+def test_every_voice_is_first_asked_the_same_pairs_then_the_useless_one_no_more():
+    said = []
+    ranking, judgements = run(task([told("ana"), told("bo"), coin()]), say=said.append)
+    assert len(judgements) == 480
+    made = calls(judgements)
+    assert PILOT <= made["told/coin"] <= 60
+    assert made["told/ana"] > 100
+    assert made["told/bo"] > 100
+    assert any("told/coin gets no more questions" in sentence for sentence in said)
+    by_voice = {
+        voice: {
+            (one.question.first, one.question.second) for one in judgements if one.question.voice == f"told/{voice}"
+        }
+        for voice in ("ana", "bo", "coin")
+    }
+    assert by_voice["coin"] <= by_voice["ana"] & by_voice["bo"]
+    assert len(by_voice["ana"] ^ by_voice["bo"]) > 200  # after the pilot, each pair goes to one voice
+    assert set(ranking.voices["judge"]) == {"told/ana", "told/bo", "told/coin"}
+    assert ranking.comparisons.judges is not None
+    assert spearman(ranking) > 0.9
+
+
+def test_both_orders_of_a_pair_go_to_one_voice():
+    _, judgements = run(task([told("ana"), told("bo")]))
+    made = {(one.question.voice, one.question.first, one.question.second) for one in judgements}
+    alone = [one for one in made if (one[0], one[2], one[1]) not in made]
+    assert len(alone) <= 2  # at the end of the budget, and of the pilot
+
+
+def test_the_cheaper_of_equal_voices_gets_more():
+    equal = {"taste": 0.5, "noise": 0.5}
+    judges = [told("ana", **equal, price=(10.0, 0.0)), told("bo", **equal, price=(1.0, 0.0))]
+    made = calls(run(task(judges, budget="30n"))[1])
+    assert made["told/bo"] > 2 * made["told/ana"]
+    made = calls(run(task([told("ana", **equal), told("bo", **equal, price=(1.0, 0.0))], budget="30n"))[1])
+    assert made["told/bo"] < 2 * made["told/ana"]  # a price is unknown, so every call counts the same
+
+
+def test_money_holds_over_all_voices_together():
+    class Paid(Told):
+        def _answers(self, questions, prompt):
+            for one in super()._answers(questions, prompt):
+                yield Judgement(one.question, p=one.p, mass=one.mass, cost=self.price[0] * 1e-3)
+
+    judges = []
+    for title, price in (("ana", 10.0), ("bo", 1.0)):
+        judge = told(title, price=(price, 0.0))
+        judge.__class__ = Paid
+        judges.append(judge)
+    _, judgements = run(task(judges, budget="$0.5"))
+    spent = sum(one.cost for one in judgements)
+    assert 0.45 < spent <= 0.51
+    assert set(calls(judgements)) == {"told/ana", "told/bo"}
+
+
+@pytest.mark.parametrize("stop", [3, 70, 150, 260])
+@pytest.mark.parametrize("strategy", ["greedy", "adaptive"])
+def test_a_run_that_was_stopped_ends_with_the_judgements_of_an_unbroken_one(tmp_path, stop, strategy):
+    def work(**more):
+        return task([told("ana", **more), told("bo"), coin()], strategy=strategy)
+
+    _, whole = run(work())
+
+    places = iter(range(stop))
+
+    class Stopping(Store):
+        def add(self, judgements):
+            if next(places, None) is None:
+                raise StoreError("the power failed")
+            return super().add(judgements)
+
+    store = Stopping(tmp_path / "run", work().identity, work().configuration)
+    with pytest.raises(StoreError, match="power"):
+        Run(work(), store).go()
+    store.close()
+    assert stop - 3 <= len(read_judgements(tmp_path / "run")) <= stop  # each judge may have been storing one
+    _, resumed = run(work(), tmp_path / "run")
+    assert asked(resumed) == asked(whole)
+    assert len(resumed) == len(whole)
+
+
+def test_the_order_in_which_answers_come_does_not_matter_nor_which_voice_is_faster():
+    found = [
+        asked(
+            run(
+                task(
+                    [told("ana", stir=stir, seconds=slow), told("bo", stir=stir), coin(stir=stir)],
+                    items=contexts(),
+                    budget="10n",
+                    strategy="adaptive",
+                )
+            )[1]
+        )
+        for stir, slow in ((None, 0.0), (1, 0.0), (2, 0.001))
+    ]
+    assert found[0] == found[1] == found[2]
+    assert len(found[0]) == 6 * 8 * 10
+
+
+def test_more_budget_goes_on_with_the_same_questions(tmp_path):
+    def work(budget):
+        return task([told("ana"), told("bo")], budget=budget)
+
+    run(work("10n"), tmp_path / "run")
+    _, longer = run(work("20n"), tmp_path / "run")
+    assert asked(longer) == asked(run(work("20n"))[1])
+
+
+def test_a_voice_that_dies_is_left_out_its_answers_count_and_its_calls_go_to_the_others(tmp_path):
+    said = []
+    judges = [told("ana"), told("bo", stop_after=60), told("cy")]
+    ranking, judgements = run(task(judges), tmp_path / "run", said.append)
+    made = calls(judgements)
+    assert made["told/bo"] == 60
+    assert sum(made.values()) == 480
+    (sentence,) = [sentence for sentence in said if "left out" in sentence]
+    assert sentence == "told/bo is left out: the key was withdrawn. The run goes on with told/ana, told/cy."
+    lost = [one for one in judgements if one.failed]
+    assert lost
+    assert {one.question.voice for one in lost} == {"told/bo"}
+    assert all("was left out: the key was withdrawn" in one.error and math.isnan(one.p) for one in lost)
+    assert 60 in ranking.voices["calls"]
+    # The same command again: the voice is back, but all calls are made.
+    back = told("bo")
+    _, again = run(task([told("ana"), back, told("cy")]), tmp_path / "run")
+    assert asked(again) == asked(judgements)
+    assert "count" not in back.__dict__
+
+
+def test_a_voice_that_is_dead_from_the_start_is_left_out():
+    _, judgements = run(task([told("ana"), told("bo", stop_after=0), told("cy")]))
+    assert calls(judgements)["told/bo"] == 0
+    assert sum(calls(judgements).values()) == 480
+
+
+def test_a_voice_that_fails_often_or_ignores_the_labels_is_left_out():
+    class Failing(Told):
+        def _answers(self, questions, prompt):
+            for number, one in enumerate(super()._answers(questions, prompt)):
+                yield one if number % 3 else Judgement(one.question, error="the server answered 500")
+
+    class Chatty(Told):
+        def _answers(self, questions, prompt):
+            for one in super()._answers(questions, prompt):
+                yield Judgement(one.question, p=one.p, mass=0.01, reply="As a model")
+
+    failing, chatty = told("failing"), told("chatty")
+    failing.__class__, chatty.__class__ = Failing, Chatty
+    said = []
+    _, judgements = run(task([told("ana"), failing, told("cy"), chatty]), say=said.append)
+    assert sum(calls(judgements).values()) == 480
+    assert any("told/failing is left out" in sentence and "judgements failed" in sentence for sentence in said)
+    assert any("told/chatty is left out" in sentence and "As a model" in sentence for sentence in said)
+    with pytest.raises(RunError, match=r"judgements failed|on the labels"):
+        run(task([failing, chatty]))
+
+
+def test_a_run_ends_with_the_error_when_no_voice_is_left(tmp_path):
+    judges = [told("ana", stop_after=30), told("bo", stop_after=50)]
+    with pytest.raises(JudgeError, match="withdrawn"):
+        run(task(judges), tmp_path / "run")
+    assert sum(calls(read_judgements(tmp_path / "run")).values()) == 80
+    _, again = run(task([told("ana"), told("bo")]), tmp_path / "run")
+    assert sum(calls(again).values()) == 480
+
+
+def test_wordings_of_one_judge_share_it_and_its_thread():
+    class Once(Told):
+        busy = False
+
+        def judge(self, questions, prompt):
+            assert not self.busy
+            object.__setattr__(self, "busy", True)
+            for one in super().judge(questions, prompt):
+                self.prompts.add((one.question.voice, prompt.wording))
+                yield one
+            object.__setattr__(self, "busy", False)
+
+    judge = told("ana", prompts=set())
+    judge.__class__ = Once
+    _, judgements = run(task([judge], wordings=("paper", "compare")))
+    names = {"told/ana · paper": "paper", "told/ana · compare": "compare"}
+    assert judge.prompts == set(names.items())
+    assert set(calls(judgements)) == set(names)
+
+
+def test_a_target_is_reached_by_voices_together():
+    _, all_of_them = run(task([told("ana"), told("bo")], budget="40n"))
+    _, fewer = run(task([told("ana"), told("bo")], budget="40n", until=0.7))
+    assert len(fewer) < len(all_of_them)
+    assert set(asked(fewer)) <= set(asked(all_of_them))
+
+
+def test_small_contexts_use_up_all_pairs_of_all_voices():
+    _, judgements = run(task([told("ana"), told("bo")], budget="50n", items=contexts(2, 3)))
+    assert len(judgements) == len(asked(judgements)) == len(set(asked(judgements))) == 2 * 2 * 6
+
+
+def test_the_budget_must_connect_the_items_for_each_voice():
+    with pytest.raises(ValueError, match="for each of 3 voices: at least 138 are needed; allow more, such as --budget"):
+        task([told("ana"), told("bo"), told("cy")], budget="4n").check()
+    for options in ({"estimate": "judge"}, {"validity": 0.4}):
+        with pytest.raises(ValueError, match="several voices is their consensus"):
+            task([told("ana"), told("bo")], **options)
+
+
+def test_shares_decide_for_each_voice_and_re_ask_when_pairs_are_used_up():
+    shares = Shares(ana=0.5, bo=0.5)
+    shares.decided = True
+    chorus = Chorus(Selector(list("wxyz"), orders="both", rng=0), shares)
+    asks = chorus.next(24)
+    assert len(set(asks)) == 24
+    assert chorus.remaining == 0
+    assert len({ask[:2] for ask in asks[:12]}) == 12
+    shares = Shares(ana=0.75, bo=0.25)
+    drawn = [shares.choose(number * 0.618034 % 1) for number in range(400)]
+    assert 290 < drawn.count("ana") < 310
+
+
+def test_two_voices_that_do_not_agree_both_go_on_unless_one_says_nothing():
+    for other, goes_on in ((told("other", taste=8.0, scale=0.3), True), (coin(), False)):
+        made = calls(run(task([told("ana"), other], budget="30n"))[1])
+        assert (made[other.name] > 150) == goes_on
+
+
+def test_a_voice_whose_questions_all_fail_in_a_wave_gets_no_more():
+    allocation = Allocation({"ana": math.nan, "bo": math.nan}, "joint", print)
+    one, other = (Judgement(Question("x", "y", voice=voice), p=0.6) for voice in ("ana", "bo"))
+    lost = Judgement(Question("y", "x", voice="bo"), error="500")
+    allocation.decide([one, other, lost], [one, other, lost])
+    assert allocation.shares["bo"] > 0
+    allocation.decide([one, other, lost], [one, lost])
+    assert (allocation.shares["ana"] > 0, allocation.shares["bo"]) == (True, 0.0)
+
+
+def test_python_takes_lists_of_judges_wordings_and_options(tmp_path):
+    ranking = rank(
+        TEXTS,
+        "better",
+        judge=["simulated/soft", lambda first, second: 0.5 + 0.001 * (len(first) - len(second))],
+        wording=["paper", "compare"],
+        options=[{"seed": 3}, {}],
+        budget="20n",
+        out=tmp_path / "run",
+    )
+    names = {str(name) for name in ranking.comparisons.judges}
+    assert names >= {"simulated/soft · paper", "simulated/soft · compare"}
+    written = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert len(written["identity"]["voices"]) == 4
+    assert written["wording"] == "paper, compare"
+    assert "--judge simulated/soft --judge" in command(written)
+    assert "--wording paper --wording compare" in command(written)
+    read = Comparisons.read(tmp_path / "run")
+    assert {str(name) for name in read.judges} == names
+    with pytest.raises(ValueError, match="3 mappings of options for 2 judges"):
+        rank(TEXTS, "better", judge=["simulated/soft", "simulated/hard"], options=[{}, {}, {}])
+
+
+def test_an_older_folder_opens_is_counted_repaired_and_goes_on(tmp_path):
+    work = Task(Items.of(TEXTS), criterion_prompt("better"), told("ana"), Budget.of("4n"))
+    _, judgements = run(work, tmp_path / "run")
+    path = tmp_path / "run" / "judgements.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM judgements WHERE number > 50")
+        connection.execute("ALTER TABLE judgements DROP COLUMN voice")
+        connection.execute(f"PRAGMA user_version={len(MIGRATIONS) - 1}")
+    connection.close()
+    assert count_judgements(tmp_path / "run") == (50, 0)
+    assert Comparisons.read(tmp_path / "run").judges is None
+    assert [one.question.voice for one in read_judgements(tmp_path / "run")] == [None] * 50
+    assert repair(tmp_path / "run").kept == 50
+    assert asked(run(work, tmp_path / "run")[1]) == asked(judgements)
+    assert list_runs(tmp_path)[0].answered == 96

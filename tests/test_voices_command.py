@@ -1,0 +1,168 @@
+"""Several voices on the command line: real servers that differ, flags and files, a kill, a server that refuses."""
+
+import csv
+import json
+import math
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from comparo.run.store import read_configuration, read_judgements
+from processes import Forked
+from servers import Api, refusal, tokens
+
+KEY = "sk-a-key-that-must-appear-nowhere"
+
+
+def prefers(sure, after=0.0):
+    """A server that prefers the text with the higher number, so surely; below 0 it prefers the lower one."""
+
+    def reply(request):
+        shown = request.body["messages"][0]["content"].split("number ")[1:3]
+        first, second = (int(part.partition(".")[0]) for part in shown)
+        p = 1 / (1 + math.exp(-sure * (first - second) - 0.3 * math.sin(7 * first + 3 * second)))
+        return tokens(dict(sorted({"A": p, "B": 1 - p}.items(), key=lambda pair: -pair[1])), after=after)
+
+    return reply
+
+
+@pytest.fixture
+def comparo(run, tmp_path):
+    rows = [{"id": f"item {k}", "text": f"This is number {k}.", "score_wit": k} for k in range(24)]
+    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return lambda *arguments, **variables: run(tmp_path, arguments, **variables)
+
+
+def ask(*apis, budget="10n"):
+    judges = []
+    for number, api in enumerate(apis):
+        judges += ["--judge", f"openai/model-{number}; base-url={api.url}; concurrency=2"]
+    common = ("-o", "retries=0", "-o", "timeout=5")
+    return ("rank", "items.jsonl", "--criterion", "better", "--out", "run", "--budget", budget, *judges, *common)
+
+
+def questions(folder):
+    return sorted(
+        (one.question.voice, one.question.first, one.question.second, one.p) for one in read_judgements(folder)
+    )
+
+
+def test_two_servers_are_one_ranking_with_a_judge_column_a_report_and_a_list_of_runs(comparo, tmp_path):
+    with Api(prefers(0.4)) as one, Api(prefers(0.2)) as other:
+        done = comparo(*ask(one, other), "--format", "json")
+        assert done.returncode == 0, done.stderr
+        assert {request.body["model"] for request in one.requests} == {"model-0"}
+        assert {request.body["model"] for request in other.requests} == {"model-1"}
+        assert len(one.requests) + len(other.requests) == 240
+    found = json.loads(done.stdout)
+    assert found["method"] == "panel"
+    assert {voice["judge"] for voice in found["voices"]} == {"openai/model-0", "openai/model-1"}
+    assert "scores: the consensus of 2 voices" in done.stderr
+    order = [row["item"] for row in found["ranking"]]
+    assert order[0] in ("item 23", "item 22")
+    identity = read_configuration(tmp_path / "run")["identity"]
+    assert identity["judge"] == "openai/model-0, openai/model-1"
+    assert identity["voices"]["openai/model-1"]["judge"] == "openai/model-1"
+    fitted = comparo("fit", "run", "--method", "panel", "--format", "csv")
+    assert fitted.returncode == 0, fitted.stderr
+    assert len(list(csv.DictReader(fitted.stdout.splitlines()))) == 24
+    assert comparo("report", "run").returncode == 0
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "openai/model-0, openai/model-1" in page
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "run").rename(tmp_path / "runs" / "run")
+    (row,) = csv.DictReader(comparo("runs", "runs", "--format", "csv").stdout.splitlines())
+    assert (row["judge"], row["answered"]) == ("openai/model-0, openai/model-1", "240")
+
+
+def test_a_killed_run_goes_on_to_the_same_questions(comparo, tmp_path):
+    with Api(prefers(0.4)) as one, Api(prefers(0.2)) as other:
+        assert comparo(*ask(one, other)).returncode == 0
+        whole = questions(tmp_path / "run")
+        (tmp_path / "run").rename(tmp_path / "whole")
+        one.script, other.script = (prefers(0.4, after=0.01),), (prefers(0.2, after=0.02),)
+        variables = {**os.environ, "OPENAI_API_KEY": "none"}
+        for stop in (30, 110, 170):
+            process = Forked(
+                [sys.executable, "-m", "comparo.cli", *map(str, ask(one, other))], env=variables, cwd=tmp_path
+            )
+            while process.poll() is None and _stored(tmp_path / "run") < stop:
+                time.sleep(0.01)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            assert stop <= _stored(tmp_path / "run") < 240
+        done = comparo(*ask(one, other))
+        assert done.returncode == 0, done.stderr
+    assert questions(tmp_path / "run") == whole
+
+
+def _stored(folder):
+    try:
+        return len(read_judgements(folder))
+    except Exception:  # not made yet
+        return 0
+
+
+def test_a_server_that_refuses_the_key_is_left_out_and_the_key_appears_nowhere(comparo, tmp_path):
+    with Api(prefers(0.4)) as one, Api(refusal(401, f"Incorrect API key: {KEY}")) as other, Api(prefers(0.2)) as third:
+        done = comparo(*ask(one, other, third), OPENAI_API_KEY=KEY)
+        assert done.returncode == 0, done.stderr
+        assert "openai/model-1 is left out" in done.stderr
+        assert "The run goes on with openai/model-0, openai/model-2." in done.stderr.replace("\n", " ")
+        assert len(one.requests) + len(third.requests) == 240
+        assert len(other.requests) <= 2
+    written = b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file())
+    assert KEY.encode() not in written
+    assert KEY not in done.stdout + done.stderr
+
+
+def test_judges_come_from_tables_lists_and_variables_and_wordings_multiply_them(comparo, tmp_path):
+    (tmp_path / "comparo.toml").write_text(
+        'wording = ["paper", "compare"]\n[rank]\nbudget = "20n"\n'
+        '[[judges]]\njudge = "simulated/soft"\nscores = "wit"\nstrength = 0.3\n[[judges]]\njudge = "simulated/hard"\n'
+    )
+    flags = ("rank", "items.jsonl", "--criterion", "better", "--dry-run")
+    refused = comparo(*flags)
+    assert refused.returncode == 2
+    assert "nobody named it" in refused.stderr
+    done = comparo("--config", "comparo.toml", *flags)
+    assert done.returncode == 0, done.stderr
+    assert "24 items, 4 voices" in done.stdout
+    assert "480 calls at most" in done.stdout
+    for name in ("simulated/soft · paper", "simulated/soft · compare", "simulated/hard · paper"):
+        assert f"{name}: price not known" in done.stdout
+    alone = comparo("--config", "comparo.toml", *flags, "--judge", "simulated/soft", "--wording", "paper")
+    assert "judge simulated/soft" in alone.stdout
+    from_variable = comparo("--config", os.devnull, *flags, COMPARO_JUDGE="simulated/soft|simulated/hard; seed=3")
+    assert "2 voices" in from_variable.stdout, from_variable.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--judge", "simulated/soft; seed"], "'seed' is not NAME=VALUE"),
+        (["--judge", "simulated/soft; colour=red"], "simulated/ judges have no option 'colour'"),
+        (["--judge", "simulated/soft", "--judge", "simulated/hard", "--price", "1,1"], "none of the judges has an opt"),
+        (["--judge", "simulated/soft", "--wording", "paper", "--wording", "paper"], "one of them is there twice"),
+        (["--judge", "simulated/soft", "--judge", "simulated/hard", "--estimate", "judge"], "is their consensus"),
+        (["--judge", "simulated/soft", "--judge", "simulated/hard", "--budget", "3n"], "for each of 2 voices"),
+        (["--judge", "simulated/soft", "--judge", "openai/x; price=1,1", "--budget", "$1"], "needs the judge's price"),
+    ],
+)
+def test_a_wrong_command_is_one_line_and_leaves_nothing(comparo, tmp_path, arguments, message):
+    done = comparo("rank", "items.jsonl", "--criterion", "better", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert not (tmp_path / "comparo-runs").exists()
+
+
+def test_comparo_judge_asks_one_judge(comparo, tmp_path):
+    (tmp_path / "pairs.csv").write_text("first,second\nitem 1,item 2\n")
+    flags = ("judge", "pairs.csv", "--items", "items.jsonl", "--criterion", "better", "--judge", "simulated/soft")
+    assert comparo(*flags).returncode == 0
+    done = comparo(*flags, "--judge", "simulated/hard")
+    assert done.returncode == 2
+    assert "asks one judge in one wording" in done.stderr

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import expit
 
-from benchmarks.verdict import table
 from benchmarks.recorded_voices import Set, is_panel
+from benchmarks.verdict import table
 from comparo.analysis.reliability import LOGISTIC, measured, reliability
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit

@@ -14,8 +14,8 @@ import numpy as np
 
 from benchmarks.audition import show_calibration, show_few
 from benchmarks.efficiency import DATA
-from benchmarks.verdict import table
 from benchmarks.recorded_voices import Set, is_panel, sets
+from benchmarks.verdict import table
 from comparo.analysis.agreement import spearman_within
 from comparo.analysis.reliability import reliability
 from comparo.data.comparisons import Comparisons

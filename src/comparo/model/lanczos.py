@@ -9,7 +9,6 @@ from scipy.linalg import eigh_tridiagonal
 
 from comparo.types import Array
 
-
 NEGLIGIBLE = 1e-4  # product of the ratios β/α, which bounds what further steps would add, relative
 
 

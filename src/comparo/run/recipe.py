@@ -150,13 +150,12 @@ class Fitting:
         """The ranking from comparisons whose weights are final."""
         if not self.pools:
             return quiet_fit(data, self.method, bias=self.bias)
-        if data.judges is not None:
-            return quiet_fit(data, "panel", bias=self.bias, groups=self._groups, features=self._features)
+        method = self.method if data.judges is None else "panel"
         ranking = quiet_fit(
-            data, self.method, bias=self.bias, prior="estimated", groups=self._groups, features=self._features
+            data, method, bias=self.bias, prior="estimated", groups=self._groups, features=self._features
         )
-        effects = ranking.effects
-        if not self.shares or effects is None:
-            return ranking
-        beyond_style = self._groups is None and effects.style is not None
-        return consensus(ranking, self.validity) if effects.group is not None or beyond_style else ranking
+        effects, panel = ranking.effects, ranking.panel
+        found = [part.group for part in (effects, panel) if part is not None]
+        is_grouped = any(group is not None for group in found)
+        beyond_style = self._groups is None and effects is not None and effects.style is not None
+        return consensus(ranking, self.validity) if self.shares and (is_grouped or beyond_style) else ranking

@@ -335,7 +335,7 @@ def test_loadings_of_exact_correlations(seed, count):
     assert np.array_equal(turned, sign) or np.array_equal(turned, -sign)
     family = copies(Agreement(np.where(np.eye(count), 1.0, agreement.correlation), agreement.candidates))
     assert family.tolist() == list(range(count))
-    found, error = loadings(agreement.merged(family, turned), np.zeros(count, dtype=bool))
+    found, error = loadings(agreement.merged(family, turned), np.zeros(count, dtype=bool), rng.uniform(0.1, 1, count))
     assert found == pytest.approx(rho, abs=2e-3)
     assert np.all((error > 0) & (error < 0.01))
 

@@ -9,10 +9,11 @@ alone are x̂_r = A_r x_r + noise, A_r = (L_r + 1/v_r)⁻¹L_r, from which that 
 since the noise of different voices is independent. These are the estimating equations of the restricted likelihood at
 the variances of the single voices (MINQUE), so they cost one fit per voice. The loadings minimise
 
-    Σ_{r<s} (c_rs − ρ_r ρ_s)² / Var c_rs + Σ_r (|ρ_r| − mean |ρ|)² / `EVEN`²,
+    Σ_{r<s} (c_rs − ρ_r ρ_s)² / Var c_rs + Σ_r (|ρ_r| − e_r)² / `EVEN`²,        e_r = mean |ρ|·h_r / mean h,
 
-where the second sum decides what two voices leave open: who of them is the better one. `USUAL` is among the ρ of that
-mean, for voices that too few answers compare.
+where the second sum decides what two voices leave open: who of them is the better one. h_r is the square root of the
+voice's content, the share of one answer that is about the texts: what is lost in position and noise goes with what
+people do not share (docs/panel.md). `USUAL` is among the ρ of the mean, for voices that too few answers compare.
 """
 
 from __future__ import annotations
@@ -113,13 +114,13 @@ def signs(agreement: Agreement, anchored: NDArray[np.bool_]) -> Array:
     return np.where(anchored, 1.0, sign)
 
 
-def loadings(agreement: Agreement, anchored: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """ρ of families whose views are turned to agree, and its standard error, both (F,).
+def loadings(agreement: Agreement, anchored: NDArray[np.bool_], content: Array) -> tuple[Array, Array]:
+    """ρ of families whose views are turned to agree, and its standard error, both (F,), given their content (F,).
 
     Anchored families, such as people, are the consensus itself: their ρ is `MOST`.
 
     >>> three = np.array([[1, 0.72, 0.45], [0.72, 1, 0.4], [0.45, 0.4, 1]])
-    >>> loadings(Agreement(three, np.full((3, 3), 1e4)), np.zeros(3, dtype=bool))[0].round(2)
+    >>> loadings(Agreement(three, np.full((3, 3), 1e4)), np.zeros(3, dtype=bool), np.ones(3))[0].round(2)
     array([0.9, 0.8, 0.5])
     """
     if len(agreement.correlation) == 1:
@@ -127,12 +128,16 @@ def loadings(agreement: Agreement, anchored: NDArray[np.bool_]) -> tuple[Array, 
     precision, c, even = agreement.precision, agreement.correlation, 1.0 / EVEN**2
     mean = np.sum(precision * c) / max(float(np.sum(precision)), np.finfo(float).tiny)
     rho = np.where(anchored, MOST, np.sqrt(np.clip(mean, LEAST**2, MOST**2)))
+    height = np.sqrt(content)
+    height = height / np.mean(height)
     for _ in range(ROUNDS):
         before = rho.copy()
         for family in np.flatnonzero(~anchored):
             known = float(np.sum(precision[family] * rho**2))
             pulled = float(np.sum(precision[family] * c[family] * rho))
-            rho[family] = np.clip((pulled + even * np.mean([*rho, USUAL])) / (known + even), LEAST, MOST)
+            rho[family] = np.clip(
+                (pulled + even * height[family] * np.mean([*rho, USUAL])) / (known + even), LEAST, MOST
+            )
         if np.max(np.abs(rho - before)) < SURE:
             break
     return rho, np.where(anchored, 0.0, 1.0 / np.sqrt(precision @ rho**2 + even))

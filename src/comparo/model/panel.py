@@ -132,7 +132,9 @@ def hear(
     anchored = np.array([name in people for name in names])
     family, sign = copies(agreement), signs(agreement, anchored)
     of_family = np.array([anchored[family == k].any() for k in range(int(family.max()) + 1)])
-    rho, error = loadings(agreement.merged(family, sign), of_family)
+    content = np.array([voice.content for voice in voices])
+    shown = np.bincount(family, content) / np.bincount(family)
+    rho, error = loadings(agreement.merged(family, sign), of_family, shown)
     return Heard(graph, names, code, voices, agreement, family, sign * rho[family], error[family], anchored)
 
 

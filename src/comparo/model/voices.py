@@ -71,6 +71,16 @@ class Voice:
         return cls(model, variances.ratio * noise, noise, gamma, error or 0.0, position, converged)
 
     @property
+    def content(self) -> float:
+        """The share of the mean square of one answer that is about the texts: 2v / (2v + γ̄² + position + noise).
+
+        A choice has the noise of a logistic variable, π²/3.
+        """
+        noise = np.pi**2 / 3 if isinstance(self.model, Choices) else self.noise
+        about = 2.0 * self.variance
+        return float(about / (about + np.mean(self.bias) ** 2 + self.position + noise))
+
+    @property
     def pattern(self) -> Pattern:
         return self.model.pattern
 

@@ -51,7 +51,7 @@ def member_notes(panel: Panel) -> tuple[str, ...]:
         ]
         found.append(f"the views of these judges cannot be told apart: {', '.join(pairs)}; they count as one opinion")
     if names := _named(columns, columns["high"] < 0):
-        found.append(f"{names} against the others; their answers are turned round")
+        found.append(f"{names} against the others; these answers are turned round")
     if names := _named(
         columns, (np.abs(columns["agreement"]) < BLIND) & (columns["low"] < 0) & (columns["high"] > 0), "tell"
     ):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from comparo.model.experts import StudentT as StudentT
     from comparo.ranking.ranking import Ranking as Ranking
     from comparo.report import write_report as write_report
+    from comparo.run.audition import audition as audition
     from comparo.run.rank import rank as rank
     from comparo.run.rejudge import rejudge as rejudge
     from comparo.selection.designs import in_both_orders as in_both_orders
@@ -59,6 +60,7 @@ _NAMES = {
     "model.experts": "BradleyTerry Expert Gaussian StudentT",
     "ranking.ranking": "Ranking",
     "report": "write_report",
+    "run.audition": "audition",
     "run.rank": "rank",
     "run.rejudge": "rejudge",
     "selection.designs": "in_both_orders in_one_order random_pairs",

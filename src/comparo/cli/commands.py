@@ -12,6 +12,10 @@ from comparo.cli.settings import Command, name_variables
 # For each command: its file, and the line in the list of commands, which is the first one of the function's docstring.
 COMMANDS = {
     "rank": ("rank", "Rank texts by a judge, from few comparisons, safe to stop and start again."),
+    "audition": (
+        "audition",
+        "Which judge and which wording, without a single label: all get the same few pairs, in both orders.",
+    ),
     "fit": ("fit", "Scores and a ranking from recorded comparisons."),
     "select": ("select", "The next pairs to ask, for those who judge elsewhere."),
     "judge": ("judge", "Judgements of pairs of texts, one a line, as they come."),

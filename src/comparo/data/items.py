@@ -103,6 +103,23 @@ class Items:
         labels, (codes,) = factorise(table, column["group"])
         return replace(items, group=labels[codes])
 
+    def take(self, rows: NDArray[np.integer]) -> Items:
+        """Some of the items, by their numbers, with their contexts.
+
+        >>> Items.of({"ana": "A story.", "bo": "Another.", "cy": "A third."}).take(np.array([0, 2])).ids
+        array(['ana', 'cy'], dtype=object)
+        """
+        kept, context = np.unique(self.context[rows], return_inverse=True)
+        return Items(
+            self.ids[rows],
+            tuple(self.texts[row] for row in rows.tolist()),
+            self.contexts[kept],
+            context.astype(np.int32),
+            tuple(self.context_texts[code] for code in kept.tolist()),
+            {name: scores[rows] for name, scores in self.scores.items()},
+            None if self.group is None else self.group[rows],
+        )
+
     @cached_property
     def groups(self) -> dict[Any, NDArray[np.int64]]:
         """The rows of each context, in order.

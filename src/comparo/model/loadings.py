@@ -96,13 +96,14 @@ def copies(agreement: Agreement) -> NDArray[np.intp]:
 def signs(agreement: Agreement, anchored: NDArray[np.bool_]) -> Array:
     """+1 or −1 for each voice, (R,): that of the leading eigenvector of the correlations.
 
+    A correlation that few answers tell counts less: it is shrunk as if it had the variance `EVEN`² between voices.
     Anchored voices are positive together; without them, the voices that carry more of the vector are.
 
     >>> correlation = np.array([[1, 0.5, -0.5], [0.5, 1, -0.4], [-0.5, -0.4, 1]])
-    >>> signs(Agreement(correlation, np.ones((3, 3))), np.zeros(3, dtype=bool))
+    >>> signs(Agreement(correlation, np.full((3, 3), 100.0)), np.zeros(3, dtype=bool))
     array([ 1.,  1., -1.])
     """
-    matrix = np.clip(agreement.correlation, -1.0, 1.0)
+    matrix = np.clip(agreement.correlation, -1.0, 1.0) * agreement.precision / (agreement.precision + 1.0 / EVEN**2)
     np.fill_diagonal(matrix, 1.0)
     leading = np.linalg.eigh(matrix)[1][:, -1]
     turn = (

@@ -65,6 +65,7 @@ class Allocation:
         self._costs, self._bias, self._say = dict(costs), bias, say
         self._failing: set[str] = set()
         self._looked_at = 0
+        self.is_fixed = False  # True: every voice is asked the same pairs to the end
 
     def decide(self, all_answers: list[Judgement], last_wave: list[Judgement]) -> None:
         """Change the shares after a wave, given everything that came back so far, failed ones too."""
@@ -79,7 +80,7 @@ class Allocation:
         for one in all_answers:
             asked[str(one.question.voice)] += 1
         total = sum(asked.values())
-        due = total >= GROWTH * self._looked_at and min(asked[voice] for voice in left) >= PILOT
+        due = not self.is_fixed and total >= GROWTH * self._looked_at and min(asked[voice] for voice in left) >= PILOT
         if len(left) > 1 and due:
             self._looked_at = total
             self._share(all_answers, asked, left)

@@ -83,7 +83,7 @@ class Chorus:
             elif self._shares.decided:
                 self._queue += self._divided(pairs)
             else:
-                self._queue += [self._ask(pair, voice) for voice in self._active for pair in pairs]
+                self._queue += [self._ask(pair, voice) for pair in pairs for voice in self._active]
         asks, self._queue = self._queue[:batch], self._queue[batch:]
         return asks
 

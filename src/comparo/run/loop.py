@@ -149,6 +149,11 @@ class Run:
             raise RunError("there are no answers to rank by yet")
         return self.task.fitting.rank(comparisons(self.judgements))
 
+    def ask_alike(self) -> None:
+        """Ask every voice the same pairs to the end, whatever they answer; before anything is asked."""
+        if self._allocation is not None:
+            self._allocation.is_fixed = True
+
     @property
     def judgements(self) -> list[Judgement]:
         """All judgements so far, grouped by question."""

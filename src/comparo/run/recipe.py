@@ -76,6 +76,11 @@ class Fitting:
         return self.pools and (self.estimate == "consensus" or (self.estimate == "auto" and self._groups is not None))
 
     @property
+    def has_groups(self) -> bool:
+        """Whether texts share groups."""
+        return self._groups is not None
+
+    @property
     def pools(self) -> bool:
         """Whether variances are estimated: not for plain runs, nor for methods without variances."""
         return not self.plain and self.method.startswith("poe") and self.bias != "plug-in"

@@ -74,8 +74,11 @@ class Task:
                 raise ValueError(f"{name} is one of {', '.join(get_args(known))}, not {value!r}")
         if not isinstance(self.seed, int) or self.seed < 0:
             raise ValueError(f"seed = {self.seed!r} is not a whole number from 0 up")
-        if self.is_panel and (self.estimate != "auto" or self.validity is not None):
-            raise ValueError("the ranking of several voices is their consensus; leave --estimate and --validity out")
+        if self.is_panel and self.estimate == "consensus" and not self.fitting.has_groups:
+            raise ValueError(
+                "what people would say needs, for several voices, texts that share a group; name a column by --group, "
+                "or leave --estimate out: the ranking is then what the voices agree on"
+            )
         top = top_of(self.goal, min(map(len, self.items.names.values())), str(self.strategy))
         self._rehearse(top)
         self.fitting.check()

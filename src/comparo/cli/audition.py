@@ -1,0 +1,136 @@
+"""comparo audition: which judge, and which wording, without a single label."""
+
+import json
+import math
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from comparo.cli import groups
+from comparo.cli.asked import JudgeFlags
+from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
+from comparo.cli.printing import Console, print_notes, print_table, print_text
+from comparo.cli.rank import Shown, say_expense, stoppable
+from comparo.cli.settings import command_line
+from comparo.data.writing import csv_text
+from comparo.ranking.display import json_rows
+from comparo.ranking.ranking import Ranking
+from comparo.run.audition import PAIRS, Audition, all_wordings, audition
+from comparo.run.folders import choose_folder
+from comparo.run.loop import Run
+from comparo.run.task import DEFAULT_LEAST_MASS, Task
+
+EPILOG = (
+    "Example: `comparo audition stories.jsonl --criterion 'more surprising' --judge openai/gpt-4o-mini --judge "
+    "local/smollm2 --wording all --dry-run`"
+)
+SHARES = ("signal", "agreement", "content", "position", "flips", "mass")
+
+
+@with_groups
+def audition_command(
+    context: typer.Context,
+    data: Annotated[
+        str, typer.Argument(help="The texts, as for comparo rank; some contexts and texts are chosen from them.")
+    ],
+    question: QuestionFlags,
+    asked: JudgeFlags,
+    columns: ColumnFlags,
+    pairs: Annotated[int, typer.Option(min=1, help="Pairs that each voice is asked, in both orders.")] = PAIRS,
+    group: groups.GroupColumn = None,
+    seed: Annotated[int, typer.Option(min=0, help="Which contexts, texts and pairs are chosen.")] = 0,
+    least_mass: Annotated[
+        float,
+        typer.Option(help="Leave a judge out that puts less than this share of its probability on the labels."),
+    ] = DEFAULT_LEAST_MASS,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say calls, tokens and price, and ask nothing.")] = False,
+    out: Annotated[Path | None, typer.Option(help="The run folder. Default: comparo-runs/TIME-NAME-audition.")] = None,
+    *,
+    shown: Shown,
+) -> None:
+    """Which judge and which wording, without a single label: all get the same few pairs, in both orders.
+
+    A voice is a judge with a wording (--wording all: every one that can put the criterion). Prints for each voice how
+    much of what it says is about the texts, about their order, and agreed on by the others; names the voice to use.
+    """
+    asked.ray()  # flags that do not fit together are an error before anything is read
+    items = columns.read(data, group=group, scores=None)
+    if question.wording == ["all"]:
+        question = type(question)(**{**vars(question), "wording": all_wordings(question.criterion)})
+
+    def folder(task: Task) -> Path:
+        if dry_run:
+            say_expense(Console(highlight=False), task, task.expense())
+            raise typer.Exit
+        return out or choose_folder(f"{'stdin' if data == '-' else data}-audition", task.identity, False)
+
+    found = audition(
+        items,
+        judge=asked.make(items, context),
+        prompt=question.make(items, columns, asked.reader),
+        pairs=pairs,
+        seed=seed,
+        least_mass=least_mass,
+        out=folder,
+        notes={"command": command_line(context)},
+        say=partial(shown.console.print, style="yellow", markup=False, soft_wrap=True),
+        finish=partial(_ask, shown=shown),
+    )
+    _print(found, shown)
+
+
+def _ask(run: Run, shown: Shown) -> Ranking:
+    shown.console.print(f"[dim]{run.progress.total:,} calls at most; run folder {run.store.folder}[/dim]")
+    try:
+        with stoppable():
+            return run.finish()
+    except KeyboardInterrupt as stop:
+        kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
+        shown.console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)
+        raise typer.Exit(getattr(stop, "code", 130)) from None
+
+
+def _print(found: Audition, shown: Shown) -> None:
+    if shown.output == "json":
+        document = {"best": found.best, "panel": list(found.panel), "notes": list(found.notes)}
+        print_text(json.dumps(document | {"voices": json_rows(found.table)}, ensure_ascii=False) + "\n")
+        return
+    if shown.output == "csv":
+        print_text(csv_text(dict(found.table)))
+    else:
+        print_table(*_rows(found))
+    if not shown.quiet:
+        print_notes(found.notes)
+    told = f"Use {found.best}: of all voices, the largest share of what it says is about the texts."
+    shown.console.print(told, markup=False, soft_wrap=True)
+    if len(found.panel) > 1:
+        others = ", ".join(found.panel[1:])
+        told = f"With calls for several voices, add those that show nearly as much: {others}."
+        shown.console.print(told, markup=False, soft_wrap=True)
+
+
+def _rows(found: Audition) -> tuple[list[str], list[list[Any]]]:
+    """The table for people: shares in percent with their intervals, the price of a thousand calls, and speed."""
+    table = found.table
+    header = ["voice", "calls", *SHARES, "$ per 1,000 calls", "seconds per call"]
+    rows = []
+    for row, name in enumerate(table["judge"].tolist()):
+        shares = [_share(table, each, row) for each in SHARES]
+        price, seconds = float(table["cost"][row]) * 1000, float(table["seconds"][row])
+        known = ["" if math.isnan(value) else f"{value:.3g}" for value in (price, seconds)]
+        rows.append([name, str(table["calls"][row]), *shares, *known])
+    return header, rows
+
+
+def _share(table: Any, name: str, row: int) -> str:
+    value, low, high = (float(table[key][row]) for key in (name, f"{name}_low", f"{name}_high"))
+    if np.isnan(value):
+        return ""
+    written = f"{value:.2f}" if name == "agreement" else f"{value:.0%}"
+    if np.isnan(low) or np.isnan(high):
+        return written
+    ends = f"{low:.2f} to {high:.2f}" if name == "agreement" else f"{100 * low:.0f} to {100 * high:.0f}"
+    return f"{written} ({ends})"

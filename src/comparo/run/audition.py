@@ -1,0 +1,215 @@
+"""An audition: every voice is asked the same few pairs in both orders, and shows what it is worth, without a label.
+
+A voice is a judge with a wording. Which voice agrees best with people cannot be seen from answers alone; what goes with
+it is content, the share of an answer that is about the texts rather than about their order or noise (docs/panel.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.analysis.reliability import reliability
+from comparo.data.items import Items
+from comparo.data.prompts import Prompt
+from comparo.data.wordings import WORDINGS
+from comparo.judges import Judgement
+from comparo.ranking.ranking import Ranking
+from comparo.run.loop import Progress, Run, logger
+from comparo.run.rank import Asked, rank
+from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
+
+PAIRS = 20  # for each voice; 80% of the gap to the best voice is closed with n calls to all voices (docs/panel.md)
+FEWEST = 15  # pairs: a voice of fewer than 30 answers has no variances of its own
+EACH = 5  # pairs of a context, where there are many
+LOOPS = 2 / 3  # comparisons that connect the texts, of all: the others tell noise from taste
+NEARLY = 2 / 3  # of the best content, from which a voice belongs to the panel that is proposed (docs/panel.md)
+LOST = 0.8  # share of an answer that is about the order: the winner then changes with it in nine of ten pairs
+BLIND = 0.05  # content, at the upper end of its interval, of a voice that hardly sees the texts
+
+
+@dataclass(frozen=True)
+class Audition:
+    """What the voices showed.
+
+    Parameters
+    ----------
+    table : A row per voice, the most content first: the columns of `comparo.reliability`, cost (dollars for a call) and
+        seconds (of a call), nan where not known.
+    best : The voice of most content that is not reversed.
+    panel : The voices that are nearly as good, the best first; copies of another are left out.
+    notes : Sentences about voices that are reversed, blind or lost in position.
+    ranking : What the voices say together of the texts that were compared.
+    """
+
+    table: Mapping[str, NDArray[Any]]
+    best: str
+    panel: tuple[str, ...]
+    notes: tuple[str, ...]
+    ranking: Ranking
+
+
+def audition(
+    data: Any,
+    criterion: str | None = None,
+    *,
+    judge: Asked | Sequence[Asked] = DEFAULT_JUDGE,
+    wording: str | Sequence[str] | None = None,
+    pairs: int = PAIRS,
+    kind: str = "Text",
+    heading: str | None = None,
+    prompt: str | Prompt | Sequence[Prompt] | None = None,
+    seed: int = 0,
+    least_mass: float = DEFAULT_LEAST_MASS,
+    out: str | Path | Callable[[Task], Path] | None = None,
+    notes: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    say: Callable[[str], None] = logger.warning,
+    finish: Callable[[Run], Ranking] = Run.finish,
+) -> Audition:
+    """Ask every voice the same few pairs in both orders, and say which to use.
+
+    Parameters
+    ----------
+    data, criterion, kind, heading, prompt, judge, options, least_mass, out, notes, watch, say
+        As for `rank`. Every judge with every wording is a voice.
+    wording
+        Names of wordings, or "all" for all that can put the criterion.
+    pairs
+        How many pairs each voice is asked, of some contexts and texts chosen by `seed`.
+    finish
+        Called with the `Run` to complete it and return its ranking.
+
+    Returns
+    -------
+    Audition
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than 15 pairs, or as for `rank`.
+    JudgeError, RunError, StoreError
+        As for `rank`.
+
+    Examples
+    --------
+    >>> from comparo.judges import load_judge
+    >>> quality = {f"story {k}": k / 3 for k in range(20)}
+    >>> good = load_judge("simulated/soft", scores=quality)
+    >>> lost = load_judge("simulated/soft", scores=quality, strength=0.1, bias=3.0)
+    >>> found = audition({name: f"About {name}." for name in quality}, "better", judge=[lost, good])
+    >>> found.best, found.notes
+    ('simulated/soft 2', ("'simulated/soft 1' hardly looks at the texts: 97% of an answer is about their order",))
+    """
+    if pairs < FEWEST:
+        raise ValueError(f"an audition needs at least {FEWEST} pairs for each voice, not {pairs}")
+    items = some_items(Items.of(data), pairs, np.random.default_rng(seed))
+    wordings = all_wordings(criterion) if wording == "all" else wording
+    judges, several = _count(judge), _count(wordings) * _count(prompt)
+    runs: list[Run] = []
+
+    def ask(run: Run) -> Ranking:
+        runs.append(run)
+        run.ask_alike()
+        return finish(run)
+
+    ranking = rank(
+        items,
+        criterion,
+        judge=judge,
+        wording=wordings,
+        prompt=prompt,
+        kind=kind,
+        heading=heading,
+        budget=2 * pairs * judges * several,
+        seed=seed,
+        estimate="judge",
+        least_mass=least_mass,
+        out=out,
+        notes=notes,
+        options=options,
+        watch=watch,
+        say=say,
+        finish=ask,
+    )
+    answers = [one for one in runs[0].judgements if not one.failed]
+    return _judged(ranking, answers, runs[0].task.judge.name)
+
+
+def some_items(items: Items, pairs: int, rng: np.random.Generator) -> Items:
+    """Some contexts, and some items of each, that so many pairs connect with a third of them to spare."""
+    contexts = list(items.groups.values())
+    count = min(len(contexts), max(1, pairs // EACH))
+    chosen = sorted(rng.choice(len(contexts), count, replace=False).tolist())
+    most = int(LOOPS * pairs / count) + 1
+    rows = [np.sort(rng.permutation(contexts[context])[:most]) for context in chosen]
+    return items.take(np.concatenate(rows))
+
+
+def all_wordings(criterion: str | None) -> list[str]:
+    """The wordings that can put a criterion.
+
+    >>> all_wordings("more coherent")[:2]
+    ['paper', 'between']
+    """
+    found = []
+    for name, each in WORDINGS.items():
+        try:
+            each.template(criterion or "", "Text")
+        except ValueError:
+            continue
+        found.append(name)
+    return found
+
+
+def _count(given: Any) -> int:
+    return len(given) if isinstance(given, list | tuple) else 1
+
+
+def _judged(ranking: Ranking, answers: Sequence[Judgement], judge: str) -> Audition:
+    table = reliability(ranking)
+    if ranking.comparisons.judges is None:
+        table["judge"] = np.array([judge], dtype=object)
+    names = table["judge"].tolist()
+    own = [[one for one in answers if len(names) == 1 or one.question.voice == name] for name in names]
+    for column, name in (("mass", "mass"), ("cost", "cost"), ("seconds", "seconds")):
+        table[column] = np.array([_mean([getattr(one, name) for one in some]) for some in own])
+    order = np.argsort(-table["content"], kind="stable")
+    table = {name: values[order] for name, values in table.items()}
+    turned = np.asarray(table["agreement_high"] < 0)
+    usable = np.flatnonzero(~turned) if (~turned).any() else np.arange(len(names))
+    voices = ranking.voices
+    copied = {} if voices is None else dict(zip(voices["judge"].tolist(), voices["copy_of"].tolist(), strict=True))
+    best, panel, taken = str(table["judge"][usable[0]]), [], set()
+    for row in usable[table["content"][usable] >= NEARLY * table["content"][usable[0]]].tolist():
+        name = str(table["judge"][row])
+        view = copied.get(name) or name
+        if view not in taken:
+            taken.add(view)
+            panel.append(name)
+    return Audition(table, best, tuple(panel), _notes(table, turned), ranking)
+
+
+def _mean(values: Sequence[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return float(np.mean(known)) if known else math.nan
+
+
+def _notes(table: Mapping[str, NDArray[Any]], turned: NDArray[np.bool_]) -> tuple[str, ...]:
+    found = []
+    for row, name in enumerate(table["judge"].tolist()):
+        if turned[row]:
+            found.append(f"'{name}' ranks against the others: look at its wording, or leave it out")
+        if table["position"][row] > LOST:
+            share = f"{table['position'][row]:.0%}"
+            found.append(f"'{name}' hardly looks at the texts: {share} of an answer is about their order")
+        elif table["content_high"][row] < BLIND:
+            found.append(f"'{name}' hardly sees the texts: at most {BLIND:.0%} of an answer is about them")
+    return tuple(found)

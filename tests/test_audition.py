@@ -1,0 +1,114 @@
+"""An audition: the same few pairs for every voice, and what is said of good, reversed, lost and blind ones."""
+
+import json
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from comparo import Comparisons, audition, load_judge
+from comparo.data.items import Items
+from comparo.run.audition import some_items
+from comparo.run.store import read_judgements
+from servers import Api, tokens
+
+QUALITY = {f"story {k}": k / 4 for k in range(24)}
+TEXTS = {name: f"About {name}." for name in QUALITY}
+
+
+def voice(**options):
+    return load_judge("simulated/soft", scores=QUALITY, **options)
+
+
+def test_good_reversed_and_lost_voices_are_told_apart(tmp_path):
+    judges = [
+        voice(seed=1),
+        voice(strength=-1.0, seed=2),
+        voice(strength=0.1, bias=4.0, seed=3),
+        voice(seed=4, noise=1.0),
+    ]
+    found = audition(TEXTS, "better", judge=judges, out=tmp_path / "run")
+    named = [f"simulated/soft {k}" for k in (1, 2, 3, 4)]
+    assert found.best == named[0]
+    assert named[1] not in found.panel
+    assert named[2] not in found.panel
+    told = " | ".join(found.notes)
+    assert f"'{named[1]}' ranks against the others" in told
+    assert f"'{named[2]}' hardly looks at the texts" in told
+    assert len(found.notes) == 2
+    content = found.table["content"]
+    assert np.all(np.diff(content) <= 0)
+    assert found.table["judge"].tolist()[-1] == named[2]
+    answers = read_judgements(tmp_path / "run")
+    assert Counter(one.question.voice for one in answers) == dict.fromkeys(named, 40)
+    asked = {
+        name: {(one.question.first, one.question.second) for one in answers if one.question.voice == name}
+        for name in named
+    }
+    assert asked[named[0]] == asked[named[1]] == asked[named[2]] == asked[named[3]]
+    assert all((second, first) in asked[named[0]] for first, second in asked[named[0]])
+    again = audition(TEXTS, "better", judge=judges, out=tmp_path / "run")
+    assert again.table["content"] == pytest.approx(content)
+    assert len(read_judgements(tmp_path / "run")) == len(answers)
+    assert Comparisons.read(tmp_path / "run").judges is not None
+
+
+def test_one_voice_alone_has_content_but_nobody_confirms_it():
+    found = audition(TEXTS, "better", judge=voice(), pairs=30)
+    assert found.best == "simulated/soft"
+    assert found.panel == ("simulated/soft",)
+    assert math.isnan(found.table["agreement"][0])
+    assert found.table["content"][0] > 0.5
+
+
+def test_pairs_are_of_several_contexts_and_connect_their_texts():
+    rows = [{"context_id": c, "id": k, "text": f"Text {k} of {c}."} for c in range(30) for k in range(16)]
+    some = some_items(Items.of(rows), 20, np.random.default_rng(0))
+    assert Counter(some.context.tolist()) == dict.fromkeys(range(4), 4)
+    whole = Items.of(rows[:5])
+    assert some_items(whole, 20, np.random.default_rng(0)).ids.tolist() == whole.ids.tolist()
+
+
+def test_too_few_pairs_are_an_error_before_anything_is_asked():
+    with pytest.raises(ValueError, match="at least 15 pairs for each voice, not 5"):
+        audition(TEXTS, "better", judge=voice(), pairs=5)
+
+
+def prefers(sure):
+    """A server that prefers the text with the higher number."""
+
+    def reply(request):
+        shown = request.body["messages"][0]["content"].split("number ")[1:3]
+        first, second = (int(part.partition(".")[0]) for part in shown)
+        p = 1 / (1 + math.exp(-sure * (first - second) - 0.3 * math.sin(7 * first + 3 * second)))
+        return tokens(dict(sorted({"A": p, "B": 1 - p}.items(), key=lambda pair: -pair[1])))
+
+    return reply
+
+
+def test_two_servers_and_two_wordings_on_the_command_line(run, tmp_path):
+    rows = [{"id": f"item {k}", "text": f"This is number {k}."} for k in range(24)]
+    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with Api(prefers(0.5)) as one, Api(prefers(0.3)) as two, Api(prefers(-0.5)) as other:
+        servers = {"good": one, "fair": two, "bad": other}
+        judges = [part for name, api in servers.items() for part in ("--judge", f"openai/{name}; base-url={api.url}")]
+        wordings = ["--wording", "paper", "--wording", "between"]
+        common = ("audition", "items.jsonl", "--criterion", "better", *judges, *wordings, "--price", "1,2")
+        planned = run(tmp_path, (*common, "--dry-run"))
+        assert "240 calls at most" in planned.stdout
+        assert not one.requests
+        done = run(tmp_path, (*common, "--out", "found"))
+        assert done.returncode == 0, done.stderr
+        assert [len(api.requests) for api in servers.values()] == [80, 80, 80]
+        table = run(tmp_path, (*common, "--out", "found", "--format", "json"))
+        assert len(one.requests) == 80
+    assert "openai/good · paper" in done.stdout
+    assert "$ per 1,000 calls" in done.stdout
+    found = json.loads(table.stdout)
+    names = {f"openai/{judge} · {wording}" for judge in servers for wording in ("paper", "between")}
+    assert {row["judge"] for row in found["voices"]} == names
+    assert found["best"].startswith("openai/good")
+    assert all("openai/bad" in note and "ranks against the others" in note for note in found["notes"])
+    assert len(found["notes"]) == 2
+    assert (tmp_path / "found" / "run.json").exists()

@@ -226,7 +226,8 @@ def _crossed(heard: Heard, single: list[int]) -> list[dict[str, Any]]:
 
 
 def _cell(value: float) -> tuple[str, str, str]:
-    return _number(value), "blue" if value >= 0 else "orange", f"{60 * abs(value):.0f}%"
+    """A correlation in hundredths, so that twelve fit the width of a telephone; its hue and the share of it."""
+    return f"{round(100 * value)}".replace("-", "−"), "blue" if value >= 0 else "orange", f"{60 * abs(value):.0f}%"
 
 
 def _contested(record: Record, heard: Heard, single: list[int]) -> list[Mapping[str, Any]]:
@@ -263,15 +264,24 @@ def _contested(record: Record, heard: Heard, single: list[int]) -> list[Mapping[
                 "context": "" if context is None else label(context[node]),
                 "size": f"{sizes[graph.component[node]]:,}",
                 "places": [
-                    (label(heard.names[r]), f"{places[row, node]:,}")
-                    for row, r in enumerate(heeded)
-                    if not math.isnan(scores[row, node])
-                ][:PLACED],
+                    (label(heard.names[heeded[row]]), f"{places[row, node]:,}") for row in _extremes(scores[:, node])
+                ],
                 "text": text[:EXCERPT],
                 "left": max(0, len(text) - EXCERPT),
             }
         )
     return found
+
+
+def _extremes(scores: Array) -> list[int]:
+    """The voices that judged a text, in their order; of more than `PLACED`, those with the lowest and highest scores.
+
+    >>> _extremes(np.array([0.5, np.nan, -1.0]))
+    [0, 2]
+    """
+    known = [row for row in np.argsort(scores).tolist() if not math.isnan(scores[row])]
+    half = PLACED // 2
+    return sorted(known if len(known) <= PLACED else known[:half] + known[-half:])
 
 
 def _number(value: float) -> str:

@@ -17,6 +17,9 @@ from comparo.run.budget import Budget
 from comparo.run.store import Store
 from comparo.run.task import Task
 from test_report import SCRIPT, folder_of, run_folder
+from test_report_voices import voices_folder
+from test_voices import contexts as texts_of_contexts
+from test_voices import told
 
 WIDTHS = (1280, 400)
 
@@ -150,6 +153,24 @@ def large(tmp_path_factory):
     store.add(Judgement(answer.question, p=answer.p, mass=1.0) for answer in judge.judge(questions))
     store.close()
     return write_report(store.folder)
+
+
+@pytest.fixture(scope="module")
+def voices(tmp_path_factory):
+    judges = [told(f"{SCRIPT}{'x' * 60}"), *(told(f"judge {k}", scale=(-1) ** (k == 3)) for k in range(13))]
+    folder = tmp_path_factory.mktemp("voices") / "run"
+    return write_report(voices_folder(folder, judges, budget="70n", items=texts_of_contexts()))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_who_judged(browser, voices, width):
+    browser.open(voices, width, dark=True)
+    assert len(browser.texts("#voices .voices tbody tr")) == 14
+    assert len(browser.texts("#voices .crossed td")) == 144
+    assert SCRIPT in browser.texts("#voices .voices tbody th")[0]
+    sizes = "return [...document.querySelectorAll('#voices td')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
+    assert browser.run(sizes) == 0
+    assert browser.complaints() == []
 
 
 def test_the_script_shows_what_the_page_held(browser, stories):
@@ -332,7 +353,7 @@ def test_hostile_texts_break_nothing(browser, hostile, width):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("page", ["stories", "contexts", "large"])
+@pytest.mark.parametrize("page", ["stories", "contexts", "large", "voices"])
 def test_no_sideways_scrolling(browser, page, width, request):
     browser.open(request.getfixturevalue(page), width)
     browser.run("for (const details of document.querySelectorAll('details')) details.open = true")

@@ -8,7 +8,7 @@ import sqlite3
 import numpy as np
 import pytest
 
-from comparo import Comparisons, write_report
+from comparo import Comparisons
 from comparo.data.items import Items
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError, RunError, StoreError
@@ -376,14 +376,6 @@ def test_python_takes_lists_of_judges_wordings_and_options(tmp_path):
     assert {str(name) for name in read.judges} == names
     with pytest.raises(ValueError, match="3 mappings of options for 2 judges"):
         rank(TEXTS, "better", judge=["simulated/soft", "simulated/hard"], options=[{}, {}, {}])
-
-
-def test_a_report_knows_that_every_voice_can_be_asked_every_pair(tmp_path):
-    texts = dict(list(TEXTS.items())[:6])
-    rank(texts, "better", judge=[told("ana"), told("bo")], budget=50, out=tmp_path / "run")  # of 2 × 30
-    page = write_report(tmp_path / "run").read_text()
-    assert "50 of 60" in page
-    assert "of all ordered pairs of all judges were judged" in " ".join(page.split())
 
 
 def test_an_older_folder_opens_is_counted_repaired_and_goes_on(tmp_path):

@@ -22,6 +22,7 @@ from comparo.report.measures import Agreement, Outlook, agreements, convergence,
 from comparo.report.record import Record, read_record
 from comparo.report.trust import signs
 from comparo.report.views import PEOPLE, Chart, Columns, line_chart, scatter_chart
+from comparo.report.voices import who_judged
 from comparo.run.database import write_text
 
 HERE = Path(__file__).parent
@@ -137,6 +138,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "hidden_lines": max(0, view.end - view.begin - STATIC),
         "people_names": [label(name) for name in list(record.items.scores)[:4]],
         "signs": signs(record, ahead),
+        "voices": who_judged(record),
         **_convergence(record, ahead),
         "surprises": [_surprise(record, place) for place in surprises(record, SURPRISES)],
         "people": [(found, label(found.name), _scatter(found)) for found in people],

@@ -108,9 +108,9 @@ class Record:
 
     @property
     def possible(self) -> int:
-        """How many calls there could be: every ordered pair of every context, for each voice."""
-        voices = len(self.configuration["identity"].get("voices") or [None])
-        return voices * sum(len(ids) * (len(ids) - 1) for ids in self.items.names.values())
+        """How many calls there could be: every ordered pair of every context, put to every voice."""
+        pairs = sum(len(ids) * (len(ids) - 1) for ids in self.items.names.values())
+        return pairs * max(1, len(self.configuration["identity"].get("voices", {})))
 
     def refit(self, data: Comparisons) -> Ranking:
         """A ranking from some of the ranking's comparisons by the run's method."""

@@ -88,12 +88,12 @@ def _goal(record: Record) -> Sign | None:
 def _calls(record: Record) -> Sign:
     made, possible = len(record.answered), record.possible
     rest = "nothing is left to ask" if made >= possible else "the model estimates the rest"
-    several = " of all judges" if record.ranking.comparisons.judges is not None else ""
+    each = ", each put to every voice," if "voices" in record.configuration["identity"] else ""
     return Sign(
         "Calls made",
         f"{made:,} of {possible:,}",
         "plain",
-        f"{made / possible:.0%} of all ordered pairs{several} were judged, {made / record.ranking.graph.nodes * 2:.1f} "
+        f"{made / possible:.0%} of all ordered pairs{each} were judged, {made / record.ranking.graph.nodes * 2:.1f} "
         f"comparisons per text; {rest}.",
     )
 

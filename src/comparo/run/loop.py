@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from comparo.data.prompts import Question
+from comparo.data.writing import csv_text
 from comparo.errors import JudgeError, RunError
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
@@ -139,9 +140,13 @@ class Run:
         return self.ranking()
 
     def finish(self) -> Ranking:
-        """Ask all questions and write the ranking to the folder."""
+        """Ask all questions and write the ranking, and of several voices the scores by each, to the folder."""
         ranking = self.go()
         self.store.write("ranking.csv", ranking.to_csv())
+        if (views := ranking.views) is not None:
+            place = {str(voice.name): number for number, voice in enumerate(self.task.voices, 1)}
+            names = sorted(views, key=lambda name: place.get(name, 0))  # not in the order of the first answers
+            self.store.write("voices.csv", csv_text({name: views[name] for name in names}))
         return ranking
 
     def ranking(self) -> Ranking:

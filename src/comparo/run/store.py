@@ -2,7 +2,7 @@
 
     run.json        the resolved configuration, versions, seed and hashes
     judgements.db   SQLite in WAL mode: the configuration again, the items, and judgements that are only ever added
-    ranking.csv     the ranking, report.html the page about it
+    ranking.csv     the ranking, voices.csv the scores by each of several voices, report.html the page about it
 
 A judgement is in the database when `Store.add` returns, so a process that is killed loses the calls in flight and
 nothing else. It is on the disk, safe from a power cut, with the 64th that waits for that or after a second. One process

@@ -1,0 +1,220 @@
+"""The part of the page about who judged: runs of several voices, and none of it for one voice."""
+
+import csv
+import io
+import math
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from comparo import Comparisons
+from comparo.analysis.reliability import reliability
+from comparo.data.items import Items
+from comparo.data.prompts import Question
+from comparo.judges import Judgement
+from comparo.methods import quiet_fit
+from comparo.report.page import render
+from comparo.report.record import read_record
+from comparo.report.voices import CHEAP, who_judged
+from comparo.run.loop import Run
+from comparo.run.store import Store
+from test_report import SCRIPT, run_folder, stories, written
+from test_voices import SIZE, TEXTS, told
+from test_voices import task as work_of
+
+
+def voices_folder(folder, judges, **options):
+    """The folder of a run of several voices, with the files that it writes in the end."""
+    work = work_of(judges, **options)
+    store = Store(folder, work.identity, work.configuration)
+    store.add_items(work.items)
+    Run(work, store, say=lambda _: None).finish()
+    store.close()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    judges = [told("ana"), told("bo"), told("cy", scale=-1.0)]
+    return voices_folder(tmp_path_factory.mktemp("voices") / "run", judges, budget="30n")
+
+
+@pytest.fixture(scope="module")
+def record(folder):
+    return read_record(folder)
+
+
+class Section(HTMLParser):
+    """The words and the start tags of one section of a page."""
+
+    def __init__(self, page, name):
+        super().__init__()
+        self.words, self.tags, self._inside, self._name = [], [], False, name
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "section":
+            self._inside = dict(attrs).get("id") == self._name
+        if self._inside:
+            self.tags.append(tag)
+
+    def handle_data(self, data):
+        if self._inside:
+            self.words.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+
+def test_the_page_says_who_judged(folder):
+    text = Section(written(folder), "voices").text
+    for words in ("Who judged", "told/ana", "told/bo", "told/cy", "How far any two voices agree", "Without it"):
+        assert words in text
+    assert text.count("ranks against the others: its answers are turned round") == 1
+    assert "The most contested texts" in text
+    assert "Cost" not in text
+    assert not set(text) & set("αβγρστφ")
+
+
+def test_more_calls_than_ordered_pairs_are_possible(folder, record):
+    assert len(record.answered) == 30 * SIZE > SIZE * (SIZE - 1)
+    assert "720 of 1,656" in Section(written(folder), "trust").text
+
+
+def test_figures_are_those_of_the_ranking_and_of_reliability(record):
+    found, voices, table = who_judged(record), record.ranking.voices, reliability(record.ranking)
+    order = np.argsort(voices["judge"])
+    voices, table = ({name: column[order] for name, column in one.items()} for one in (voices, table))
+    assert [member.name for member in found["members"]] == voices["judge"].tolist() == table["judge"].tolist()
+    shown = [float(member.agreement.replace("−", "-")) for member in found["members"]]
+    assert shown == pytest.approx(voices["agreement"], abs=0.0051)
+    assert [member.calls for member in found["members"]] == [f"{calls:,}" for calls in voices["calls"].tolist()]
+    assert [member.signal for member in found["members"]] == [f"{share:.0%}" for share in table["signal"]]
+    assert [member.flips for member in found["members"]] == [f"{share:.0%}" for share in table["flips"]]
+    ends = [member.interval.replace("−", "-").split(" to ") for member in found["members"]]
+    assert [float(low) for low, _ in ends] == pytest.approx(voices["low"], abs=0.0051)
+    assert [float(high) for _, high in ends] == pytest.approx(voices["high"], abs=0.0051)
+
+
+def test_cells_hold_the_agreement_of_two_voices(record):
+    rows, order = who_judged(record)["crossed"], np.argsort(record.ranking.voices["judge"])
+    correlation = record.ranking.panel.agreement.correlation[np.ix_(order, order)]
+    for r, row in enumerate(rows):
+        assert row["cells"][r] is None
+        for s, cell in enumerate(row["cells"]):
+            if r != s:
+                assert float(cell[0].replace("−", "-")) == round(100 * np.clip(correlation[r, s], -1, 1))
+                assert cell[1] == ("blue" if correlation[r, s] >= 0 else "orange")
+    assert rows[0]["cells"][2][1] == "orange"
+
+
+def test_the_ranking_without_a_voice_is_that_of_the_others(record, monkeypatch):
+    data = record.ranking.comparisons
+    without = [float(member.without.replace("−", "-")) for member in who_judged(record)["members"]]
+    rest = record.refit(data.take(data.judges[data.judged_by] != "told/ana"))
+    order = [list(ranking.items) for ranking in (record.ranking, rest)]
+    assert order[0] == order[1]
+    places = [np.argsort(np.argsort(ranking.scores)) for ranking in (record.ranking, rest)]
+    assert without[0] == pytest.approx(np.corrcoef(*places)[0, 1], abs=0.0051)
+    assert CHEAP == 20_000
+    monkeypatch.setattr("comparo.report.voices.CHEAP", len(data) - 1)
+    found = who_judged(record)
+    assert not found["refitted"]
+    assert "Without it" not in Section(render(record), "voices").text
+
+
+def answers(scores, pairs, voice, scale=1.0, noise=0.0):
+    rng = np.random.default_rng(0)
+    for first, second in pairs:
+        for one, other in ((first, second), (second, first)):
+            p = 1 / (1 + math.exp(-scale * (scores[one] - scores[other]) + noise * rng.normal()))
+            yield Judgement(Question(one, other, voice=voice), p=p, cost=0.001 if voice == "ana" else math.nan)
+
+
+def test_the_contested_text_is_the_one_that_was_made_so(record):
+    rng = np.random.default_rng(3)
+    names = list(TEXTS)
+    scores = {name: float(value) for name, value in zip(names, rng.standard_normal(SIZE), strict=True)}
+    other = {name: value + 0.5 * float(rng.standard_normal()) for name, value in scores.items()} | {names[4]: -3.0}
+    scores[names[4]] = 3.0
+    pairs = [(names[k], names[(k + step) % SIZE]) for k in range(SIZE) for step in (1, 3, 5, 8)]
+    judgements = [
+        *answers(scores, pairs, "ana"),
+        *answers(scores, pairs, "bo", 2.0),
+        *answers(other, pairs, "cy", -1, 0.5),
+    ]
+    rows = [
+        {"first": one.question.first, "second": one.question.second, "p": one.p, "judge": one.question.voice}
+        for one in judgements
+    ]
+    made = replace(record, judgements=judgements, ranking=quiet_fit(Comparisons.from_rows(rows), "panel"))
+    found = who_judged(made)
+    first = found["contested"][0]
+    assert len(found["contested"]) == 5
+    assert first["item"] == names[4]
+    assert first["text"] == TEXTS[names[4]]
+    places = {name: int(place) for name, place in first["places"]}
+    assert max(places["ana"], places["bo"]) <= 3
+    assert places["cy"] >= SIZE - 2
+    assert "gives the same ranking as ana" in found["members"][1].remarks[0]
+    assert found["priced"]
+    assert [member.cost for member in found["members"][:3]] == ["$0.19", "unknown", "unknown"]
+
+
+def test_a_voice_that_was_left_out_is_named_with_the_reason(tmp_path):
+    judges = [told("ana"), told("bo"), told("cy", stop_after=5)]
+    found = who_judged(read_record(voices_folder(tmp_path / "run", judges)))
+    last = found["members"][-1]
+    assert last.name == "told/cy"
+    assert any("fewer than 30 answers" in remark for remark in last.remarks)
+    assert "was left out: the key was withdrawn" in last.remarks
+    assert not any("left out" in remark for member in found["members"][:2] for remark in member.remarks)
+
+
+def test_a_coin_may_agree_by_chance_and_contests_nothing(tmp_path):
+    judges = [told("ana"), told("bo"), told("coin", scale=0.0, noise=1.0)]
+    found = who_judged(read_record(voices_folder(tmp_path / "run", judges, budget="30n")))
+    assert "may agree with the others by chance" in found["members"][2].remarks[0]
+    assert all("told/coin" not in dict(one["places"]) for one in found["contested"])
+
+
+def test_plain_runs_have_it_too(tmp_path):
+    found = who_judged(read_record(voices_folder(tmp_path / "run", [told("ana"), told("bo")], plain=True)))
+    assert len(found["members"]) == 2
+    assert found["refitted"]
+
+
+def test_hostile_names_and_texts_stay_text(tmp_path):
+    name = f'"><img src=x onerror=alert(1)>{SCRIPT}'
+    items = Items.of({item: f"{SCRIPT} {text}" for item, text in TEXTS.items()})
+    judges = [told("ana"), told(name), told("cy", scale=-1.0)]
+    page = written(voices_folder(tmp_path / "run", judges, items=items))
+    section = Section(page, "voices")
+    assert f"told/{name}" in section.text
+    assert not {"script", "img"} & set(section.tags)
+    assert SCRIPT not in page
+
+
+def test_one_voice_has_none_of_it(tmp_path):
+    folder = run_folder(tmp_path / "run", stories())
+    assert who_judged(read_record(folder)) is None
+    page = written(folder)
+    assert "Who judged" not in page
+    assert "#voices" not in page
+
+
+def test_the_run_writes_the_scores_of_each_voice(folder, record):
+    header, *rows = csv.reader(io.StringIO((folder / "voices.csv").read_text(encoding="utf-8")))
+    assert header == ["item", "told/ana", "told/bo", "told/cy"]
+    views = record.ranking.views
+    assert [row[0] for row in rows] == views["item"].tolist()
+    assert [float(row[3]) for row in rows] == pytest.approx(views["told/cy"])
+    ranking = next(csv.reader(io.StringIO((folder / "ranking.csv").read_text(encoding="utf-8"))))
+    assert ranking == ["item", "score", "std", "low", "high", "rank", "tier", "comparisons"]
+
+
+def test_a_run_of_one_voice_writes_no_such_file(tmp_path):
+    assert not (voices_folder(tmp_path / "run", [told("ana")]) / "voices.csv").exists()

@@ -453,3 +453,22 @@ def test_bt_sigma_is_the_maximum_of_its_likelihood():
     turn = 1e-4 * np.array([1.0, -1.0])  # along which mean |a| stays 1
     slope = (value(found.scores, found.discrimination + turn) - value(found.scores, found.discrimination - turn)) / 2e-4
     assert slope == pytest.approx(0, abs=0.05)
+
+
+def test_biases_are_named_after_the_voices():
+    rows = [{"first": "a", "second": "b", "p": 0.6, "judge": "few"}] * 3
+    _, data = voices(np.random.default_rng(0), 10, 1, 60, [1.0, 1.0], [0.3, 0.3])
+    columns = data.to_columns()
+    many = [
+        dict(zip(("first", "second", "p", "judge"), row, strict=True))
+        for row in zip(
+            map(str, columns["first"]),
+            map(str, columns["second"]),
+            columns["p"],
+            map(str, columns["judge"]),
+            strict=True,
+        )
+    ]
+    frame = quiet_fit(rows + many, "panel").bias_frame("polars")
+    assert frame["judge"].to_list() == ["0", "1", "others"]
+    assert frame.columns == ["judge", "gamma", "first_wins"]

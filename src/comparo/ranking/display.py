@@ -10,10 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from comparo.data.comparisons import Comparisons
 from comparo.data.words import visible
-from comparo.model.experts import BradleyTerry
-from comparo.model.product import Product
 from comparo.types import Array
 
 SHOWN = 100  # rows
@@ -69,16 +66,18 @@ def json_rows(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(columns, map(plain, row), strict=True)) for row in zip(*values, strict=True)]
 
 
-def bias_columns(comparisons: Comparisons, product: Product | None, bias: Array | None) -> dict[str, NDArray[Any]]:
-    """γ (C, J) by context and judge; under Bradley–Terry also σ(−γ) = P(the first of two equal texts wins)."""
+def bias_columns(
+    contexts: NDArray[Any] | None, judges: NDArray[Any] | None, bias: Array | None, is_logit: bool
+) -> dict[str, NDArray[Any]]:
+    """γ (C, J) by context and judge; where it is a logit also σ(−γ) = P(the first of two equal texts wins)."""
     bias = np.empty((0, 0)) if bias is None else bias
     columns: dict[str, NDArray[Any]] = {}
-    if comparisons.contexts is not None:
-        columns["context"] = np.repeat(comparisons.contexts[: len(bias)], bias.shape[1])
-    if comparisons.judges is not None:
-        columns["judge"] = np.tile(comparisons.judges[: bias.shape[1]], len(bias))
+    if contexts is not None:
+        columns["context"] = np.repeat(contexts[: len(bias)], bias.shape[1])
+    if judges is not None:
+        columns["judge"] = np.tile(judges[: bias.shape[1]], len(bias))
     columns["gamma"] = bias.ravel()
-    if product is not None and isinstance(product.expert, BradleyTerry):
+    if is_logit:
         columns["first_wins"] = np.asarray(expit(-bias.ravel()))
     return columns
 

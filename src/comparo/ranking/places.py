@@ -7,7 +7,7 @@ ones only the standard errors, as if the errors of two items were independent.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,3 +179,18 @@ def _ranks(values: Array, compared: int) -> NDArray[np.integer]:
     for other in range(size):
         place += values[:, other : other + 1] < values
     return place
+
+
+def nodes_of(graph: Graph, labels: NDArray[Any] | None, context: Hashable) -> slice:
+    """The slice of the candidates of `context`, which may be None if there is only one; `labels` (C,) name contexts."""
+    if labels is None or (context is None and graph.contexts == 1):
+        if context is not None:
+            raise KeyError(f"there is no context {context!r}: the comparisons have no contexts")
+        return slice(0, graph.nodes)
+    if context is None:
+        raise KeyError(f"say which of the {len(labels)} contexts, for example context={labels[:1].tolist()[0]!r}")
+    code = next((code for code, label in enumerate(labels.tolist()) if label == context), None)
+    if code is None:
+        raise KeyError(f"there is no context {context!r}; there are {', '.join(map(repr, labels[:5].tolist()))}, …")
+    position = int(np.flatnonzero(graph.context[graph.starts[:-1]] == code)[0])
+    return slice(int(graph.starts[position]), int(graph.starts[position + 1]))

@@ -20,13 +20,14 @@ from comparo.data.words import visible
 from comparo.data.writing import csv_text
 from comparo.model.covariance import Covariance
 from comparo.model.effects import Effects
+from comparo.model.experts import BradleyTerry
 from comparo.model.graph import Graph
 from comparo.model.panel import Panel
 from comparo.model.product import Product
 from comparo.ranking.display import bias_columns, json_rows, plain, table_html, table_text
 from comparo.ranking.members import member_columns, member_notes, view_columns
 from comparo.ranking.notes import notes
-from comparo.ranking.places import Candidate, among_best, beats, rank_intervals, ranks, tiers
+from comparo.ranking.places import Candidate, among_best, beats, nodes_of, rank_intervals, ranks, tiers
 from comparo.types import Array
 
 if TYPE_CHECKING:
@@ -225,10 +226,7 @@ class Ranking:
 
     @property
     def bias(self) -> Array | None:
-        """γ for each context and judge, shape (C, J), in the order of `contexts`; None without a bias term.
-
-        For a panel one column for each of its voices (`voices`).
-        """
+        """γ by context and judge, or voice of a panel, (C, J), in the order of `contexts`; None without a bias term."""
         bias = np.empty((0, 0)) if self.product is None else self.product.bias
         if self.panel is not None:
             bias = self.panel.bias
@@ -238,9 +236,7 @@ class Ranking:
 
     @property
     def effects(self) -> Effects | None:
-        """The variances of scores, groups, styles, biases and noise, and the freedom of noise with heavy tails.
-
-        None where the prior was not estimated.
+        """The variances of scores, groups, styles, biases and noise; None where the prior was not estimated.
 
         >>> from comparo import fit
         >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
@@ -258,16 +254,7 @@ class Ranking:
 
     @property
     def voices(self) -> dict[str, NDArray[Any]] | None:
-        """What each voice of a panel is worth: a table with a row per judge; None without a panel.
-
-        Columns: judge, calls; agreement, the correlation of its view with the consensus (negative: it ranks the other
-        way round), with the ends of its interval at `level`; scale a, taste τ and noise in logits; gamma, its mean
-        position bias, and gamma_error; copy_of, the first judge with the same view, or an empty string.
-
-        >>> from comparo import fit
-        >>> fit([("a", "b", 0.8)]).voices is None
-        True
-        """
+        """What each voice of a panel is worth: a table with a row per judge (docs/panel.md); None without a panel."""
         return None if self.panel is None else member_columns(self.panel, self.level)
 
     @property
@@ -322,7 +309,7 @@ class Ranking:
         document |= {"level": self.level, "notes": list(self.notes)}
         if self.product is not None:
             document["dispersion"] = plain(self.product.dispersion)
-            document["bias"] = json_rows(bias_columns(self.comparisons, self.product, self.bias))
+            document["bias"] = json_rows(self._bias_columns())
         if self.panel is not None and self.voices is not None and self.views is not None:
             document |= {"voices": json_rows(self.voices), "views": json_rows(self.views)}
         if self.effects is not None:
@@ -334,7 +321,12 @@ class Ranking:
 
     def bias_frame(self, backend: str | None = None) -> Any:
         """`bias` as a frame with columns context, judge (where there are such), gamma and, as in JSON, first_wins."""
-        return frame_from_columns(bias_columns(self.comparisons, self.product, self.bias), backend)
+        return frame_from_columns(self._bias_columns(), backend)
+
+    def _bias_columns(self) -> dict[str, NDArray[Any]]:
+        names = self.comparisons.judges if self.panel is None else np.array(self.panel.names, dtype=object)
+        expert = BradleyTerry() if self.product is None else self.product.expert
+        return bias_columns(self.comparisons.contexts, names, self.bias, isinstance(expert, BradleyTerry))
 
     def plot(self, context: Hashable = None, top: int = 40, ax: Axes | None = None) -> Axes:
         """Plot the best `top` items with their intervals and tiers (`comparo.plot_ranking`); needs matplotlib."""
@@ -356,18 +348,7 @@ class Ranking:
 
     def nodes_of(self, context: Hashable = None) -> slice:
         """The slice of the candidates of `context`, which may be omitted if there is only one."""
-        labels = self.comparisons.contexts
-        if labels is None or (context is None and self.graph.contexts == 1):
-            if context is not None:
-                raise KeyError(f"there is no context {context!r}: the comparisons have no contexts")
-            return slice(0, self.graph.nodes)
-        if context is None:
-            raise KeyError(f"say which of the {len(labels)} contexts, for example context={labels[:1].tolist()[0]!r}")
-        code = next((code for code, label in enumerate(labels.tolist()) if label == context), None)
-        if code is None:
-            raise KeyError(f"there is no context {context!r}; there are {', '.join(map(repr, labels[:5].tolist()))}, …")
-        position = int(np.flatnonzero(self.graph.context[self.graph.starts[:-1]] == code)[0])
-        return slice(int(self.graph.starts[position]), int(self.graph.starts[position + 1]))
+        return nodes_of(self.graph, self.comparisons.contexts, context)
 
     def _node(self, item: Hashable, context: Hashable) -> int:
         contexts, first = self.comparisons.contexts, self.nodes_of(context).start

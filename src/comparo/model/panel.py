@@ -41,7 +41,18 @@ ACCURACY = 1e-6  # of the solution, relative: far below any standard error
 
 @dataclass(frozen=True)
 class Heard:
-    """R voices heard one by one, and what each knows of what they agree on; the attributes are those of `Panel`."""
+    """R voices heard one by one, and what each knows of what they agree on.
+
+    Parameters
+    ----------
+    names : The name of each voice, (R,); voices of fewer than `FEW` comparisons are one, called "others".
+    voice : The voice of each comparison, (K,).
+    voices : What each says on its own.
+    agreement : The correlation of the views of every two voices.
+    family : The family of each voice, numbered from 0, (R,).
+    loading, loading_error : ρ of each voice, with its sign, and the standard error, (R,).
+    anchored : Which voices are people, (R,).
+    """
 
     graph: Graph
     names: tuple[Any, ...]
@@ -55,17 +66,11 @@ class Heard:
 
 
 @dataclass(frozen=True)
-class Panel:
+class Panel(Heard):
     """The solution for R voices in F families.
 
     Parameters
     ----------
-    names : The name of each voice, (R,); voices of fewer than `FEW` comparisons are one, called "others".
-    voice : The voice of each comparison, (K,).
-    voices : What each says on its own.
-    agreement : The correlation of the views of every two voices.
-    family : The family of each voice, numbered from 0, (R,).
-    loading, loading_error : ρ of each voice, with its sign, and the standard error, (R,).
     scale : a of each voice, (R,), in units of the scores.
     scores : The consensus t of each candidate, (n,), centred in each component.
     opinion : What all voices together say of t, from which its covariance is computed.
@@ -73,14 +78,6 @@ class Panel:
     group : The group of each candidate, (n,), where groups predict t; else None.
     """
 
-    graph: Graph
-    names: tuple[Any, ...]
-    voice: NDArray[np.intp]
-    voices: tuple[Voice, ...]
-    agreement: Agreement
-    family: NDArray[np.intp]
-    loading: Array
-    loading_error: Array
     scale: Array
     scores: Array
     opinion: Opinion
@@ -186,6 +183,7 @@ def panel(
         family,
         heard.loading,
         heard.loading_error,
+        anchored,
         alpha / unit,
         unit * graph.centre(scores),
         opinion,

@@ -24,6 +24,7 @@ from comparo.model.observations import are_choices
 from comparo.model.soft import Soft
 from comparo.model.spectrum import Spectrum
 
+SURE = 20.0  # B from which texts are taken to differ: of pure noise, at most 1 run in 20 ever gets there
 POINTS = 64  # quantiles of the prior over which L is averaged; 1000 change log B of the example below by under 0.01
 
 

@@ -97,7 +97,7 @@ class ProductCovariance:
                 variance[batch.nodes.start :] = self._sampled(batch.nodes.start)
                 break
             variance[batch.nodes] = np.einsum("bii->bi", self.block(batch)).ravel()
-        return np.where(_compared(self.pattern.graph), np.sqrt(np.maximum(variance, 0.0)), np.nan)
+        return np.where(compared(self.pattern.graph), np.sqrt(np.maximum(variance, 0.0)), np.nan)
 
     def _sampled(self, begin: int) -> Array:
         """The diagonal of φ·H⁻¹ at the nodes from `begin` on."""
@@ -107,9 +107,7 @@ class ProductCovariance:
     def difference(self, one: int, other: int) -> float:
         batch = next(batch for batch in self.pattern.batches if one < batch.nodes.stop)
         if batch.size <= self.pattern.limits.exact:
-            context, a = divmod(one - batch.nodes.start, batch.size)
-            block, b = self.block(batch)[context], (other - batch.nodes.start) % batch.size
-            return float(block[a, a] + block[b, b] - 2 * block[a, b])
+            return block_difference(self.block(batch), batch, one, other)
         rhs = np.zeros(self.pattern.unknowns)
         rhs[[one, other]] = 1.0, -1.0
         x = self.laplacian.solve(rhs)
@@ -168,6 +166,13 @@ def sampled_variances(laplacian: Laplacian, begin: int) -> Array:
     return np.asarray(share / diagonal[nodes, 0] + spread[nodes])
 
 
-def _compared(graph: Graph) -> Array:
+def block_difference(block: Array, batch: Batch, one: int, other: int) -> float:
+    """The variance of the difference of two nodes of a context of `batch`, from the covariances (B, size, size)."""
+    context, a = divmod(one - batch.nodes.start, batch.size)
+    own, b = block[context], (other - batch.nodes.start) % batch.size
+    return float(own[a, a] + own[b, b] - 2 * own[a, b])
+
+
+def compared(graph: Graph) -> Array:
     """Whether each node shares its component with another, shape (n,)."""
     return np.asarray(np.bincount(graph.component)[graph.component] > 1)

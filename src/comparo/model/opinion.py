@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from comparo.model.covariance import sampled_variances
+from comparo.model.covariance import block_difference, compared, sampled_variances
 from comparo.model.graph import Graph
 from comparo.model.laplacian import Laplacian
 from comparo.model.pattern import Batch, Pattern
@@ -139,16 +139,13 @@ class Opinion:
                 variance[batch.nodes.start :] = self.unit**2 * sampled[batch.nodes.start :]
                 break
             variance[batch.nodes] = np.einsum("bii->bi", self.block(batch)).ravel()
-        compared = np.bincount(self.graph.component)[self.graph.component] > 1
-        return np.where(compared, np.sqrt(np.maximum(variance, 0.0)), np.nan)
+        return np.where(compared(self.graph), np.sqrt(np.maximum(variance, 0.0)), np.nan)
 
     def difference(self, one: int, other: int) -> float:
         """The variance of the difference of two candidates of one component."""
         batch = next(batch for batch in self.pattern.batches if one < batch.nodes.stop)
         if batch.size <= self.star.limits.exact:
-            context, a = divmod(one - batch.nodes.start, batch.size)
-            block, b = self.block(batch)[context], (other - batch.nodes.start) % batch.size
-            return float(block[a, a] + block[b, b] - 2 * block[a, b])
+            return block_difference(self.block(batch), batch, one, other)
         rhs = np.zeros(self.laplacian.pattern.unknowns)
         rhs[[self.star.consensus[one], self.star.consensus[other]]] = 1.0, -1.0
         x = self.laplacian.solve(rhs)

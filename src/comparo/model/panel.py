@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.choices import Choices
@@ -63,6 +64,11 @@ class Heard:
     loading: Array
     loading_error: Array
     anchored: NDArray[np.bool_]
+
+    def interval(self, level: float) -> tuple[Array, Array]:
+        """The ends of the interval of each ρ, of coverage `level`, (R,)."""
+        reach = -float(ndtri((1.0 - level) / 2)) * self.loading_error
+        return np.maximum(self.loading - reach, -1.0), np.minimum(self.loading + reach, 1.0)
 
 
 @dataclass(frozen=True)

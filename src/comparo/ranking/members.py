@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from comparo.model.panel import Panel
 
@@ -15,7 +14,7 @@ BLIND = 0.2  # agreement with the consensus below which a voice tells next to no
 
 def member_columns(panel: Panel, level: float) -> dict[str, NDArray[Any]]:
     """The table of `Ranking.voices`; intervals of the agreement have the coverage `level`."""
-    reach = -float(ndtri((1.0 - level) / 2)) * panel.loading_error
+    low, high = panel.interval(level)
     names = np.array([str(name) for name in panel.names], dtype=object)
     lead = np.array([int(np.argmax(panel.family == family)) for family in panel.family])
     copied = lead != np.arange(len(lead))
@@ -23,8 +22,8 @@ def member_columns(panel: Panel, level: float) -> dict[str, NDArray[Any]]:
         "judge": names,
         "calls": panel.calls,
         "agreement": panel.loading,
-        "low": np.maximum(panel.loading - reach, -1.0),
-        "high": np.minimum(panel.loading + reach, 1.0),
+        "low": low,
+        "high": high,
         "scale": panel.scale,
         "taste": panel.taste,
         "noise": np.sqrt([voice.noise for voice in panel.voices]),

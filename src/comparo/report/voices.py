@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, ndtri
+from scipy.special import expit
 
 from comparo.analysis.curves import correlation
 from comparo.analysis.reliability import MEASURES, measured
@@ -118,7 +118,7 @@ def _members(
     """A row for each voice that was heard."""
     names = [str(name) for name in heard.names]
     found = dict(zip(MEASURES, measured(record.ranking.comparisons, heard, None), strict=True))
-    low, high = _interval(heard, record.ranking.level)
+    low, high = heard.interval(record.ranking.level)
     calls, is_sure = np.bincount(heard.voice, minlength=len(names)), (low > 0) | (high < 0)
     members = []
     for r, name in enumerate(names):
@@ -155,12 +155,6 @@ def _members(
             )
         )
     return members
-
-
-def _interval(heard: Heard, level: float) -> tuple[Array, Array]:
-    """The ends of the interval of each voice's agreement, (R,)."""
-    reach = -float(ndtri((1.0 - level) / 2)) * heard.loading_error
-    return np.maximum(heard.loading - reach, -1.0), np.minimum(heard.loading + reach, 1.0)
 
 
 def _unheard(record: Record, number: int, name: str, reason: str | None) -> Member:
@@ -237,7 +231,7 @@ def _contested(record: Record, heard: Heard, single: list[int]) -> list[Mapping[
     others. Voices that may agree by chance are left out, unless fewer than two remain, and so are texts that fewer than
     two voices judged.
     """
-    graph, (low, high) = heard.graph, _interval(heard, record.ranking.level)
+    graph, (low, high) = heard.graph, heard.interval(record.ranking.level)
     sure = [r for r in single if low[r] > 0 or high[r] < 0]
     heeded = sure if len(sure) > 1 else single
     scores = np.full((len(heeded), graph.nodes), np.nan)

@@ -33,7 +33,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from comparo.analysis.evidence import log_evidence
+from comparo.analysis.evidence import SURE, log_evidence
 from comparo.data.comparisons import Comparisons
 from comparo.judges import Judgement
 from comparo.methods import quiet_fit
@@ -46,7 +46,6 @@ from comparo.types import Array
 PILOT = 40  # questions to each voice before voices are compared: 20 pairs in both orders; the model needs 30
 GROWTH = 1.5  # questions, relative to those at the last decision, that make another one
 STEPS = 64  # parts of the next questions that are given out one after the other
-SURE = 20.0  # of voices whose answers are pure noise, at most 1 in 20 ever gets there
 REACH = 1.96  # standard errors on either side of an estimate, for 95%
 
 

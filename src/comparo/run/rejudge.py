@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from comparo.analysis.agreement import spearman_within
+from comparo.analysis.verdicts import flips
 from comparo.data.columns import look_up
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.data.wordings import WORDINGS
@@ -265,16 +266,25 @@ def _compared(task: Repeated, ranking: Ranking, answered: Sequence[Judgement]) -
     mean = {key: float(np.mean(values)) for key, values in told.items()}
     both = [(mean[key], one.p) for key, one in new.items() if key in mean and 0.5 not in (mean[key], one.p)]
     agree = float(np.mean([(p > 0.5) == (q > 0.5) for p, q in both])) if both else math.nan
-    flips = _flips(mean), _flips({key: one.p for key, one in new.items()})
     single = replace(task.fitting, estimate="judge")
     alone = [replace(one, question=replace(one.question, voice=None)) for one in new.values()]
     voices = {one.question.voice for one in old}
     others = old if len(voices) > 1 else [replace(one, question=replace(one.question, voice=None)) for one in old]
-    before, after = (single.rank(comparisons(rows)) for rows in (others, alone))
+    answers = [comparisons(rows) for rows in (others, alone)]
+    before, after = map(single.rank, answers)
     earlier, later = (_scores(task, found) for found in (before, after))
     spearman = spearman_within(earlier, later, task.items.context, len(task.items.contexts))
     mean_of_contexts = math.nan if np.isnan(spearman).all() else float(np.nanmean(spearman))
-    return Rejudged(ranking, before, after, mean_of_contexts, agree, len(both), flips, str(voice.name))
+    return Rejudged(
+        ranking,
+        before,
+        after,
+        mean_of_contexts,
+        agree,
+        len(both),
+        (flips(answers[0]), flips(answers[1])),
+        str(voice.name),
+    )
 
 
 def _scores(task: Repeated, ranking: Ranking) -> Array:
@@ -283,13 +293,3 @@ def _scores(task: Repeated, ranking: Ranking) -> Array:
     labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
     row = look_up(labels, ranking.graph.labels(ranking.comparisons))
     return np.asarray(np.where(row < 0, np.nan, ranking.scores[row]))
-
-
-def _flips(p: Mapping[Any, float]) -> float:
-    """The share of pairs known in both orders whose winner is not the same; nan where there are none."""
-    pairs = [
-        (value, p[context, second, first])
-        for (context, first, second), value in p.items()
-        if first < second and (context, second, first) in p
-    ]
-    return float(np.mean([(one > 0.5) == (other > 0.5) for one, other in pairs])) if pairs else math.nan

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from comparo.analysis.confidence import expected_spearman, top_probability
-from comparo.analysis.evidence import log_evidence
+from comparo.analysis.evidence import SURE, log_evidence
 from comparo.data.comparisons import Comparisons
 from comparo.judges import Judgement
 from comparo.model.graph import Graph
@@ -28,10 +28,6 @@ from comparo.run.allocation import Allocation
 from comparo.run.answers import comparisons
 from comparo.run.rounds import Rounds
 from comparo.run.task import Task
-
-# No context stops before all answers together are so many times as probable if scores differ than if they do not: of
-# runs whose answers are pure noise, at most 1 in 20 ever gets there.
-SURE = 20.0
 
 
 class Stops:

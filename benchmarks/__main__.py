@@ -13,6 +13,7 @@ from benchmarks import (
     scale,
     selection,
     study,
+    ties,
     validity,
     voices,
     wordings,
@@ -34,5 +35,6 @@ for part in (
     panel,
     voices,
     bounds,
+    ties,
 ):
     part.main()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from comparo.methods import fit as fit
     from comparo.model.determinant import design_log_det as design_log_det
     from comparo.model.experts import BradleyTerry as BradleyTerry
+    from comparo.model.experts import Davidson as Davidson
     from comparo.model.experts import Expert as Expert
     from comparo.model.experts import Gaussian as Gaussian
     from comparo.model.experts import StudentT as StudentT
@@ -57,7 +58,7 @@ _NAMES = {
     "judges": "Judge Judgement load_judge",
     "methods": "fit",
     "model.determinant": "design_log_det",
-    "model.experts": "BradleyTerry Expert Gaussian StudentT",
+    "model.experts": "BradleyTerry Davidson Expert Gaussian StudentT",
     "ranking.ranking": "Ranking",
     "report": "write_report",
     "run.audition": "audition",

@@ -14,6 +14,7 @@ from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.covariance import MeanCovariance, ProductCovariance
+from comparo.model.davidson import davidson
 from comparo.model.experts import BradleyTerry, Expert, Gaussian
 from comparo.model.graph import Graph
 from comparo.model.laplacian import Laplacian
@@ -28,7 +29,9 @@ from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.ranking import Estimate, Ranking
 from comparo.types import Array, Index
 
-Method = Literal["win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard", "mixed", "panel", "bt-sigma"]
+Method = Literal[
+    "win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard", "davidson", "mixed", "panel", "bt-sigma"
+]
 PriorPairs = Literal["compared", "all"]
 
 METHODS: tuple[str, ...] = get_args(Method)
@@ -66,6 +69,7 @@ def fit(
         - "poe-bt": product of soft Bradley–Terry experts (default), with a wide Gaussian prior;
         - "poe-g": product of Gaussian experts, μ(p) = p − ½, constant variance; "poe-g-hard": the same on decisions;
         - "avg-prob": an item's mean probability; "win-ratio": its mean decision;
+        - "davidson": Bradley–Terry on decisions with ties, and a tie parameter ν for each judge (docs/ties.md);
         - "bt": Bradley–Terry on decisions by Zermelo's algorithm to 1e-4 (`algorithm="newman"`: fewer iterations);
         - "mixed": scores, position biases and noise with variances estimated from the comparisons (docs/mixed.md), what
           `comparo rank` does: "poe-bt" with prior "estimated" and bias "joint";
@@ -74,7 +78,8 @@ def fit(
         - "bt-sigma": Bradley–Terry with a discrimination for each judge (BT-σ);
         - an expert of your own: any object with log_density, slope and curvature.
 
-        A decision is p > ½; p = ½ is a tie and counts as half a win.
+        A decision is p > ½; p = ½ is a tie. It counts as half a win, but "davidson", "mixed" and "panel" model the ties
+        of a judge whose answers are decisions and ties.
     bias
         The position bias, for products of experts: "none" (default, also None), "plug-in" (from the mean p) or "joint"
         (estimated together with the scores); see `comparo.model.product.multiply`.
@@ -175,7 +180,7 @@ def quiet_fit(
         raise ValueError("validity belongs to estimate='consensus'; add that, or leave it out")
     if estimate == "consensus" and groups is None and features is None:
         raise ValueError("estimate='consensus' needs prior='estimated' and groups; add them, or use estimate='judge'")
-    if method in ("poe-g-hard", "bt", "win-ratio"):
+    if method in ("poe-g-hard", "bt", "win-ratio", "davidson"):
         comparisons = comparisons.decisions()
     if method == "bt":
         return _bradley_terry(comparisons, algorithm, prior_pairs, level, limits)
@@ -200,6 +205,8 @@ def quiet_fit(
             found = replace(found, converged=several.converged)
             return found if estimate == "judge" else consensus(found, validity)
         product = mixed(comparisons, expert, is_biased=bias == "joint", groups=group, features=rows, limits=limits)
+    elif method == "davidson":
+        product = davidson(comparisons, prior=prior, bias=bias, is_scaled=is_given, limits=limits)
     else:
         product = multiply(comparisons, expert, prior=prior, bias=bias, is_scaled=is_given, limits=limits)
     covariance = ProductCovariance(product.laplacian, product)

@@ -29,7 +29,7 @@ from typing import Protocol
 import numpy as np
 
 from comparo.methods import WIDE
-from comparo.model.experts import BradleyTerry
+from comparo.model.experts import BradleyTerry, of_rows
 from comparo.model.laplacian import Laplacian
 from comparo.model.pattern import Pattern
 from comparo.model.product import Product, multiply
@@ -157,7 +157,7 @@ class _Experts:
     def quadratic(self, mean: Array, variance: Array) -> tuple[Laplacian, Array]:
         """Q and b for scores around `mean` (n,) whose differences have the `variance` (K,), in the pattern's order."""
         pattern, product = self.pattern, self.product
-        comparisons, expert = product.comparisons, product.expert
+        comparisons, expert = product.comparisons, of_rows(product.expert, pattern.order)
         p, weight = comparisons.p[pattern.order], comparisons.weights[pattern.order] / product.dispersion
         difference = mean[pattern.first] - mean[pattern.second]
         middle = difference

@@ -5,10 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
-from comparo.cli.printing import Format, print_notes, print_ranking
+from comparo.cli.printing import Format, print_notes, print_ranking, say
 from comparo.methods import Method, PriorPairs, quiet_fit
 from comparo.model.product import Bias
 from comparo.model.zermelo import Algorithm
+from comparo.ranking.indecision import tie_sentences
 
 EPILOG = "Example: `comparo fit comparisons.csv --method poe-bt --bias joint --format csv`"
 
@@ -27,9 +28,9 @@ def fit_command(
         Method,
         typer.Option(
             help="How comparisons become scores. poe-bt and poe-g combine the judge's probabilities; bt, poe-g-hard "
-            "and win-ratio use only who won; avg-prob is the mean probability. mixed estimates all variances from the "
-            "comparisons, as comparo rank does. panel is the consensus of several judges (column judge), and tells "
-            "what each is worth; bt-sigma is Bradley–Terry with one discrimination per judge."
+            "and win-ratio use only who won, davidson also who tied; avg-prob is the mean probability. mixed estimates "
+            "all variances from the comparisons, as comparo rank does. panel is the consensus of several judges "
+            "(column judge), and tells what each is worth; bt-sigma is Bradley–Terry with one discrimination per judge."
         ),
     ] = "poe-bt",
     bias: Annotated[
@@ -80,6 +81,8 @@ def fit_command(
     )
     print_ranking(ranking, output, top)
     print_notes(ranking.notes)
+    for sentence in tie_sentences(ranking.ties):
+        say(sentence)
 
 
 def _prior(text: str | None) -> Any:

@@ -23,6 +23,7 @@ from comparo.cli.settings import command_line
 from comparo.data.words import visible
 from comparo.methods import Method
 from comparo.model.product import Bias
+from comparo.ranking.indecision import tie_sentences
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import dollars
 from comparo.run.folders import choose_folder
@@ -210,6 +211,8 @@ def _print(ranking: Ranking, run: Run, shown: Shown) -> None:
         parts.append(dollars(progress.cost))
     console.print("; ".join(parts))
     console.print(_whose(ranking), markup=False, soft_wrap=True)
+    for sentence in tie_sentences(ranking.ties):
+        console.print(sentence, markup=False, soft_wrap=True)
     for name, found in agreement(ranking, run.task.items).items():
         contexts = f", mean of {np.count_nonzero(~np.isnan(found))} contexts" if len(found) > 1 else ""
         if not np.isnan(found).all():

@@ -1,4 +1,9 @@
-"""Choices in the mixed model: decisions, ties, votes and grades, whose sites settle with the variances and with γ."""
+"""Choices in the mixed model: decisions, ties, votes and grades, whose sites settle with the variances and with γ.
+
+A judge whose answers are decisions and ties has Davidson's likelihood (`ties`), and its ν settles with them too: where
+sites and cavities agree, Σ P(tie) = the number of ties makes the evidence of expectation propagation stationary. Of a
+share of votes or a grade it is not known how many ties there are; p = ½ is then half a win.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +23,7 @@ from comparo.model.position import pairs
 from comparo.model.shared import Shared, differences, solve
 from comparo.model.sites import choice_moments, sites_from, without_site
 from comparo.model.spectrum import Spectrum, System
+from comparo.model.ties import averaged_moments, first_parameters, next_parameters, tie_totals
 from comparo.model.variances import NARROWEST, WIDEST, Variances, estimate
 from comparo.types import Array, Index
 
@@ -32,7 +38,8 @@ class Choices:
 
     `p` and `weight` (2, M) are the choices about each pair in both orders, in the pattern's order; `family` (M,) is
     their context and judge, `gamma` (C, J) is γ of each, shrunk by its variance `between`. `dispersion` is the variance
-    of shares of votes and of grades relative to a coin's; 1 for decisions.
+    of shares of votes and of grades relative to a coin's; 1 for decisions. `tied` (J,) is the weight of each judge's
+    ties, and `nu` (J,) its ν; both are None where no decision is a tie.
     """
 
     pattern: Pattern
@@ -47,6 +54,8 @@ class Choices:
     dispersion: float = 1.0
     between: float | None = None
     error: float | None = None
+    tied: Array | None = None
+    nu: Array | None = None
 
     @classmethod
     def of(cls, comparisons: Comparisons, graph: Graph, is_biased: bool, limits: Limits) -> Choices:
@@ -67,6 +76,10 @@ class Choices:
         pull = weight[0] * (p[0] - 0.5) - weight[1] * (p[1] - 0.5)
         gamma = np.zeros((graph.contexts, judges))
         found = cls(pattern, p, weight, family, gamma, is_biased, are_counts, asked / 4.0, pull)
+        if comparisons.hard:
+            tied, answers = tie_totals(comparisons.p, comparisons.weights, comparisons.judged_by, judges)
+            if tied.any():
+                found = replace(found, tied=tied, nu=first_parameters(tied, answers))
         if not is_biased:
             return found
         if not found.tells_biases:
@@ -79,7 +92,7 @@ class Choices:
 
     def settle(self, shared: Shared) -> tuple[Choices, Variances, int, bool]:
         """Alternate between sites and variances; a variance that converges slowly is extrapolated."""
-        limits, state, last = self.pattern.limits, self, 0
+        limits, state, earlier, last = self.pattern.limits, self, self, 0
         change = used = np.zeros(1 + len(shared.kinds))
         mean = np.zeros(len(self.c))
         for step in range(limits.mixed_rounds):
@@ -95,32 +108,68 @@ class Choices:
             solution, spread, between = solve(state.system, applied, shared)
             before, (mean, variance) = mean, differences(solution, spread, between)
             moved = float(np.sqrt(np.mean((mean - before) ** 2)))
+            moved += state._tie_change(earlier)
             if step > 2 and float(np.max(np.abs(change) + np.abs(beyond))) + moved < limits.mixed_change:
                 return state, variances, step + 1, True
-            state = state.learn(mean, variance)
+            earlier, state = state, state.learn(mean, variance)
         return state, variances, limits.mixed_rounds, False
 
     def learn(self, mean: Array, variance: Array) -> Choices:
         """The next sites, γ and dispersion, from mean and variance of the difference of each pair (M,)."""
         state = self._with_biases(mean, variance) if self.is_biased and self.tells_biases else self
+        state = state._with_ties(mean, variance)
         if not self.are_counts:
             state = state._with_dispersion(mean, variance)
         centre, cavity = without_site(mean, variance, self.c, self.pull)
         asked = np.any(self.weight > 0, axis=0)
         weight = self.weight / state.dispersion
-        moments = choice_moments(centre, cavity, self.p, weight, state.gamma.ravel()[self.family])
+        moments = choice_moments(centre, cavity, self.p, weight, state.gamma.ravel()[self.family], state._pair_ties)
         c, pull = sites_from(*moments, centre, cavity)
         return replace(state, c=np.where(asked, c, 0.0), pull=np.where(asked, pull, 0.0))
+
+    @property
+    def _judge(self) -> Index:
+        """The judge of each pair, (M,)."""
+        return np.asarray(self.family % self.gamma.shape[1])
+
+    @property
+    def _pair_ties(self) -> Array | None:
+        """ν of the judge of each pair, (M,)."""
+        return None if self.nu is None else self.nu[self._judge]
+
+    def _tie_change(self, before: Choices) -> float:
+        """The largest change of a log ν."""
+        if self.nu is None or before.nu is None:
+            return 0.0
+        own = self.nu > 0
+        return float(np.max(np.abs(np.log(self.nu[own] / before.nu[own]))))
 
     def _chances(self, mean: Array, variance: Array) -> Array:
         """P(the item shown first is chosen) in both orders (2, M); a difference of `variance` is less certain."""
         sign, attenuation = np.array([[1.0], [-1.0]]), 1.0 / np.sqrt(1.0 + np.pi * variance / 8.0)
         return np.asarray(expit((sign * mean - self.gamma.ravel()[self.family]) * attenuation))
 
+    def _tie_moments(self, mean: Array, variance: Array, nu: Array) -> tuple[Array, Array, Array]:
+        """E p, Var p and P(tie) in both orders, with ν of each judge (J,), each (2, M)."""
+        shown = np.array([[1.0], [-1.0]]) * mean - self.gamma.ravel()[self.family]
+        return averaged_moments(shown, np.tile(variance, (2, 1)), np.tile(nu[self._judge], (2, 1)))
+
+    def _with_ties(self, mean: Array, variance: Array) -> Choices:
+        """A Newton step for log ν of each judge."""
+        if self.nu is None or self.tied is None:
+            return self
+        chance = self._tie_moments(mean, variance, self.nu)[2]
+        judge = np.tile(self._judge, 2)
+        return replace(self, nu=next_parameters(self.nu, self.tied, chance.ravel(), self.weight.ravel(), judge))
+
     def _with_biases(self, mean: Array, variance: Array) -> Choices:
         """A Newton step for γ of each context and judge, shrunk towards the judge's mean."""
-        chance = self._chances(mean, variance)
-        curvature = np.sum(self.weight * chance * (1.0 - chance), axis=0)
+        if self.nu is None:
+            chance = self._chances(mean, variance)
+            curvature = np.sum(self.weight * chance * (1.0 - chance), axis=0)
+        else:
+            chance, flips, _ = self._tie_moments(mean, variance, self.nu)
+            curvature = np.sum(self.weight * flips, axis=0)
         excess = np.sum(self.weight * (self.p - chance), axis=0)
         information, total = (np.bincount(self.family, values, self.gamma.size) for values in (curvature, excess))
         information, total = (part.reshape(self.gamma.shape) for part in (information, total))
@@ -138,10 +187,13 @@ class Choices:
 
     def _with_plain_biases(self) -> Choices:
         """γ of each judge from how often it chose the first text, as if all texts were equal, for all contexts."""
-        judge = np.broadcast_to(self.family % self.gamma.shape[1], self.weight.shape).ravel()
+        judge = np.broadcast_to(self._judge, self.weight.shape).ravel()
         asked, won = (
-            np.bincount(judge, part.ravel(), self.gamma.shape[1]) for part in (self.weight, self.weight * self.p)
+            np.bincount(judge, part.ravel(), self.gamma.shape[1]).astype(float)
+            for part in (self.weight, self.weight * self.p)
         )
+        if self.tied is not None:  # among equals, the odds of a win against a loss are those of the decisions alone
+            asked, won = asked - self.tied + 1.0, won - 0.5 * self.tied + 0.5
         share = (won + 0.5) / (asked + 1.0)
         error = 1.0 / np.sqrt(np.sum(asked * share * (1.0 - share)))
         return replace(self, gamma=np.broadcast_to(-logit(share), self.gamma.shape), error=float(error))

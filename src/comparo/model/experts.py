@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, gammaln, log1p, logit
 
+from comparo.model.ties import answer_moments, log_partition
 from comparo.types import Array
 
 # A certain answer (p = 0 or 1) has its mode at infinity; with this distance from 0 and 1 it is at ±20.7.
@@ -84,6 +86,47 @@ class BradleyTerry:
         """
         p = _uncertain(p)
         return np.asarray(-np.pi * np.cos(np.pi * p) / np.sin(np.pi * p))
+
+
+@dataclass(frozen=True, slots=True)
+class Davidson:
+    """Davidson's expert for decisions with ties, p = 1, ½ or 0 (`comparo.model.ties`).
+
+        ℓ(d; p) = (p − ½)·d − log(2·cosh(d/2) + ν) + [p = ½]·log ν
+
+    A tie says that two texts are near to each other, the more so the smaller ν is. `fit(data, "davidson")` estimates ν
+    of each judge; ν = 0 is Bradley–Terry.
+
+    Parameters
+    ----------
+    nu
+        ν, from 0 up: one number, or one for each comparison, shape (K,).
+
+    Examples
+    --------
+    >>> Davidson(1.0).slope(np.zeros(2), np.array([1.0, 0.5]))
+    array([0.5, 0. ])
+    """
+
+    nu: float | Array = 1.0
+
+    @property
+    def pooled(self) -> bool:
+        return np.ndim(self.nu) == 0
+
+    def log_density(self, d: Array, p: Array) -> Array:
+        readily = np.log(np.maximum(self.nu, np.finfo(float).tiny))
+        return np.asarray((p - 0.5) * d - log_partition(d, self.nu) + np.where(p == 0.5, readily, 0.0))
+
+    def slope(self, d: Array, p: Array) -> Array:
+        return np.asarray(p - answer_moments(d, self.nu)[0])
+
+    def curvature(self, d: Array, p: Array) -> Array:
+        return answer_moments(d, self.nu)[1]
+
+    def take(self, rows: slice | NDArray[np.integer]) -> Davidson:
+        """The expert of some of the comparisons."""
+        return self if np.ndim(self.nu) == 0 else Davidson(np.asarray(self.nu)[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +241,24 @@ class StudentT:
         return np.asarray((nu + 1) * (nu - r**2) / ((nu + r**2) ** 2 * self.scale**2))
 
 
+def of_rows(expert: Expert, rows: slice | NDArray[np.integer]) -> Expert:
+    """The expert of some of the comparisons; only Davidson's may differ between them.
+
+    >>> of_rows(Davidson(np.array([0.5, 1.0])), slice(1, 2)).nu
+    array([1.])
+    """
+    return expert.take(rows) if isinstance(expert, Davidson) else expert
+
+
+def is_logit(expert: Expert) -> bool:
+    """Whether the difference of two scores is the logarithm of the odds of a win against a loss.
+
+    >>> is_logit(Davidson()), is_logit(Gaussian())
+    (True, False)
+    """
+    return isinstance(expert, BradleyTerry | Davidson)
+
+
 def logistic_curvature(difference: Array) -> Array:
     """σ(d)·σ(−d) of score differences d, without loss of digits where |d| is large.
 
@@ -216,6 +277,10 @@ def derivatives(expert: Expert, d: Array, p: Array, slope: Array, curvature: Arr
     >>> slope, curvature
     (array([0.25]), array([0.25]))
     """
+    if isinstance(expert, Davidson):
+        mean, curvature[:], _ = answer_moments(d, expert.nu)
+        np.subtract(p, mean, out=slope)
+        return
     if not isinstance(expert, BradleyTerry):
         slope[:], curvature[:] = expert.slope(d, p), expert.curvature(d, p)
         return

@@ -5,10 +5,10 @@
 
 P (n, G) is the group of each candidate, such as the system that wrote it or the same item in other contexts; X (n, D)
 are features of it, such as its style. Soft answers observe d in logits with Gaussian noise (`observations`), or with
-that of Student's t where they show heavy tails (`tails`); choices have the likelihood of Bradley–Terry, each replaced
-by a Gaussian (`sites`). Then everything is one linear system on the comparison graph (`spectrum.System`). The variances
-maximise its restricted likelihood, and the scores are averaged over the confidence in σ² (`variances`). No weight and
-no variance is made from the answer that it weighs.
+that of Student's t where they show heavy tails (`tails`); choices have the likelihood of Bradley–Terry, or with ties
+that of Davidson (`ties`), each replaced by a Gaussian (`sites`). Then everything is one linear system on the comparison
+graph (`spectrum.System`). The variances maximise its restricted likelihood, and the scores are averaged over the
+confidence in σ² (`variances`). No weight and no variance is made from the answer that it weighs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scipy.special import ndtri, stdtrit
 from comparo.data.comparisons import Comparisons
 from comparo.model.choices import Choices
 from comparo.model.effects import Effects
-from comparo.model.experts import BradleyTerry, Expert
+from comparo.model.experts import Davidson, Expert, is_logit
 from comparo.model.graph import Graph
 from comparo.model.limits import LIMITS, Limits
 from comparo.model.newton import Solution
@@ -49,6 +49,7 @@ def mixed(
     `groups` (n,) and `features` (n, D) are those of the candidates, in the order of `Graph.build`; groups are numbered
     from 0. With `is_biased`, γ of each context and judge is estimated with the scores.
 
+    >>> from comparo.model.experts import BradleyTerry
     >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
     >>> product = mixed(Comparisons.from_rows(rows), BradleyTerry())
     >>> bool(product.scores[0] > product.scores[1] > product.scores[2]), product.bias.round(2)
@@ -56,7 +57,7 @@ def mixed(
     """
     graph = Graph.build(comparisons)
     shared = Shared.of(graph, groups, features, limits.shared_entries)
-    if isinstance(expert, BradleyTerry) and are_choices(comparisons):
+    if is_logit(expert) and are_choices(comparisons):
         model: Choices | Soft = Choices.of(comparisons, graph, is_biased, limits)
     else:
         model = Soft.of(comparisons, graph, expert, is_biased, limits)
@@ -65,6 +66,8 @@ def mixed(
     scores, effects, solution = _averaged(system, variances, shared, isinstance(model, Soft))
     bias, between, error = model.bias(solution)
     freedom = model.freedom if isinstance(model, Soft) and np.isfinite(model.freedom) else None
+    if isinstance(model, Choices) and model.nu is not None:
+        expert = Davidson(model.nu[comparisons.judged_by])
     return Product(
         comparisons=comparisons,
         graph=graph,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.experts import Expert, derivatives
+from comparo.model.experts import Expert, derivatives, of_rows
 from comparo.model.laplacian import Laplacian
 from comparo.model.pattern import Pattern
 from comparo.types import Array
@@ -51,7 +51,8 @@ class Problem:
         order = pattern.order
         weight = None if comparisons.weight is None else comparisons.weight[order]
         shift = None if offset is None else offset[order]
-        return cls(pattern, expert, comparisons.p.take(order), weight, shift, np.zeros(pattern.unknowns), ridge)
+        p, start = comparisons.p.take(order), np.zeros(pattern.unknowns)
+        return cls(pattern, of_rows(expert, order), p, weight, shift, start, ridge)
 
     def evaluate(self, x: Array, slope: Array, c: Array) -> Array:
         """The gradient (n + C·J,) at x; fills in the weighted slopes and curvatures (K,).
@@ -68,7 +69,7 @@ class Problem:
                 d -= x[pattern.bias_index[rows]]
             if self.offset is not None:
                 d -= self.offset[rows]
-            derivatives(self.expert, d, self.p[rows], slope[rows], c[rows])
+            derivatives(of_rows(self.expert, rows), d, self.p[rows], slope[rows], c[rows])
         if not np.isfinite(np.sum(slope) + np.sum(c)):
             row = int(pattern.order[np.argmin(np.isfinite(slope) & np.isfinite(c))])
             raise FloatingPointError(f"{self.expert!r} has no finite slope and curvature for comparison {row + 1}")

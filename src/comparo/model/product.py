@@ -22,7 +22,7 @@ from scipy.special import logit
 from comparo.data.comparisons import Comparisons
 from comparo.model.determinant import log_det
 from comparo.model.effects import Effects
-from comparo.model.experts import BradleyTerry, Expert, derivatives
+from comparo.model.experts import BradleyTerry, Expert, derivatives, is_logit, of_rows
 from comparo.model.graph import Graph
 from comparo.model.laplacian import Laplacian
 from comparo.model.limits import LIMITS, Limits
@@ -64,13 +64,14 @@ class Product:
             d -= self.bias[context, 0 if judge is None else judge[rows]]
         return d
 
-    def _sum(self, of: Callable[[Array, Array, Array | float], list[float]]) -> Array:
-        """Σ of what `of` returns for the differences, probabilities and weights of each chunk of comparisons."""
+    def _sum(self, of: Callable[[Expert, Array, Array, Array | float], list[float]]) -> Array:
+        """Σ of what `of` returns for expert, differences, probabilities and weights of each chunk of comparisons."""
         parts, chunk = [], self.laplacian.pattern.limits.chunk
         for begin in range(0, len(self.comparisons), chunk):
             rows = slice(begin, begin + chunk)
             weight = 1.0 if self.comparisons.weight is None else self.comparisons.weight[rows]
-            parts.append(of(self.differences(rows), self.comparisons.p[rows], weight))
+            expert = of_rows(self.expert, rows)
+            parts.append(of(expert, self.differences(rows), self.comparisons.p[rows], weight))
         return np.asarray(np.sum(parts, axis=0))
 
     @cached_property
@@ -82,20 +83,20 @@ class Product:
         A correct expert has φ = 1 (E slope² = E curvature). Soft probabilities vary far less than the coin flips that
         Bradley–Terry assumes: then φ is small and so are the standard errors. A bias that is shrunk counts as a
         fraction of a parameter. Where there are no more comparisons than parameters, φ is 1. Hard
-        decisions (every p is 0, ½ or 1) under Bradley–Terry are coin flips: φ is 1 by definition.
+        decisions (every p is 0, ½ or 1) under Bradley–Terry or Davidson are coin flips: φ is 1 by definition.
         """
         if self.effects is not None:
             return self.effects.dispersion
-        if isinstance(self.expert, BradleyTerry) and self.comparisons.hard:
+        if is_logit(self.expert) and self.comparisons.hard:
             return 1.0
         rows = len(self.comparisons)
         freedom = rows - (self.graph.nodes - self.graph.components) - self._free_biases()
         if freedom < 1e-6:
             return 1.0
 
-        def information(d: Array, p: Array, weight: Array | float) -> list[float]:
+        def information(expert: Expert, d: Array, p: Array, weight: Array | float) -> list[float]:
             slope, curvature = np.empty((2, len(d)))
-            derivatives(self.expert, d, p, slope, curvature)
+            derivatives(expert, d, p, slope, curvature)
             return [float(np.sum(weight * slope**2)), float(np.sum(np.maximum(curvature, 0.0)))]
 
         squares, curvature = self._sum(information)
@@ -121,7 +122,7 @@ class Product:
     @cached_property
     def log_density(self) -> float:
         """Σ_k w_k·ℓ(d_k; p_k) + log prior(s) at the solution: the product of experts before it is normalised."""
-        total = float(self._sum(lambda d, p, weight: [float(np.sum(weight * self.expert.log_density(d, p)))])[0])
+        total = float(self._sum(lambda expert, d, p, weight: [float(np.sum(weight * expert.log_density(d, p)))])[0])
         if self.prior == "first":
             return total - 0.5 * self.graph.components * float(np.log(2 * np.pi))
         mean = None if self.effects is None else self.effects.mean

@@ -1,7 +1,8 @@
 """Choices as Gaussian observations: expectation propagation.
 
-A choice with probability p (0, ½ or 1, or a share of votes) and weight w has the likelihood of Bradley–Terry,
-exp w·(p·d − log(1 + e^d)), in the difference d = s_first − s_second − γ. All choices about a pair are replaced by one
+A choice with probability p (0 or 1, or a share of votes) and weight w has the likelihood of Bradley–Terry,
+exp w·(p·d − log(1 + e^d)), in the difference d = s_first − s_second − γ; that of a judge whose decisions have ties has
+the likelihood of Davidson (`ties`). All choices about a pair are replaced by one
 Gaussian in the difference of its scores, their site, with precision t and pull ν (the precision times its mean), such
 that mean and variance of the difference are the same with either, given all other pairs. Laplace's approximation
 underestimates the variance of scores from few decisions several times over; expectation propagation does not, if both
@@ -13,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit, log_ndtr
 
+from comparo.model.ties import answer_moments, log_partition
 from comparo.types import Array
 
 # Nodes and weights of Gauss and Hermite for an integral with the normal density.
@@ -24,11 +26,14 @@ NEAR = 1e-6  # of its distance, in standard deviations, at which the maximum is 
 LEAST = 1e-8  # precision of a site
 
 
-def choice_moments(mean: Array, variance: Array, p: Array, weight: Array, bias: Array) -> tuple[Array, Array]:
+def choice_moments(
+    mean: Array, variance: Array, p: Array, weight: Array, bias: Array, nu: Array | None = None
+) -> tuple[Array, Array]:
     """Mean and variance of d, N(mean, variance) before a pair was judged, shape (M,), given the choices in both orders.
 
     p and weight (2, M) are those of the choices with the first item shown first, d − γ, and with it shown second, where
-    p is that of the second item and the difference −d − γ; `bias` (M,) is γ. A weight of 0 means not asked.
+    p is that of the second item and the difference −d − γ; `bias` (M,) is γ. A weight of 0 means not asked. `nu` (M,)
+    is Davidson's ν of the judge; None: no judge says that two texts are equal.
 
     >>> once = np.array([[1.0], [0.0]])
     >>> mean, variance = choice_moments(np.zeros(1), np.ones(1), once, once, np.zeros(1))
@@ -39,27 +44,39 @@ def choice_moments(mean: Array, variance: Array, p: Array, weight: Array, bias: 
     d, reach = mean.copy(), variance * np.sum(weight, axis=0)
     low, high = mean - reach, mean + reach
     for _ in range(NEWTON):
-        chance = expit(sign * d - bias)
+        chance, flips = _chances(sign * d - bias, weight, nu)
         slope = np.sum(sign * weight * (p - chance), axis=0) - (d - mean) / variance
         low, high = np.where(slope > 0, d, low), np.where(slope > 0, high, d)
-        before, curvature = d, 1.0 / variance + np.sum(weight * chance * (1.0 - chance), axis=0)
+        before, curvature = d, 1.0 / variance + np.sum(flips, axis=0)
         d = d + slope / curvature
         d = np.where((d > low) & (d < high), d, 0.5 * (low + high))
         if np.all(np.abs(d - before) * np.sqrt(curvature) < NEAR):
             break
-    chance = expit(sign * d - bias)
-    width = WIDER / np.sqrt(1.0 / variance + np.sum(weight * chance * (1.0 - chance), axis=0))
+    _, flips = _chances(sign * d - bias, weight, nu)
+    width = WIDER / np.sqrt(1.0 / variance + np.sum(flips, axis=0))
     x = d[:, None] + width[:, None] * NODES
     log_density = 0.5 * (NODES**2 - (x - mean[:, None]) ** 2 / variance[:, None])
     for way, share, times in zip((1.0, -1.0), p, weight, strict=True):
         shown = way * x - bias[:, None]
-        log_density += times[:, None] * (share[:, None] * shown - np.logaddexp(0.0, shown))
+        if nu is None:
+            log_density += times[:, None] * (share[:, None] * shown - np.logaddexp(0.0, shown))
+        else:
+            log_density += times[:, None] * ((share[:, None] - 0.5) * shown - log_partition(shown, nu[:, None]))
     share = SHARES * np.exp(log_density - np.max(log_density, axis=1, keepdims=True))
     share /= np.sum(share, axis=1, keepdims=True)
     centre = np.sum(share * x, axis=1)
     # No posterior is narrower than with the largest curvature, ¼ of the weight; a sum over few points could be.
     least = 1.0 / (1.0 / variance + 0.25 * np.sum(weight, axis=0))
     return centre, np.maximum(np.sum(share * (x - centre[:, None]) ** 2, axis=1), least)
+
+
+def _chances(d: Array, weight: Array, nu: Array | None) -> tuple[Array, Array]:
+    """The mean of p at the differences d (2, M), and its variance times the weight."""
+    if nu is not None:
+        mean, variance, _ = answer_moments(d, nu)
+        return mean, weight * variance
+    chance = expit(d)
+    return chance, weight * chance * (1.0 - chance)
 
 
 def censored_moments(mean: Array, variance: Array, least: Array, noise: Array) -> tuple[Array, Array]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.model.panel import Panel
+from comparo.ranking.indecision import panel_ties
 
 BLIND = 0.2  # agreement with the consensus below which a voice tells next to nothing of it: 4% of a view
 
@@ -18,6 +19,7 @@ def member_columns(panel: Panel, level: float) -> dict[str, NDArray[Any]]:
     names = np.array([str(name) for name in panel.names], dtype=object)
     lead = np.array([int(np.argmax(panel.family == family)) for family in panel.family])
     copied = lead != np.arange(len(lead))
+    tie = panel_ties(panel)
     return {
         "judge": names,
         "calls": panel.calls,
@@ -29,6 +31,7 @@ def member_columns(panel: Panel, level: float) -> dict[str, NDArray[Any]]:
         "noise": np.sqrt([voice.noise for voice in panel.voices]),
         "gamma": np.mean(panel.bias, axis=0),
         "gamma_error": np.array([voice.bias_error for voice in panel.voices]),
+        **({"tie": tie} if tie.any() else {}),
         "copy_of": np.where(copied, names[lead], ""),
     }
 

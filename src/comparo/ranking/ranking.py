@@ -20,11 +20,12 @@ from comparo.data.words import visible
 from comparo.data.writing import csv_text
 from comparo.model.covariance import Covariance
 from comparo.model.effects import Effects
-from comparo.model.experts import BradleyTerry
+from comparo.model.experts import BradleyTerry, is_logit
 from comparo.model.graph import Graph
 from comparo.model.panel import Panel
 from comparo.model.product import Product
 from comparo.ranking.display import bias_columns, json_rows, plain, table_html, table_text
+from comparo.ranking.indecision import tie_columns
 from comparo.ranking.members import member_columns, member_notes, view_columns
 from comparo.ranking.notes import notes
 from comparo.ranking.places import Candidate, among_best, beats, nodes_of, rank_intervals, ranks, tiers
@@ -258,6 +259,11 @@ class Ranking:
         return None if self.panel is None else member_columns(self.panel, self.level)
 
     @property
+    def ties(self) -> dict[str, NDArray[Any]] | None:
+        """The tie parameter ν of each judge, and P(tie) of two equal texts (docs/ties.md); None without ties."""
+        return tie_columns(self.comparisons, self.product, self.panel)
+
+    @property
     def views(self) -> dict[str, NDArray[Any]] | None:
         """The scores that each voice of a panel gives on its own, in its own logits: a table; None without a panel."""
         return None if self.panel is None else self._table({"item": self.items} | view_columns(self.panel))
@@ -312,6 +318,8 @@ class Ranking:
             document["bias"] = json_rows(self._bias_columns())
         if self.panel is not None and self.voices is not None and self.views is not None:
             document |= {"voices": json_rows(self.voices), "views": json_rows(self.views)}
+        if (ties := self.ties) is not None:
+            document["ties"] = json_rows(ties)
         if self.effects is not None:
             names = ("scores", "groups", "style", "noise", "freedom", "bias")
             document["variances"] = {name: plain(getattr(self.effects, name)) for name in names}
@@ -326,7 +334,7 @@ class Ranking:
     def _bias_columns(self) -> dict[str, NDArray[Any]]:
         names = self.comparisons.judges if self.panel is None else np.array(self.panel.names, dtype=object)
         expert = BradleyTerry() if self.product is None else self.product.expert
-        return bias_columns(self.comparisons.contexts, names, self.bias, isinstance(expert, BradleyTerry))
+        return bias_columns(self.comparisons.contexts, names, self.bias, is_logit(expert))
 
     def plot(self, context: Hashable = None, top: int = 40, ax: Axes | None = None) -> Axes:
         """Plot the best `top` items with their intervals and tiers (`comparo.plot_ranking`); needs matplotlib."""

@@ -19,6 +19,7 @@ METHODS = {
     "poe-g-hard": "Gaussian model of wins and losses",
     "mixed": "model of the judge's answers with variances estimated from them",
     "panel": "consensus of several judges, each weighed by what it agrees on with the others",
+    "davidson": "Bradley–Terry model of wins, losses and ties",
     "bt-sigma": "Bradley–Terry model with a discrimination for each judge",
 }
 CHOSEN = ("budget", "until", "goal", "strategy", "orders", "method", "bias", "estimate", "seed")

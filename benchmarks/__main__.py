@@ -2,6 +2,7 @@
 
 from benchmarks import (
     bounds,
+    control,
     core,
     coverage,
     defaults,
@@ -36,5 +37,6 @@ for part in (
     voices,
     bounds,
     ties,
+    control,
 ):
     part.main()

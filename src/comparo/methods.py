@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
+from comparo.model.control import Control
 from comparo.model.covariance import MeanCovariance, ProductCovariance
 from comparo.model.davidson import davidson
 from comparo.model.experts import BradleyTerry, Expert, Gaussian
@@ -27,7 +28,8 @@ from comparo.model.sigma import bt_sigma
 from comparo.model.zermelo import Algorithm, zermelo
 from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.ranking import Estimate, Ranking
-from comparo.types import Array, Index
+from comparo.ranking.traits import Held, control_of, shared_traits
+from comparo.types import Index
 
 Method = Literal[
     "win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard", "davidson", "mixed", "panel", "bt-sigma"
@@ -50,6 +52,7 @@ def fit(
     prior: Prior | None = None,
     groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
     features: Mapping[Any, Sequence[float]] | None = None,
+    control: Held | None = None,
     people: Collection[Hashable] = (),
     estimate: Estimate = "judge",
     validity: float | None = None,
@@ -92,6 +95,10 @@ def fit(
     groups, features
         With prior "estimated", "mixed" and "panel": the group, and a sequence of numbers, for each item or pair
         (context, item). `groups="items"`: the same item in other contexts.
+    control
+        With prior "estimated", "mixed" and "panel": what is held equal, as {"length": {"ana": "Once …"}}: a name, and
+        for each item or pair (context, item) its text, whose length it is, or a number. The ranking is as without it;
+        its `controlled` is that at equal length, and `control` what a judge gives for length (docs/control.md).
     people
         With "panel": the judges that are people. The consensus is what they say, without a taste of their own.
     estimate, validity
@@ -132,6 +139,7 @@ def fit(
         prior=prior,
         groups=groups,
         features=features,
+        control=control,
         people=people,
         estimate=estimate,
         validity=validity,
@@ -153,6 +161,7 @@ def quiet_fit(
     prior: Prior | None = None,
     groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
     features: Mapping[Any, Sequence[float]] | None = None,
+    control: Held | None = None,
     people: Collection[Hashable] = (),
     estimate: Estimate = "judge",
     validity: float | None = None,
@@ -174,6 +183,8 @@ def quiet_fit(
     _check_people(method, comparisons, people)
     if prior != "estimated" and (groups is not None or features is not None):
         raise ValueError("groups and features belong to prior='estimated'; add that, or leave them out")
+    if prior != "estimated" and control is not None:
+        raise ValueError("control belongs to prior='estimated' and the methods mixed and panel; add one of them")
     _one_of("estimate", estimate, get_args(Estimate))
     check_validity(validity)
     if estimate == "judge" and validity is not None:
@@ -191,27 +202,43 @@ def quiet_fit(
         covariance = ProductCovariance(sigma.laplacian)
         return Ranking(method, comparisons, sigma.graph, sigma.scores, covariance, level, converged=sigma.converged)
     expert = method if isinstance(method, Expert) else Gaussian() if method.startswith("poe-g") else BradleyTerry()
-    name = method if isinstance(method, str) else type(method).__name__
+    title = method if isinstance(method, str) else type(method).__name__
     is_given = prior is not None
     if prior is None:
         prior = "first" if isinstance(expert, Gaussian) else WIDE if comparisons.hard else WIDER
     if prior == "estimated":
-        group, rows = _shared(comparisons, groups, features)
-        if method == "panel" and len(np.unique(comparisons.judged_by)) > 1:
-            several = panel(
-                comparisons, is_biased=bias == "joint", groups=group, features=rows, people=people, limits=limits
+        group, rows = shared_traits(comparisons, groups, features)
+        is_panel = method == "panel" and len(np.unique(comparisons.judged_by)) > 1
+
+        def estimated(held: Control | None) -> Ranking:
+            given: dict[str, Any] = {"is_biased": bias == "joint", "groups": group, "features": rows}
+            given |= {"control": held, "limits": limits}
+            if is_panel:
+                several = panel(comparisons, people=people, **given)
+                ranking = Ranking(
+                    title, comparisons, several.graph, several.scores, several.opinion, level, panel=several
+                )
+                return replace(ranking, converged=several.converged)
+            product = mixed(comparisons, expert, **given)
+            covariance = ProductCovariance(product.laplacian, product)
+            return Ranking(
+                title, comparisons, product.graph, product.scores, covariance, level, product, product.converged
             )
-            found = Ranking(name, comparisons, several.graph, several.scores, several.opinion, level, panel=several)
-            found = replace(found, converged=several.converged)
-            return found if estimate == "judge" else consensus(found, validity)
-        product = mixed(comparisons, expert, is_biased=bias == "joint", groups=group, features=rows, limits=limits)
-    elif method == "davidson":
+
+        found = estimated(None)
+        if control is not None:
+            numbers = control_of(comparisons, control)
+            if not (varies := numbers.varies(found.graph)).all():
+                name = numbers.names[int(np.argmin(varies))]
+                raise ValueError(f"control {name!r}: all texts of a context are alike in it; leave it out")
+            found = replace(found, controlled=estimated(numbers))
+        return found if estimate == "judge" else consensus(found, validity)
+    if method == "davidson":
         product = davidson(comparisons, prior=prior, bias=bias, is_scaled=is_given, limits=limits)
     else:
         product = multiply(comparisons, expert, prior=prior, bias=bias, is_scaled=is_given, limits=limits)
     covariance = ProductCovariance(product.laplacian, product)
-    found = Ranking(name, comparisons, product.graph, product.scores, covariance, level, product, product.converged)
-    return found if estimate == "judge" else consensus(found, validity)
+    return Ranking(title, comparisons, product.graph, product.scores, covariance, level, product, product.converged)
 
 
 def _check(method: object, bias: str, prior: Any, algorithm: str, prior_pairs: str, level: float) -> None:
@@ -257,39 +284,6 @@ def _check_people(method: object, comparisons: Comparisons, people: Collection[H
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"{name} is one of {', '.join(map(repr, allowed))}, not {value!r}")
-
-
-def _shared(
-    comparisons: Comparisons,
-    groups: Mapping[Any, Hashable] | Literal["items"] | None,
-    features: Mapping[Any, Sequence[float]] | None,
-) -> tuple[Index | None, Array | None]:
-    """The group (n,) and the features (n, D) of each candidate, by its item or by its context and item."""
-    graph = Graph.build(comparisons)
-    labels = graph.labels(comparisons)
-    codes = rows = None
-    if groups == "items":
-        codes = graph.item
-    elif groups is not None:
-        found = [_entry("groups", groups, label) for label in labels]
-        number = {group: code for code, group in enumerate(dict.fromkeys(found))}
-        codes = np.array([number[group] for group in found], dtype=np.int32)
-    if features is not None:
-        values = [tuple(_entry("features", features, label)) for label in labels]
-        if len(set(map(len, values))) > 1:
-            raise ValueError("features are of different lengths; give every item as many numbers")
-        rows = np.array(values, dtype=np.float64)
-        if not np.isfinite(rows).all():
-            raise ValueError("features hold something that is not a finite number; give every item numbers")
-    return codes, rows
-
-
-def _entry(name: str, given: Mapping[Any, Any], label: tuple[Any, Any]) -> Any:
-    for key in (label, label[1]):
-        if key in given:
-            return given[key]
-    place = "" if label[0] is None else f" of context {label[0]!r}"
-    raise ValueError(f"{name} have no entry for item {label[1]!r}{place}; give every item its own")
 
 
 def _mean(comparisons: Comparisons, name: str, level: float, limits: Limits) -> Ranking:

@@ -6,9 +6,12 @@ from typing import Annotated, Any
 import typer
 
 from comparo.cli.printing import Format, print_notes, print_ranking, say
+from comparo.data.items import LENGTH, Items
+from comparo.data.sources import database_of
 from comparo.methods import Method, PriorPairs, quiet_fit
 from comparo.model.product import Bias
 from comparo.model.zermelo import Algorithm
+from comparo.ranking.equal import control_sentences
 from comparo.ranking.indecision import tie_sentences
 
 EPILOG = "Example: `comparo fit comparisons.csv --method poe-bt --bias joint --format csv`"
@@ -57,6 +60,20 @@ def fit_command(
         list[str] | None,
         typer.Option(help="For panel: a judge that is a person. The consensus is what people say. May be repeated."),
     ] = None,
+    control: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="For mixed and panel: what is held equal, length or a column of numbers of --items. Prints scores at "
+            "equal length beside the others, and what each judge gives for length. May be repeated."
+        ),
+    ] = None,
+    items: Annotated[
+        Path | None,
+        typer.Option(
+            help="For --control: the file of the texts, with columns id, text and, if you have them, context_id. "
+            "Default: those of a run folder."
+        ),
+    ] = None,
     level: Annotated[
         float, typer.Option(help="Coverage of the intervals low to high, and what separates tiers.")
     ] = 0.95,
@@ -74,6 +91,7 @@ def fit_command(
         method,
         bias=bias,
         prior=_prior(prior),
+        control=_held(file, control, items),
         people=people or (),
         algorithm=algorithm,
         prior_pairs=prior_pairs,
@@ -81,8 +99,25 @@ def fit_command(
     )
     print_ranking(ranking, output, top)
     print_notes(ranking.notes)
-    for sentence in tie_sentences(ranking.ties):
+    for sentence in (*tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         say(sentence)
+
+
+def _held(file: Path, control: list[str] | None, items: Path | None) -> dict[str, dict[Any, Any]] | None:
+    """What is held equal, by the labels of the comparisons: CSV has text where the items may have numbers."""
+    if not control:
+        if items is not None:
+            raise ValueError("--items belongs to --control; add it, or leave --items out")
+        return None
+    if items is None and database_of(file) is None:
+        raise ValueError("--control needs the texts; name their file by --items")
+    texts = Items.of(str(items or file), numbers=[name for name in control if name != LENGTH])
+    found: dict[str, dict[Any, Any]] = {}
+    for name, of_item in texts.held(control).items():
+        found[name] = of_item | {(None if a is None else str(a), str(b)): value for (a, b), value in of_item.items()}
+        if len(set(texts.ids.tolist())) == len(texts):
+            found[name] |= {spelt: value for (_, b), value in of_item.items() for spelt in (b, str(b))}
+    return found
 
 
 def _prior(text: str | None) -> Any:

@@ -20,9 +20,11 @@ from comparo.cli.asked import JudgeFlags
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.printing import Console, Format, print_notes, print_ranking
 from comparo.cli.settings import command_line
+from comparo.data.items import LENGTH
 from comparo.data.words import visible
 from comparo.methods import Method
 from comparo.model.product import Bias
+from comparo.ranking.equal import control_sentences
 from comparo.ranking.indecision import tie_sentences
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import dollars
@@ -96,6 +98,14 @@ class Plan:
             show_default=False,
         ),
     ] = None
+    control: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What is held equal: length, or a column of numbers. Scores at equal length are printed beside the "
+            "others, and what the judge gives for length. May be repeated. A finished run is scored again without "
+            "calls."
+        ),
+    ] = None
     least_mass: Annotated[
         float,
         typer.Option(
@@ -150,7 +160,8 @@ def rank_command(
     browser. The same command continues a run that was stopped.
     """
     asked.ray()  # flags that do not fit together are an error before anything is read
-    items = columns.read(data, group=group, scores=scores)
+    numbers = [name for name in plan.control or () if name != LENGTH]
+    items = columns.read(data, group=group, scores=scores, numbers=numbers)
     prompts = question.make(items, columns, asked.reader)
 
     def folder(task: Task) -> Path:
@@ -164,7 +175,7 @@ def rank_command(
         items,
         prompt=prompts,
         judge=asked.make(items, context),
-        **asdict(plan),
+        **asdict(plan) | {"control": plan.control or ()},
         out=folder,
         fresh=fresh and out is not None,
         notes={"command": command_line(context)},
@@ -211,7 +222,7 @@ def _print(ranking: Ranking, run: Run, shown: Shown) -> None:
         parts.append(dollars(progress.cost))
     console.print("; ".join(parts))
     console.print(_whose(ranking), markup=False, soft_wrap=True)
-    for sentence in tie_sentences(ranking.ties):
+    for sentence in (*tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         console.print(sentence, markup=False, soft_wrap=True)
     for name, found in agreement(ranking, run.task.items).items():
         contexts = f", mean of {np.count_nonzero(~np.isnan(found))} contexts" if len(found) > 1 else ""

@@ -24,6 +24,8 @@ from comparo.data.prompts import Question
 from comparo.data.sources import table_of
 from comparo.errors import ComparisonsError
 
+LENGTH = "length"  # of the texts, which is known without a column
+
 
 @dataclass(frozen=True, eq=False)
 class Items:
@@ -38,6 +40,7 @@ class Items:
     context : The code of each item's context, shape (N,).
     scores : People's scores by name, each of shape (N,), NaN where missing.
     group : What items have in common, such as the system that wrote them, shape (N,); None if unknown.
+    numbers : Other numbers of the items by name, such as a price, which a ranking may hold equal, each of shape (N,).
 
     Examples
     --------
@@ -53,6 +56,7 @@ class Items:
     context_texts: tuple[str | None, ...] = field(repr=False)
     scores: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     group: NDArray[Any] | None = None
+    numbers: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -68,6 +72,7 @@ class Items:
         context_id: str | None = None,
         group: str | None = None,
         scores: str | Sequence[str] | None = None,
+        numbers: Sequence[str] = (),
     ) -> Items:
         """Items from any source, every row checked.
 
@@ -83,7 +88,7 @@ class Items:
         judge, `context_id` is its label; a context without one is its own label, shortened if it is long, and one that
         is a number is only a label. `group` is what items have in common, such as the system that wrote them. `scores`
         are chosen by name from the object `scores` of a row and the columns `score` and `score_…` (all of these if
-        None), or are any other columns.
+        None), or are any other columns. `numbers` are columns of numbers that a ranking may hold equal.
 
         >>> rows = [{"story": "Once.", "score_wit": 2}, {"story": "Twice.", "score_wit": None}]
         >>> Items.of(rows, text="story").scores
@@ -98,6 +103,7 @@ class Items:
             raise roles.no_column(table, "text", "text")
         items, texts = _named(table, column), roles.checked_texts(table, column["text"])
         items = replace(items, texts=texts, scores=roles.checked_scores(table, scores))
+        items = replace(items, numbers=roles.checked_numbers(table, numbers))
         if column["group"] is None:
             return items
         labels, (codes,) = factorise(table, column["group"])
@@ -118,7 +124,20 @@ class Items:
             tuple(self.context_texts[code] for code in kept.tolist()),
             {name: scores[rows] for name, scores in self.scores.items()},
             None if self.group is None else self.group[rows],
+            {name: numbers[rows] for name, numbers in self.numbers.items()},
         )
+
+    def held(self, names: Sequence[str]) -> dict[str, dict[tuple[Any, Any], Any]]:
+        """What a ranking holds equal, by context and id: the texts for "length", else the numbers of that name.
+
+        >>> Items.of({"ana": "A story.", "bo": "Another."}).held(["length"])
+        {'length': {(None, 'ana'): 'A story.', (None, 'bo'): 'Another.'}}
+        """
+        if missing := [name for name in names if name != LENGTH and name not in self.numbers]:
+            raise ComparisonsError(f"the items have no numbers {missing[0]!r}; name such a column of their file")
+        keys = list(zip(self.contexts[self.context].tolist(), self.ids.tolist(), strict=True))
+        values = {name: self.texts if name == LENGTH else self.numbers[name].tolist() for name in names}
+        return {name: dict(zip(keys, column, strict=True)) for name, column in values.items()}
 
     @cached_property
     def groups(self) -> dict[Any, NDArray[np.int64]]:

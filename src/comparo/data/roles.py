@@ -103,7 +103,19 @@ def checked_scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str
     return {name: _numbers(table, *place) for name, place in found.items()}
 
 
-def _numbers(table: Table, name: str, column: Column) -> NDArray[np.float64]:
+def checked_numbers(table: Table, chosen: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    """The columns of numbers (N,) that are chosen by name; every row must have one."""
+    found = {}
+    for name in chosen:
+        if name not in table.columns:
+            raise no_column(table, name, "control")
+        found[name] = _numbers(table, name, table.columns[name], "control")
+        if (bad := np.flatnonzero(np.isnan(found[name]))).size:
+            raise table.error(bad, name, "there is no number; give every item one, or leave --control out")
+    return found
+
+
+def _numbers(table: Table, name: str, column: Column, flag: str = "scores") -> NDArray[np.float64]:
     values, bad = np.full(len(column), np.nan), []
     for row, value in enumerate(column):
         try:
@@ -111,7 +123,7 @@ def _numbers(table: Table, name: str, column: Column) -> NDArray[np.float64]:
         except (TypeError, ValueError, OverflowError):
             bad.append(row)
     if bad := bad or np.flatnonzero(np.isinf(values)).tolist():
-        problem = f"{shown(column[bad[0]])} is not a number; correct it, leave it empty, or choose others with --scores"
+        problem = f"{shown(column[bad[0]])} is not a number; correct it, leave it empty, or choose others with --{flag}"
         raise table.error(bad, name, problem)
     return values
 

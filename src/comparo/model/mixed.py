@@ -21,6 +21,7 @@ from scipy.special import ndtri, stdtrit
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.choices import Choices
+from comparo.model.control import Control, Held, without
 from comparo.model.effects import Effects
 from comparo.model.experts import Davidson, Expert, is_logit
 from comparo.model.graph import Graph
@@ -42,12 +43,14 @@ def mixed(
     is_biased: bool = True,
     groups: NDArray[np.integer] | None = None,
     features: Array | None = None,
+    control: Control | None = None,
     limits: Limits = LIMITS,
 ) -> Product:
     """The mixed model of all comparisons, on the scale of the expert: logits, or p for a Gaussian expert.
 
     `groups` (n,) and `features` (n, D) are those of the candidates, in the order of `Graph.build`; groups are numbered
-    from 0. With `is_biased`, γ of each context and judge is estimated with the scores.
+    from 0. With `is_biased`, γ of each context and judge is estimated with the scores. With `control` the scores are
+    those at equal numbers of the control, and `Product.held` has its coefficients.
 
     >>> from comparo.model.experts import BradleyTerry
     >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
@@ -56,14 +59,14 @@ def mixed(
     (True, array([[-0.25]]))
     """
     graph = Graph.build(comparisons)
-    shared = Shared.of(graph, groups, features, limits.shared_entries)
+    shared = Shared.of(graph, groups, features, limits.shared_entries, control)
     if is_logit(expert) and are_choices(comparisons):
         model: Choices | Soft = Choices.of(comparisons, graph, is_biased, limits)
     else:
         model = Soft.of(comparisons, graph, expert, is_biased, limits)
     model, variances, steps, converged = model.settle(shared)
     system = model.system
-    scores, effects, solution = _averaged(system, variances, shared, isinstance(model, Soft))
+    scores, effects, solution, beta = _averaged(system, variances, shared, isinstance(model, Soft))
     bias, between, error = model.bias(solution)
     freedom = model.freedom if isinstance(model, Soft) and np.isfinite(model.freedom) else None
     if isinstance(model, Choices) and model.nu is not None:
@@ -79,21 +82,30 @@ def mixed(
         steps=steps,
         converged=converged,
         effects=replace(effects, freedom=freedom, bias=between, bias_error=error),
+        held=None if control is None else Held(control.names, control.unit, *beta),
     )
 
 
-def _averaged(system: System, variances: Variances, shared: Shared, has_noise: bool) -> tuple[Array, Effects, Solution]:
-    """Scores averaged over the quantiles of σ²/φ, the effects, and the solution with the mean covariance.
+def _averaged(
+    system: System, variances: Variances, shared: Shared, has_noise: bool
+) -> tuple[Array, Effects, Solution, tuple[Array, Array]]:
+    """Scores averaged over the quantiles of σ²/φ, the effects, the solution with the mean covariance, and β.
+
+    β, the coefficients of what is held equal, are averaged too, with their covariance; the scores are without them.
 
     The scatter of the averaged scores is part of their covariance. Where φ is estimated (`has_noise`), the
     covariance is that of a normal distribution with the same central 95% as Student's t.
     """
     n, kind = system.nodes, shared.kind
-    scores, noises, sizes = [], [], []
+    held = np.zeros((n, 0)) if shared.held is None else shared.held
+    scores, noises, sizes, coefficients = [], [], [], []
     spectrum = variances.spectrum
     for a in variances.quantiles.tolist():
         _, theta = variances.precision(a)
         scores.append(system.solve(1.0 / a, shared.columns @ theta)[:n])
+        coefficients.append(theta[: held.shape[1]])
+        if held.shape[1]:
+            scores[-1] -= held @ coefficients[-1]
         noises.append(variances.noise(a))
         sizes.append(noises[-1] * _size(spectrum, a))
     noise, mean = float(np.mean(noises)), np.mean(scores, axis=0)
@@ -104,10 +116,13 @@ def _averaged(system: System, variances: Variances, shared: Shared, has_noise: b
     a = float(np.exp(0.5 * (low + high)))
     _, theta = variances.precision(a)
     solution, spread, between = solve(system, replace(variances, ratio=a), shared)
-    spread = spread[:n]
+    spread = without(spread[:n], held)
     heavy = float(stdtrit(max(variances.observations, 2), 0.975) / ndtri(0.975)) if has_noise else 1.0
     dispersion = noise * heavy**2
     scatter = (np.array(scores) - mean).T
+    beta = np.mean(coefficients, axis=0)
+    apart = np.array(coefficients) - beta
+    errors = dispersion * between[: len(beta), : len(beta)] + apart.T @ apart / len(apart)
     if scatter.shape[1] > 1:
         spread = np.column_stack([spread, scatter])
         corner = np.eye(scatter.shape[1]) / (scatter.shape[1] * dispersion)
@@ -119,10 +134,11 @@ def _averaged(system: System, variances: Variances, shared: Shared, has_noise: b
     if spread.shape[1]:
         effects = replace(effects, spread=spread, between=between)
     if shared.kinds:
-        effects = replace(effects, mean=shared.columns @ theta, columns=shared.columns, group=shared.group)
+        columns = without(shared.columns, held)
+        effects = replace(effects, mean=columns @ theta, columns=columns, group=shared.group)
     if "groups" in shared.kinds:
         effects = replace(effects, means=theta[kind == shared.kinds.index("groups")])
-    return mean, effects, solution
+    return mean, effects, solution, (beta, errors)
 
 
 def _size(spectrum: Spectrum, a: float) -> float:

@@ -32,7 +32,8 @@ class Opinion:
     """The covariance of the consensus, as `comparo.model.covariance.Covariance`, in squares of `unit` logits.
 
     `spread` (n, M) has the covariance of what groups and style predict, spread·spreadᵀ; `variance` is σ², and
-    `predicted` the variance of what they predict.
+    `predicted` the variance of what they predict. Where something is held equal, `errors` (R·D, R·D) is a root of the
+    covariance of the voices' coefficients, and `spread` has what they make uncertain too.
     """
 
     star: Star
@@ -45,6 +46,7 @@ class Opinion:
     variance: float = 1.0
     predicted: float = 0.0
     spread: Array | None = None
+    errors: Array | None = None
 
     @property
     def graph(self) -> Graph:
@@ -86,9 +88,51 @@ class Opinion:
             self._kept[number] = w, g
         return w, g
 
-    def expecting(self, shared: Shared) -> tuple[Opinion, Array]:
-        """The opinion, and t (n,), where groups or style predict t with variances by restricted likelihood."""
-        parts = []
+    def leaning(self, held: Array) -> Opinion:
+        """The opinion with the uncertainty of the voices' coefficients of what is held equal, numbers (n, D)."""
+        found = self.laplacian.solve(np.column_stack([self._lean(r, held) for r in range(len(self.voices))]))
+        return replace(self, spread=self._spread(found[self.star.consensus]))
+
+    def _lean(self, r: int, held: Array) -> Array:
+        """What `held` in all observations of voice r would say of all nodes of the star, (m, D)."""
+        begin = sum(len(voice.c) for voice in self.voices[:r])
+        pattern, pulls = self.voices[r].pattern, np.zeros((len(self.star.first), held.shape[1]))
+        apart = held[pattern.first] - held[pattern.second]
+        pulls[begin : begin + len(apart)] = self.share[r] * self.voices[r].c[:, None] * apart
+        return np.column_stack([self.star.rhs(column, self.scale) for column in pulls.T])
+
+    def _spread(self, found: Array) -> Array:
+        """Columns (n, K) whose square is the covariance that coefficients with the effects `found` (n, R·D) add."""
+        assert self.errors is not None
+        return self.graph.centre(found @ self.errors)
+
+    def _leans(self, number: int, held: Array) -> Array:
+        """Σ e_k (Λ_k + e_k)⁻¹ α_r L_r x of each voice and column of x in `held` (n, D): (B, size, R·D)."""
+        batch, family = self.pattern.batches[number], self.star.family
+        count, size = batch.end - batch.begin, batch.size
+        x, one = held[batch.nodes].reshape(count, size, -1), np.eye(size)
+        found = np.zeros((count, size, len(self.voices) * x.shape[2]))
+        for k, tie in enumerate(self.ties.tolist()):
+            own = {r: self._precision(number, r) for r in np.flatnonzero(family == k).tolist()}
+            known = np.sum([self.scale[r] ** 2 * part for r, part in own.items()], axis=0)
+            shrink = tie * np.linalg.inv(known + tie * one)
+            for r, part in own.items():
+                found[:, :, r * x.shape[2] : (r + 1) * x.shape[2]] = shrink @ (self.scale[r] * part @ x)
+        return found
+
+    def _precision(self, number: int, r: int) -> Array:
+        """share·L_r of the contexts of the pattern's batch of that number, (B, size, size)."""
+        laplacian = self.voices[r].laplacian
+        own = laplacian.pattern.batches[number]
+        precision = laplacian.dense(own) - laplacian.constants(own) - np.eye(own.size) / self.voices[r].variance
+        return np.asarray(self.share[r] * precision)
+
+    def expecting(self, shared: Shared, held: Array | None = None) -> tuple[Opinion, Array]:
+        """The opinion, and t (n,), where groups or style predict t with variances by restricted likelihood.
+
+        `held` (n, D) are the numbers that are held equal, whose coefficients make t uncertain too.
+        """
+        parts, leans = [], []
         for number, batch in enumerate(self.pattern.batches):
             w, g = self.information(number)
             q, vectors = np.linalg.eigh(0.5 * (w + w.transpose(0, 2, 1)))
@@ -96,6 +140,8 @@ class Opinion:
             columns = turned @ shared.columns[batch.nodes].reshape(len(q), batch.size, -1)
             beta = np.einsum("bij,bj->bi", turned, g)
             parts.append((q.ravel(), beta.ravel(), columns.reshape(q.size, -1)))
+            if held is not None:
+                leans.append((turned @ self._leans(number, held)).reshape(q.size, -1))
         q, beta, columns = (np.concatenate(part) for part in zip(*parts, strict=True))
         spectrum = Spectrum(q, beta, columns, q, np.ones(len(q)), 0.0)
         variances = estimate(spectrum, shared.kind, len(q), has_known_noise=True)
@@ -103,15 +149,23 @@ class Opinion:
         values, vectors = np.linalg.eigh(between)
         found = replace(self, variance=variances.ratio, predicted=float(np.sum(variances.shared)))
         root = shared.columns @ (vectors * np.sqrt(np.maximum(values, 0.0)))
-        scores, spread = np.empty(self.graph.nodes), np.empty_like(root)
+        moved = np.zeros((self.graph.nodes, 0))
+        if held is not None:  # what is expected of t moves with the coefficients too
+            seen = np.concatenate(leans) / (1.0 + variances.ratio * q)[:, None]
+            moved = shared.columns @ (between @ (columns.T @ seen))
+        scores, spread = np.empty(self.graph.nodes), np.empty((self.graph.nodes, root.shape[1] + moved.shape[1]))
         for number, batch in enumerate(self.pattern.batches):
             w, g = self.information(number)
             inverse = found._inverse(w)
-            towards = np.column_stack([shared.columns @ theta, root])[batch.nodes].reshape(*g.shape, -1)
+            towards = np.column_stack([shared.columns @ theta, root, moved])[batch.nodes].reshape(*g.shape, -1)
             towards = towards / variances.ratio
             towards[..., 0] += g
+            if held is not None:
+                towards[..., -moved.shape[1] :] += self._leans(number, held)
             solved = (inverse @ towards).reshape(g.size, -1)
             scores[batch.nodes], spread[batch.nodes] = solved[:, 0], solved[:, 1:]
+        if held is not None:
+            spread = np.column_stack([spread[:, : root.shape[1]], self._spread(spread[:, root.shape[1] :])])
         return replace(found, spread=self.graph.centre(spread)), scores
 
     def _inverse(self, w: Array) -> Array:
@@ -136,6 +190,8 @@ class Opinion:
         for batch in self.pattern.batches:
             if batch.size > self.star.limits.exact:
                 sampled = sampled_variances(self.laplacian, 0)[self.star.consensus]
+                if self.spread is not None:
+                    sampled = sampled + np.sum(self.spread**2, axis=1)
                 variance[batch.nodes.start :] = self.unit**2 * sampled[batch.nodes.start :]
                 break
             variance[batch.nodes] = np.einsum("bii->bi", self.block(batch)).ravel()
@@ -149,4 +205,5 @@ class Opinion:
         rhs = np.zeros(self.laplacian.pattern.unknowns)
         rhs[[self.star.consensus[one], self.star.consensus[other]]] = 1.0, -1.0
         x = self.laplacian.solve(rhs)
-        return self.unit**2 * float(rhs @ x)
+        shared = 0.0 if self.spread is None else float(np.sum((self.spread[one] - self.spread[other]) ** 2))
+        return self.unit**2 * (float(rhs @ x) + shared)

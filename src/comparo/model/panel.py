@@ -20,10 +20,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 from scipy.special import ndtri
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.choices import Choices
+from comparo.model.control import Control
 from comparo.model.edges import difference_variances
 from comparo.model.graph import Graph
 from comparo.model.laplacian import Laplacian
@@ -120,9 +122,17 @@ class Panel(Heard):
 
 
 def hear(
-    comparisons: Comparisons, *, is_biased: bool = True, people: Collection[Any] = (), limits: Limits = LIMITS
+    comparisons: Comparisons,
+    *,
+    is_biased: bool = True,
+    people: Collection[Any] = (),
+    control: Control | None = None,
+    groups: NDArray[np.integer] | None = None,
+    limits: Limits = LIMITS,
 ) -> Heard:
     """Each voice on its own, and how far they agree: a panel before its consensus.
+
+    With `control` each voice is heard at equal numbers of it, whose coefficients are found within `groups` (n,).
 
     >>> rows = [{"first": a, "second": b, "p": p} for a, b, p in (("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7))]
     >>> hear(Comparisons.from_rows(rows)).names
@@ -130,7 +140,8 @@ def hear(
     """
     graph = Graph.build(comparisons)
     names, code = _named(comparisons, people)
-    voices = tuple(_voice(comparisons, graph, code == r, is_biased, limits) for r in range(len(names)))
+    parts = ((comparisons, graph, code == r, is_biased, limits, control, groups) for r in range(len(names)))
+    voices = tuple(_voice(*part) for part in parts)
     agreement = Agreement.of(voices)
     anchored = np.array([name in people for name in names])
     family, sign = copies(agreement), signs(agreement, anchored)
@@ -148,12 +159,14 @@ def panel(
     groups: NDArray[np.integer] | None = None,
     features: Array | None = None,
     people: Collection[Any] = (),
+    control: Control | None = None,
     limits: Limits = LIMITS,
 ) -> Panel:
     """The model of several voices, one for each judge of the comparisons.
 
     `groups` (n,) and `features` (n, D) are those of the candidates, in the order of `Graph.build`. Voices named in
-    `people` are the consensus itself, without a taste of their own.
+    `people` are the consensus itself, without a taste of their own. With `control` the consensus is that at equal
+    numbers of it, and each voice has its own coefficients.
 
     >>> rng = np.random.default_rng(0)
     >>> truth, rows = rng.standard_normal(30), []
@@ -165,7 +178,8 @@ def panel(
     >>> np.sign(found.loading), bool(np.corrcoef(found.scores, truth)[0, 1] > 0.98)
     (array([ 1.,  1., -1.]), True)
     """
-    heard = hear(comparisons, is_biased=is_biased, people=people, limits=limits)
+    within = groups if control is not None else None
+    heard = hear(comparisons, is_biased=is_biased, people=people, control=control, groups=within, limits=limits)
     graph, family, anchored, voices = heard.graph, heard.family, heard.anchored, list(heard.voices)
     variance = np.array([voice.variance for voice in voices])
     alpha = heard.loading * np.sqrt(variance)
@@ -178,8 +192,13 @@ def panel(
     opinion = Opinion(star, laplacian, tuple(voices), alpha, ties, share, unit)
     shared = Shared.of(graph, groups, features, limits.shared_entries)
     scores, group = x[star.consensus], None
+    leans = None if control is None else graph.centre(control.values)
+    if leans is not None:
+        opinion = replace(opinion, errors=_coefficient_errors(voices, heard.loading))
     if shared.kinds and int(np.max(np.diff(graph.starts))) <= limits.exact:
-        (opinion, scores), group = opinion.expecting(shared), shared.group
+        (opinion, scores), group = opinion.expecting(shared, leans), shared.group
+    elif leans is not None:
+        opinion = opinion.leaning(leans)
     return Panel(
         graph,
         heard.names,
@@ -211,9 +230,31 @@ def _named(comparisons: Comparisons, people: Collection[Any]) -> tuple[tuple[Any
     return tuple(names if int(code.max()) < len(names) else [*names, OTHERS]), code
 
 
-def _voice(comparisons: Comparisons, graph: Graph, rows: NDArray[np.bool_], is_biased: bool, limits: Limits) -> Voice:
+def _voice(
+    comparisons: Comparisons,
+    graph: Graph,
+    rows: NDArray[np.bool_],
+    is_biased: bool,
+    limits: Limits,
+    control: Control | None,
+    groups: NDArray[np.integer] | None,
+) -> Voice:
     own = replace(comparisons.take(rows), judges=None, judge=None)
-    return Voice.of(own, replace(graph, first=graph.first[rows], second=graph.second[rows]), is_biased, limits)
+    seen = replace(graph, first=graph.first[rows], second=graph.second[rows])
+    return Voice.of(own, seen, is_biased, limits, control, groups)
+
+
+def _coefficient_errors(voices: list[Voice], loading: Array) -> Array:
+    """A root of the covariance of all voices' coefficients of what is held equal, (R·D, R·D).
+
+    What a coefficient is wrong by is mostly that the texts which a voice likes happen to be long. Of that the voices
+    share as much as of their views: the correlation of the errors of r and s is ρ_r·ρ_s.
+    """
+    roots = [np.linalg.cholesky(voice.held.covariance) for voice in voices if voice.held is not None]
+    alike = np.outer(loading, loading)
+    np.fill_diagonal(alike, 1.0)
+    wide = np.kron(np.linalg.cholesky(alike), np.eye(len(roots[0])))
+    return np.asarray(block_diag(*roots) @ wide)
 
 
 def _counted_once(voices: list[Voice], family: NDArray[np.intp], turn: Array) -> Array:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from comparo.data.comparisons import Comparisons
+from comparo.model.control import Held
 from comparo.model.determinant import log_det
 from comparo.model.effects import Effects
 from comparo.model.experts import BradleyTerry, Expert, derivatives, is_logit, of_rows
@@ -41,7 +42,8 @@ class Product:
 
     `scores` (n,) are centred in each component of `graph`; `bias` (C, J) is γ of each context and judge, contexts in
     the graph's order (J = 0 without a bias term); `laplacian` is H at the solution; `steps` counts Newton steps.
-    `effects` are the variances where the prior is estimated.
+    `effects` are the variances where the prior is estimated. `held` are the coefficients of what is held equal, where
+    the scores are without it.
     """
 
     comparisons: Comparisons
@@ -54,6 +56,7 @@ class Product:
     steps: int
     converged: bool
     effects: Effects | None = None
+    held: Held | None = None
 
     def differences(self, rows: slice) -> Array:
         """d = s_first − s_second − γ of the comparisons in `rows`."""

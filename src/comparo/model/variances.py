@@ -39,6 +39,7 @@ SHARED_PULL = 1.0  # the same for ω²: few groups estimate it, and what it is m
 # Standard deviations of scores in logits: between two items they make chances of 0.5075 and 0.99995.
 NARROWEST, WIDEST = 0.03, 10.0
 LEAST_NOISE = 1e-12  # φ of answers without noise: a millionth of a logit
+FLAT = 1e6  # the square of a thousand standard deviations of scores for one of the column: no prior
 QUANTILES = 9  # of the confidence in a over which scores are averaged
 SURE = 0.05  # change of the logarithm of a ratio that does not matter: a third of its error for 100 items
 COARSE_STEPS, FINE_STEPS, NEGATIVE_STEPS = 48, 16, 8
@@ -49,7 +50,7 @@ ROUNDS = 4  # in which a and the r are found in turn
 class Variances:
     """The best `ratio` a and `shared` r (by kind), the `quantiles` of a, and the number of observations K.
 
-    φ is `known_noise` where the noise is known.
+    φ is `known_noise` where the noise is known. `flat` is the r of columns of no kind (−1), whose θ have no prior.
     """
 
     spectrum: Spectrum
@@ -60,16 +61,22 @@ class Variances:
     shared: Array
     quantiles: Array
     known_noise: float = 1.0
+    flat: float = 0.0
+
+    @property
+    def _ratios(self) -> Array:
+        """r of every column, (M,)."""
+        return _of_columns(self.shared, self.kind, self.flat)
 
     def noise(self, a: float) -> float:
         """φ for a ratio a."""
         if self.has_known_noise:
             return self.known_noise
-        return max(_form(self.spectrum, a, self.shared[self.kind]) / self.observations, LEAST_NOISE)
+        return max(_form(self.spectrum, a, self._ratios) / self.observations, LEAST_NOISE)
 
     def precision(self, a: float) -> tuple[Array, Array]:
         """(C + R⁻¹)⁻¹, which is Cov(θ)/φ, shape (M, M), and the mean of θ (M,)."""
-        root = np.sqrt(self.shared[self.kind])
+        root = np.sqrt(self._ratios)
         c, g = _moments(self.spectrum, np.array([a]))
         inner = np.linalg.inv(np.eye(len(root)) + root[:, None] * c[0] * root)
         covariance = root[:, None] * inner * root
@@ -86,7 +93,8 @@ def estimate(
 ) -> Variances:
     """The variances for columns of these kinds (M,), numbered from 0; scores are in multiples of `unit` logits.
 
-    φ is `known_noise` where the noise is known.
+    Columns of kind −1 have coefficients without a prior: their variance is `FLAT` times that of scores. φ is
+    `known_noise` where the noise is known.
 
     >>> rng = np.random.default_rng(0)
     >>> q = np.full(400, 4.0)
@@ -100,10 +108,12 @@ def estimate(
     level = max(level, np.finfo(float).tiny)
     kinds = int(kind.max(initial=-1)) + 1
     search = _Search(spectrum, kind, observations, has_known_noise, level, known_noise)
+    if np.any(kind < 0):
+        search = replace(search, flat=FLAT * (1.0 + max(search.best_ratio(np.zeros(kinds))[0], 0.0)))
     starts = (0.0, 1.0 / level) if kinds else (0.0,)  # the likelihood may have one maximum with and one without them
     _, shared = max((search.settle(np.full(kinds, start)) for start in starts), key=lambda found: found[0])
     a, grid, confidence = search.best_ratio(shared)
-    best = Variances(spectrum, kind, observations, has_known_noise, a, shared, np.array([a]), known_noise)
+    best = Variances(spectrum, kind, observations, has_known_noise, a, shared, np.array([a]), known_noise, search.flat)
     noise = best.noise(max(a, 0.0))
     low, high = (unit * NARROWEST) ** 2 / noise, (unit * WIDEST) ** 2 / noise
     place = np.interp((np.arange(QUANTILES) + 0.5) / QUANTILES, confidence, np.arange(len(grid)))
@@ -121,6 +131,7 @@ class _Search:
     has_known_noise: bool
     level: float
     known_noise: float = 1.0
+    flat: float = 0.0
 
     @cached_property
     def coarse(self) -> tuple[Array, tuple[Array, Array]]:
@@ -134,7 +145,7 @@ class _Search:
         """log L with the term that avoids 0, for each a (G,) and the r of all kinds."""
         spectrum = self.spectrum
         c, g = _moments(spectrum, a) if moments is None else moments
-        root = np.sqrt(shared[self.kind])
+        root = np.sqrt(_of_columns(shared, self.kind, self.flat))
         inner = np.eye(len(root)) + root[:, None] * c * root
         pulled = root * g
         q = _residual(spectrum, a) - np.sum(pulled * _solve(inner, pulled), axis=1)
@@ -195,7 +206,7 @@ class _Search:
             level = max(float(np.mean(np.diagonal(c)[own])), np.finfo(float).tiny)
             grid = np.concatenate([[0.0], np.exp(np.linspace(np.log(1e-3), np.log(1e5), COARSE_STEPS)) / level])
             for _ in range(2):
-                every = np.where(own, grid[:, None], shared[self.kind])
+                every = np.where(own, grid[:, None], _of_columns(shared, self.kind, self.flat))
                 root = np.sqrt(every)
                 inner = np.eye(len(g)) + root[:, :, None] * c * root[:, None, :]
                 pulled = root * g
@@ -209,6 +220,11 @@ class _Search:
                 low, high = np.log(grid[max(best - 1, 1)]), np.log(grid[min(best + 1, len(grid) - 1)])
                 grid = np.exp(np.linspace(low, high, 9))
         return shared
+
+
+def _of_columns(shared: Array, kind: NDArray[np.intp], flat: float) -> Array:
+    """r of every column (M,), from that of every kind and of the columns of no kind."""
+    return np.append(shared, flat)[kind]
 
 
 def _pull(x: Array, strength: float) -> Array:

@@ -2,7 +2,7 @@
 
 A voice is a judge with a wording, or a person. Its view of candidate i is x_i ~ N(0, v); its answers observe
 differences of x with noise of variance φ and a position bias γ per context. All that a panel needs of a voice are its
-observations as Gaussians, with γ taken out, and its variances.
+observations as Gaussians, with γ taken out, and its variances. What is held equal (`control`) is taken out of them too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.choices import Choices
+from comparo.model.control import Control, Held, without
 from comparo.model.experts import BradleyTerry
 from comparo.model.graph import Graph
 from comparo.model.laplacian import Laplacian
@@ -33,7 +34,8 @@ class Voice:
     `model` holds them with its pattern; `variance` is v, `noise` is φ (1 for choices, whose sites have a precision of
     their own), `bias` (C,) is γ of each context and `bias_error` the standard error of its mean. `position` is the
     variance that position adds to an answer beyond its mean: of γ between contexts, and of what changes with the order
-    from text to text.
+    from text to text. `held` are the voice's coefficients of what is held equal, and `offset` (M,) what they explain of
+    each observation.
     """
 
     model: Soft | Choices
@@ -43,10 +45,22 @@ class Voice:
     bias_error: float
     position: float
     converged: bool
+    held: Held | None = None
+    offset: Array | None = None
 
     @classmethod
-    def of(cls, comparisons: Comparisons, graph: Graph, is_biased: bool, limits: Limits) -> Voice:
+    def of(
+        cls,
+        comparisons: Comparisons,
+        graph: Graph,
+        is_biased: bool,
+        limits: Limits,
+        control: Control | None = None,
+        groups: NDArray[np.integer] | None = None,
+    ) -> Voice:
         """The voice whose comparisons are these, all by one judge; `graph` has the candidates of all voices.
+
+        Coefficients of the `control` are found within `groups` (n,), where there are any.
 
         >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
         >>> data = Comparisons.from_rows(rows)
@@ -55,12 +69,15 @@ class Voice:
         (array([ 0.9, -0.2, -0.8]), array([-0.25]))
         """
         shared = Shared.of(graph, None, None, 0)
+        if control is not None:
+            columns = control.columns(graph, groups)
+            shared = Shared((), np.full(columns.shape[1], -1), columns, None, graph.centre(control.values))
         if are_choices(comparisons):
             model: Choices | Soft = Choices.of(comparisons, graph, is_biased, limits)
         else:
             model = Soft.of(comparisons, graph, BradleyTerry(), is_biased, limits)
         model, variances, _, converged = model.settle(shared)
-        solution, _, _ = solve(model.system, variances, shared)
+        solution, _, errors = solve(model.system, variances, shared)
         bias, between, error = model.bias(solution)
         gamma = bias[:, 0] if bias.size else np.zeros(graph.contexts)
         noise = variances.noise(variances.ratio)
@@ -68,7 +85,16 @@ class Voice:
         position = (between or 0.0) + (
             max(model.observations.sum_variance - noise, 0.0) / 2.0 if isinstance(model, Soft) else 0.0
         )
-        return cls(model, variances.ratio * noise, noise, gamma, error or 0.0, position, converged)
+        voice = cls(model, variances.ratio * noise, noise, gamma, error or 0.0, position, converged)
+        if control is None or shared.held is None:
+            return voice
+        count, pattern = len(control.names), model.pattern
+        theta = variances.precision(variances.ratio)[1]
+        held = Held(control.names, control.unit, theta[:count], noise * errors[:count, :count])
+        offset = (shared.held[pattern.first] - shared.held[pattern.second]) @ held.coefficient
+        groups_part = without(shared.columns, shared.held) @ theta  # what groups are worth is part of a view
+        variance = voice.variance + float(np.mean(groups_part**2))
+        return replace(voice, variance=variance, held=held, offset=offset)
 
     @property
     def content(self) -> float:
@@ -93,6 +119,8 @@ class Voice:
     def pull(self) -> Array:
         """The precision times what is observed of the difference of two views, without γ, shape (M,)."""
         pull = self.model.pull / self.noise
+        if self.offset is not None:
+            pull = pull - self.c * self.offset
         if isinstance(self.model, Choices):
             return pull
         judge = self.model.observations.judge[self.pattern.order]
@@ -126,7 +154,7 @@ class Voice:
     def learn(self, mean: Array, variance: Array) -> Voice:
         """The same voice with sites and γ of its choices given mean and variance of every difference, (M,)."""
         assert isinstance(self.model, Choices)
-        model = self.model.learn(mean, variance)
+        model = self.model.learn(mean if self.offset is None else mean + self.offset, variance)
         gamma = model.gamma[:, 0] if model.is_biased else self.bias
         return replace(self, model=model, bias=gamma)
 

@@ -96,7 +96,7 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     Returns
     -------
     Ranking
-        Its `judged` is the ranking given.
+        Its `judged` is the ranking given; where something is held equal, its `controlled` is the consensus of that.
 
     Raises
     ------
@@ -115,15 +115,16 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     """
     check_validity(validity)
     judged = ranking.judged
+    equal = None if judged.controlled is None else consensus(judged.controlled, validity)
     parts = _parts(judged)
     k = float(parts.usual if validity is None else validity)
     if k == 1.0:
-        return replace(judged, validity=k, opinion=judged)
+        return replace(judged, validity=k, opinion=judged, controlled=equal)
     scores = judged.graph.centre(k * judged.scores + (1.0 - k) * parts.expected)
     own = max(PEOPLE * parts.between, k * parts.within) - k**2 * parts.within
     added = k * (1.0 - k) * parts.joint + 0.5 * (1.0 - k) ** 2 * parts.columns @ parts.spread
     covariance = ConsensusCovariance(judged.covariance, k, max(own, 0.0), parts.columns, added)
-    return replace(judged, scores=scores, covariance=covariance, validity=k, opinion=judged)
+    return replace(judged, scores=scores, covariance=covariance, validity=k, opinion=judged, controlled=equal)
 
 
 def _parts(judged: Ranking) -> _Parts:

@@ -44,6 +44,15 @@ def comparison_ties(comparisons: Comparisons, product: Product | None, panel: Pa
     return np.broadcast_to(product.expert.nu, len(comparisons))
 
 
+def named(judge: str) -> str:
+    """A judge as a sentence names it.
+
+    >>> named("judge"), named("ana")
+    ('the judge', "'ana'")
+    """
+    return "the judge" if judge == "judge" else repr(judge)
+
+
 def panel_ties(panel: Panel) -> Array:
     """ν of each voice of a panel, (R,); 0 where it has none."""
     models = [voice.model for voice in panel.voices]
@@ -60,7 +69,7 @@ def tie_sentences(columns: Columns | None) -> list[str]:
     if columns is None:
         return []
     return [
-        f"{judge!r} called {ties:.0%} of its {answers:,} answers a tie; of two equal texts it does so with probability "
-        f"{equals:.2f} (ν = {nu:.2f})"
+        f"{named(str(judge))} called {ties:.0%} of its {answers:,} answers a tie; of two equal texts it does so with "
+        f"probability {equals:.2f} (ν = {nu:.2f})"
         for judge, answers, ties, nu, equals in zip(*(column.tolist() for column in columns.values()), strict=True)
     ]

@@ -25,6 +25,7 @@ from comparo.model.graph import Graph
 from comparo.model.panel import Panel
 from comparo.model.product import Product
 from comparo.ranking.display import bias_columns, json_rows, plain, table_html, table_text
+from comparo.ranking.equal import control_columns, control_name, held_of
 from comparo.ranking.indecision import tie_columns
 from comparo.ranking.members import member_columns, member_notes, view_columns
 from comparo.ranking.notes import notes
@@ -61,6 +62,8 @@ class Ranking:
         single texts that people share, and the judge's own ranking. None where the scores are the judge's.
     panel
         The solution for several voices where the method is "panel" and there is more than one judge.
+    controlled
+        The ranking with the length of the texts, or something else, held equal (docs/control.md); else None.
 
     Examples
     --------
@@ -81,6 +84,7 @@ class Ranking:
     validity: float | None = None
     opinion: Ranking | None = field(default=None, repr=False)
     panel: Panel | None = field(default=None, repr=False)
+    controlled: Ranking | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         """How many candidates are ranked."""
@@ -264,6 +268,13 @@ class Ranking:
         return tie_columns(self.comparisons, self.product, self.panel)
 
     @property
+    def control(self) -> dict[str, NDArray[Any]] | None:
+        """What each judge gives for one step of what is held equal, in logits: a table; None where nothing is."""
+        source = self if self.controlled is None else self.controlled
+        held = held_of(source.comparisons, source.product, source.panel)
+        return control_columns(held, self.level) if held else None
+
+    @property
     def views(self) -> dict[str, NDArray[Any]] | None:
         """The scores that each voice of a panel gives on its own, in its own logits: a table; None without a panel."""
         return None if self.panel is None else self._table({"item": self.items} | view_columns(self.panel))
@@ -272,13 +283,18 @@ class Ranking:
         """The table as columns, best first: item, score, std, low, high, rank, tier, comparisons.
 
         With contexts, a column context comes first; where the graph is not connected, a column component is added. A
-        consensus has a column judge_score after score.
+        consensus has a column judge_score after score. Where the length is held equal, equal_length_score,
+        equal_length_std and equal_length_rank come last.
         """
         columns = {"item": self.items, "score": self.scores}
         if self.opinion is not None:
             columns |= {"judge_score": self.opinion.scores}
         columns |= {"std": self.std, "low": self.low, "high": self.high}
-        return self._table(columns | {"rank": self.rank, "tier": self.tier, "comparisons": self.counts})
+        columns |= {"rank": self.rank, "tier": self.tier, "comparisons": self.counts}
+        if (equal := self.controlled) is not None and (control := self.control) is not None:
+            name = control_name(control)
+            columns |= {f"{name}_score": equal.scores, f"{name}_std": equal.std, f"{name}_rank": equal.rank}
+        return self._table(columns)
 
     def _table(self, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Columns (n,) in the order of `items` as a table: best first, with what else names a row."""
@@ -320,6 +336,8 @@ class Ranking:
             document |= {"voices": json_rows(self.voices), "views": json_rows(self.views)}
         if (ties := self.ties) is not None:
             document["ties"] = json_rows(ties)
+        if (control := self.control) is not None:
+            document["control"] = json_rows(control)
         if self.effects is not None:
             names = ("scores", "groups", "style", "noise", "freedom", "bias")
             document["variances"] = {name: plain(getattr(self.effects, name)) for name in names}

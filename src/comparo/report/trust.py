@@ -10,6 +10,7 @@ import numpy as np
 import comparo.report.bounds as bounds
 from comparo.analysis.confidence import top_probability
 from comparo.analysis.curves import mean_known
+from comparo.ranking.equal import control_name, control_sentences
 from comparo.report.embed import figure, label, percentages, signed
 from comparo.report.measures import Outlook, cycles, flips, length_correlation, position_bias, residuals
 from comparo.report.record import Record
@@ -44,6 +45,7 @@ def signs(record: Record, ahead: Sequence[Outlook]) -> list[Sign]:
         _whose(record),
         _sources(record),
         _length(record),
+        *_equal(record),
         *_consistency(record),
         _mass(record),
         _failures(record),
@@ -252,6 +254,23 @@ def _length(record: Record) -> Sign:
     compared = f" For people's scores it is: {', '.join(known)}." if known else ""
     sentence = f"Spearman correlation of score and number of characters within a context. {meaning}{compared}"
     return _graded("Length", signed(found), bounds.LENGTH, abs(found), sentence)
+
+
+def _equal(record: Record) -> list[Sign]:
+    """What each judge gives for what is held equal."""
+    table, found = record.ranking.control, []
+    if table is None:
+        return []
+    name = control_name(table)
+    rows = zip(control_sentences(table), *(part.tolist() for part in table.values()), strict=True)
+    for sentence, _, column, _, beta, _, low, high in rows:
+        sentence = (
+            f"{sentence[0].upper()}{sentence[1:]}. The columns {name}_… of ranking.csv have the scores without that: "
+            "what texts that are alike in it would get."
+        )
+        figure = f"{signed(beta)} ({signed(low)} to {signed(high)})"
+        found.append(Sign(f"Equal {label(column)}", figure, "plain", sentence))
+    return found
 
 
 def _consistency(record: Record) -> list[Sign]:

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from comparo.data.items import Items
+from comparo.data.items import LENGTH, Items
 from comparo.data.prompts import PAPER, Prompt, choose_prompt
 from comparo.judges import Judge, as_judge, load_judge
 from comparo.methods import Method
@@ -47,6 +47,7 @@ def rank(
     plain: bool = False,
     estimate: Scores = "auto",
     validity: float | None = None,
+    control: str | Sequence[str] = (),
     least_mass: float = DEFAULT_LEAST_MASS,
     out: str | Path | Callable[[Task], Path] | None = None,
     fresh: bool = False,
@@ -94,6 +95,8 @@ def rank(
         Whose ranking it is: "judge", or "consensus", what people would say, as far as one judge can tell; `validity` is
         the share of the judge's view of single texts that people share, by default estimated. "auto" is a consensus
         where texts share groups (a column group, or the same ids in several contexts), else the judge's.
+    control
+        What is held equal in `Ranking.controlled`: "length", or the names of columns of numbers (docs/control.md).
     least_mass
         The run stops early if the judge's first answers put less than this share of its probability on the labels.
     out, fresh, notes
@@ -123,7 +126,8 @@ def rank(
     ['ana', 'bo', 'cy']
     """
     columns = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
-    items = Items.of(data, **columns, scores=scores)
+    held = tuple([control] if isinstance(control, str) else control)
+    items = Items.of(data, **columns, scores=scores, numbers=[name for name in held if name != LENGTH])
     judges, prompts = _listed(judge), _listed(prompt)
     given = _listed(options) if isinstance(options, list | tuple) else [options] * len(judges)
     if not judges or len(given) != len(judges):
@@ -136,7 +140,7 @@ def rank(
         for each, own in zip(judges, given, strict=True)
     ]
     voices = voices_of(asked, prompts)
-    how = (strategy, orders, method, bias, seed, plain, least_mass, estimate, validity)
+    how = (strategy, orders, method, bias, seed, plain, least_mass, estimate, validity, held)
     several = voices if len(voices) > 1 else ()
     task = Task(items, prompts[0], asked[0], Budget.of(budget), until, goal, *how, several)
     folder = out(task) if callable(out) else None if out is None else Path(out)

@@ -19,9 +19,11 @@ import numpy as np
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.methods import Method, quiet_fit
+from comparo.model.graph import Graph
 from comparo.model.product import Bias
 from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.traits import Held, control_of
 from comparo.selection.contrast import contrasts, fitted_power
 from comparo.selection.style import styles
 from comparo.types import Array
@@ -34,7 +36,8 @@ class Fitting:
     """Ranks comparisons of `items`; if it is not `grouped`, the groups of items are ignored.
 
     The `estimate` is the judge's own ranking, a consensus with this `validity`, or "auto": a consensus where items have
-    groups and variances are estimated. A consensus without groups is one beyond style. Where the comparisons contain no
+    groups and variances are estimated. What `control` names ("length", or numbers of the items) is held equal in
+    `Ranking.controlled`. A consensus without groups is one beyond style. Where the comparisons contain no
     group twice, as those of one context may, the ranking is the judge's.
 
     >>> items = Items.of({"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."})
@@ -50,12 +53,15 @@ class Fitting:
     grouped: bool = True
     estimate: Scores = "judge"
     validity: float | None = None
+    control: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raise a ValueError if the estimate cannot be made from these items by this method."""
         if self.estimate not in get_args(Scores):
             raise ValueError(f"estimate is one of {', '.join(get_args(Scores))}, not {self.estimate!r}")
         check_validity(self.validity)
+        if self.control:
+            self._check_control()
         if self.estimate == "judge" and self.validity is not None:
             raise ValueError("validity belongs to a consensus; leave it out, or use --estimate consensus")
         if self.estimate != "consensus" and self.validity is None:
@@ -69,6 +75,16 @@ class Fitting:
                 "a consensus needs texts that share a group; name a column by --group, such as the system that wrote "
                 "them, or give them the same ids in several contexts"
             )
+
+    def _check_control(self) -> None:
+        if not self.pools:
+            raise ValueError(
+                "--control needs estimated variances; use a method poe-… without --plain and without --bias plug-in"
+            )
+        for name, of_item in self.items.held(self.control).items():
+            values = np.array([len(each) if isinstance(each, str) else each for each in of_item.values()])
+            if not any(np.ptp(values[rows]) > 0 for rows in self.items.groups.values()):
+                raise ValueError(f"--control {name}: all texts of a context are alike in it; leave it out")
 
     @property
     def shares(self) -> bool:
@@ -105,6 +121,16 @@ class Fitting:
     def _features(self) -> Mapping[Any, Any] | None:
         style = styles(self.items)
         return dict(zip(self._labels, style, strict=True)) if style.shape[1] else None
+
+    @cached_property
+    def _held(self) -> Held:
+        return self.items.held(self.control)
+
+    def _control(self, data: Comparisons) -> Held | None:
+        """What is held equal; None while all texts that were compared are alike in it."""
+        if not self.control or not control_of(data, self._held).varies(Graph.build(data)).all():
+            return None
+        return self._held
 
     def rank(self, data: Comparisons) -> Ranking:
         """The ranking from comparisons as answered."""
@@ -156,9 +182,8 @@ class Fitting:
         if not self.pools:
             return quiet_fit(data, self.method, bias=self.bias)
         method = self.method if data.judges is None else "panel"
-        ranking = quiet_fit(
-            data, method, bias=self.bias, prior="estimated", groups=self._groups, features=self._features
-        )
+        shared: dict[str, Any] = {"groups": self._groups, "features": self._features, "control": self._control(data)}
+        ranking = quiet_fit(data, method, bias=self.bias, prior="estimated", **shared)
         effects, panel = ranking.effects, ranking.panel
         found = [part.group for part in (effects, panel) if part is not None]
         is_grouped = any(group is not None for group in found)

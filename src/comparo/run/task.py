@@ -37,10 +37,10 @@ class Task:
 
     A `plain` task follows the paper: the choice of pairs ignores the texts, and no variances are estimated. The default
     strategy is greedy, or adaptive for a goal top-k; the default bias is joint for products of experts and none for
-    other methods. `estimate` and `validity` say whose ranking the scores are (`Fitting`); no call depends on them. The
-    run stops if the judge's first answers put on average less than `least_mass` of the probability
-    on the labels. With several voices (`panel`), `judge` and `prompt` are those of the first, and the ranking is their
-    consensus.
+    other methods. `estimate` and `validity` say whose ranking the scores are, and `control` what is also held equal
+    (`Fitting`); no call depends on them. The run stops if the judge's first answers put on average less than
+    `least_mass` of the probability on the labels. With several voices (`panel`), `judge` and `prompt` are those of the
+    first, and the ranking is their consensus.
     """
 
     items: Items
@@ -58,6 +58,7 @@ class Task:
     least_mass: float = DEFAULT_LEAST_MASS
     estimate: Scores = "auto"
     validity: float | None = None
+    control: tuple[str, ...] = ()
     panel: tuple[Voice, ...] = ()
 
     def __post_init__(self) -> None:
@@ -148,7 +149,7 @@ class Task:
     @cached_property
     def fitting(self) -> Fitting:
         """How the answers become a ranking."""
-        whose = self.estimate, self.validity
+        whose = self.estimate, self.validity, self.control
         return Fitting(self.items, self.method, self.bias or "none", self.plain, True, *whose)
 
     @property
@@ -166,6 +167,9 @@ class Task:
             "plain": self.plain,
             "estimate": self.estimate,
             "validity": self.validity,
+            "control": {
+                name: self.items.numbers[name].tolist() if name in self.items.numbers else None for name in self.control
+            },
             "ahead": self.ahead,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": {"python": platform.python_version(), **packages},

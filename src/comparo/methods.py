@@ -25,6 +25,7 @@ from comparo.model.product import Bias, Prior, multiply
 from comparo.model.sigma import bt_sigma
 from comparo.model.zermelo import Algorithm, zermelo
 from comparo.ranking.consensus import check_validity, consensus
+from comparo.ranking.grouping import entry, group_codes
 from comparo.ranking.ranking import Estimate, Ranking
 from comparo.types import Array, Index
 
@@ -190,20 +191,25 @@ def quiet_fit(
     is_given = prior is not None
     if prior is None:
         prior = "first" if isinstance(expert, Gaussian) else WIDE if comparisons.hard else WIDER
+    named = None
     if prior == "estimated":
-        group, rows = _shared(comparisons, groups, features)
+        graph = Graph.build(comparisons)
+        named = None if groups is None else group_codes(comparisons, graph, groups)
+        group = None if named is None else named[0]
+        rows = None if features is None else _rows(features, graph.labels(comparisons))
         if method == "panel" and len(np.unique(comparisons.judged_by)) > 1:
             several = panel(
                 comparisons, is_biased=bias == "joint", groups=group, features=rows, people=people, limits=limits
             )
             found = Ranking(name, comparisons, several.graph, several.scores, several.opinion, level, panel=several)
-            found = replace(found, converged=several.converged)
+            found = replace(found, converged=several.converged, group=named)
             return found if estimate == "judge" else consensus(found, validity)
         product = mixed(comparisons, expert, is_biased=bias == "joint", groups=group, features=rows, limits=limits)
     else:
         product = multiply(comparisons, expert, prior=prior, bias=bias, is_scaled=is_given, limits=limits)
     covariance = ProductCovariance(product.laplacian, product)
     found = Ranking(name, comparisons, product.graph, product.scores, covariance, level, product, product.converged)
+    found = replace(found, group=named)
     return found if estimate == "judge" else consensus(found, validity)
 
 
@@ -252,37 +258,15 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise ValueError(f"{name} is one of {', '.join(map(repr, allowed))}, not {value!r}")
 
 
-def _shared(
-    comparisons: Comparisons,
-    groups: Mapping[Any, Hashable] | Literal["items"] | None,
-    features: Mapping[Any, Sequence[float]] | None,
-) -> tuple[Index | None, Array | None]:
-    """The group (n,) and the features (n, D) of each candidate, by its item or by its context and item."""
-    graph = Graph.build(comparisons)
-    labels = graph.labels(comparisons)
-    codes = rows = None
-    if groups == "items":
-        codes = graph.item
-    elif groups is not None:
-        found = [_entry("groups", groups, label) for label in labels]
-        number = {group: code for code, group in enumerate(dict.fromkeys(found))}
-        codes = np.array([number[group] for group in found], dtype=np.int32)
-    if features is not None:
-        values = [tuple(_entry("features", features, label)) for label in labels]
-        if len(set(map(len, values))) > 1:
-            raise ValueError("features are of different lengths; give every item as many numbers")
-        rows = np.array(values, dtype=np.float64)
-        if not np.isfinite(rows).all():
-            raise ValueError("features hold something that is not a finite number; give every item numbers")
-    return codes, rows
-
-
-def _entry(name: str, given: Mapping[Any, Any], label: tuple[Any, Any]) -> Any:
-    for key in (label, label[1]):
-        if key in given:
-            return given[key]
-    place = "" if label[0] is None else f" of context {label[0]!r}"
-    raise ValueError(f"{name} have no entry for item {label[1]!r}{place}; give every item its own")
+def _rows(features: Mapping[Any, Sequence[float]], labels: list[tuple[Any, Any]]) -> Array:
+    """The features (n, D) of each candidate, by its item or by its context and item."""
+    values = [tuple(entry("features", features, label)) for label in labels]
+    if len(set(map(len, values))) > 1:
+        raise ValueError("features are of different lengths; give every item as many numbers")
+    rows = np.array(values, dtype=np.float64)
+    if not np.isfinite(rows).all():
+        raise ValueError("features hold something that is not a finite number; give every item numbers")
+    return rows
 
 
 def _mean(comparisons: Comparisons, name: str, level: float, limits: Limits) -> Ranking:

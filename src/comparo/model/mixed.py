@@ -27,6 +27,7 @@ from comparo.model.graph import Graph
 from comparo.model.limits import LIMITS, Limits
 from comparo.model.newton import Solution
 from comparo.model.observations import are_choices
+from comparo.model.predicted import Predicted
 from comparo.model.product import Product
 from comparo.model.shared import Shared, solve
 from comparo.model.soft import Soft
@@ -117,6 +118,9 @@ def _averaged(system: System, variances: Variances, shared: Shared, has_noise: b
         effects = replace(effects, spread=spread, between=between)
     if shared.kinds:
         effects = replace(effects, mean=shared.columns @ theta, columns=shared.columns, group=shared.group)
+        pairs = len(system.c)
+        predicted = Predicted(system.pattern.graph, shared.columns, shared.is_group, variances, system, pairs, heavy**2)
+        effects = replace(effects, predicted=predicted)
     if "groups" in shared.kinds:
         effects = replace(effects, means=theta[kind == shared.kinds.index("groups")])
     return mean, effects, solution

@@ -43,6 +43,11 @@ class Shared:
         group = groups.astype(np.int32) if groups is not None and "groups" in found else None
         return cls(tuple(found), kind, columns, group)
 
+    @property
+    def is_group(self) -> NDArray[np.bool_]:
+        """Which of the columns are groups, (M,)."""
+        return np.array([kind == "groups" for kind in self.kinds], dtype=bool)[self.kind]
+
 
 def solve(system: System, variances: Variances, shared: Shared) -> tuple[Solution, Array, Array]:
     """Scores and biases at the best variances, with F = λ·H⁻¹QM (n + C·J, M) and Cov(θ)/φ (M, M)."""

@@ -67,13 +67,18 @@ class Variances:
             return self.known_noise
         return max(_form(self.spectrum, a, self.shared[self.kind]) / self.observations, LEAST_NOISE)
 
+    def moments(self, a: float) -> tuple[Array, Array]:
+        """C (M, M) and g (M,)."""
+        (c,), (g,) = _moments(self.spectrum, np.array([a]))
+        return np.asarray(c), np.asarray(g)
+
     def precision(self, a: float) -> tuple[Array, Array]:
         """(C + R⁻¹)⁻¹, which is Cov(θ)/φ, shape (M, M), and the mean of θ (M,)."""
         root = np.sqrt(self.shared[self.kind])
-        c, g = _moments(self.spectrum, np.array([a]))
-        inner = np.linalg.inv(np.eye(len(root)) + root[:, None] * c[0] * root)
+        c, g = self.moments(a)
+        inner = np.linalg.inv(np.eye(len(root)) + root[:, None] * c * root)
         covariance = root[:, None] * inner * root
-        return np.asarray(covariance), np.asarray(covariance @ g[0])
+        return np.asarray(covariance), np.asarray(covariance @ g)
 
 
 def estimate(

@@ -33,9 +33,12 @@ if TYPE_CHECKING:
     from comparo.model.experts import Expert as Expert
     from comparo.model.experts import Gaussian as Gaussian
     from comparo.model.experts import StudentT as StudentT
+    from comparo.ranking.leaderboard import Leaderboard as Leaderboard
     from comparo.ranking.ranking import Ranking as Ranking
     from comparo.report import write_report as write_report
     from comparo.run.audition import audition as audition
+    from comparo.run.compare import compare as compare
+    from comparo.run.duel import Duel as Duel
     from comparo.run.rank import rank as rank
     from comparo.run.rejudge import rejudge as rejudge
     from comparo.selection.designs import in_both_orders as in_both_orders
@@ -59,9 +62,12 @@ _NAMES = {
     "methods": "fit",
     "model.determinant": "design_log_det",
     "model.experts": "BradleyTerry Davidson Expert Gaussian StudentT",
+    "ranking.leaderboard": "Leaderboard",
     "ranking.ranking": "Ranking",
     "report": "write_report",
     "run.audition": "audition",
+    "run.compare": "compare",
+    "run.duel": "Duel",
     "run.rank": "rank",
     "run.rejudge": "rejudge",
     "selection.designs": "in_both_orders in_one_order random_pairs",

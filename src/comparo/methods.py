@@ -28,7 +28,7 @@ from comparo.model.sigma import bt_sigma
 from comparo.model.zermelo import Algorithm, zermelo
 from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.ranking import Estimate, Ranking
-from comparo.ranking.traits import Held, control_of, shared_traits
+from comparo.ranking.traits import Held, control_of, named_traits
 from comparo.types import Index
 
 Method = Literal[
@@ -207,23 +207,28 @@ def quiet_fit(
     if prior is None:
         prior = "first" if isinstance(expert, Gaussian) else WIDE if comparisons.hard else WIDER
     if prior == "estimated":
-        group, rows = shared_traits(comparisons, groups, features)
+        group, rows = named_traits(comparisons, groups, features)
         is_panel = method == "panel" and len(np.unique(comparisons.judged_by)) > 1
 
         def estimated(held: Control | None) -> Ranking:
-            given: dict[str, Any] = {"is_biased": bias == "joint", "groups": group, "features": rows}
+            given: dict[str, Any] = {
+                "is_biased": bias == "joint",
+                "groups": None if group is None else group[0],
+                "features": rows,
+            }
             given |= {"control": held, "limits": limits}
             if is_panel:
                 several = panel(comparisons, people=people, **given)
                 ranking = Ranking(
                     title, comparisons, several.graph, several.scores, several.opinion, level, panel=several
                 )
-                return replace(ranking, converged=several.converged)
+                return replace(ranking, converged=several.converged, group=group)
             product = mixed(comparisons, expert, **given)
             covariance = ProductCovariance(product.laplacian, product)
-            return Ranking(
+            ranking = Ranking(
                 title, comparisons, product.graph, product.scores, covariance, level, product, product.converged
             )
+            return replace(ranking, group=group)
 
         found = estimated(None)
         if control is not None:

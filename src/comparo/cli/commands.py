@@ -16,6 +16,10 @@ COMMANDS = {
         "audition",
         "Which judge and which wording, without a single label: all get the same few pairs, in both orders.",
     ),
+    "compare": (
+        "compare",
+        "Is B better than A, on how many inputs, by how much, and how sure is that? Stops once the answer is sure.",
+    ),
     "fit": ("fit", "Scores and a ranking from recorded comparisons."),
     "select": ("select", "The next pairs to ask, for those who judge elsewhere."),
     "judge": ("judge", "Judgements of pairs of texts, one a line, as they come."),

@@ -189,7 +189,7 @@ def finish(run: Run, shown: Shown) -> Ranking:
     console = shown.console
     console.print(f"[dim]{run.progress.total:,} calls at most; run folder {run.store.folder}[/dim]")
     try:
-        with stoppable(), _watched(run, console):
+        with stoppable(), watched(run, console):
             ranking = run.finish()
     except KeyboardInterrupt as stop:
         kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
@@ -277,7 +277,7 @@ def _short(text: str) -> str:
 
 
 @contextmanager
-def _watched(run: Run, console: Console) -> Iterator[None]:
+def watched(run: Run, console: Console) -> Iterator[None]:
     """A line on stderr that tells how far the run is, where that is a terminal."""
     if not console.is_terminal or console.quiet:
         yield

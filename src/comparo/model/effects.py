@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from comparo.model.predicted import Predicted
 from comparo.types import Array, Index
 
 
@@ -21,7 +22,7 @@ class Effects:
     means, `mean` (n,) the prediction for each candidate. The uncertainty of the predictions adds
     spread·between·spreadᵀ to H⁻¹, with `spread` (n, M) and `between` (M, M). `group` (n,) is the number of each
     candidate's group, and `columns` (n, M′) are the features with which mean = columns·θ; the first M′ of `between` are
-    the covariance of θ before φ.
+    the covariance of θ before φ. `predicted` is what the answers say of θ.
     """
 
     dispersion: float
@@ -38,6 +39,7 @@ class Effects:
     group: Index | None = None
     columns: Array | None = None
     freedom: float | None = None
+    predicted: Predicted | None = None
 
 
 def random_effects(estimate: Array, variance: Array) -> tuple[float, float]:

@@ -28,6 +28,7 @@ from comparo.model.graph import Graph
 from comparo.model.limits import LIMITS, Limits
 from comparo.model.newton import Solution
 from comparo.model.observations import are_choices
+from comparo.model.predicted import Predicted
 from comparo.model.product import Product
 from comparo.model.shared import Shared, solve
 from comparo.model.soft import Soft
@@ -134,8 +135,10 @@ def _averaged(
     if spread.shape[1]:
         effects = replace(effects, spread=spread, between=between)
     if shared.kinds:
-        columns = without(shared.columns, held)
+        columns, pairs = without(shared.columns, held), len(system.c)
         effects = replace(effects, mean=columns @ theta, columns=columns, group=shared.group)
+        predicted = Predicted(system.pattern.graph, shared.columns, shared.is_group, variances, system, pairs, heavy**2)
+        effects = replace(effects, predicted=replace(predicted, held=held))
     if "groups" in shared.kinds:
         effects = replace(effects, means=theta[kind == shared.kinds.index("groups")])
     return mean, effects, solution, (beta, errors)

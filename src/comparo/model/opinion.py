@@ -19,6 +19,7 @@ from comparo.model.covariance import block_difference, compared, sampled_varianc
 from comparo.model.graph import Graph
 from comparo.model.laplacian import Laplacian
 from comparo.model.pattern import Batch, Pattern
+from comparo.model.predicted import Predicted
 from comparo.model.shared import Shared
 from comparo.model.spectrum import Spectrum
 from comparo.model.star import Star
@@ -31,9 +32,10 @@ from comparo.types import Array
 class Opinion:
     """The covariance of the consensus, as `comparo.model.covariance.Covariance`, in squares of `unit` logits.
 
-    `spread` (n, M) has the covariance of what groups and style predict, spread·spreadᵀ; `variance` is σ², and
-    `predicted` the variance of what they predict. Where something is held equal, `errors` (R·D, R·D) is a root of the
-    covariance of the voices' coefficients, and `spread` has what they make uncertain too.
+    `spread` (n, M) has the covariance of what groups and style predict, spread·spreadᵀ; `variance` is σ², `expected`
+    the variance of what they predict, and `predicted` what the answers say of it. Where something is held equal,
+    `errors` (R·D, R·D) is a root of the covariance of the voices' coefficients, and `spread` has what they make
+    uncertain too.
     """
 
     star: Star
@@ -44,9 +46,10 @@ class Opinion:
     share: Array
     unit: float
     variance: float = 1.0
-    predicted: float = 0.0
+    expected: float = 0.0
     spread: Array | None = None
     errors: Array | None = None
+    predicted: Predicted | None = None
 
     @property
     def graph(self) -> Graph:
@@ -147,26 +150,31 @@ class Opinion:
         variances = estimate(spectrum, shared.kind, len(q), has_known_noise=True)
         between, theta = variances.precision(variances.ratio)
         values, vectors = np.linalg.eigh(between)
-        found = replace(self, variance=variances.ratio, predicted=float(np.sum(variances.shared)))
-        root = shared.columns @ (vectors * np.sqrt(np.maximum(values, 0.0)))
+        found = replace(self, variance=variances.ratio, expected=float(np.sum(variances.shared)))
         moved = np.zeros((self.graph.nodes, 0))
         if held is not None:  # what is expected of t moves with the coefficients too
             seen = np.concatenate(leans) / (1.0 + variances.ratio * q)[:, None]
             moved = shared.columns @ (between @ (columns.T @ seen))
-        scores, spread = np.empty(self.graph.nodes), np.empty((self.graph.nodes, root.shape[1] + moved.shape[1]))
+        width = shared.columns.shape[1]
+        scores, follow = np.empty(self.graph.nodes), np.empty((self.graph.nodes, width + moved.shape[1]))
         for number, batch in enumerate(self.pattern.batches):
             w, g = self.information(number)
             inverse = found._inverse(w)
-            towards = np.column_stack([shared.columns @ theta, root, moved])[batch.nodes].reshape(*g.shape, -1)
+            towards = np.column_stack([shared.columns @ theta, shared.columns, moved])
+            towards = towards[batch.nodes].reshape(*g.shape, -1)
             towards = towards / variances.ratio
             towards[..., 0] += g
             if held is not None:
                 towards[..., -moved.shape[1] :] += self._leans(number, held)
             solved = (inverse @ towards).reshape(g.size, -1)
-            scores[batch.nodes], spread[batch.nodes] = solved[:, 0], solved[:, 1:]
+            scores[batch.nodes], follow[batch.nodes] = solved[:, 0], solved[:, 1:]
+        follow = self.graph.centre(follow)
+        predicted = Predicted(self.graph, shared.columns, shared.is_group, variances, self, len(q), unit=self.unit)
+        spread = follow[:, :width] @ (vectors * np.sqrt(np.maximum(values, 0.0)))
         if held is not None:
-            spread = np.column_stack([spread[:, : root.shape[1]], self._spread(spread[:, root.shape[1] :])])
-        return replace(found, spread=self.graph.centre(spread)), scores
+            lean = self._spread(follow[:, width:])
+            spread, predicted = np.column_stack([spread, lean]), replace(predicted, lean=lean)
+        return replace(found, spread=spread, predicted=predicted), scores
 
     def _inverse(self, w: Array) -> Array:
         return np.asarray(np.linalg.inv(w + np.eye(w.shape[-1]) / self.variance), dtype=float)
@@ -182,6 +190,16 @@ class Opinion:
             spread = self.spread[batch.nodes].reshape(len(block), batch.size, -1)
             block = block + spread @ spread.transpose(0, 2, 1)
         return np.asarray(self.unit**2 * block)
+
+    def given(self, a: float, right: Array) -> tuple[Array, Array]:
+        """t (n,) with a prior of variance a around 0, and (W + 1/a)⁻¹·right for columns (n, q)."""
+        found = np.empty((self.graph.nodes, 1 + right.shape[1]))
+        for number, batch in enumerate(self.pattern.batches):
+            w, g = self.information(number)
+            inverse = np.linalg.inv(w + np.eye(batch.size) / a)
+            both = np.concatenate([g[..., None], right[batch.nodes].reshape(*g.shape, -1)], axis=2)
+            found[batch.nodes] = (inverse @ both).reshape(g.size, -1)
+        return found[:, 0], found[:, 1:]
 
     @cached_property
     def std(self) -> Array:

@@ -113,7 +113,7 @@ class Panel(Heard):
     @property
     def variance(self) -> float:
         """The variance of the consensus before any answer, in squares of its scores' unit."""
-        return self.opinion.unit**2 * (self.opinion.variance + self.opinion.predicted)
+        return self.opinion.unit**2 * (self.opinion.variance + self.opinion.expected)
 
     @property
     def bias(self) -> Array:

@@ -57,6 +57,11 @@ class Shared:
         kind = np.repeat(np.arange(len(found)), [block.shape[1] for block in found.values()])
         return cls(tuple(found), np.concatenate([np.full(flat.shape[1], -1), kind]), columns, group, held)
 
+    @property
+    def is_group(self) -> NDArray[np.bool_]:
+        """Which of the columns are groups, (M,)."""
+        return np.array([kind == "groups" for kind in self.kinds], dtype=bool)[self.kind]
+
 
 def solve(system: System, variances: Variances, shared: Shared) -> tuple[Solution, Array, Array]:
     """Scores and biases at the best variances, with F = λ·H⁻¹QM (n + C·J, M) and Cov(θ)/φ (M, M)."""

@@ -64,7 +64,7 @@ class Variances:
     flat: float = 0.0
 
     @property
-    def _ratios(self) -> Array:
+    def ratios(self) -> Array:
         """r of every column, (M,)."""
         return _of_columns(self.shared, self.kind, self.flat)
 
@@ -72,15 +72,20 @@ class Variances:
         """φ for a ratio a."""
         if self.has_known_noise:
             return self.known_noise
-        return max(_form(self.spectrum, a, self._ratios) / self.observations, LEAST_NOISE)
+        return max(_form(self.spectrum, a, self.ratios) / self.observations, LEAST_NOISE)
+
+    def moments(self, a: float) -> tuple[Array, Array]:
+        """C (M, M) and g (M,)."""
+        (c,), (g,) = _moments(self.spectrum, np.array([a]))
+        return np.asarray(c), np.asarray(g)
 
     def precision(self, a: float) -> tuple[Array, Array]:
         """(C + R⁻¹)⁻¹, which is Cov(θ)/φ, shape (M, M), and the mean of θ (M,)."""
-        root = np.sqrt(self._ratios)
-        c, g = _moments(self.spectrum, np.array([a]))
-        inner = np.linalg.inv(np.eye(len(root)) + root[:, None] * c[0] * root)
+        root = np.sqrt(self.ratios)
+        c, g = self.moments(a)
+        inner = np.linalg.inv(np.eye(len(root)) + root[:, None] * c * root)
         covariance = root[:, None] * inner * root
-        return np.asarray(covariance), np.asarray(covariance @ g[0])
+        return np.asarray(covariance), np.asarray(covariance @ g)
 
 
 def estimate(

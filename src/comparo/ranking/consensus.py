@@ -20,10 +20,10 @@ import numpy as np
 
 from comparo.model.covariance import Covariance
 from comparo.model.effects import Effects
-from comparo.model.graph import Graph
 from comparo.model.panel import Panel
 from comparo.model.pattern import Batch, Pattern
 from comparo.model.product import Product
+from comparo.ranking.grouping import group_means
 from comparo.ranking.orders import orders_correlation
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array, Index
@@ -31,7 +31,6 @@ from comparo.types import Array, Index
 PEOPLE = 1.2  # how much more people's scores vary within systems than between them
 LEAST = 0.15  # the least validity
 STYLE = 0.5  # the validity beyond style, where no groups are known
-SINGULAR = 1e-8  # added to the diagonal of PᵀP, relative to it: the mean of all groups is not determined
 
 
 def usual_validity(share_between_groups: float, orders_correlation: float | None = None) -> float:
@@ -164,7 +163,7 @@ def _of_groups(ranking: Ranking, effects: Effects, product: Product) -> _Parts:
     """
     group, graph, laplacian = effects.group, ranking.graph, product.laplacian
     assert group is not None
-    columns, means = _means(graph, group)
+    columns, means = group_means(graph, group)
     expected = columns @ (means @ ranking.scores)
     right = np.zeros((laplacian.pattern.unknowns, len(means)))
     right[: graph.nodes] = means.T
@@ -181,14 +180,6 @@ def _of_groups(ranking: Ranking, effects: Effects, product: Product) -> _Parts:
     return _Parts(expected, columns, joint, 0.5 * (spread + spread.T), between, within, usual)
 
 
-def _means(graph: Graph, group: Index) -> tuple[Array, Array]:
-    """P (n, G), centred in components, and W (G, n) that takes scores to the means of their groups."""
-    columns = graph.centre(np.eye(int(group.max()) + 1)[group])
-    square = columns.T @ columns
-    ridge = SINGULAR * np.mean(np.diag(square)) * np.eye(len(square))
-    return columns, np.asarray(np.linalg.solve(square + ridge, columns.T), dtype=np.float64)
-
-
 def _between(scores: Array, expected: Array, groups: int) -> float:
     """The variance between groups, without what chance adds to the means of few texts."""
     chance = float(np.var(scores - expected)) / max(len(scores) / groups - 1.0, 1.0)
@@ -201,7 +192,7 @@ def _of_panel(ranking: Ranking, panel: Panel, group: Index) -> _Parts:
     The variance within groups is that of the scores around their group's mean, and what is not known of them.
     """
     graph, covariance, comparisons = ranking.graph, ranking.covariance, ranking.comparisons
-    columns, means = _means(graph, group)
+    columns, means = group_means(graph, group)
     expected, joint = columns @ (means @ ranking.scores), np.empty((graph.nodes, len(means)))
     for batch in covariance.pattern.batches:
         block = covariance.block(batch)

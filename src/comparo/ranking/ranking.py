@@ -26,11 +26,13 @@ from comparo.model.panel import Panel
 from comparo.model.product import Product
 from comparo.ranking.display import bias_columns, json_rows, plain, table_html, table_text
 from comparo.ranking.equal import control_columns, control_name, held_of
+from comparo.ranking.grouping import Groups, leaderboard
 from comparo.ranking.indecision import tie_columns
+from comparo.ranking.leaderboard import Leaderboard, Over
 from comparo.ranking.members import member_columns, member_notes, view_columns
 from comparo.ranking.notes import notes
 from comparo.ranking.places import Candidate, among_best, beats, nodes_of, rank_intervals, ranks, tiers
-from comparo.types import Array
+from comparo.types import Array, Index
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,6 +66,8 @@ class Ranking:
         The solution for several voices where the method is "panel" and there is more than one judge.
     controlled
         The ranking with the length of the texts, or something else, held equal (docs/control.md); else None.
+    group
+        The number of each candidate's group, (n,), and the names of the groups, where there are any.
 
     Examples
     --------
@@ -85,6 +89,7 @@ class Ranking:
     opinion: Ranking | None = field(default=None, repr=False)
     panel: Panel | None = field(default=None, repr=False)
     controlled: Ranking | None = field(default=None, repr=False)
+    group: tuple[Index, NDArray[Any]] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         """How many candidates are ranked."""
@@ -278,6 +283,40 @@ class Ranking:
     def views(self) -> dict[str, NDArray[Any]] | None:
         """The scores that each voice of a panel gives on its own, in its own logits: a table; None without a panel."""
         return None if self.panel is None else self._table({"item": self.items} | view_columns(self.panel))
+
+    def groups(self, by: Groups | None = None, contexts: Over = "new") -> Leaderboard:
+        """The leaderboard: mean scores of groups of candidates, such as the systems that wrote them, with intervals.
+
+        Parameters
+        ----------
+        by
+            The group of each item, or pair (context, item); "items": the same item in several contexts. Default: the
+            groups that the ranking was fitted with, else the items, where contexts share them.
+        contexts
+            "new": the contexts are a random sample, and intervals hold for the mean over all that could have been
+            drawn; "these": they hold for the contexts at hand.
+
+        Returns
+        -------
+        Leaderboard
+            The groups best first, in logits of the judge, by the mixed model (`comparo.ranking.leaderboard`). Where
+            the ranking was not made by it with these groups, the same comparisons are fitted again.
+
+        Raises
+        ------
+        ValueError
+            If there are no groups, or no chain of comparisons connects them.
+
+        Examples
+        --------
+        >>> from comparo import fit
+        >>> rows = [{"context": c, "first": a, "second": b, "p": p + c / 9} for c in range(4)
+        ...         for a, b, p in (("new", "old", 0.6), ("old", "new", 0.1))]
+        >>> board = fit(rows, "mixed", groups="items").groups()
+        >>> board.group.tolist(), board.tier.tolist()
+        (['new', 'old'], [1, 2])
+        """
+        return leaderboard(self, by, contexts)
 
     def to_columns(self) -> dict[str, NDArray[Any]]:
         """The table as columns, best first: item, score, std, low, high, rank, tier, comparisons.

@@ -6,39 +6,38 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.control import Control
 from comparo.model.graph import Graph
+from comparo.ranking.grouping import entry, group_codes
 from comparo.types import Array, Index
 
 Held = Mapping[str, Mapping[Any, float | str]]
 DOUBLING = "twice"  # the step of a length: its numbers are logarithms to the base 2
 
 
-def shared_traits(
+def named_traits(
     comparisons: Comparisons,
     groups: Mapping[Any, Hashable] | Literal["items"] | None,
     features: Mapping[Any, Sequence[float]] | None,
-) -> tuple[Index | None, Array | None]:
-    """The group (n,) and the features (n, D) of each candidate, by its item or by its context and item."""
+) -> tuple[tuple[Index, NDArray[Any]] | None, Array | None]:
+    """The number of each candidate's group (n,) with the names of groups, and its features (n, D).
+
+    Both are given by its item, or by its context and item.
+    """
     graph = Graph.build(comparisons)
-    labels = graph.labels(comparisons)
-    codes = rows = None
-    if groups == "items":
-        codes = graph.item
-    elif groups is not None:
-        found = [_entry("groups", groups, label) for label in labels]
-        number = {group: code for code, group in enumerate(dict.fromkeys(found))}
-        codes = np.array([number[group] for group in found], dtype=np.int32)
-    if features is not None:
-        values = [tuple(_entry("features", features, label)) for label in labels]
-        if len(set(map(len, values))) > 1:
-            raise ValueError("features are of different lengths; give every item as many numbers")
-        rows = np.array(values, dtype=np.float64)
-        if not np.isfinite(rows).all():
-            raise ValueError("features hold something that is not a finite number; give every item numbers")
-    return codes, rows
+    named = None if groups is None else group_codes(comparisons, graph, groups)
+    if features is None:
+        return named, None
+    values = [tuple(entry("features", features, label)) for label in graph.labels(comparisons)]
+    if len(set(map(len, values))) > 1:
+        raise ValueError("features are of different lengths; give every item as many numbers")
+    rows = np.array(values, dtype=np.float64)
+    if not np.isfinite(rows).all():
+        raise ValueError("features hold something that is not a finite number; give every item numbers")
+    return named, rows
 
 
 def control_of(comparisons: Comparisons, control: Held) -> Control:
@@ -58,7 +57,7 @@ def control_of(comparisons: Comparisons, control: Held) -> Control:
     labels = graph.labels(comparisons)
     columns, unit = [], []
     for name, of_item in control.items():
-        found = [_entry(f"control {name!r}", of_item, label) for label in labels]
+        found = [entry(f"control {name!r}", of_item, label) for label in labels]
         if all(isinstance(value, str) for value in found):
             columns.append(np.log2([max(len(text), 1) for text in found]))
             unit.append(DOUBLING)
@@ -74,11 +73,3 @@ def control_of(comparisons: Comparisons, control: Held) -> Control:
         columns.append(values / step if step > 0 else values)
         unit.append(f"{step:.3g}")
     return Control(tuple(map(str, control)), np.column_stack(columns), tuple(unit))
-
-
-def _entry(name: str, given: Mapping[Any, Any], label: tuple[Any, Any]) -> Any:
-    for key in (label, label[1]):
-        if key in given:
-            return given[key]
-    place = "" if label[0] is None else f" of context {label[0]!r}"
-    raise ValueError(f"{name} have no entry for item {label[1]!r}{place}; give every item its own")

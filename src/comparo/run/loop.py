@@ -117,6 +117,7 @@ class Run:
             for voice in task.voices
         }
         self._looked = 0.0
+        self.enough: Callable[[], bool] = lambda: False  # whether no further context need begin
         self._priced = task.budget.unit == "$"
 
     def go(self) -> Ranking:
@@ -220,6 +221,8 @@ class Run:
             moved, self._moved = self._moved, {}
             for context in moved:
                 self._offer(context)
+            if self._waiting and self.enough():
+                self._waiting.clear()
             while self._waiting and asking.open + len(self._pending) < 2 * self.room:
                 self._offer(self._begin(*self._waiting.popleft()))
             self._send(asking)

@@ -1,0 +1,208 @@
+"""comparo compare: is B better than A, on which inputs, and how sure is that?"""
+
+import math
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import typer
+
+from comparo.cli import groups
+from comparo.cli.asked import JudgeFlags
+from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
+from comparo.cli.printing import Console, print_notes, print_table, print_text
+from comparo.cli.rank import say_expense, stoppable, watched
+from comparo.cli.settings import command_line
+from comparo.data.pairing import pair_files, pair_groups
+from comparo.data.words import visible
+from comparo.ranking.ranking import Ranking
+from comparo.report import write_report
+from comparo.report.record import run_record
+from comparo.run.budget import dollars
+from comparo.run.compare import compare_pairs
+from comparo.run.duel import Duel
+from comparo.run.folders import choose_folder
+from comparo.run.loop import Run
+from comparo.run.task import DEFAULT_LEAST_MASS, Task
+
+EPILOG = (
+    "Example: `comparo compare old.jsonl new.jsonl --criterion 'more helpful' --kind Answer --judge openai/gpt-4o-mini "
+    "--fail-if-worse 0.95`, or two systems of one file: `comparo compare gpt-a gpt-b --data answers.jsonl --group "
+    "system --criterion 'more helpful'`"
+)
+WORSE = 3  # the exit code of --fail-if-worse
+SHOWN = 3  # inputs that are shown on which each side wins most
+
+
+@with_groups
+def compare_command(
+    context: typer.Context,
+    one: Annotated[str, typer.Argument(help="A file with a text per input; with --data, a value of the group column.")],
+    other: Annotated[str, typer.Argument(help="The other one: is it better?")],
+    question: QuestionFlags,
+    asked: JudgeFlags,
+    columns: ColumnFlags,
+    data: Annotated[
+        str | None, typer.Option(help="One file with the texts of both; who wrote a text says --group, or its id.")
+    ] = None,
+    group: groups.GroupColumn = None,
+    names: Annotated[str | None, typer.Option(help="What to call the two: old,new. Default: the files.")] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Calls at most, two per input: 200, or $2.50. Default: every input.")
+    ] = None,
+    level: Annotated[float, typer.Option(help="How sure the answer must be, however early the calls stop.")] = 0.95,
+    all_inputs: Annotated[
+        bool, typer.Option("--all", help="Ask about every input, also when the answer is already sure.")
+    ] = False,
+    fail_if_worse: Annotated[
+        float | None,
+        typer.Option(
+            help=f"Exit with code {WORSE} if B is worse, and this sure: 0.95 is wrong in at most one of twenty runs in "
+            "which it is not."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="In which order inputs are asked.")] = 0,
+    least_mass: Annotated[
+        float, typer.Option(help="Stop early if the judge puts less than this share of its probability on the labels.")
+    ] = DEFAULT_LEAST_MASS,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say calls, tokens and price, and ask nothing.")] = False,
+    out: Annotated[Path | None, typer.Option(help="The run folder. Default: comparo-runs/TIME-compare-A-B.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; an existing folder is renamed and kept.")] = False,
+    output: Annotated[
+        Literal["table", "json", "markdown"],
+        typer.Option("--format", help="How to print the answer; markdown suits a pull request."),
+    ] = "table",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
+) -> None:
+    """Is B better than A, on how many inputs, by how much, and how sure is that? Stops once the answer is sure.
+
+    Both texts of an input are shown in both orders. The answer goes to stdout, and to the run folder as compare.json
+    and compare.md, beside the report. The same command continues a run that was stopped.
+    """
+    asked.ray()  # flags that do not fit together are an error before anything is read
+    if fail_if_worse is not None and not 0 < fail_if_worse < 1:
+        raise ValueError(f"--fail-if-worse {fail_if_worse} is not between 0 and 1; 0.95 is a usual choice")
+    console = Console(stderr=True, quiet=quiet, highlight=False)
+    paired = (
+        pair_files(one, other, _two(names), **_columns(columns))
+        if data is None
+        else pair_groups(columns.read(data, group=group), one, other)
+    )
+    folders: list[Path] = []
+
+    def folder(task: Task) -> Path:
+        if dry_run:
+            say_expense(Console(highlight=False), task, task.expense())
+            raise typer.Exit
+        folders.append(out or choose_folder(f"compare-{paired.one}-{paired.other}", task.identity, fresh))
+        return folders[0]
+
+    if paired.items is None:
+        duel = compare_pairs(paired, level=level)
+    else:
+        judges = asked.make(paired.items, context)
+        prompts = question.make(paired.items, columns, asked.reader)
+        if len(judges) > 1 or len(prompts) > 1:
+            raise ValueError("compare asks one judge in one wording; give one --judge and at most one --wording")
+        duel = compare_pairs(
+            paired,
+            judge=judges[0],
+            prompt=prompts[0],
+            budget=budget,
+            level=level,
+            stop=not all_inputs,
+            seed=seed,
+            least_mass=least_mass,
+            out=folder,
+            fresh=fresh and out is not None,
+            notes={"command": command_line(context)},
+            say=partial(console.print, style="yellow", markup=False, soft_wrap=True),
+            finish=partial(_ask, console=console),
+        )
+    for path in folders:
+        (path / "compare.json").write_text(duel.to_json() + "\n", encoding="utf-8")
+        (path / "compare.md").write_text(duel.to_markdown(), encoding="utf-8")
+    _print(duel, output, console)
+    if fail_if_worse is not None and duel.is_worse(fail_if_worse):
+        console.print(f"{duel.other} is worse than {duel.one}: exit code {WORSE}", style="red", markup=False)
+        raise typer.Exit(WORSE)
+
+
+def _two(names: str | None) -> tuple[str, str] | None:
+    if names is None:
+        return None
+    found = [name.strip() for name in names.split(",")]
+    if len(found) != 2 or not all(found):
+        raise ValueError(f"--names are two names with a comma between, such as old,new, not {names!r}")
+    return found[0], found[1]
+
+
+def _columns(columns: ColumnFlags) -> dict[str, str | None]:
+    return {
+        "id": columns.id_column,
+        "text": columns.text_column,
+        "context": columns.context_column,
+        "context_id": columns.context_id,
+    }
+
+
+def _ask(run: Run, console: Console) -> Ranking:
+    console.print(f"[dim]{run.progress.total:,} calls at most; run folder {run.store.folder}[/dim]")
+    try:
+        with stoppable(), watched(run, console):
+            ranking = run.finish()
+    except KeyboardInterrupt as stop:
+        kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
+        console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)
+        raise typer.Exit(getattr(stop, "code", 130)) from None
+    page = write_report(str(run.store.folder), run_record(run, ranking))
+    console.print(f"Report: {page}", markup=False)
+    return ranking
+
+
+def _print(duel: Duel, output: str, console: Console) -> None:
+    if output == "json":
+        print_text(duel.to_json() + "\n")
+        return
+    if output == "markdown":
+        print_text(duel.to_markdown())
+        return
+    print_text(visible(duel.verdict) + "\n")
+    print_table(["", "value", "low", "high"], _figures(duel))
+    columns = duel.to_columns()
+    won = [row for row in range(len(duel.win)) if columns["margin"][row] > 0][:SHOWN]
+    lost = [row for row in range(len(duel.win)) if columns["margin"][row] < 0][-SHOWN:]
+    if won or lost:
+        header = ["input", f"{duel.other} wins by", "P, shown first", "P, shown second"]
+        print_table(header, [_row(columns, row) for row in [*won, *lost]])
+    told = [f"{duel.calls:,} calls on {len(duel.win) - _same(duel):,} of {duel.planned:,} inputs"]
+    told += [f"{duel.same:,} with the same text twice"] if duel.same else []
+    told += [f"{duel.failed:,} left out, because the judge did not answer in both orders"] if duel.failed else []
+    told += [f"{duel.unmatched:,} that only one side has"] if duel.unmatched else []
+    told += [dollars(duel.cost)] if duel.cost else []
+    console.print("; ".join(told), markup=False)
+    if duel.ranking is not None and not console.quiet:
+        print_notes(duel.ranking.notes)
+
+
+def _same(duel: Duel) -> int:
+    return int(np.count_nonzero(np.isnan(duel.first)))
+
+
+def _figures(duel: Duel) -> list[list[Any]]:
+    won, lost, tied = duel.wins
+    rows: list[list[Any]] = [[f"win rate of {duel.other}", duel.win_rate, *duel.interval]]
+    if not math.isnan(duel.difference[0]):
+        rows.append(["score difference, logits", *duel.difference])
+    rows.append([f"P({duel.other} is better)", duel.probability, math.nan, math.nan])
+    rows += [
+        [f"inputs won by {name}", float(count), math.nan, math.nan]
+        for name, count in ((duel.other, won), (duel.one, lost), ("neither", tied))
+    ]
+    return rows
+
+
+def _row(columns: dict[str, Any], row: int) -> list[Any]:
+    values = (float(columns[name][row]) for name in ("margin", "first", "second"))
+    return [str(columns["input"][row]), *values]

@@ -1,0 +1,154 @@
+"""Two texts about each of many inputs: from two files whose rows belong together, or from two groups of one file.
+
+The result are items with one context per input and two items in it, named after the two sides.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from comparo.data import roles
+from comparo.data.columns import Table, is_missing, shown
+from comparo.data.items import Items
+from comparo.data.sources import table_of
+from comparo.errors import ComparisonsError
+
+
+@dataclass(frozen=True, eq=False)
+class Paired:
+    """The texts of two sides about the same inputs.
+
+    `items` has two items in each context, the sides `one` and `other`; `same` are the inputs about which both sides
+    have the same text, which are not among the items, and `unmatched` how many inputs only one side has.
+    """
+
+    one: str
+    other: str
+    items: Items | None
+    same: tuple[Any, ...]
+    unmatched: int
+
+
+def pair_files(
+    one: str | os.PathLike[str] | Any,
+    other: str | os.PathLike[str] | Any,
+    names: tuple[str, str] | None = None,
+    **columns: str | None,
+) -> Paired:
+    """The texts of two files, or other sources of rows, about the same inputs.
+
+    Rows belong together by their `context_id`, else by their `id`, else by their number. `columns` name the columns
+    id, text, context and context_id; the context is shown to the judge.
+
+    >>> found = pair_files({"q1": "Yes.", "q2": "No."}, {"q1": "Yes!", "q2": "No.", "q3": "Why?"})
+    >>> found.items.contexts.tolist(), found.items.ids.tolist(), found.same, found.unmatched
+    (['q1'], ['A', 'B'], ('q2',), 1)
+    """
+    names = names or _names(one, other)
+    sides = [_rows(source, columns) for source in (one, other)]
+    shared = [key for key in sides[0] if key in sides[1]]
+    if not shared:
+        left, right = (shown(next(iter(side))) for side in sides)
+        raise ComparisonsError(
+            f"{names[0]} and {names[1]} have no input in common: the first is {left} in one and {right} in the other; "
+            "give both files a column id (or context_id) that names the input"
+        )
+    rows = [(key, sides[0][key], sides[1][key]) for key in shared]
+    return _paired(names, rows, len(sides[0]) + len(sides[1]) - 2 * len(shared))
+
+
+def pair_groups(items: Items, one: str, other: str) -> Paired:
+    """The texts of two groups of some items, or of two ids where there are no groups, about the same contexts.
+
+    >>> rows = [{"id": s, "text": f"{s} {c}", "context_id": c} for c in "xy" for s in ("old", "new", "own")]
+    >>> pair_groups(Items.of(rows), "old", "new").items.texts
+    ('old x', 'new x', 'old y', 'new y')
+    """
+    labels = (items.ids if items.group is None else items.group).tolist()
+    names = [str(label) for label in labels]
+    found: list[dict[Any, tuple[str, str | None]]] = []
+    for side in (one, other):
+        rows = [row for row, name in enumerate(names) if name == side]
+        if not rows:
+            known = ", ".join(list(dict.fromkeys(names))[:8])
+            raise ComparisonsError(f"no text is of {side!r}; there are {known}. Name the column by --group")
+        texts: dict[Any, tuple[str, str | None]] = {}
+        for row in rows:
+            code = int(items.context[row])
+            key = items.contexts[code]
+            if key in texts:
+                raise ComparisonsError(
+                    f"{side!r} has two texts in context {shown(key)}; name the column of the inputs by --context-id"
+                )
+            texts[key] = items.texts[row], items.context_texts[code]
+        found.append(texts)
+    shared = [(key, found[0][key], found[1][key]) for key in found[0] if key in found[1]]
+    if not shared:
+        raise ComparisonsError(f"{one!r} and {other!r} are never in the same context; give both a text on each input")
+    return _paired((one, other), shared, len(found[0]) + len(found[1]) - 2 * len(shared))
+
+
+def _paired(names: tuple[str, str], rows: list[tuple[Any, Any, Any]], unmatched: int) -> Paired:
+    if names[0] == names[1]:
+        raise ComparisonsError(f"both sides are called {names[0]!r}; give them two names, such as --names old,new")
+    same = tuple(key for key, (text, _), (other, _) in rows if text == other)
+    apart = [row for row in rows if row[1][0] != row[2][0]]
+    if not apart:
+        return Paired(*names, None, same, unmatched)
+    contexts = np.empty(len(apart), dtype=object)
+    contexts[:] = [key for key, *_ in apart]
+    items = Items(
+        np.array(names * len(apart), dtype=object),
+        tuple(text for _, (one, _), (other, _) in apart for text in (one, other)),
+        contexts,
+        np.repeat(np.arange(len(apart), dtype=np.int32), 2),
+        tuple(one[1] if one[1] is not None else other[1] for _, one, other in apart),
+    )
+    return Paired(*names, items, same, unmatched)
+
+
+def _rows(source: Any, named: Mapping[str, str | None]) -> dict[Any, tuple[str, str | None]]:
+    """The text and the context of each input of a source."""
+    table = table_of(source, header=any(named.values()))
+    names = ("id", "text", "context", "context_id")
+    column = {role: roles.column_of_role(table, role, named.get(role)) for role in names}
+    text = column["text"]
+    if text is None:
+        raise roles.no_column(table, "text", "text")
+    for used in filter(None, column.values()):
+        roles.check_characters(table, used)
+    texts = roles.checked_texts(table, text)
+    context = column["context"]
+    shared = [value if isinstance(value, str) else None for value in table.columns[context]] if context else None
+    found: dict[Any, tuple[str, str | None]] = {}
+    for row, key in enumerate(_keys(table, column["context_id"] or column["id"], len(texts))):
+        if key in found:
+            name = column["context_id"] or column["id"]
+            raise table.error([row], name, f"{shown(key)} stands there before; give each input its own name")
+        found[key] = texts[row], None if shared is None else shared[row]
+    return found
+
+
+def _keys(table: Table, name: str | None, rows: int) -> list[Any]:
+    if name is None:
+        return list(range(rows))
+    keys = [key.item() if isinstance(key, np.generic) else key for key in table.columns[name]]
+    if bad := [row for row, key in enumerate(keys) if is_missing(key)]:
+        raise table.error(bad, name, f"{shown(keys[bad[0]])} is not a name; write one, or drop the row")
+    return keys
+
+
+def _names(one: Any, other: Any) -> tuple[str, str]:
+    """The files' names without their ending, with their folders where these are the same; A and B for other sources."""
+    if not all(isinstance(side, str | os.PathLike) for side in (one, other)):
+        return "A", "B"
+    left, right = Path(one), Path(other)
+    if left.stem != right.stem:
+        return left.stem, right.stem
+    return str(left), str(right)

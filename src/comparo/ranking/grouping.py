@@ -1,0 +1,203 @@
+"""Which group each candidate belongs to, and the leaderboard of the groups of a ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.covariance import Covariance, ProductCovariance
+from comparo.model.experts import BradleyTerry, is_logit
+from comparo.model.graph import Graph
+from comparo.model.limits import Limits
+from comparo.model.mixed import mixed
+from comparo.model.panel import panel
+from comparo.model.predicted import Predicted
+from comparo.ranking.leaderboard import Leaderboard, Over, win_probability
+from comparo.ranking.places import among_best
+from comparo.types import Array, Index
+
+if TYPE_CHECKING:
+    from comparo.ranking.ranking import Ranking
+
+Groups = Mapping[Any, Hashable] | Literal["items"]
+SINGULAR = 1e-8  # added to the diagonal of PᵀP, relative to it: the mean of all groups is not determined
+
+
+def group_codes(comparisons: Comparisons, graph: Graph, groups: Groups) -> tuple[Index, NDArray[Any]]:
+    """The number of each candidate's group (n,), from 0, and the names of the groups (G,).
+
+    >>> data = Comparisons.from_rows([("a1", "b1", 0.7), ("a2", "b1", 0.4)])
+    >>> codes, names = group_codes(data, Graph.build(data), {"a1": "a", "a2": "a", "b1": "b"})
+    >>> codes.tolist(), names.tolist()
+    ([0, 1, 0], ['a', 'b'])
+    """
+    if groups == "items":
+        return graph.item, comparisons.items
+    found = [entry("groups", groups, label) for label in graph.labels(comparisons)]
+    number = {group: code for code, group in enumerate(dict.fromkeys(found))}
+    names = np.empty(len(number), dtype=object)
+    names[:] = list(number)
+    return np.array([number[group] for group in found], dtype=np.int32), names
+
+
+def entry(name: str, given: Mapping[Any, Any], label: tuple[Any, Any]) -> Any:
+    """What a mapping called `name` holds for a candidate (context, item), or for its item in every context."""
+    for key in (label, label[1]):
+        if key in given:
+            return given[key]
+    place = "" if label[0] is None else f" of context {label[0]!r}"
+    raise ValueError(f"{name} have no entry for item {label[1]!r}{place}; give every item its own")
+
+
+def group_means(graph: Graph, group: Index) -> tuple[Array, Array]:
+    """P (n, G), centred in components, and W (G, n) that takes scores to the means of their groups."""
+    columns = graph.centre(np.eye(int(group.max()) + 1)[group])
+    square = columns.T @ columns
+    ridge = SINGULAR * np.mean(np.diag(square)) * np.eye(len(square))
+    return columns, np.asarray(np.linalg.solve(square + ridge, columns.T), dtype=np.float64)
+
+
+def leaderboard(ranking: Ranking, by: Groups | None = None, contexts: Over = "new") -> Leaderboard:
+    """The leaderboard of the groups of a ranking; see `comparo.Ranking.groups`."""
+    if contexts not in ("new", "these"):
+        raise ValueError(f"contexts is 'new' or 'these', not {contexts!r}")
+    graph, judged = ranking.graph, ranking.judged
+    group, names = _asked(ranking, by)
+    _check(graph, group, names)
+    scores, covariance, predicted = _model(judged, group)
+    means = group_means(graph, group)[1]
+    # Where every pair is the only link of two texts, noise cannot be told from what differs between contexts.
+    is_new = contexts == "new" or not predicted.freedom > 0
+    score, cov = predicted.new(means, group) if is_new else predicted.these(means)
+    count = len(names)
+    centre = np.eye(count) - 1.0 / count
+    order = np.argsort(-score, kind="stable")
+    cov = (centre @ cov @ centre)[np.ix_(order, order)]
+    won = np.bincount(group, among_best(scores, covariance, 1), count).astype(np.float64)
+    pairs = np.unique(np.column_stack([group, graph.position]), axis=0)
+    return Leaderboard(
+        group=names[order],
+        score=(centre @ score)[order],
+        covariance=cov,
+        freedom=np.inf if is_new else predicted.freedom,
+        level=ranking.level,
+        over=contexts,
+        wins=_wins(graph, group, scores, covariance, count)[np.ix_(order, order)],
+        won=won[order],
+        texts=np.bincount(group, minlength=count)[order],
+        contexts=np.bincount(pairs[:, 0], minlength=count)[order],
+        calls=np.bincount(group, graph.degrees(), count).astype(np.int64)[order],
+    )
+
+
+def _asked(ranking: Ranking, by: Groups | None) -> tuple[Index, NDArray[Any]]:
+    """The groups that are asked for: by default those of the ranking, else items that several contexts share."""
+    graph, comparisons = ranking.graph, ranking.comparisons
+    if by is not None:
+        return group_codes(comparisons, graph, by)
+    if ranking.group is not None:
+        return ranking.group
+    if graph.contexts > 1 and graph.nodes > len(np.unique(graph.item)):
+        return group_codes(comparisons, graph, "items")
+    raise ValueError(
+        "no two texts share a group; say which group each item belongs to, such as by={'text 1': 'system A', …}"
+    )
+
+
+def _check(graph: Graph, group: Index, names: NDArray[Any]) -> None:
+    """A ValueError where the groups cannot be compared."""
+    count = len(names)
+    if count < 2:
+        raise ValueError(f"there is only one group, {names[0]!r}; a leaderboard needs two or more")
+    if count == graph.nodes:
+        raise ValueError("every group has one text only; the ranking itself is their leaderboard")
+    links = sparse.coo_array(
+        (np.ones(graph.nodes), (group, count + graph.component)), shape=(count + graph.components,) * 2
+    )
+    found = connected_components(links, directed=False)[1][:count]
+    if np.any(found != found[0]):
+        one, other = names[0], names[int(np.argmax(found != found[0]))]
+        raise ValueError(
+            f"no chain of comparisons connects the groups {one!r} and {other!r}, so that they cannot be compared; "
+            "compare their texts in some contexts"
+        )
+
+
+def _model(judged: Ranking, group: Index) -> tuple[Array, Covariance, Predicted]:
+    """Scores in logits, their covariance and what groups predict of them: the ranking's own, or those of a new fit."""
+    several = judged.panel
+    effects = None if judged.product is None else judged.product.effects
+    fitted = several.group if several is not None else None if effects is None else effects.group
+    if judged.control is not None and judged.controlled is None and not _same(fitted, group):
+        raise ValueError("what is held equal was found without these groups; give fit groups=… together with control=…")
+    if several is not None and (several.group is None or not _same(several.group, group)):
+        people = [name for name, own in zip(several.names, several.anchored.tolist(), strict=True) if own]
+        several = panel(judged.comparisons, groups=group, people=people, limits=_limits(judged.covariance))
+    if several is not None:
+        if several.opinion.predicted is None:
+            raise ValueError("a context is too large for groups in a panel; rank smaller contexts, or one judge")
+        return several.scores, several.opinion, several.opinion.predicted
+    product = judged.product
+    known = product is not None and is_logit(product.expert) and product.effects is not None
+    if product is None or not known or product.effects is None or not _same(product.effects.group, group):
+        product = mixed(judged.comparisons, BradleyTerry(), groups=group, limits=_limits(judged.covariance))
+    effects = product.effects
+    if effects is None or effects.predicted is None or effects.group is None:
+        raise ValueError(f"{int(group.max()) + 1:,} groups are too many for a leaderboard; choose a coarser group")
+    return product.scores, ProductCovariance(product.laplacian, product), effects.predicted
+
+
+def _limits(covariance: Covariance) -> Limits:
+    return covariance.pattern.limits
+
+
+def _same(one: Index | None, other: Index) -> bool:
+    return one is not None and np.array_equal(one, other)
+
+
+def _wins(graph: Graph, group: Index, scores: Array, covariance: Covariance, count: int) -> Array:
+    """E σ(s_i − s_j), mean over the pairs of texts of two groups in one context: (G, G), NaN where there are none.
+
+    In contexts of more than `Limits.exact` texts, each text meets the mean text of every group, and the errors of two
+    texts are taken as independent.
+    """
+    total, number = np.zeros((2, count**2))
+    for batch in covariance.pattern.batches:
+        shape = (batch.end - batch.begin, batch.size)
+        own, score = group[batch.nodes].reshape(shape), scores[batch.nodes].reshape(shape)
+        if batch.size > covariance.pattern.limits.exact:
+            won, met = _met_means(own[0], score[0], covariance.std[batch.nodes], count)
+            total, number = total + won, number + met
+            continue
+        block = covariance.block(batch)
+        variance = np.einsum("bii->bi", block)
+        apart = variance[:, :, None] + variance[:, None, :] - 2 * block
+        won = win_probability(score[:, :, None] - score[:, None, :], np.maximum(apart, 0.0))
+        component = graph.component[batch.nodes].reshape(shape)
+        meet = (component[:, :, None] == component[:, None, :]) & (own[:, :, None] != own[:, None, :])
+        pair = (own[:, :, None] * count + own[:, None, :])[meet]
+        total += np.bincount(pair, won[meet], count**2)
+        number += np.bincount(pair, minlength=count**2)
+    found = np.divide(total, number, out=np.full_like(total, np.nan), where=number > 0).reshape(count, count)
+    np.fill_diagonal(found, 0.5)
+    return np.asarray(found)
+
+
+def _met_means(group: Index, score: Array, std: Array, count: int) -> tuple[Array, Array]:
+    """Sums (G²,) of the win rates of the texts of one large context against the mean text of each group; how many."""
+    there = np.bincount(group, minlength=count)
+    size = np.maximum(there, 1)
+    mean = np.bincount(group, score, count) / size
+    spread = np.bincount(group, score**2 + std**2, count) / size - mean**2
+    total, number = np.zeros((2, count, count))
+    for other in np.flatnonzero(there):
+        won = win_probability(score - mean[other], std**2 + spread[other])
+        total[:, other] = there[other] * np.bincount(group, won, count)
+        number[:, other] = there[other] * there
+    return total.ravel(), number.ravel()

@@ -1,0 +1,218 @@
+"""Which group is better: the mean scores of systems over many contexts, with intervals that hold for new contexts.
+
+The groups are compared by the mixed model of the same comparisons (`comparo.model.predicted`), with one difference: the
+means of groups have no prior, so that no group is drawn towards the others. The contexts are a random sample: texts of
+a group vary from context to context, and that is part of the error of its mean.
+That the variances are estimated is part of it too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, stdtr, stdtrit
+
+from comparo.data.frames import frame_from_columns
+from comparo.data.writing import csv_text
+from comparo.ranking.display import json_rows, table_html, table_text
+from comparo.types import Array, LongIndex
+
+Over = Literal["new", "these"]
+NORMAL = 1e9  # degrees of freedom above which Student's t is normal
+DRAWS = 10_000  # of all means, for P(best): its error is at most 0.005
+
+
+@dataclass(frozen=True, eq=False)
+class Leaderboard:
+    """The groups of a ranking, best first: their mean scores, and what is known of their order.
+
+    Arrays have one entry per group, shape (G,), best first. `len(board)` is G, and `print(board)` shows the table.
+
+    Parameters
+    ----------
+    group : The name of each group.
+    score : Its mean score, in the ranking's logits; the mean of all groups is 0.
+    covariance : Of the mean scores, (G, G).
+    freedom : Degrees of freedom of Student's t, of which the errors are; infinite where they are normal.
+    level : The coverage of intervals.
+    over : "new": intervals are for the mean over all contexts that could have been drawn; "these": for these only.
+    wins : (G, G), the probability that the judge prefers a text of the row's group to one of the column's, mean over
+        the contexts of these; ½ on the diagonal.
+    won : In how many contexts the best text is of the group, as far as is known: the sum of its probabilities.
+    texts, contexts, calls : How many texts it has, in how many contexts, and how many comparisons they are in.
+
+    Examples
+    --------
+    >>> from comparo import fit
+    >>> pairs = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.6), ("c", "a", 0.2)]
+    >>> rows = [{"context": c, "first": i, "second": j, "p": p + c / 40} for c in range(6) for i, j, p in pairs]
+    >>> board = fit(rows, groups="items", prior="estimated").groups()
+    >>> board.group.tolist(), board.tier.tolist(), round(float(board.wins[0, 2]), 2)
+    (['a', 'b', 'c'], [1, 2, 3], 0.8)
+    """
+
+    group: NDArray[Any]
+    score: Array
+    covariance: Array
+    freedom: float
+    level: float
+    over: Over
+    wins: Array
+    won: Array
+    texts: LongIndex
+    contexts: LongIndex
+    calls: LongIndex
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+    @property
+    def std(self) -> Array:
+        """Standard error of each mean score."""
+        return np.sqrt(np.diagonal(self.covariance))
+
+    def _reach(self, sides: float) -> float:
+        """How many standard errors are sure, where so many ends of intervals must hold together (Bonferroni)."""
+        return float(stdtrit(min(self.freedom, NORMAL), 1 - (1 - self.level) / sides))
+
+    @property
+    def low(self) -> Array:
+        """Lower end of each mean score's interval."""
+        return np.asarray(self.score - self._reach(2) * self.std)
+
+    @property
+    def high(self) -> Array:
+        """Upper end of each mean score's interval."""
+        return np.asarray(self.score + self._reach(2) * self.std)
+
+    @cached_property
+    def _ratio(self) -> Array:
+        """(m_g − m_h) in its standard errors, (G, G); 0 where nothing is known of it."""
+        variance = np.diagonal(self.covariance)
+        error = np.sqrt(np.maximum(variance[:, None] + variance - 2 * self.covariance, 0.0))
+        apart = self.score[:, None] - self.score
+        return np.divide(apart, error, out=np.zeros_like(apart), where=error > 0)
+
+    @property
+    def rank(self) -> LongIndex:
+        """1 for the best; equal scores share a rank."""
+        return np.asarray(1 + np.sum(self.score > self.score[:, None] + 1e-9, axis=1))
+
+    @property
+    def best_rank(self) -> LongIndex:
+        """The best rank that the group may have: 1 and the groups that are surely better, all together at `level`."""
+        return np.asarray(1 + np.sum(self._ratio < -self._reach(2 * max(len(self) - 1, 1)), axis=1))
+
+    @property
+    def worst_rank(self) -> LongIndex:
+        """The worst rank that the group may have: all, without those that are surely worse."""
+        return np.asarray(len(self) - np.sum(self._ratio > self._reach(2 * max(len(self) - 1, 1)), axis=1))
+
+    @property
+    def tier(self) -> LongIndex:
+        """1 for the best tier; groups that cannot be told apart share one.
+
+        A tier ends before the first group that is surely worse than the best of the tier. Sure means that equal groups
+        are split, any of them, with a probability of at most 1 − `level`: all G(G − 1)/2 pairs are taken into account.
+        """
+        sure = self._ratio > self._reach(len(self) * max(len(self) - 1, 1))
+        tier, number, begin = np.empty(len(self), dtype=np.int64), 0, 0
+        while begin < len(self):
+            number += 1
+            end = begin + (int(np.argmax(sure[begin, begin:])) or len(self) - begin)
+            tier[begin:end], begin = number, end
+        return tier
+
+    @cached_property
+    def best(self) -> Array:
+        """P(each group is the best), from draws of all mean scores."""
+        rng = np.random.default_rng(0)
+        values, vectors = np.linalg.eigh(self.covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        freedom = min(self.freedom, NORMAL)
+        heavy = np.sqrt(freedom / rng.chisquare(freedom, (DRAWS, 1)))
+        drawn = self.score + heavy * (rng.standard_normal((DRAWS, len(self))) @ root.T)
+        return np.bincount(np.argmax(drawn, axis=1), minlength=len(self)) / DRAWS
+
+    def probability(self, one: Hashable, other: Hashable) -> float:
+        """P(the mean score of `one` is higher than that of `other`), given the comparisons."""
+        a, b = self._place(one), self._place(other)
+        return float(stdtr(min(self.freedom, NORMAL), self._ratio[a, b]))
+
+    def difference(self, one: Hashable, other: Hashable) -> tuple[float, float, float]:
+        """The difference of two mean scores and the ends of its interval at `level`."""
+        a, b = self._place(one), self._place(other)
+        apart = float(self.score[a] - self.score[b])
+        variance = self.covariance[a, a] + self.covariance[b, b] - 2 * self.covariance[a, b]
+        reach = self._reach(2) * float(np.sqrt(max(variance, 0.0)))
+        return apart, apart - reach, apart + reach
+
+    def _place(self, group: Hashable) -> int:
+        found = [place for place, name in enumerate(self.group.tolist()) if name == group]
+        if not found:
+            raise KeyError(f"there is no group {group!r}; there are {', '.join(map(repr, self.group.tolist()[:8]))}")
+        return found[0]
+
+    def to_columns(self) -> dict[str, NDArray[Any]]:
+        """The table as columns, best first."""
+        wins = (np.sum(self.wins, axis=1) - 0.5) / max(len(self) - 1, 1)
+        return {
+            "group": self.group,
+            "score": self.score,
+            "std": self.std,
+            "low": self.low,
+            "high": self.high,
+            "rank": self.rank,
+            "best_rank": self.best_rank,
+            "worst_rank": self.worst_rank,
+            "tier": self.tier,
+            "best": self.best,
+            "win_rate": wins,
+            "won": self.won,
+            "contexts": self.contexts,
+            "texts": self.texts,
+            "comparisons": self.calls,
+        }
+
+    def wins_columns(self) -> dict[str, NDArray[Any]]:
+        """The win rates of every two groups as a table: a row per group, a column per group it meets."""
+        return {"group": self.group} | {str(name): self.wins[:, place] for place, name in enumerate(self.group)}
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """The table of `to_columns` as a pandas, polars or pyarrow frame: the first that is installed, or `backend`."""
+        return frame_from_columns(self.to_columns(), backend)
+
+    def to_csv(self) -> str:
+        """The table of `to_columns` as CSV."""
+        return csv_text(self.to_columns())
+
+    def to_json(self) -> str:
+        """The table and the win rates as one JSON object."""
+        names = [str(name) for name in self.group.tolist()]
+        wins = {name: dict(zip(names, row, strict=True)) for name, row in zip(names, self.wins.tolist(), strict=True)}
+        document = {"contexts": self.over, "level": self.level, "groups": json_rows(self.to_columns()), "wins": wins}
+        return json.dumps(document, ensure_ascii=False, default=str, allow_nan=False)
+
+    def __repr__(self) -> str:
+        return f"<Leaderboard of {len(self)} groups over {self.over} contexts: {', '.join(map(str, self.group[:3]))}>"
+
+    def __str__(self) -> str:
+        return table_text(self.to_columns(), ())
+
+    def _repr_html_(self) -> str:
+        return table_html(self.to_columns(), self.level, ())
+
+
+def win_probability(difference: Array, variance: Array) -> Array:
+    """E σ(d) for d ~ N(difference, variance), by σ(difference / √(1 + π·variance/8)).
+
+    >>> win_probability(np.array([0.0, 1.0, 1.0]), np.array([1.0, 0.0, 4.0])).round(3)
+    array([0.5  , 0.731, 0.651])
+    """
+    return np.asarray(expit(difference / np.sqrt(1.0 + np.pi / 8.0 * variance)))

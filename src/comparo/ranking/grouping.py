@@ -69,7 +69,8 @@ def leaderboard(ranking: Ranking, by: Groups | None = None, contexts: Over = "ne
         raise ValueError(f"contexts is 'new' or 'these', not {contexts!r}")
     graph, judged = ranking.graph, ranking.judged
     group, names = _asked(ranking, by)
-    _check(graph, group, names)
+    if problem := why_not(graph, group, names):
+        raise ValueError(problem)
     scores, covariance, predicted = _model(judged, group)
     means = group_means(graph, group)[1]
     # Where every pair is the only link of two texts, noise cannot be told from what differs between contexts.
@@ -110,23 +111,24 @@ def _asked(ranking: Ranking, by: Groups | None) -> tuple[Index, NDArray[Any]]:
     )
 
 
-def _check(graph: Graph, group: Index, names: NDArray[Any]) -> None:
-    """A ValueError where the groups cannot be compared."""
+def why_not(graph: Graph, group: Index, names: NDArray[Any]) -> str | None:
+    """Why groups cannot be compared, in a sentence; None where they can."""
     count = len(names)
     if count < 2:
-        raise ValueError(f"there is only one group, {names[0]!r}; a leaderboard needs two or more")
+        return f"there is only one group, {names[0]!r}; a leaderboard needs two or more"
     if count == graph.nodes:
-        raise ValueError("every group has one text only; the ranking itself is their leaderboard")
+        return "every group has one text only; the ranking itself is their leaderboard"
     links = sparse.coo_array(
         (np.ones(graph.nodes), (group, count + graph.component)), shape=(count + graph.components,) * 2
     )
     found = connected_components(links, directed=False)[1][:count]
-    if np.any(found != found[0]):
-        one, other = names[0], names[int(np.argmax(found != found[0]))]
-        raise ValueError(
-            f"no chain of comparisons connects the groups {one!r} and {other!r}, so that they cannot be compared; "
-            "compare their texts in some contexts"
-        )
+    if np.all(found == found[0]):
+        return None
+    one, other = names[0], names[int(np.argmax(found != found[0]))]
+    return (
+        f"no chain of comparisons connects the groups {one!r} and {other!r}, so that they cannot be compared; compare "
+        "their texts in some contexts"
+    )
 
 
 def _model(judged: Ranking, group: Index) -> tuple[Array, Covariance, Predicted]:

@@ -21,6 +21,7 @@ from comparo.data.items import Items
 from comparo.methods import Method, quiet_fit
 from comparo.model.product import Bias
 from comparo.ranking.consensus import check_validity, consensus
+from comparo.ranking.grouping import group_codes
 from comparo.ranking.ranking import Ranking
 from comparo.selection.contrast import contrasts, fitted_power
 from comparo.selection.style import styles
@@ -154,7 +155,9 @@ class Fitting:
     def fit(self, data: Comparisons) -> Ranking:
         """The ranking from comparisons whose weights are final."""
         if not self.pools:
-            return quiet_fit(data, self.method, bias=self.bias)
+            ranking = quiet_fit(data, self.method, bias=self.bias)
+            named = None if self._groups is None else group_codes(data, ranking.graph, self._groups)
+            return replace(ranking, group=named)
         method = self.method if data.judges is None else "panel"
         ranking = quiet_fit(
             data, method, bias=self.bias, prior="estimated", groups=self._groups, features=self._features

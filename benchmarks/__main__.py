@@ -13,6 +13,7 @@ from benchmarks import (
     scale,
     selection,
     study,
+    systems,
     validity,
     voices,
     wordings,
@@ -33,6 +34,7 @@ for part in (
     wordings,
     panel,
     voices,
+    systems,
     bounds,
 ):
     part.main()

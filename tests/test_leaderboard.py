@@ -208,8 +208,11 @@ def test_groups_of_one_large_context_meet_the_mean_text():
 def test_groups_that_cannot_be_compared_are_said(rows, by, problem):
     with pytest.raises(ValueError, match=problem):
         quiet_fit(rows).groups(by=by)
-    with pytest.raises(ValueError, match="contexts is 'new' or 'these'"):
-        quiet_fit(rows).groups(contexts="all")
+
+
+def test_contexts_are_new_or_these():
+    with pytest.raises(ValueError, match="contexts is 'new' or 'these', not 'all'"):
+        quiet_fit([("a", "b", 0.7), ("b", "c", 0.6)]).groups(by={"a": 1, "b": 2, "c": 1}, contexts="all")
 
 
 def test_the_table_as_text_csv_json_and_frame():

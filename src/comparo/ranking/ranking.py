@@ -25,7 +25,7 @@ from comparo.model.graph import Graph
 from comparo.model.panel import Panel
 from comparo.model.product import Product
 from comparo.ranking.display import bias_columns, json_rows, plain, table_html, table_text
-from comparo.ranking.grouping import Groups, leaderboard, why_not
+from comparo.ranking.grouping import Groups, asked_groups, leaderboard, why_not
 from comparo.ranking.leaderboard import Leaderboard, Over
 from comparo.ranking.members import member_columns, member_notes, view_columns
 from comparo.ranking.notes import notes
@@ -299,7 +299,8 @@ class Ranking:
         >>> board.group.tolist(), board.tier.tolist()
         (['new', 'old'], [1, 2])
         """
-        return leaderboard(self, by, contexts)
+        group, names = asked_groups(self.comparisons, self.graph, self.group, by)
+        return leaderboard(self.judged, group, names, contexts)
 
     @cached_property
     def leaderboard(self) -> Leaderboard | None:

@@ -211,6 +211,21 @@ def test_errors_of_coefficients_are_passed_on_as_finite_differences_say():
             np.testing.assert_allclose(-slope, leaning.spread[:, r - 3], atol=0.02 * np.max(np.abs(slope)))
 
 
+def test_the_leaderboard_at_equal_length_is_that_of_the_truth():
+    inside, raw = [], []
+    for seed in range(6):
+        rows, truth, x = judged(np.random.default_rng(seed), contexts=10)
+        ranking = fit(rows, "mixed", groups="items", control={"length": by_label(x)})
+        for one, covered in ((ranking, raw), (ranking.controlled, inside)):
+            board = one.groups(contexts="these")
+            true = (np.mean(truth, axis=0) - np.mean(truth))[board.group.astype(int)]
+            covered.append((board.low <= true) & (true <= board.high))
+    assert np.mean(inside) > 0.85
+    assert np.mean(raw) < 0.5
+    with pytest.raises(ValueError, match="held equal was found without these groups"):
+        ranking.controlled.groups(by={item: item % 2 for item in range(8)})
+
+
 def test_a_consensus_at_equal_length_is_that_of_the_controlled_scores():
     rows, _, x = judged(np.random.default_rng(5), contexts=10)
     ranking = fit(rows, "mixed", groups="items", control={"length": by_label(x)})

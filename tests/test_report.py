@@ -32,7 +32,6 @@ from comparo.report.embed import cut_texts, percentages, script_json, size
 from comparo.report.making import command
 from comparo.report.measures import agreements, convergence, cycles, flips, length_correlation, outlook, position_bias
 from comparo.report.record import read_record
-from comparo.report.views import means
 from comparo.run.budget import Budget
 from comparo.run.loop import Run
 from comparo.run.store import Store
@@ -257,22 +256,20 @@ def test_items_that_were_not_compared(tmp_path):
 
 
 def test_no_winner_is_named_in_a_context_that_is_not_connected(tmp_path):
-    """Nor does such a context count in the mean."""
     items = [{"id": k, "text": f"{k} of {c}", "context_id": c} for c in ("x", "y", "z") for k in "abcd"]
     better = {pair: 0.9 if pair[0] < pair[1] else 0.1 for pair in itertools.permutations("abcd", 2)}
     answers = [Judgement(Question(*pair, c), p=p) for c in "xy" for pair, p in better.items()]
     apart = [("d", "c"), ("c", "d"), ("b", "a"), ("a", "b")]
-    answers += [Judgement(Question(*pair, "z"), p=0.999 if pair[0] > pair[1] else 0.001) for pair in apart]
+    answers += [Judgement(Question(*pair, "z"), p=0.6 if pair[0] > pair[1] else 0.4) for pair in apart]
     folder = folder_of(tmp_path / "run", items, answers, estimate="judge")
     page = written(folder)
     rows = re.findall(r'data-view="\d".*?</tr>', page, re.DOTALL)
     assert ["2 groups, not connected" in row for row in rows] == [False, False, True]
     assert ["<td><bdi>a</bdi></td>" in row for row in rows] == [True, True, False]
     text = shown_in(page)
-    assert "on average over 2 contexts" in text
-    assert "Left out are 1 contexts whose items are not all connected." in text
+    assert "on average over 3 contexts" in text
     assert data_of(page)["mean"]["item"] == list("abcd")
-    assert data_of(page)["mean"]["contexts"] == [2] * 4
+    assert data_of(page)["mean"]["contexts"] == [3] * 4
 
 
 def test_contexts_without_shared_items(tmp_path):
@@ -284,20 +281,26 @@ def test_contexts_without_shared_items(tmp_path):
     assert "3 rankings, each of 4 candidates" in " ".join(written(folder).split())
 
 
-def test_means_over_contexts(tmp_path):
+def test_the_leaderboard_comes_first(tmp_path):
     folder = run_folder(tmp_path / "run", systems(), load_judge("simulated/soft", scores={"system 0": 3.0}))
-    record = read_record(folder)
-    found = means(record)
-    table = {}
-    for item, score in zip(record.ranking.items.tolist(), record.ranking.judged.scores.tolist(), strict=True):
-        table.setdefault(item, []).append(score)
-    for item, score, std in zip(found["item"], found["score"], found["std"], strict=True):
-        assert score == pytest.approx(np.mean(table[item]), abs=1e-3)
-        assert std == pytest.approx(np.std(table[item], ddof=1) / math.sqrt(8), rel=1e-2)
+    page = written(folder)
+    board, found = read_record(folder).ranking.groups(), data_of(page)["mean"]
+    assert found["item"] == board.group.tolist()
     assert found["item"][0] == "system 0"
+    np.testing.assert_allclose(found["score"], board.score, rtol=1e-5)
+    np.testing.assert_allclose(found["high"], board.high, rtol=1e-5)
+    assert found["tier"] == board.tier.tolist()
     assert found["tier"][:2] == [1, 2]
-    assert found["tier"] == sorted(found["tier"])
-    assert "on average over 8 contexts" in " ".join(written(folder).split())
+    assert "on average over 8 contexts" in " ".join(page.split())
+
+
+def test_groups_of_one_context_have_a_leaderboard(tmp_path):
+    items = [{"id": k, "text": f"text {k}", "group": f"<b>{k % 3}</b>"} for k in range(12)]
+    folder = run_folder(tmp_path / "run", items, load_judge("simulated/soft", scores={k: k % 3 for k in range(12)}))
+    page = written(folder)
+    assert data_of(page)["mean"]["item"] == ["<b>2</b>", "<b>1</b>", "<b>0</b>"]
+    assert "<b>2" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert "is best of 3 groups of texts" in shown_in(page)
 
 
 def test_context_rows_are_in_the_items_order(tmp_path):

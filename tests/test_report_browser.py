@@ -323,7 +323,7 @@ def test_contexts(browser, contexts):
     browser.open(contexts)
     assert browser.names()[0] == "system 5"
     options = browser.texts("#view option")
-    assert options[0] == "the mean over contexts"
+    assert options[0] == "the leaderboard"
     assert len(options) == 31
     browser.click("#lines .line button")
     assert "of 30 contexts" in browser.texts("#lines .opened")[0]

@@ -31,8 +31,9 @@ GroupColumn = Annotated[
     str | None,
     typer.Option(
         "--group",
+        "--by",
         help="The column with what items share, such as the system that wrote them: the items of one group inform "
-        "each other's scores. Default: group, else the same id in other contexts.",
+        "each other's scores, and groups are ranked too. Default: group, else the same id in other contexts.",
     ),
 ]
 Scores = Annotated[

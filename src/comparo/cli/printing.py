@@ -17,6 +17,7 @@ from rich.text import Text
 
 from comparo.data.words import visible
 from comparo.data.writing import csv_text
+from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
 
 Format = Literal["table", "csv", "json"]
@@ -58,6 +59,15 @@ def print_ranking(ranking: Ranking, output: Format, top: int | None) -> None:
     if (voices := ranking.voices) is not None:
         print_text("\n")
         print_table(voices, zip(*(column.tolist() for column in voices.values()), strict=True))
+
+
+def print_board(board: Leaderboard) -> None:
+    """The groups of a ranking on stdout, best first, and an empty line."""
+    columns = board.to_columns()
+    names = ["group", "score", "low", "high", "tier", "best", "win_rate", "won", "contexts", "comparisons"]
+    rows = zip(*(columns[name].tolist() for name in names), strict=True)
+    print_table(names, [list(row) for row in rows])
+    print_text("\n")
 
 
 def print_table(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -18,7 +18,7 @@ from comparo.analysis.agreement import agreement
 from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
-from comparo.cli.printing import Console, Format, print_notes, print_ranking
+from comparo.cli.printing import Console, Format, print_board, print_notes, print_ranking
 from comparo.cli.settings import command_line
 from comparo.data.items import LENGTH
 from comparo.data.words import visible
@@ -209,6 +209,8 @@ def _print(ranking: Ranking, run: Run, shown: Shown) -> None:
 
     console, record = shown.console, run_record(run, ranking)
     page = write_report(str(run.store.folder), record)
+    if ranking.leaderboard is not None and shown.output == "table":
+        print_board(ranking.leaderboard)
     print_ranking(ranking, shown.output, shown.top)
     if not shown.quiet:
         print_notes(ranking.notes)

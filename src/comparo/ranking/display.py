@@ -36,7 +36,7 @@ def table_text(table: Mapping[str, NDArray[Any]], notes: Sequence[str]) -> str:
         lines.append(
             "  ".join(cell.ljust(width) if left else cell.rjust(width) for cell, width, left in cells).rstrip()
         )
-    hidden = len(table["item"]) - SHOWN
+    hidden = len(next(iter(table.values()))) - SHOWN
     return "\n".join([*lines, *([f"{hidden} more"] if hidden > 0 else []), *map(visible, notes)])
 
 
@@ -55,7 +55,7 @@ def table_html(table: Mapping[str, NDArray[Any]], level: float, notes: Sequence[
         for *row, bar in zip(*columns.values(), bars, strict=True)
     )
     below = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
-    hidden = len(table["item"]) - SHOWN
+    hidden = len(next(iter(table.values()))) - SHOWN
     more = f"<p>{hidden} more</p>" if hidden > 0 else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}{below}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +16,32 @@ from comparo.model.experts import BradleyTerry, is_logit
 from comparo.model.graph import Graph
 from comparo.model.limits import Limits
 from comparo.model.mixed import mixed
-from comparo.model.panel import panel
+from comparo.model.panel import Panel, panel
 from comparo.model.predicted import Predicted
+from comparo.model.product import Product
 from comparo.ranking.leaderboard import Leaderboard, Over, win_probability
 from comparo.ranking.places import among_best
 from comparo.types import Array, Index
 
-if TYPE_CHECKING:
-    from comparo.ranking.ranking import Ranking
-
 Groups = Mapping[Any, Hashable] | Literal["items"]
 SINGULAR = 1e-8  # added to the diagonal of PᵀP, relative to it: the mean of all groups is not determined
+
+
+class Fitted(Protocol):
+    """What a leaderboard needs of a ranking."""
+
+    @property
+    def comparisons(self) -> Comparisons: ...
+    @property
+    def graph(self) -> Graph: ...
+    @property
+    def covariance(self) -> Covariance: ...
+    @property
+    def product(self) -> Product | None: ...
+    @property
+    def panel(self) -> Panel | None: ...
+    @property
+    def level(self) -> float: ...
 
 
 def group_codes(comparisons: Comparisons, graph: Graph, groups: Groups) -> tuple[Index, NDArray[Any]]:
@@ -63,13 +78,13 @@ def group_means(graph: Graph, group: Index) -> tuple[Array, Array]:
     return columns, np.asarray(np.linalg.solve(square + ridge, columns.T), dtype=np.float64)
 
 
-def leaderboard(ranking: Ranking, by: Groups | None = None, contexts: Over = "new") -> Leaderboard:
-    """The leaderboard of the groups of a ranking; see `comparo.Ranking.groups`."""
+def leaderboard(judged: Fitted, group: Index, names: NDArray[Any], contexts: Over) -> Leaderboard:
+    """The leaderboard of the groups of a judge's ranking; see `comparo.Ranking.groups`."""
     if contexts not in ("new", "these"):
         raise ValueError(f"contexts is 'new' or 'these', not {contexts!r}")
-    graph, judged = ranking.graph, ranking.judged
-    group, names = _asked(ranking, by)
-    _check(graph, group, names)
+    graph = judged.graph
+    if problem := why_not(graph, group, names):
+        raise ValueError(problem)
     scores, covariance, predicted = _model(judged, group)
     means = group_means(graph, group)[1]
     # Where every pair is the only link of two texts, noise cannot be told from what differs between contexts.
@@ -86,7 +101,7 @@ def leaderboard(ranking: Ranking, by: Groups | None = None, contexts: Over = "ne
         score=(centre @ score)[order],
         covariance=cov,
         freedom=np.inf if is_new else predicted.freedom,
-        level=ranking.level,
+        level=judged.level,
         over=contexts,
         wins=_wins(graph, group, scores, covariance, count)[np.ix_(order, order)],
         won=won[order],
@@ -96,45 +111,47 @@ def leaderboard(ranking: Ranking, by: Groups | None = None, contexts: Over = "ne
     )
 
 
-def _asked(ranking: Ranking, by: Groups | None) -> tuple[Index, NDArray[Any]]:
-    """The groups that are asked for: by default those of the ranking, else items that several contexts share."""
-    graph, comparisons = ranking.graph, ranking.comparisons
-    if by is not None:
-        return group_codes(comparisons, graph, by)
-    if ranking.group is not None:
-        return ranking.group
-    if graph.contexts > 1 and graph.nodes > len(np.unique(graph.item)):
-        return group_codes(comparisons, graph, "items")
-    raise ValueError(
-        "no two texts share a group; say which group each item belongs to, such as by={'text 1': 'system A', …}"
-    )
+def asked_groups(
+    comparisons: Comparisons, graph: Graph, own: tuple[Index, NDArray[Any]] | None, by: Groups | None
+) -> tuple[Index, NDArray[Any]]:
+    """The groups that are asked for: by default a ranking's `own`, else items that several contexts share."""
+    if by is None and own is not None:
+        return own
+    if by is None and (graph.contexts == 1 or graph.nodes == len(np.unique(graph.item))):
+        raise ValueError(
+            "no two texts share a group; say which group each item belongs to, such as by={'text 1': 'system A', …}"
+        )
+    return group_codes(comparisons, graph, by or "items")
 
 
-def _check(graph: Graph, group: Index, names: NDArray[Any]) -> None:
-    """A ValueError where the groups cannot be compared."""
+def why_not(graph: Graph, group: Index, names: NDArray[Any]) -> str | None:
+    """Why groups cannot be compared, in a sentence; None where they can."""
     count = len(names)
     if count < 2:
-        raise ValueError(f"there is only one group, {names[0]!r}; a leaderboard needs two or more")
+        return f"there is only one group, {names[0]!r}; a leaderboard needs two or more"
     if count == graph.nodes:
-        raise ValueError("every group has one text only; the ranking itself is their leaderboard")
+        return "every group has one text only; the ranking itself is their leaderboard"
     links = sparse.coo_array(
         (np.ones(graph.nodes), (group, count + graph.component)), shape=(count + graph.components,) * 2
     )
     found = connected_components(links, directed=False)[1][:count]
-    if np.any(found != found[0]):
-        one, other = names[0], names[int(np.argmax(found != found[0]))]
-        raise ValueError(
-            f"no chain of comparisons connects the groups {one!r} and {other!r}, so that they cannot be compared; "
-            "compare their texts in some contexts"
-        )
+    if np.all(found == found[0]):
+        return None
+    one, other = names[0], names[int(np.argmax(found != found[0]))]
+    return (
+        f"no chain of comparisons connects the groups {one!r} and {other!r}, so that they cannot be compared; compare "
+        "their texts in some contexts"
+    )
 
 
-def _model(judged: Ranking, group: Index) -> tuple[Array, Covariance, Predicted]:
+def _model(judged: Fitted, group: Index) -> tuple[Array, Covariance, Predicted]:
     """Scores in logits, their covariance and what groups predict of them: the ranking's own, or those of a new fit."""
     several = judged.panel
     effects = None if judged.product is None else judged.product.effects
     fitted = several.group if several is not None else None if effects is None else effects.group
-    if judged.control is not None and judged.controlled is None and not _same(fitted, group):
+    holds = several is not None and any(voice.held is not None for voice in several.voices)
+    holds = holds or (judged.product is not None and judged.product.held is not None)
+    if holds and not _same(fitted, group):
         raise ValueError("what is held equal was found without these groups; give fit groups=… together with control=…")
     if several is not None and (several.group is None or not _same(several.group, group)):
         people = [name for name, own in zip(several.names, several.anchored.tolist(), strict=True) if own]

@@ -26,7 +26,7 @@ from comparo.model.panel import Panel
 from comparo.model.product import Product
 from comparo.ranking.display import bias_columns, json_rows, plain, table_html, table_text
 from comparo.ranking.equal import control_columns, control_name, held_of
-from comparo.ranking.grouping import Groups, leaderboard
+from comparo.ranking.grouping import Groups, asked_groups, leaderboard, why_not
 from comparo.ranking.indecision import tie_columns
 from comparo.ranking.leaderboard import Leaderboard, Over
 from comparo.ranking.members import member_columns, member_notes, view_columns
@@ -316,7 +316,15 @@ class Ranking:
         >>> board.group.tolist(), board.tier.tolist()
         (['new', 'old'], [1, 2])
         """
-        return leaderboard(self, by, contexts)
+        group, names = asked_groups(self.comparisons, self.graph, self.group, by)
+        return leaderboard(self.judged, group, names, contexts)
+
+    @cached_property
+    def leaderboard(self) -> Leaderboard | None:
+        """`groups()` of the groups that the ranking was fitted with; None where it has none that can be compared."""
+        if self.group is None or why_not(self.graph, *self.group) is not None:
+            return None
+        return self.groups()
 
     def to_columns(self) -> dict[str, NDArray[Any]]:
         """The table as columns, best first: item, score, std, low, high, rank, tier, comparisons.
@@ -360,7 +368,7 @@ class Ranking:
         return None
 
     def to_json(self) -> str:
-        """The table with method, estimate, validity, level, notes, bias and variances, as one JSON object.
+        """The table with method, estimate, level, notes, bias, variances and the leaderboard, as one JSON object.
 
         >>> from comparo import fit
         >>> json.loads(fit([("a", "b", 0.8)], method="poe-g").to_json())["ranking"][0]["item"]
@@ -380,6 +388,8 @@ class Ranking:
         if self.effects is not None:
             names = ("scores", "groups", "style", "noise", "freedom", "bias")
             document["variances"] = {name: plain(getattr(self.effects, name)) for name in names}
+        if self.leaderboard is not None:
+            document["groups"] = json_rows(self.leaderboard.to_columns())
         return json.dumps(
             document | {"ranking": json_rows(self.to_columns())}, ensure_ascii=False, default=str, allow_nan=False
         )

@@ -15,7 +15,7 @@ import numpy as np
 
 from comparo.report.embed import cut_texts, label, presentable, script_json, size
 from comparo.report.record import Record, in_logits
-from comparo.report.views import Columns, Scale, candidates, display_order, means
+from comparo.report.views import Columns, Scale, candidates, display_order, leaderboard
 from comparo.types import LongIndex
 
 TOP = 10  # items of the table of wins
@@ -66,7 +66,7 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """All data that could be shown: columns of the first candidates and of the mean over contexts, and their views."""
+    """All data that could be shown: columns of the first candidates and of the leaderboard, and their views."""
 
     record: Record
     order: LongIndex
@@ -77,7 +77,7 @@ class Tables:
 
     @classmethod
     def of(cls, record: Record) -> Tables:
-        order, mean = display_order(record), means(record)
+        order, mean = display_order(record), leaderboard(record)
         columns = candidates(record, order[:CANDIDATES])
         ends = np.cumsum([nodes.stop - nodes.start for nodes in record.contexts]).tolist()
         codes = record.items.context[record.row[[nodes.start for nodes in record.contexts]]]
@@ -205,11 +205,12 @@ def _judgements(tables: Tables, shown: list[View], room: float, most: int) -> di
 
 
 def _mean_wins(record: Record, mean: Columns) -> dict[str, Any]:
-    """The judge's probabilities between the best items of the mean, summed over contexts, and the number of calls."""
-    graph, size_of = record.ranking.graph, min(TOP, len(mean["code"]))
-    place = np.full(len(record.ranking.comparisons.items), -1)
+    """The judge's probabilities between the texts of the best groups, summed over contexts, and the number of calls."""
+    assert record.ranking.group is not None
+    graph, group, size_of = record.ranking.graph, record.ranking.group[0], min(TOP, len(mean["code"]))
+    place = np.full(len(mean["code"]), -1)
     place[mean["code"][:size_of]] = np.arange(size_of)
-    i, j = place[graph.item[graph.first]], place[graph.item[graph.second]]
+    i, j = place[group[graph.first]], place[group[graph.second]]
     kept = (i >= 0) & (j >= 0)
     i, j, p = i[kept], j[kept], record.p[kept]
     key, turned = i * size_of + j, j * size_of + i
@@ -230,7 +231,7 @@ def _left_out(tables: Tables, whole: dict[str, Any], cut: int, longest: int) -> 
         held.append(f"the best {rows:,} of {every:,} candidates")
     if tables.mean is not None and len(whole["mean"]["item"]) < len(tables.mean["item"]):
         held.append(
-            f"the best {len(whole['mean']['item']):,} of {len(tables.mean['item']):,} of the mean over contexts"
+            f"the best {len(whole['mean']['item']):,} of {len(tables.mean['item']):,} groups of the leaderboard"
         )
     if not judgements["complete"]:
         held.append(f"{len(judgements['p']):,} of {len(record.p):,} judgements")

@@ -99,8 +99,11 @@
     const cell = opened.appendChild(make("td"));
     cell.colSpan = 7;
     if (view === mean) {
-      const { contexts, firsts } = data.mean;
-      cell.append(make("p", "against", `First in ${firsts[row]} of ${contexts[row]} contexts. Choose a context above to read its texts.`));
+      const { contexts, texts, firsts, sure, wins } = data.mean;
+      const first = contexts[row] > 1 ? ` Best in about ${firsts[row]} of ${contexts[row]} contexts.` : "";
+      const share = `Its texts win ${Math.round(100 * wins[row])}% against those of the others.`;
+      const best = `The best with probability ${sure[row].toFixed(2)}.`;
+      cell.append(make("p", "against", `${texts[row]} texts. ${share}${first} ${best} Choose a context above to read texts.`));
     } else {
       cell.append(...story(row));
     }
@@ -144,7 +147,7 @@
     return paragraph;
   };
 
-  // The mean probability that one of the best beats another, over all contexts in the view of the mean.
+  // The mean probability that one of the best beats another, over all contexts in the leaderboard.
   const matrix = () => {
     const size = Math.min(TOP, view.to - view.from);
     const { first, second, p, whole, top } = data.judgements;
@@ -214,7 +217,7 @@
   };
 
   const select = byId("view");
-  if (mean) select.append(new Option("the mean over contexts", "mean"));
+  if (mean) select.append(new Option("the leaderboard", "mean"));
   views.forEach((context, place) => select.append(new Option(context.label, place)));
   select.addEventListener("change", () => choose(select.value === "mean" ? mean : views[select.value]));
   for (const button of document.querySelectorAll("[data-view]")) {

@@ -128,11 +128,11 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "method_name": METHODS[ranking.method],
         "score_meaning": score_meaning(ranking.method, ranking.estimate == "consensus"),
         "level": f"{ranking.level:.0%}",
+        "unsure": f"{1 - ranking.level:.0%}",
         "started": str(configuration.get("started", ""))[:10],
         "notes": [label(note, SENTENCE) for note in ranking.notes],
         "view": view,
         "mean": tables.mean,
-        "averaged": int(np.count_nonzero(record.joined)),
         "every": len(record.contexts),
         "lines": [_line(view, columns, row) for row in range(view.begin, min(view.end, view.begin + STATIC))],
         "hidden_lines": max(0, view.end - view.begin - STATIC),
@@ -158,20 +158,21 @@ def _lead(record: Record, tables: Tables) -> dict[str, Any] | None:
 
     Where the items of the only context are not all connected, none is named: `groups` is the number of groups.
     """
-    several = len(record.contexts) > 1
-    if several and tables.mean is None:
+    several, board = len(record.contexts) > 1, tables.mean is not None
+    if several and not board:
         return None
-    if not several and not record.joined[0]:
+    if not board and not record.joined[0]:
         return {"groups": f"{record.apart[0]:,}", "size": f"{len(record.items):,}"}
     view, columns = tables.shown
     names, tiers = columns["item"], columns["tier"]
+    texts = f" on average over {len(record.contexts):,} contexts" if several else " groups of texts"
     return {
         "groups": "",
         "best": names[0],
         "tied": [names[row] for row in range(1, view.end) if tiers[row] == tiers[0]],
         "next": names[1:3],
-        "size": f"{view.end if several else record.ranking.graph.nodes:,}",
-        "among": f" on average over {np.count_nonzero(record.joined):,} contexts" if several else "",
+        "size": f"{view.end if board else record.ranking.graph.nodes:,}",
+        "among": texts if board else "",
     }
 
 

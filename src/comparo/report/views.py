@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
 
 from comparo.report.embed import label
 from comparo.report.record import Record
@@ -108,65 +107,36 @@ def candidates(record: Record, order: LongIndex) -> Columns:
     return columns | {f"people: {label(name)}": numbers(scores[rows]) for name, scores in people}
 
 
-def means(record: Record) -> Columns | None:
-    """The mean score over contexts of each id that several contexts share, best first; None if less than half are.
+def leaderboard(record: Record) -> Columns | None:
+    """The mean scores of the ranking's groups, best first, as the columns of candidates; None where there are none.
 
-    Its standard error is sd/√m over the m contexts, and its interval is Student's. Tiers are determined by differences
-    within contexts: a tier ends where its best is better than the next with at least the probability `ranking.level`.
-    Contexts whose candidates are not all connected are left out, since their scores cannot be compared. The scores of a
-    consensus vary less between contexts than its errors do, so that those of the judge are averaged, whose mean is the
-    same where all contexts have the same ids.
+    A consensus has the same group means as the judge's scores. `firsts` is in how many contexts a group has the best
+    text, as far as is known.
     """
-    graph, ranking = record.ranking.graph, record.ranking.judged
-    joined = record.joined[graph.position]
-    item, position = graph.item[joined], graph.position[joined]
-    seen = np.bincount(item, minlength=len(ranking.comparisons.items))
-    shared = seen[item] > 1
-    if np.count_nonzero(record.joined) < 2 or 2 * np.count_nonzero(shared) < graph.nodes:
+    board = record.ranking.leaderboard
+    if board is None:
         return None
-    scores, counts = np.full((len(seen), graph.contexts), np.nan), np.zeros(len(seen), dtype=np.int64)
-    scores[item, position] = ranking.scores[joined]
-    np.add.at(counts, item, ranking.counts[joined])
-    kept = np.flatnonzero(seen > 1)
-    mean = np.nanmean(scores[kept], axis=1)
-    best_first = np.argsort(-mean, kind="stable")
-    kept, mean, seen = kept[best_first], mean[best_first], seen[kept[best_first]]
-    table = scores[kept]
-    std = np.nanstd(table, axis=1, ddof=1) / np.sqrt(seen)
-    reach = stdtrit(seen - 1, (1 + ranking.level) / 2) * std
-    places = np.full(scores.shape, np.nan)
-    places[item, position] = ranking.rank[joined]
+    assert record.ranking.group is not None
+    code = {name: number for number, name in enumerate(record.ranking.group[1].tolist())}
     return {
-        "code": kept.tolist(),
-        "item": [label(item) for item in ranking.comparisons.items[kept].tolist()],
-        "score": numbers(mean),
-        "std": numbers(std),
-        "low": numbers(mean - reach),
-        "high": numbers(mean + reach),
-        "rank": (1 + len(mean) - np.searchsorted(np.sort(mean), mean + 1e-9, side="right")).tolist(),
-        "tier": _paired_tiers(table, ranking.level),
-        "group": [1] * len(kept),
-        "comparisons": counts[kept].tolist(),
-        "contexts": seen.tolist(),
-        "firsts": np.sum(places[kept] == 1, axis=1).tolist(),
+        "code": [code[name] for name in board.group.tolist()],
+        "item": [label(name) for name in board.group.tolist()],
+        "score": numbers(board.score),
+        "std": numbers(board.std),
+        "low": numbers(board.low),
+        "high": numbers(board.high),
+        "rank": board.rank.tolist(),
+        "best": board.best_rank.tolist(),
+        "worst": board.worst_rank.tolist(),
+        "tier": board.tier.tolist(),
+        "group": [1] * len(board),
+        "comparisons": board.calls.tolist(),
+        "contexts": board.contexts.tolist(),
+        "texts": board.texts.tolist(),
+        "firsts": numbers(board.won.round(1)),
+        "sure": numbers(board.best),
+        "wins": numbers(board.to_columns()["win_rate"]),
     }
-
-
-def _paired_tiers(table: Array, level: float) -> list[int]:
-    """Tiers of rows (best first) of scores (m, C), by Student's test of their differences in the same contexts."""
-    tier, number, leader = [], 0, 0
-    for row in range(len(table)):
-        difference = table[leader] - table[row]
-        difference = difference[~np.isnan(difference)]
-        m = len(difference)
-        sure = row == 0
-        if row > leader and m > 1:
-            mean, error = np.mean(difference), np.std(difference, ddof=1) / math.sqrt(m)
-            sure = mean > 0 and bool(error == 0 or stdtr(m - 1, mean / error) >= level)
-        if sure:
-            number, leader = number + 1, row
-        tier.append(number)
-    return tier
 
 
 def numbers(values: NDArray[Any]) -> list[float | None]:

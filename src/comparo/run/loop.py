@@ -144,6 +144,8 @@ class Run:
         """Ask all questions and write the ranking, and of several voices the scores by each, to the folder."""
         ranking = self.go()
         self.store.write("ranking.csv", ranking.to_csv())
+        if ranking.leaderboard is not None:
+            self.store.write("leaderboard.csv", ranking.leaderboard.to_csv())
         if (views := ranking.views) is not None:
             place = {str(voice.name): number for number, voice in enumerate(self.task.voices, 1)}
             names = sorted(views, key=lambda name: place.get(name, 0))  # not in the order of the first answers

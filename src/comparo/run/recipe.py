@@ -22,6 +22,7 @@ from comparo.methods import Method, quiet_fit
 from comparo.model.graph import Graph
 from comparo.model.product import Bias
 from comparo.ranking.consensus import check_validity, consensus
+from comparo.ranking.grouping import group_codes
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.traits import Held, control_of
 from comparo.selection.contrast import contrasts, fitted_power
@@ -180,7 +181,9 @@ class Fitting:
     def fit(self, data: Comparisons) -> Ranking:
         """The ranking from comparisons whose weights are final."""
         if not self.pools:
-            return quiet_fit(data, self.method, bias=self.bias)
+            ranking = quiet_fit(data, self.method, bias=self.bias)
+            named = None if self._groups is None else group_codes(data, ranking.graph, self._groups)
+            return replace(ranking, group=named)
         method = self.method if data.judges is None else "panel"
         shared: dict[str, Any] = {"groups": self._groups, "features": self._features, "control": self._control(data)}
         ranking = quiet_fit(data, method, bias=self.bias, prior="estimated", **shared)

@@ -1,0 +1,264 @@
+"""The leaderboard of groups: against a dense oracle, and by simulation against known systems."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from comparo import Comparisons, fit, rank
+from comparo.methods import quiet_fit
+from comparo.model.limits import Limits
+from comparo.ranking.grouping import group_means
+from comparo.ranking.leaderboard import win_probability
+
+
+def systems(rng, groups=6, contexts=20, calls=2, sd=0.5, own=0.7, noise=1.0, is_hard=False):
+    """Answers about `groups` systems on contexts, with their true means, for new contexts and for these."""
+    means = sd * rng.standard_normal(groups)
+    scores = means + own * rng.standard_normal((contexts, groups))
+    pairs = np.array([(i, j) for i in range(groups) for j in range(groups) if i != j])
+    chosen = [pairs[rng.choice(len(pairs), min(calls * groups, len(pairs)), replace=False)] for _ in range(contexts)]
+    context = np.repeat(np.arange(contexts), [len(rows) for rows in chosen])
+    first, second = np.concatenate(chosen).T
+    d = scores[context, first] - scores[context, second] + 0.3
+    p = (rng.random(len(d)) < expit(d)).astype(float) if is_hard else expit(d + noise * rng.standard_normal(len(d)))
+    data = Comparisons.from_columns(first, second, p, context=context)
+    these = np.mean(scores - scores.mean(axis=1, keepdims=True), axis=0)
+    return data, means - means.mean(), these
+
+
+def test_the_means_are_those_of_dense_generalised_least_squares():
+    """y = A s + noise, s = P m + δ, m free: all as dense matrices, for one ratio σ²/φ."""
+    data, _, _ = systems(np.random.default_rng(1), groups=4, contexts=5, calls=2)
+    ranking = quiet_fit(data, prior="estimated", groups="items", bias="none")
+    predicted, graph = ranking.effects.predicted, ranking.graph
+    observed = predicted.solver.pattern
+    a, rows = 0.7, np.arange(len(observed.first))
+    design = np.zeros((len(rows), graph.nodes))
+    design[rows, observed.first], design[rows, observed.second] = 1.0, -1.0
+    weight = predicted.solver.c
+    y = predicted.solver.pull / weight
+    spread = np.diag(1.0 / weight) + a * design @ design.T
+    groups = graph.centre(np.eye(4)[graph.item])
+    inside = np.linalg.pinv((design @ groups).T @ np.linalg.solve(spread, design @ groups), rcond=1e-9)
+    theta = inside @ (design @ groups).T @ np.linalg.solve(spread, y)
+    found, covariance = predicted.free(a)
+    np.testing.assert_allclose(found, theta, atol=1e-8)
+    np.testing.assert_allclose(covariance / predicted.variances.noise(a), inside, atol=1e-8)
+    _, means = group_means(graph, graph.item)
+    gain = a * design.T @ np.linalg.inv(spread)
+    start, solved = predicted.solver.given(a, np.column_stack([groups / a, means.T]))
+    expected = groups @ theta + gain @ (y - design @ groups @ theta)
+    np.testing.assert_allclose(means @ (start + solved[:, :4] @ theta), means @ expected, atol=1e-8)
+    left = a * np.eye(graph.nodes) - gain @ design * a
+    np.testing.assert_allclose(means @ solved[:, 4:], means @ left @ means.T, atol=1e-8)
+
+
+def covered(board, truth):
+    true = truth[board.group.astype(int)]
+    return np.mean((board.low <= true) & (true <= board.high))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("is_hard", "groups", "contexts", "calls"), [(False, 8, 20, 2), (False, 4, 5, 3), (True, 6, 40, 3)]
+)
+def test_intervals_cover_the_means_of_new_and_of_these_contexts(is_hard, groups, contexts, calls):
+    """50 runs: the share of intervals that cover has an error of 0.01 to 0.02."""
+    rng, new, these = np.random.default_rng(0), [], []
+    for _ in range(50):
+        data, means, here = systems(rng, groups, contexts, calls, is_hard=is_hard)
+        ranking = quiet_fit(data, "mixed", groups="items")
+        new.append(covered(ranking.groups(), means))
+        these.append(covered(ranking.groups(contexts="these"), here))
+    assert 0.91 < np.mean(new) < 0.985
+    assert 0.89 < np.mean(these) < 0.985
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("is_hard", [False, True])
+def test_equal_systems_share_a_tier(is_hard):
+    """At a chance of 5% each, more than 7 of 60 runs split with a probability of 1%."""
+    rng = np.random.default_rng(2)
+    boards = [
+        quiet_fit(systems(rng, sd=0.0, contexts=15, is_hard=is_hard)[0], "mixed", groups="items").groups()
+        for _ in range(60)
+    ]
+    assert sum(board.tier.max() > 1 for board in boards) <= 7
+    assert np.mean([board.best.max() for board in boards]) < 0.75
+
+
+def test_systems_far_apart_are_told_apart():
+    data, means, _ = systems(np.random.default_rng(3), sd=2.0, contexts=30, calls=4)
+    board = quiet_fit(data, "mixed", groups="items").groups()
+    assert board.group.tolist() == np.argsort(-means).tolist()
+    assert board.tier.max() > 3
+    best, second = board.group[:2].tolist()
+    assert board.probability(best, second) == pytest.approx(1 - board.probability(second, best))
+    apart, low, high = board.difference(best, second)
+    assert low < apart < high
+    assert board.best.sum() == pytest.approx(1.0)
+    assert np.all((board.best_rank <= board.rank) & (board.rank <= board.worst_rank))
+
+
+def test_two_systems_with_one_pair_on_each_input():
+    """Nothing tells noise from what differs between inputs there; the interval is that of their sum."""
+    rng = np.random.default_rng(4)
+    hits, widths = [], []
+    for _ in range(80):
+        d = 0.4 + rng.standard_normal(30)
+        noise = 0.5 * rng.standard_normal((2, 30))
+        first, second = np.tile([0, 1], 30), np.tile([1, 0], 30)
+        p = expit(np.stack([d + noise[0] + 0.5, -d + noise[1] + 0.5], axis=1).ravel())
+        data = Comparisons.from_columns(first, second, p, context=np.repeat(np.arange(30), 2))
+        board = quiet_fit(data, "mixed", groups="items").groups()
+        _, low, high = board.difference(0, 1)
+        hits.append(low <= 0.4 <= high)
+        widths.append((high - low) / 2)
+        these = quiet_fit(data, "mixed", groups="items").groups(contexts="these")
+        assert these.std.tolist() == board.std.tolist()
+    assert 0.9 <= np.mean(hits) <= 0.99
+    assert np.mean(widths) == pytest.approx(2.05 * np.sqrt((1 + 0.125) / 30), rel=0.1)
+
+
+def test_a_plain_ranking_has_the_leaderboard_of_the_mixed_model():
+    data, _, _ = systems(np.random.default_rng(5))
+    mixed = quiet_fit(data, "mixed", groups="items").groups()
+    for method in ("poe-bt", "avg-prob", "poe-g"):
+        plain = quiet_fit(data, method).groups()
+        np.testing.assert_allclose(plain.score, mixed.score)
+        np.testing.assert_allclose(plain.std, mixed.std)
+
+
+def test_a_consensus_has_the_groups_of_the_judge():
+    data, _, _ = systems(np.random.default_rng(6))
+    judge = quiet_fit(data, "mixed", groups="items")
+    consensus = quiet_fit(data, "mixed", groups="items", estimate="consensus")
+    np.testing.assert_array_equal(consensus.groups().score, judge.groups().score)
+    np.testing.assert_array_equal(consensus.leaderboard.wins, judge.groups().wins)
+
+
+def test_a_panel_has_a_leaderboard():
+    rng = np.random.default_rng(7)
+    means = np.array([1.0, 0.3, -0.3, -1.0])
+    rows = []
+    for judge, scale in (("ana", 1.0), ("bo", 0.6), ("cy", -0.8)):
+        for context in range(25):
+            own = np.random.default_rng(context).standard_normal(4) * 0.5
+            view = scale * (means + own) + 0.2 * rng.standard_normal(4)
+            for i, j in [(i, j) for i in range(4) for j in range(4) if i != j]:
+                p = float(expit(view[i] - view[j] + 0.5 * rng.standard_normal()))
+                rows.append({"first": i, "second": j, "p": p, "judge": judge, "context": context})
+    grouped = quiet_fit(rows, "panel", groups="items")
+    board = grouped.groups()
+    assert board.group.tolist() == [0, 1, 2, 3]
+    assert board.tier.tolist() == [1, 2, 3, 4]
+    again = quiet_fit(rows, "panel").groups(by="items")
+    np.testing.assert_allclose(again.score, board.score, atol=1e-9)
+    these = grouped.groups(contexts="these")
+    assert np.all(these.std < board.std)
+
+
+def test_win_rates_are_the_means_over_the_pairs_of_a_context():
+    data, _, _ = systems(np.random.default_rng(8), groups=4, contexts=6, calls=3)
+    ranking = quiet_fit(data, "mixed", groups="items")
+    board = ranking.groups()
+    for g, one in enumerate(board.group.tolist()):
+        for h, other in enumerate(board.group.tolist()):
+            if g != h:
+                found = []
+                for context in range(6):
+                    row, column = ranking[context, one], ranking[context, other]
+                    variance = ranking.covariance.difference(*(ranking._node(each, context) for each in (one, other)))
+                    found.append(win_probability(np.array(row.score - column.score), np.array(variance)))
+                assert board.wins[g, h] == pytest.approx(np.mean(found))
+    np.testing.assert_allclose(board.wins + board.wins.T, 1.0)
+    assert board.won.sum() == pytest.approx(6.0)
+    assert board.calls.sum() == 2 * len(data)
+
+
+def test_groups_of_one_large_context_meet_the_mean_text():
+    rng = np.random.default_rng(9)
+    group = {k: f"system {k % 3}" for k in range(60)}
+    score = np.array([k % 3 for k in range(60)]) + 0.3 * rng.standard_normal(60)
+    first, second = rng.integers(60, size=(2, 600))
+    keep = first != second
+    p = expit(score[first] - score[second] + 0.5 * rng.standard_normal(600))[keep]
+    data = Comparisons.from_columns(first[keep], second[keep], p)
+    exact = quiet_fit(data, "mixed", groups=group).groups()
+    large = quiet_fit(data, "mixed", groups=group, limits=Limits(exact=10)).groups()
+    assert exact.group.tolist() == large.group.tolist() == ["system 2", "system 1", "system 0"]
+    assert exact.contexts.tolist() == [1, 1, 1]
+    assert exact.texts.tolist() == [20, 20, 20]
+    np.testing.assert_allclose(exact.wins, large.wins, atol=0.02)
+    assert exact.score[0] - exact.score[2] == pytest.approx(2.0, abs=4 * exact.std.max())
+
+
+@pytest.mark.parametrize(
+    ("rows", "by", "problem"),
+    [
+        ([("a", "b", 0.7), ("b", "c", 0.6)], None, "no two texts share a group"),
+        ([("a", "b", 0.7), ("b", "c", 0.6)], dict.fromkeys("abc", "one"), "there is only one group, 'one'"),
+        ([("a", "b", 0.7), ("b", "c", 0.6)], {"a": 1, "b": 2, "c": 3}, "every group has one text only"),
+        ([("a", "b", 0.7), ("b", "c", 0.6)], {"a": 1, "b": 2}, "groups have no entry for item 'c'"),
+        ([("a", "b", 0.7), ("c", "d", 0.6)], {"a": 1, "b": 1, "c": 2, "d": 2}, "no chain of comparisons connects"),
+    ],
+)
+def test_groups_that_cannot_be_compared_are_said(rows, by, problem):
+    with pytest.raises(ValueError, match=problem):
+        quiet_fit(rows).groups(by=by)
+
+
+def test_contexts_are_new_or_these():
+    with pytest.raises(ValueError, match="contexts is 'new' or 'these', not 'all'"):
+        quiet_fit([("a", "b", 0.7), ("b", "c", 0.6)]).groups(by={"a": 1, "b": 2, "c": 1}, contexts="all")
+
+
+def test_the_table_as_text_csv_json_and_frame():
+    data, _, _ = systems(np.random.default_rng(10), groups=3)
+    ranking = fit(data, "mixed", groups="items")
+    board = ranking.leaderboard
+    assert board.to_csv().splitlines()[0].startswith("group,score,std,low,high,rank,best_rank,worst_rank,tier,best,")
+    document = json.loads(board.to_json())
+    assert [row["group"] for row in document["groups"]] == board.group.tolist()
+    assert document["wins"]["0"]["1"] == board.wins[board.group.tolist().index(0), board.group.tolist().index(1)]
+    assert json.loads(ranking.to_json())["groups"] == document["groups"]
+    assert len(str(board).splitlines()) == 4
+    assert board.to_frame("polars").shape == (3, 15)
+    assert "<table>" in board._repr_html_()
+    with pytest.raises(KeyError, match="there is no group 'x'; there are"):
+        board.probability("x", 0)
+
+
+def test_a_run_writes_its_leaderboard_and_the_command_prints_it(run, tmp_path):
+    rows = [
+        {
+            "id": f"{k}/{system}",
+            "text": f"Number {system}.",
+            "context_id": k,
+            "system": f"system {system}",
+            "score": system,
+        }
+        for k in range(6)
+        for system in range(4)
+    ]
+    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    judge = ("--judge", "simulated/soft", "-o", "scores=score")
+    done = run(tmp_path, ("rank", "items.jsonl", "--by", "system", "--out", "run", *judge))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].split()[:2] == ["group", "score"]
+    assert [line.split("  ")[0] for line in lines[1:5]] == ["system 3", "system 2", "system 1", "system 0"]
+    assert (tmp_path / "run" / "leaderboard.csv").read_text().splitlines()[1].startswith("system 3,")
+    document = json.loads(
+        run(tmp_path, ("rank", "items.jsonl", "--by", "system", "--out", "run", *judge, "--format", "json")).stdout
+    )
+    assert [row["group"] for row in document["groups"]] == ["system 3", "system 2", "system 1", "system 0"]
+    plain = run(tmp_path, ("rank", "items.jsonl", "--by", "system", "--out", "plain", "--plain", *judge))
+    assert plain.stdout.splitlines()[1].startswith("system 3")
+
+
+def test_texts_without_groups_have_no_leaderboard():
+    texts = {"a": "one", "b": "two", "c": "three"}
+    assert rank(texts, "better", judge=lambda first, second: 0.7 if first < second else 0.3).leaderboard is None

@@ -134,6 +134,13 @@ def rank_command(
     columns: ColumnFlags,
     group: groups.GroupColumn = None,
     scores: groups.Scores = None,
+    audition: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder of a comparo audition of these texts: what the judges of this run answered there, in the "
+            "same wording, counts within the budget and is not asked again."
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say calls, tokens and price, and ask nothing.")] = False,
     out: Annotated[
         Path | None,
@@ -164,6 +171,7 @@ def rank_command(
         prompt=prompts,
         judge=asked.make(items, context),
         **asdict(plan),
+        audition=audition,
         out=folder,
         fresh=fresh and out is not None,
         notes={"command": command_line(context)},
@@ -175,19 +183,33 @@ def rank_command(
 def finish(run: Run, shown: Shown) -> Ranking:
     """Ask all questions, with the progress on stderr, and print the ranking; also that of a run that is interrupted."""
     console = shown.console
-    console.print(f"[dim]{run.progress.total:,} calls at most; run folder {run.store.folder}[/dim]")
+    say_begin(console, run)
     try:
         with stoppable(), _watched(run, console):
             ranking = run.finish()
     except KeyboardInterrupt as stop:
-        kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
-        console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)
+        say_interrupted(console, run, stop)
         if run.progress.answered:
             console.print("The ranking so far:", style="yellow")
             _print(run.ranking(), run, shown)
         raise typer.Exit(getattr(stop, "code", 130)) from None
     _print(ranking, run, shown)
     return ranking
+
+
+def say_begin(console: Console, run: Run) -> None:
+    """Say how many calls a run may make, and where its folder is."""
+    console.print(f"[dim]{run.progress.total:,} calls at most{_given(run.task)}; run folder {run.store.folder}[/dim]")
+
+
+def _given(task: Task) -> str:
+    return f", {len(task.given):,} of them answered in the audition" if task.given else ""
+
+
+def say_interrupted(console: Console, run: Run, stop: KeyboardInterrupt) -> None:
+    """Say that a run was interrupted, and what is kept."""
+    kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
+    console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)
 
 
 def _print(ranking: Ranking, run: Run, shown: Shown) -> None:
@@ -201,7 +223,7 @@ def _print(ranking: Ranking, run: Run, shown: Shown) -> None:
     if not shown.quiet:
         print_notes(ranking.notes)
     progress = run.progress
-    parts = [f"{progress.answered:,} of {record.possible:,} possible comparisons"]
+    parts = [f"{progress.answered:,} of {record.possible:,} possible comparisons{_given(run.task)}"]
     if progress.failed:
         parts.append(f"{progress.failed:,} failed")
     if progress.cut:
@@ -238,7 +260,8 @@ def say_expense(console: Console, task: Task, expense: Expense) -> None:
     for voice in task.voices if several else ():
         each = expense.costs[voice.name]
         console.print(f"  {voice.name}: {'price not known' if math.isnan(each) else f'{dollars(each)} a call'}")
-    console.print(f"{expense.calls:,} calls at most, about {expense.tokens:,} tokens, {price}", markup=False)
+    calls = f"{expense.calls:,} calls at most{_given(task)}"
+    console.print(f"{calls}, about {expense.tokens:,} tokens, {price}", markup=False)
     console.print(f"The first question, as it is sent:\n\n{first_question(task)}", markup=False, soft_wrap=True)
 
 

@@ -89,12 +89,14 @@ def _calls(record: Record) -> Sign:
     made, possible = len(record.answered), record.possible
     rest = "nothing is left to ask" if made >= possible else "the model estimates the rest"
     each = ", each put to every voice," if "voices" in record.configuration["identity"] else ""
+    taken = (record.configuration.get("audition") or {}).get("answers")
+    before = f" {taken:,} of the answers are from the audition." if taken else ""
     return Sign(
         "Calls made",
         f"{made:,} of {possible:,}",
         "plain",
         f"{made / possible:.0%} of all ordered pairs{each} were judged, {made / record.ranking.graph.nodes * 2:.1f} "
-        f"comparisons per text; {rest}.",
+        f"comparisons per text; {rest}.{before}",
     )
 
 

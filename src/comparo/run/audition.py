@@ -6,9 +6,9 @@ it is content, the share of an answer that is about the texts rather than about 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from comparo.analysis.reliability import reliability
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.data.wordings import WORDINGS
-from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
+from comparo.run.auditioned import Answers, Audition
 from comparo.run.loop import Progress, Run, logger
 from comparo.run.rank import Asked, rank
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
@@ -32,27 +32,6 @@ LOOPS = 2 / 3  # comparisons that connect the texts, of all: the others tell noi
 NEARLY = 2 / 3  # of the best content, from which a voice belongs to the panel that is proposed (docs/panel.md)
 LOST = 0.8  # share of an answer that is about the order: the winner then changes with it in nine of ten pairs
 BLIND = 0.05  # content, at the upper end of its interval, of a voice that hardly sees the texts
-
-
-@dataclass(frozen=True)
-class Audition:
-    """What the voices showed.
-
-    Parameters
-    ----------
-    table : A row per voice, the most content first: the columns of `comparo.reliability`, cost (dollars for a call) and
-        seconds (of a call), nan where not known.
-    best : The voice of most content that is not reversed.
-    panel : The voices that are nearly as good, the best first; copies of another are left out.
-    notes : Sentences about voices that are reversed, blind or lost in position.
-    ranking : What the voices say together of the texts that were compared.
-    """
-
-    table: Mapping[str, NDArray[Any]]
-    best: str
-    panel: tuple[str, ...]
-    notes: tuple[str, ...]
-    ranking: Ranking
 
 
 def audition(
@@ -139,8 +118,10 @@ def audition(
         say=say,
         finish=ask,
     )
-    answers = [one for one in runs[0].judgements if not one.failed]
-    return _judged(ranking, answers, runs[0].task.judge.name)
+    task, judgements = runs[0].task, runs[0].judgements
+    identities = {voice.name: json.loads(json.dumps(voice.identity, default=str)) for voice in task.voices}
+    source = "the audition" if runs[0].store.folder is None else str(runs[0].store.folder)
+    return _judged(ranking, Answers(source, items, identities, judgements), task.judge.name)
 
 
 def some_items(items: Items, pairs: int, rng: np.random.Generator) -> Items:
@@ -173,12 +154,13 @@ def _count(given: Any) -> int:
     return len(given) if isinstance(given, list | tuple) else 1
 
 
-def _judged(ranking: Ranking, answers: Sequence[Judgement], judge: str) -> Audition:
+def _judged(ranking: Ranking, answers: Answers, judge: str) -> Audition:
     table = reliability(ranking)
     if ranking.comparisons.judges is None:
         table["judge"] = np.array([judge], dtype=object)
     names = table["judge"].tolist()
-    own = [[one for one in answers if len(names) == 1 or one.question.voice == name] for name in names]
+    answered = [one for one in answers.judgements if not one.failed]
+    own = [[one for one in answered if len(names) == 1 or one.question.voice == name] for name in names]
     for column, name in (("mass", "mass"), ("cost", "cost"), ("seconds", "seconds")):
         table[column] = np.array([_mean([getattr(one, name) for one in some]) for some in own])
     order = np.argsort(-table["content"], kind="stable")
@@ -194,7 +176,7 @@ def _judged(ranking: Ranking, answers: Sequence[Judgement], judge: str) -> Audit
         if view not in taken:
             taken.add(view)
             panel.append(name)
-    return Audition(table, best, tuple(panel), _notes(table, turned), ranking)
+    return Audition(table, best, tuple(panel), _notes(table, turned), ranking, answers)
 
 
 def _mean(values: Sequence[float]) -> float:

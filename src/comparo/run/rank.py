@@ -12,6 +12,7 @@ from comparo.judges import Judge, as_judge, load_judge
 from comparo.methods import Method
 from comparo.model.product import Bias
 from comparo.ranking.ranking import Ranking
+from comparo.run.auditioned import Answers, Audition
 from comparo.run.budget import Budget
 from comparo.run.folders import set_aside
 from comparo.run.loop import Progress, Run, logger
@@ -48,6 +49,7 @@ def rank(
     estimate: Scores = "auto",
     validity: float | None = None,
     least_mass: float = DEFAULT_LEAST_MASS,
+    audition: str | Path | Audition | None = None,
     out: str | Path | Callable[[Task], Path] | None = None,
     fresh: bool = False,
     notes: Mapping[str, Any] | None = None,
@@ -96,6 +98,10 @@ def rank(
         where texts share groups (a column group, or the same ids in several contexts), else the judge's.
     least_mass
         The run stops early if the judge's first answers put less than this share of its probability on the labels.
+    audition
+        What `audition` returned for these texts, or its folder. The answers of those voices that this run has too (the
+        same judge with the same options, criterion and wording) count within the budget, in calls and dollars, and are
+        not asked again.
     out, fresh, notes
         A folder in which everything asked is stored, or a function that chooses it for the `Task`; a call that was
         stopped continues there. With `fresh` an existing folder is renamed first. `notes` are added to its run.json.
@@ -110,7 +116,8 @@ def rank(
     Raises
     ------
     ValueError
-        Before anything is asked, if the options do not fit together or the budget cannot connect the items.
+        Before anything is asked, if the options do not fit together, the budget cannot connect the items, or the
+        audition was of other texts or other voices.
     JudgeError, RunError, StoreError
         If the judge, the run or the folder cannot continue; all answers so far are stored.
 
@@ -138,12 +145,15 @@ def rank(
     voices = voices_of(asked, prompts)
     how = (strategy, orders, method, bias, seed, plain, least_mass, estimate, validity)
     several = voices if len(voices) > 1 else ()
-    task = Task(items, prompts[0], asked[0], Budget.of(budget), until, goal, *how, several)
+    heard = audition.answers if isinstance(audition, Audition) else None if audition is None else Answers.read(audition)
+    begun = () if heard is None else heard.given_to(items, voices)
+    task = Task(items, prompts[0], asked[0], Budget.of(budget), until, goal, *how, several, begun)
     folder = out(task) if callable(out) else None if out is None else Path(out)
     task.check()
     if folder is not None and fresh:
         set_aside(folder)
-    with closing(Store(folder, task.identity, {**task.configuration, **(notes or {})})) as store:
+    taken = {} if heard is None else {"audition": heard.taken(begun)}
+    with closing(Store(folder, task.identity, {**task.configuration, **taken, **(notes or {})})) as store:
         store.add_items(items)
         return finish(Run(task, store, watch, say))
 

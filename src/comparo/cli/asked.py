@@ -10,7 +10,7 @@ import typer
 
 from comparo.data.items import Items
 from comparo.judges import Judge, accepted_options, load_judge, ray_judge
-from comparo.run.rank import reader
+from comparo.run.starting import reader
 from comparo.run.task import DEFAULT_JUDGE
 
 NAMES = (

@@ -14,12 +14,13 @@ from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.printing import Console, print_notes, print_table, print_text
-from comparo.cli.rank import Shown, say_begin, say_expense, say_interrupted, stoppable
+from comparo.cli.rank import Shown, say_begin, say_expense
 from comparo.cli.settings import command_line
+from comparo.cli.stopping import say_interrupted, stoppable
 from comparo.data.writing import csv_text
 from comparo.ranking.display import json_rows
 from comparo.ranking.ranking import Ranking
-from comparo.run.audition import PAIRS, all_wordings, audition
+from comparo.run.audition import PAIRS, audition
 from comparo.run.auditioned import Audition
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
@@ -61,8 +62,7 @@ def audition_command(
     """
     asked.ray()  # flags that do not fit together are an error before anything is read
     items = columns.read(data, group=group, scores=None)
-    if question.wording == ["all"]:
-        question = type(question)(**{**vars(question), "wording": all_wordings(question.criterion)})
+    question = question.spelled_out("all")
 
     def folder(task: Task) -> Path:
         if dry_run:
@@ -84,16 +84,18 @@ def audition_command(
         finish=partial(_ask, shown=shown),
     )
     _print(found, shown)
-    following = _following(context, found, asked, question, [voice.name for voice in voices_of(judges, prompts)])
-    told = f"To rank all texts by it, with the answers of the audition:\n  {following}"
-    shown.console.print(told, markup=False, soft_wrap=True)
+    names = [voice.name or found.best for voice in voices_of(judges, prompts)]
+    if found.best in names:  # and not all voices of few answers together
+        following = _following(context, found, asked, question, names)
+        told = f"To rank all texts by it, with the answers of the audition:\n  {following}"
+        shown.console.print(told, markup=False, soft_wrap=True)
 
 
 def _following(
-    context: typer.Context, found: Audition, asked: JudgeFlags, question: QuestionFlags, voices: list[str | None]
+    context: typer.Context, found: Audition, asked: JudgeFlags, question: QuestionFlags, names: list[str]
 ) -> str:
-    """The command that ranks all texts by the best voice, and begins with its answers."""
-    judge, wording = divmod(voices.index(found.best) if len(voices) > 1 else 0, len(voices) // len(asked.judges))
+    """The command that ranks all texts by the best of these voices, and begins with its answers."""
+    judge, wording = divmod(names.index(found.best), len(names) // len(asked.judges))
     chosen = {**asked.of_one(judge), "wording": [question.wording[wording]] if question.wording else None}
     usual = dict.fromkeys(("out", "pairs", "seed", "output", "dry_run", "quiet", "top"))
     command = command_line(context, "rank", **chosen, **usual)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,11 @@ from comparo.data.prompts import Prompt
 from comparo.data.wordings import WORDINGS
 from comparo.ranking.ranking import Ranking
 from comparo.run.auditioned import Answers, Audition
+from comparo.run.budget import Budget
 from comparo.run.loop import Progress, Run, logger
-from comparo.run.rank import Asked, rank
+from comparo.run.starting import Asked, Folder, Start, listed, make_judges, make_prompt, reader_among
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
+from comparo.run.voices import Voice, voices_of
 
 PAIRS = 20  # for each voice; 80% of the gap to the best voice is closed with n calls to all voices (docs/panel.md)
 FEWEST = 15  # pairs: a voice of fewer than 30 answers has no variances of its own
@@ -46,7 +49,7 @@ def audition(
     prompt: str | Prompt | Sequence[Prompt] | None = None,
     seed: int = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
-    out: str | Path | Callable[[Task], Path] | None = None,
+    out: Folder = None,
     notes: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     watch: Callable[[Progress], None] | None = None,
@@ -89,39 +92,57 @@ def audition(
     """
     if pairs < FEWEST:
         raise ValueError(f"an audition needs at least {FEWEST} pairs for each voice, not {pairs}")
-    items = some_items(Items.of(data), pairs, np.random.default_rng(seed))
-    wordings = all_wordings(criterion) if wording == "all" else wording
-    judges, several = _count(judge), _count(wordings) * _count(prompt)
+    items, named = Items.of(data), reader_among(judge)
+    wordings = all_wordings(criterion) if wording == "all" else listed(wording)
+    words = partial(make_prompt, kind=kind, heading=heading)
+    prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
+    voices = voices_of(make_judges(judge, options), prompts)
+    return hold(trial_of(items, voices, pairs, seed, least_mass), Start(out, False, notes, watch, say, finish))
+
+
+@dataclass(frozen=True)
+class Trial(Task):
+    """The task of an audition: some of the items, and the same pairs for every voice.
+
+    Where it is the first part of a run, that makes up to `whole` calls in all.
+    """
+
+    whole: int = 0
+
+
+def trial_of(
+    items: Items, voices: tuple[Voice, ...], pairs: int, seed: int, least_mass: float, whole: int = 0
+) -> Trial:
+    """The task of asking every voice so many pairs of some of the items, in both orders."""
+    some, budget = some_items(items, pairs, np.random.default_rng(seed)), Budget.of(2 * pairs * len(voices))
+    several = voices if len(voices) > 1 else ()
+    return Trial(
+        some,
+        voices[0].prompt,
+        voices[0].judge,
+        budget,
+        seed=seed,
+        least_mass=least_mass,
+        estimate="judge",
+        panel=several,
+        whole=whole,
+    )
+
+
+def hold(trial: Trial, start: Start) -> Audition:
+    """Ask the questions of an audition, and say what the voices showed."""
     runs: list[Run] = []
 
     def ask(run: Run) -> Ranking:
         runs.append(run)
         run.ask_alike()
-        return finish(run)
+        return start.finish(run)
 
-    ranking = rank(
-        items,
-        criterion,
-        judge=judge,
-        wording=wordings,
-        prompt=prompt,
-        kind=kind,
-        heading=heading,
-        budget=2 * pairs * judges * several,
-        seed=seed,
-        estimate="judge",
-        least_mass=least_mass,
-        out=out,
-        notes=notes,
-        options=options,
-        watch=watch,
-        say=say,
-        finish=ask,
-    )
-    task, judgements = runs[0].task, runs[0].judgements
-    identities = {voice.name: json.loads(json.dumps(voice.identity, default=str)) for voice in task.voices}
-    source = "the audition" if runs[0].store.folder is None else str(runs[0].store.folder)
-    return _judged(ranking, Answers(source, items, identities, judgements), task.judge.name)
+    ranking = replace(start, finish=ask).go(trial)
+    identities = {voice.name: json.loads(json.dumps(voice.identity, default=str)) for voice in trial.voices}
+    folder = runs[0].store.folder
+    answers = Answers("the audition" if folder is None else str(folder), trial.items, identities, runs[0].judgements)
+    return _judged(ranking, answers, trial.judge.name)
 
 
 def some_items(items: Items, pairs: int, rng: np.random.Generator) -> Items:
@@ -148,10 +169,6 @@ def all_wordings(criterion: str | None) -> list[str]:
             continue
         found.append(name)
     return found
-
-
-def _count(given: Any) -> int:
-    return len(given) if isinstance(given, list | tuple) else 1
 
 
 def _judged(ranking: Ranking, answers: Answers, judge: str) -> Audition:

@@ -98,7 +98,7 @@ def show(every: Mapping[str, Mapping[str, Array]], part: int, title: str) -> Non
     gains = [every[each][AUTO][:, part] - own for each, own in zip(names, fixed, strict=True)]
     errors = [float(np.std(gain, ddof=1) / np.sqrt(DRAWS)) for gain in gains]
     rows.append(["fixed, chosen on the other sets", *(f"{own.mean():.1f}" for own in fixed), f"{np.mean(fixed):.1f}"])
-    rows.append(["which", *chosen, ""])
+    rows.append(["the fixed wording", *chosen, ""])
     each = [f"{gain.mean():+.1f} ± {error:.1f}" for gain, error in zip(gains, errors, strict=True)]
     rows.append(["auto against it", *each, f"{np.mean(gains):+.1f}"])
     print("\n".join(table(["way", *names, "mean"], rows)))

@@ -25,10 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from comparo.analysis.curves import mean_known
 from comparo.analysis.verdicts import flips, ties, transitivity
 from comparo.data.comparisons import Comparisons
 from comparo.data.reading import read_columns
-from comparo.data.sources import database_of
+from comparo.data.sources import database_of, masses
 from comparo.model.choices import Choices
 from comparo.model.panel import Heard, hear
 from comparo.ranking.ranking import Ranking
@@ -50,7 +51,8 @@ def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, N
     Parameters
     ----------
     data
-        Comparisons in any form that `fit` reads, or what `fit` returned. A file may have a column `mass`.
+        Comparisons in any form that `fit` reads, or what `fit` returned. A file may have a column `mass`; a run folder
+        has it.
     level
         The coverage of intervals, between 0 and 1.
     seed
@@ -117,9 +119,11 @@ def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, N
 
 
 def _mass(data: Any) -> Array | None:
-    """The column mass of a file, (K,); None for anything else."""
-    if not isinstance(data, (str, os.PathLike)) or database_of(data) is not None:
+    """The column mass of a file or of a run folder, (K,); None for anything else."""
+    if not isinstance(data, (str, os.PathLike)):
         return None
+    if (database := database_of(data)) is not None:
+        return masses(database)
     column = read_columns(data, wanted=["mass"]).columns.get("mass")
     return None if column is None else np.asarray(column, dtype=np.float64)
 
@@ -136,8 +140,8 @@ def measured(comparisons: Comparisons, found: Heard, mass: Array | None) -> Arra
     counts: tuple[Callable[[Comparisons], float], ...] = (flips, transitivity, ties)
     own = [comparisons.take(found.voice == r) for r in range(len(found.names))]
     shown = [[count(some) for some in own] for count in counts]
-    masses = [np.nan if mass is None else float(np.mean(mass[found.voice == r])) for r in range(len(own))]
-    return np.array([*model, *shown, masses])
+    told = [np.nan if mass is None else mean_known(mass[found.voice == r]) for r in range(len(own))]
+    return np.array([*model, *shown, told])
 
 
 def _parts(comparisons: Comparisons, rng: np.random.Generator) -> list[NDArray[np.bool_]]:

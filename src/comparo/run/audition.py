@@ -7,7 +7,6 @@ it is content, the share of an answer that is about the texts rather than about 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from comparo.analysis.curves import mean_known
 from comparo.analysis.reliability import reliability
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
@@ -178,8 +178,8 @@ def _judged(ranking: Ranking, answers: Answers, judge: str) -> Audition:
     names = table["judge"].tolist()
     answered = [one for one in answers.judgements if not one.failed]
     own = [[one for one in answered if len(names) == 1 or one.question.voice == name] for name in names]
-    for column, name in (("mass", "mass"), ("cost", "cost"), ("seconds", "seconds")):
-        table[column] = np.array([_mean([getattr(one, name) for one in some]) for some in own])
+    for name in ("mass", "cost", "seconds"):
+        table[name] = np.array([mean_known(np.array([getattr(one, name) for one in some])) for some in own])
     order = np.argsort(-table["content"], kind="stable")
     table = {name: values[order] for name, values in table.items()}
     turned = np.asarray(table["agreement_high"] < 0)
@@ -194,11 +194,6 @@ def _judged(ranking: Ranking, answers: Answers, judge: str) -> Audition:
             taken.add(view)
             panel.append(name)
     return Audition(table, best, tuple(panel), _notes(table, turned), ranking, answers)
-
-
-def _mean(values: Sequence[float]) -> float:
-    known = [value for value in values if not math.isnan(value)]
-    return float(np.mean(known)) if known else math.nan
 
 
 def _notes(table: Mapping[str, NDArray[Any]], turned: NDArray[np.bool_]) -> tuple[str, ...]:

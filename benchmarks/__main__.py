@@ -1,6 +1,7 @@
 """Every benchmark: `make bench`."""
 
 from benchmarks import (
+    auto,
     bounds,
     core,
     coverage,
@@ -10,6 +11,7 @@ from benchmarks import (
     loop,
     mixed,
     panel,
+    prices,
     scale,
     selection,
     study,
@@ -31,8 +33,10 @@ for part in (
     mixed,
     validity,
     wordings,
+    auto,
     panel,
     voices,
+    prices,
     bounds,
 ):
     part.main()

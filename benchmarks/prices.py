@@ -29,7 +29,7 @@ from comparo.run.task import Task
 from comparo.run.voices import voices_of
 from comparo.types import Array
 
-DRAWS, SEED = 20, 0
+DRAWS, SEED = 16, 0
 PRICES = (1.0, 20.0)  # dollars for a call
 
 
@@ -50,20 +50,22 @@ class Shape:
     cheap: View
     dear: View
     kind: Answers = "soft"
-    texts: int = 80
+    texts: int = 60
     contexts: int = 1
-    money: int = 60
+    money: int = 50
 
 
+GOOD, SURE = View(taste=0.4, noise=0.7), View(scale=2.0, taste=0.3)
 SHAPES = {
-    "noisy and good": Shape(View(noise=2.0), View(noise=0.5, taste=0.3)),
-    "of much taste and of little": Shape(View(taste=0.9, noise=1.0), View(noise=0.5, taste=0.3)),
-    "position and none": Shape(View(noise=1.5, bias=1.5), View(noise=0.5, taste=0.3)),
-    "nearly blind and good": Shape(View(scale=0.2, noise=1.5), View(noise=0.5, taste=0.3)),
-    "three contexts": Shape(View(noise=2.0), View(noise=0.5, taste=0.3), texts=50, contexts=3, money=45),
-    "decisions": Shape(View(scale=0.7), View(scale=2.0, taste=0.3), "hard"),
-    "decisions, position": Shape(View(scale=0.7, bias=1.0), View(scale=2.0, taste=0.3), "hard"),
-    "decisions, three contexts": Shape(View(scale=0.7), View(scale=2.0, taste=0.3), "hard", 50, 3, 45),
+    "noisy and good": Shape(View(taste=0.6, noise=1.5), GOOD),
+    "biased by position and good": Shape(View(taste=0.6, bias=1.5), GOOD),
+    "of half the scale and good": Shape(View(scale=0.5, taste=0.6), GOOD),
+    "noisy and good, three contexts": Shape(View(taste=0.6, noise=1.5), GOOD, "soft", 45, 3, 44),
+    "decisions": Shape(View(taste=0.7), SURE, "hard"),
+    "decisions, biased by position": Shape(View(taste=0.7, bias=1.0), SURE, "hard"),
+    "decisions, three contexts": Shape(View(taste=0.7), SURE, "hard", 45, 3, 44),
+    "noisy and sure, of the same taste": Shape(View(noise=1.5), View(noise=0.5)),
+    "of much taste and of little": Shape(View(taste=1.0), View(taste=0.3, noise=0.5)),
 }
 
 

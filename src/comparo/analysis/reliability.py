@@ -30,7 +30,6 @@ from comparo.analysis.verdicts import flips, ties, transitivity
 from comparo.data.comparisons import Comparisons
 from comparo.data.reading import read_columns
 from comparo.data.sources import database_of, masses
-from comparo.model.choices import Choices
 from comparo.model.panel import Heard, hear
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array
@@ -38,7 +37,6 @@ from comparo.types import Array
 PARTS = 20  # of the jackknife: each leaves out a twentieth; Student's t with 19 degrees of freedom
 CONTEXTS = 20  # from which whole contexts are left out, and texts below: 12 contexts gave intervals that were too short
 LEAST = 10  # texts, and parts with a voice's answers, for an interval
-LOGISTIC = np.pi**2 / 3  # variance of the logistic distribution
 MEASURES = ("signal", "agreement", "content", "position", "noise", "gamma", "flips", "transitivity", "ties", "mass")
 
 
@@ -131,9 +129,7 @@ def _mass(data: Any) -> Array | None:
 def measured(comparisons: Comparisons, found: Heard, mass: Array | None) -> Array:
     """The `MEASURES` of each voice, (len(MEASURES), R), without intervals; `mass` (K,) where it was recorded."""
     gamma = np.array([np.mean(voice.bias) for voice in found.voices])
-    content = np.array([2.0 * voice.variance for voice in found.voices])
-    position = gamma**2 + np.array([voice.position for voice in found.voices])
-    noise = np.array([LOGISTIC if isinstance(voice.model, Choices) else voice.noise for voice in found.voices])
+    content, position, noise = np.array([voice.parts for voice in found.voices]).T
     total = content + position + noise
     agreement = found.loading if len(found.names) > 1 else np.full(1, np.nan)
     model = [agreement**2 * content / total, agreement, content / total, position / total, noise / total, gamma]

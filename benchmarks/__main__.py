@@ -1,6 +1,7 @@
 """Every benchmark: `make bench`."""
 
 from benchmarks import (
+    auto,
     bounds,
     control,
     core,
@@ -11,6 +12,7 @@ from benchmarks import (
     loop,
     mixed,
     panel,
+    prices,
     scale,
     selection,
     study,
@@ -34,9 +36,11 @@ for part in (
     mixed,
     validity,
     wordings,
+    auto,
     panel,
     voices,
     systems,
+    prices,
     bounds,
     ties,
     control,

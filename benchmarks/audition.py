@@ -14,10 +14,11 @@ from scipy.special import expit
 
 from benchmarks.recorded_voices import Set, is_panel
 from benchmarks.verdict import table
-from comparo.analysis.reliability import LOGISTIC, measured, reliability
+from comparo.analysis.reliability import measured, reliability
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.model.panel import hear
+from comparo.model.voices import LOGISTIC
 from comparo.types import Array
 
 DRAWS, BUDGET, PILOT = 5, 4, 1  # draws of calls; calls per text in all, and of these for the audition

@@ -14,8 +14,9 @@ from scipy.special import expit, logit
 
 from comparo import Comparisons, Ranking, fit
 from comparo.analysis.agreement import spearman_within
+from comparo.analysis.verdicts import count_flips, cycles
 from comparo.report.bounds import CONTRADICTING, CYCLES, FLIPS, SPEARMAN
-from comparo.report.measures import cycles, flips, residuals
+from comparo.report.measures import residuals
 from comparo.report.record import expected
 
 TEXTS = 10_000  # in all contexts of a simulation
@@ -52,7 +53,7 @@ def simulate(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some contexts are not connected
         ranking: Ranking = fit(data, bias=bias)
-    turned, triples = flips(data), cycles(data)
+    turned, triples = count_flips(data), cycles(data)
     true = truth[ranking.context, ranking.items]
     return Figures(
         turned.flipped / max(turned.pairs, 1),

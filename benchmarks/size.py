@@ -19,7 +19,7 @@ from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.judges import Judgement, load_judge
 from comparo.run.budget import Budget
-from comparo.run.rank import make_prompt
+from comparo.run.starting import make_prompt
 from comparo.run.store import Store
 from comparo.run.task import Task
 

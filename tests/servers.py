@@ -135,6 +135,18 @@ def tokens(*positions: dict[str, float], **more: Any) -> Reply:
     return Reply(choices({"message": said, "logprobs": {"content": content}}), **more)
 
 
+def prefers(sure: float, after: float = 0.0) -> Callable[[Request], Reply]:
+    """A server that prefers the text with the higher number, so surely; below 0 it prefers the lower one."""
+
+    def reply(request: Request) -> Reply:
+        shown = request.body["messages"][0]["content"].split("number ")[1:3]
+        first, second = (int(part.partition(".")[0]) for part in shown)
+        p = 1 / (1 + math.exp(-sure * (first - second) - 0.3 * math.sin(7 * first + 3 * second)))
+        return tokens(dict(sorted({"A": p, "B": 1 - p}.items(), key=lambda pair: -pair[1])), after=after)
+
+    return reply
+
+
 def words(*replies: str | None, reason: str = "stop", **more: Any) -> Reply:
     """A chat's answer without log-probabilities, one choice a reply."""
     made = ({"message": {"content": reply}, "logprobs": None, "finish_reason": reason} for reply in replies)

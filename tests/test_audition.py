@@ -11,7 +11,7 @@ from comparo import Comparisons, audition, load_judge
 from comparo.data.items import Items
 from comparo.run.audition import some_items
 from comparo.run.store import read_judgements
-from servers import Api, tokens
+from servers import Api, prefers
 
 QUALITY = {f"story {k}": k / 4 for k in range(24)}
 TEXTS = {name: f"About {name}." for name in QUALITY}
@@ -73,18 +73,6 @@ def test_pairs_are_of_several_contexts_and_connect_their_texts():
 def test_too_few_pairs_are_an_error_before_anything_is_asked():
     with pytest.raises(ValueError, match="at least 15 pairs for each voice, not 5"):
         audition(TEXTS, "better", judge=voice(), pairs=5)
-
-
-def prefers(sure):
-    """A server that prefers the text with the higher number."""
-
-    def reply(request):
-        shown = request.body["messages"][0]["content"].split("number ")[1:3]
-        first, second = (int(part.partition(".")[0]) for part in shown)
-        p = 1 / (1 + math.exp(-sure * (first - second) - 0.3 * math.sin(7 * first + 3 * second)))
-        return tokens(dict(sorted({"A": p, "B": 1 - p}.items(), key=lambda pair: -pair[1])))
-
-    return reply
 
 
 def test_two_servers_and_two_wordings_on_the_command_line(run, tmp_path):

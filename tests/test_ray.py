@@ -293,6 +293,35 @@ def test_a_judge_with_room_for_more_is_asked_more_at_once_but_nothing_else(tmp_p
     assert answers(read_judgements(tmp_path / "wide")) == answers(read_judgements(tmp_path / "narrow"))
 
 
+@pytest.mark.usefixtures("cluster")
+def test_several_judges_on_ray_are_asked_what_they_are_asked_on_one_machine_and_one_that_fails_is_left_out(tmp_path):
+    texts = {f"item {k}": f"Text {k}." for k in range(24)}
+    scores = {name: k / 4 for k, name in enumerate(texts)}
+    own = [{"seed": 1, "scores": scores}, {"seed": 2, "scores": scores, "noise": 1.5}]
+    how = {"criterion": "better", "wording": ["paper", "between"], "budget": "16n"}
+    alone = rank(texts, judge=[load_judge("simulated/soft", **each) for each in own], out=tmp_path / "alone", **how)
+    with (
+        ray_judge("simulated/soft", own[0], replicas=2, cpus=0.5) as one,
+        ray_judge("simulated/soft", own[1], cpus=0.5) as other,
+    ):
+        there = rank(texts, judge=[one, other], out=tmp_path / "there", **how)
+    by_voice = [
+        sorted((one.question.voice, one.question.first, one.question.second, one.p) for one in read_judgements(folder))
+        for folder in (tmp_path / "alone", tmp_path / "there")
+    ]
+    assert by_voice[0] == by_voice[1]
+    assert {row[0] for row in by_voice[1]} == {f"simulated/soft · {way} {k}" for way in how["wording"] for k in (1, 2)}
+    assert there.scores.tolist() == pytest.approx(alone.scores.tolist())
+    said = []
+    with (
+        ray_judge("simulated/soft", own[0], cpus=0.5) as one,
+        ray_judge("frail/soft", {"fails": "item 7"}, cpus=0.5) as other,
+    ):
+        ranking = rank(texts, "better", judge=[one, other], budget="10n", say=said.append)
+    assert said[0] == "simulated/soft 2 is left out: the key was withdrawn. The run goes on with simulated/soft 1."
+    assert len(ranking.comparisons) == 240
+
+
 def test_the_command_on_a_ray_of_its_own_asks_what_it_asks_on_one_machine(run, tmp_path):
     rows = [{"id": f"item {k}", "text": f"Text number {k}.", "context": f"Context {k % 2}."} for k in range(24)]
     (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))

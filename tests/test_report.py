@@ -21,6 +21,7 @@ from scipy.stats import pearsonr, spearmanr
 from benchmarks.bounds import crossings, simulate
 from comparo import Comparisons, fit
 from comparo.analysis.agreement import agreement, spearman, spearman_within
+from comparo.analysis.verdicts import count_flips, cycles
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt, Question, criterion_prompt, paper_prompt
 from comparo.errors import StoreError
@@ -30,7 +31,7 @@ from comparo.report import bounds, write_report
 from comparo.report.data import ROOM, Room
 from comparo.report.embed import cut_texts, percentages, script_json, size
 from comparo.report.making import command
-from comparo.report.measures import agreements, convergence, cycles, flips, length_correlation, outlook, position_bias
+from comparo.report.measures import agreements, convergence, length_correlation, outlook, position_bias
 from comparo.report.record import read_record
 from comparo.run.budget import Budget
 from comparo.run.loop import Run
@@ -329,7 +330,8 @@ def test_flips_and_cycles_are_those_counted_by_hand(rows):
     means_of = {pair: float(np.mean(values)) for pair, values in means_of.items()}
     both = [pair for pair in means_of if pair[::-1] in means_of and pair[0] < pair[1]]
     flipped = [pair for pair in both if (means_of[pair] - 0.5) * (means_of[pair[::-1]] - 0.5) > 0]
-    assert (flips(comparisons).pairs, flips(comparisons).flipped) == (len(both), len(flipped))
+    found = count_flips(comparisons)
+    assert (found.pairs, found.flipped) == (len(both), len(flipped))
     merged = comparisons.merge_orders()
     won = {}
     for first, second, p in zip(merged.items[merged.first], merged.items[merged.second], merged.p, strict=True):
@@ -342,6 +344,30 @@ def test_flips_and_cycles_are_those_counted_by_hand(rows):
     ]
     expected = (len(triples), sum(len(set(triple)) == 1 for triple in triples))
     assert (cycles(comparisons).triples, cycles(comparisons).cyclic) == expected
+
+
+@given(asked, st.randoms(use_true_random=False))
+def test_flips_and_cycles_of_several_voices_are_the_sums_of_each_alone(rows, draw):
+    rows = [row for row in rows if row[0] != row[1]]
+    if not rows:
+        return
+    voices = [draw.choice("xyz") for _ in rows]
+    first, second, p = zip(*rows, strict=True)
+    context = [number % 2 for number in range(len(rows))]
+    data = Comparisons.from_columns(first, second, p, context=context, judge=voices)
+    # One voice ranks the other way round, which changes neither.
+    turned = [1 - value if voice == "z" else value for value, voice in zip(p, voices, strict=True)]
+    other = Comparisons.from_columns(first, second, turned, context=context, judge=voices)
+    alone = [data.take(data.judged_by == number) for number in range(len(data.judges))]
+    alone = [replace(one, judges=None, judge=None) for one in alone]
+    for found in (data, other):
+        pooled = count_flips(found)
+        assert (pooled.pairs, pooled.flipped, pooled.once) == tuple(
+            map(sum, zip(*((one.pairs, one.flipped, one.once) for one in map(count_flips, alone)), strict=True))
+        )
+        circular = cycles(found)
+        each = [cycles(one) for one in alone]
+        assert (circular.triples, circular.cyclic) == (sum(c.triples for c in each), sum(c.cyclic for c in each))
 
 
 values = st.sampled_from([0.0, 0.5, 1.0, 2.5, math.nan])

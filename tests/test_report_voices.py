@@ -11,6 +11,7 @@ import pytest
 
 from comparo import Comparisons
 from comparo.analysis.reliability import reliability
+from comparo.analysis.verdicts import count_flips, cycles
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.judges import Judgement
@@ -67,6 +68,21 @@ class Section(HTMLParser):
     @property
     def text(self):
         return " ".join(" ".join(self.words).split())
+
+
+def test_cycles_and_flips_are_counted_within_each_voice(folder, record):
+    page = written(folder)
+    assert "triples whose three pairs were all judged by the same voice" in page
+    assert "a pair counts for each voice that was asked it in both orders" in page
+    data = record.ranking.comparisons
+    for measure in (cycles, count_flips):
+        found = measure(data)
+        turned = measure(replace(data, p=np.where(data.judged_by == 0, 1 - data.p, data.p)))
+        assert found == turned  # a voice that ranks the other way round changes nothing
+
+
+def test_reliability_of_a_folder_has_the_mass(folder):
+    assert reliability(folder)["mass"].tolist() == [1.0, 1.0, 1.0]
 
 
 def test_the_page_says_who_judged(folder):

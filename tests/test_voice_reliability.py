@@ -7,9 +7,9 @@ import pytest
 from scipy.special import expit
 
 from comparo import fit, reliability
-from comparo.analysis.reliability import LOGISTIC
 from comparo.analysis.verdicts import flips, ties, transitivity
 from comparo.data.comparisons import Comparisons
+from comparo.model.voices import LOGISTIC
 
 SCALES = np.array([1.0, 1.0, 0.6, -0.8])
 TASTES = np.array([0.4, 0.6, 0.8, 0.4])

@@ -14,8 +14,9 @@ from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError, RunError, StoreError
 from comparo.judges import Judgement
 from comparo.judges.simulated import Simulated
+from comparo.model.panel import hear
 from comparo.report.making import command
-from comparo.run.allocation import PILOT, Allocation
+from comparo.run.allocation import PILOT, Allocation, _known_noise
 from comparo.run.budget import Budget
 from comparo.run.chorus import Chorus, Shares
 from comparo.run.database import MIGRATIONS, encode
@@ -353,6 +354,72 @@ def test_a_voice_whose_questions_all_fail_in_a_wave_gets_no_more():
     assert allocation.shares["bo"] > 0
     allocation.decide([one, other, lost], [one, lost])
     assert (allocation.shares["ana"] > 0, allocation.shares["bo"]) == (True, 0.0)
+
+
+def test_where_prices_differ_only_the_cheaper_voice_goes_on_until_it_shows_something_or_was_paid_as_much():
+    rng = np.random.default_rng(0)
+    allocation = Allocation({"cheap": 1.0, "dear": 20.0}, "joint", print)
+    pairs = [(str(i), str(j)) for i, j in rng.permutation([(i, j) for i in range(60) for j in range(60) if i != j])]
+
+    def coins(voice, count):
+        return [Judgement(Question(*pair, voice=voice), p=float(rng.uniform(0.3, 0.7))) for pair in pairs[:count]]
+
+    first = coins("cheap", PILOT) + coins("dear", PILOT)
+    allocation.decide(first, first)
+    assert allocation.shares["dear"] < 1e-6 * allocation.shares["cheap"]
+    paid = coins("cheap", 20 * PILOT) + coins("dear", PILOT)
+    allocation.decide(paid, paid[:1])
+    assert allocation.shares["cheap"] == pytest.approx(20 * allocation.shares["dear"])  # as much money for each
+    equal = Allocation({"cheap": 1.0, "dear": 1.0}, "joint", print)
+    equal.decide(first, first)
+    assert not equal.shares.decided
+    assert equal.shares["cheap"] == equal.shares["dear"]
+
+
+def test_a_dear_voice_takes_little_of_the_money_before_anything_is_decided():
+    def paid(title, dollars, **more):
+        judge = told(title, price=(0.0, dollars * 1e6), **more)
+
+        class Paid(Told):
+            def _answers(self, questions, prompt):
+                for one in super()._answers(questions, prompt):
+                    yield Judgement(one.question, p=one.p, mass=one.mass, cost=dollars)
+
+        judge.__class__ = Paid
+        return judge
+
+    judges = [paid("cheap", 1.0, noise=1.5), paid("dear", 20.0)]
+    work = task(judges, budget="$1500")
+    found = Run(work, Store(None, work.identity), say=print)
+    decided = []
+    share = found._allocation._share
+
+    def seen(answers, asked, left):
+        share(answers, asked, left)
+        if found._allocation._is_decided and not decided:
+            decided.append(dict(asked))
+
+    found._allocation._share = seen
+    found.go()
+    assert decided[0]["told/dear"] <= PILOT + 2 * 12  # and what two rounds ask of it before its first are answered
+    assert decided[0]["told/cheap"] > 60
+
+
+def test_the_noise_of_few_comparisons_is_not_taken_for_small():
+    """On a chain of texts, noise cannot be told from taste, and its estimate is far too small."""
+    found = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        truth, rows = rng.standard_normal(60), []
+        for i in range(20):
+            for first, second in ((i, i + 1), (i + 1, i)):
+                logit = truth[first] - truth[second] + 0.5 * rng.standard_normal()
+                rows.append((str(first), str(second), 1 / (1 + math.exp(-logit))))
+        (voice,) = hear(Comparisons.from_rows(rows)).voices
+        found.append((voice.noise, voice.noise / _known_noise(voice)))
+    alone, reckoned = np.median(found, axis=0)
+    assert alone < 0.15
+    assert 0.18 < reckoned < 0.35  # the noise has the variance ¼
 
 
 def test_python_takes_lists_of_judges_wordings_and_options(tmp_path):

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 import os
 import signal
 import sys
@@ -12,21 +11,9 @@ import pytest
 
 from comparo.run.store import read_configuration, read_judgements
 from processes import Forked
-from servers import Api, refusal, tokens
+from servers import Api, prefers, refusal
 
 KEY = "sk-a-key-that-must-appear-nowhere"
-
-
-def prefers(sure, after=0.0):
-    """A server that prefers the text with the higher number, so surely; below 0 it prefers the lower one."""
-
-    def reply(request):
-        shown = request.body["messages"][0]["content"].split("number ")[1:3]
-        first, second = (int(part.partition(".")[0]) for part in shown)
-        p = 1 / (1 + math.exp(-sure * (first - second) - 0.3 * math.sin(7 * first + 3 * second)))
-        return tokens(dict(sorted({"A": p, "B": 1 - p}.items(), key=lambda pair: -pair[1])), after=after)
-
-    return reply
 
 
 @pytest.fixture

@@ -25,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from comparo.analysis.curves import mean_known
 from comparo.analysis.verdicts import flips, ties, transitivity
 from comparo.data.comparisons import Comparisons
 from comparo.data.reading import read_columns
-from comparo.data.sources import database_of
-from comparo.model.choices import Choices
+from comparo.data.sources import database_of, masses
 from comparo.model.panel import Heard, hear
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array
@@ -37,7 +37,6 @@ from comparo.types import Array
 PARTS = 20  # of the jackknife: each leaves out a twentieth; Student's t with 19 degrees of freedom
 CONTEXTS = 20  # from which whole contexts are left out, and texts below: 12 contexts gave intervals that were too short
 LEAST = 10  # texts, and parts with a voice's answers, for an interval
-LOGISTIC = np.pi**2 / 3  # variance of the logistic distribution
 MEASURES = ("signal", "agreement", "content", "position", "noise", "gamma", "flips", "transitivity", "ties", "mass")
 
 
@@ -50,7 +49,8 @@ def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, N
     Parameters
     ----------
     data
-        Comparisons in any form that `fit` reads, or what `fit` returned. A file may have a column `mass`.
+        Comparisons in any form that `fit` reads, or what `fit` returned. A file may have a column `mass`; a run folder
+        has it.
     level
         The coverage of intervals, between 0 and 1.
     seed
@@ -117,9 +117,11 @@ def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, N
 
 
 def _mass(data: Any) -> Array | None:
-    """The column mass of a file, (K,); None for anything else."""
-    if not isinstance(data, (str, os.PathLike)) or database_of(data) is not None:
+    """The column mass of a file or of a run folder, (K,); None for anything else."""
+    if not isinstance(data, (str, os.PathLike)):
         return None
+    if (database := database_of(data)) is not None:
+        return masses(database)
     column = read_columns(data, wanted=["mass"]).columns.get("mass")
     return None if column is None else np.asarray(column, dtype=np.float64)
 
@@ -127,17 +129,15 @@ def _mass(data: Any) -> Array | None:
 def measured(comparisons: Comparisons, found: Heard, mass: Array | None) -> Array:
     """The `MEASURES` of each voice, (len(MEASURES), R), without intervals; `mass` (K,) where it was recorded."""
     gamma = np.array([np.mean(voice.bias) for voice in found.voices])
-    content = np.array([2.0 * voice.variance for voice in found.voices])
-    position = gamma**2 + np.array([voice.position for voice in found.voices])
-    noise = np.array([LOGISTIC if isinstance(voice.model, Choices) else voice.noise for voice in found.voices])
+    content, position, noise = np.array([voice.parts for voice in found.voices]).T
     total = content + position + noise
     agreement = found.loading if len(found.names) > 1 else np.full(1, np.nan)
     model = [agreement**2 * content / total, agreement, content / total, position / total, noise / total, gamma]
     counts: tuple[Callable[[Comparisons], float], ...] = (flips, transitivity, ties)
     own = [comparisons.take(found.voice == r) for r in range(len(found.names))]
     shown = [[count(some) for some in own] for count in counts]
-    masses = [np.nan if mass is None else float(np.mean(mass[found.voice == r])) for r in range(len(own))]
-    return np.array([*model, *shown, masses])
+    told = [np.nan if mass is None else mean_known(mass[found.voice == r]) for r in range(len(own))]
+    return np.array([*model, *shown, told])
 
 
 def _parts(comparisons: Comparisons, rng: np.random.Generator) -> list[NDArray[np.bool_]]:

@@ -10,13 +10,14 @@ import typer
 
 from comparo.data.items import Items
 from comparo.judges import Judge, accepted_options, load_judge, ray_judge
-from comparo.run.rank import reader
+from comparo.run.starting import reader
 from comparo.run.task import DEFAULT_JUDGE
 
 NAMES = (
     "provider/model: local/smollm2 (embedded, a smoke test), local/PATH.gguf, hf/REPOSITORY-OR-FOLDER, openai/MODEL "
     "(also for any compatible server, with --base-url), vllm/MODEL, replay/FILE, simulated/soft."
 )
+COMMON = ("base_url", "votes", "concurrency", "price")  # options of judges that are flags
 JudgeName = Annotated[str, typer.Option("--judge", help=NAMES)]
 Options = Annotated[
     list[str] | None,
@@ -97,7 +98,7 @@ class JudgeFlags:
 
     def make(self, items: Items, context: typer.Context) -> list[Judge]:
         """The judges, which end with the command where they run on Ray."""
-        common = {name: getattr(self, name) for name in ("base_url", "votes", "concurrency", "price")}
+        common = {name: getattr(self, name) for name in COMMON}
         common = {name: value for name, value in common.items() if value is not None} | parse_options(self.option or ())
         parted = [_parted(judge) for judge in self.judges]
         known = [accepted_options(name) for name, _ in parted]
@@ -108,6 +109,14 @@ class JudgeFlags:
             shared = {option: common[option] for option in common if len(parted) == 1 or option in accepted}
             made.append(make_judge(name, items, shared | own, context, self.ray()))
         return made
+
+    def of_one(self, number: int) -> dict[str, Any]:
+        """The flags that ask one of the judges alone: its name, and of the options for all judges those that it has."""
+        judge = self.judges[number]
+        accepted = accepted_options(_parted(judge)[0])
+        own = [text for text in self.option or () if set(parse_options([text])) <= set(accepted)]
+        named = {name: getattr(self, name) for name in COMMON if name in accepted}
+        return {**dict.fromkeys(COMMON), **named, "judge": [judge], "option": own}
 
     def ray(self) -> dict[str, Any] | None:
         """What the flags say about Ray, None without it; flags that are of use only there are an error elsewhere."""

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,15 +14,18 @@ from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.printing import Console, print_notes, print_table, print_text
-from comparo.cli.rank import Shown, say_expense, stoppable
+from comparo.cli.rank import Shown, say_begin, say_expense
 from comparo.cli.settings import command_line
+from comparo.cli.stopping import say_interrupted, stoppable
 from comparo.data.writing import csv_text
 from comparo.ranking.display import json_rows
 from comparo.ranking.ranking import Ranking
-from comparo.run.audition import PAIRS, Audition, all_wordings, audition
+from comparo.run.audition import PAIRS, audition
+from comparo.run.auditioned import Audition
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
 from comparo.run.task import DEFAULT_LEAST_MASS, Task
+from comparo.run.voices import voices_of
 
 EPILOG = (
     "Example: `comparo audition stories.jsonl --criterion 'more surprising' --judge openai/gpt-4o-mini --judge "
@@ -58,8 +62,7 @@ def audition_command(
     """
     asked.ray()  # flags that do not fit together are an error before anything is read
     items = columns.read(data, group=group, scores=None)
-    if question.wording == ["all"]:
-        question = type(question)(**{**vars(question), "wording": all_wordings(question.criterion)})
+    question = question.spelled_out("all")
 
     def folder(task: Task) -> Path:
         if dry_run:
@@ -67,10 +70,11 @@ def audition_command(
             raise typer.Exit
         return out or choose_folder(f"{'stdin' if data == '-' else data}-audition", task.identity, False)
 
+    judges, prompts = asked.make(items, context), question.make(items, columns, asked.reader)
     found = audition(
         items,
-        judge=asked.make(items, context),
-        prompt=question.make(items, columns, asked.reader),
+        judge=judges,
+        prompt=prompts,
         pairs=pairs,
         seed=seed,
         least_mass=least_mass,
@@ -80,16 +84,31 @@ def audition_command(
         finish=partial(_ask, shown=shown),
     )
     _print(found, shown)
+    names = [voice.name or found.best for voice in voices_of(judges, prompts)]
+    if found.best in names:  # and not all voices of few answers together
+        following = _following(context, found, asked, question, names)
+        told = f"To rank all texts by it, with the answers of the audition:\n  {following}"
+        shown.console.print(told, markup=False, soft_wrap=True)
+
+
+def _following(
+    context: typer.Context, found: Audition, asked: JudgeFlags, question: QuestionFlags, names: list[str]
+) -> str:
+    """The command that ranks all texts by the best of these voices, and begins with its answers."""
+    judge, wording = divmod(names.index(found.best), len(names) // len(asked.judges))
+    chosen = {**asked.of_one(judge), "wording": [question.wording[wording]] if question.wording else None}
+    usual = dict.fromkeys(("out", "pairs", "seed", "output", "dry_run", "quiet", "top"))
+    command = command_line(context, "rank", **chosen, **usual)
+    return f"{command} {shlex.join(['--audition', found.answers.source])}"
 
 
 def _ask(run: Run, shown: Shown) -> Ranking:
-    shown.console.print(f"[dim]{run.progress.total:,} calls at most; run folder {run.store.folder}[/dim]")
+    say_begin(shown.console, run)
     try:
         with stoppable():
             return run.finish()
     except KeyboardInterrupt as stop:
-        kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
-        shown.console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)
+        say_interrupted(shown.console, run, stop)
         raise typer.Exit(getattr(stop, "code", 130)) from None
 
 

@@ -12,8 +12,9 @@ from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.printing import Console, print_notes, print_table, print_text
-from comparo.cli.rank import say_expense, stoppable, watched
+from comparo.cli.rank import say_begin, say_expense, watched
 from comparo.cli.settings import command_line
+from comparo.cli.stopping import say_interrupted, stoppable
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.data.words import visible
 from comparo.ranking.ranking import Ranking
@@ -148,13 +149,12 @@ def _columns(columns: ColumnFlags) -> dict[str, str | None]:
 
 
 def _ask(run: Run, console: Console) -> Ranking:
-    console.print(f"[dim]{run.progress.total:,} calls at most; run folder {run.store.folder}[/dim]")
+    say_begin(console, run)
     try:
         with stoppable(), watched(run, console):
             ranking = run.finish()
     except KeyboardInterrupt as stop:
-        kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
-        console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)
+        say_interrupted(console, run, stop)
         raise typer.Exit(getattr(stop, "code", 130)) from None
     page = write_report(str(run.store.folder), run_record(run, ranking))
     console.print(f"Report: {page}", markup=False)

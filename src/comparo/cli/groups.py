@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
@@ -16,7 +16,8 @@ from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt
 from comparo.data.sources import DATABASE, database_of
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
-from comparo.run.rank import make_prompt
+from comparo.run.audition import all_wordings
+from comparo.run.starting import make_prompt
 
 IdColumn = Annotated[str | None, typer.Option("--id", help="The column with the items' names. Default: id")]
 TextColumn = Annotated[str | None, typer.Option("--text", help="The column with the texts. Default: text")]
@@ -64,7 +65,9 @@ class QuestionFlags:
         list[str] | None,
         typer.Option(
             help=f"How the criterion is put: {', '.join(WORDINGS)}; docs/judges.md has what each measured. May be "
-            f"repeated: every judge is then asked in each wording. Default: {DEFAULT_WORDING}"
+            "repeated: every judge is then asked in each wording; all: in every one that can put the criterion. auto "
+            "(comparo rank): an audition of them is the first part of the budget, and each judge goes on with its "
+            f"best. Default: {DEFAULT_WORDING}"
         ),
     ] = None
     prompt: Annotated[
@@ -81,6 +84,11 @@ class QuestionFlags:
     answer: Annotated[
         str | None, typer.Option(help="How the judge's answer begins, before the label. Default: the kind.")
     ] = None
+
+    def spelled_out(self, *names: str) -> QuestionFlags:
+        """The same with every wording that can put the criterion, if one of these names stands for all of them."""
+        stands_for_all = self.wording is not None and len(self.wording) == 1 and self.wording[0] in names
+        return replace(self, wording=all_wordings(self.criterion)) if stands_for_all else self
 
     def make(self, items: Items, columns: ColumnFlags, judge: str) -> list[Prompt]:
         """The prompt of each wording for these items."""

@@ -1,13 +1,12 @@
 """comparo rank: the whole job, from texts to a ranking."""
 
 import math
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -20,6 +19,7 @@ from comparo.cli.asked import JudgeFlags
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.printing import Console, Format, print_board, print_notes, print_ranking
 from comparo.cli.settings import command_line
+from comparo.cli.stopping import say_interrupted, stoppable
 from comparo.data.items import LENGTH
 from comparo.data.words import visible
 from comparo.methods import Method
@@ -27,6 +27,8 @@ from comparo.model.product import Bias
 from comparo.ranking.equal import control_sentences
 from comparo.ranking.indecision import tie_sentences
 from comparo.ranking.ranking import Ranking
+from comparo.run.audition import Trial
+from comparo.run.auto import AUTO, beside
 from comparo.run.budget import dollars
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Progress, Run
@@ -41,7 +43,6 @@ EPILOG = (
 )
 LONGEST = 400  # characters of a text that are shown before anything is asked
 BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an answer that was begun
-STOPS = ("SIGTERM", "SIGHUP")  # sent by `kill`, by a system that shuts down, and by a terminal that is closed
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,13 @@ def rank_command(
     columns: ColumnFlags,
     group: groups.GroupColumn = None,
     scores: groups.Scores = None,
+    audition: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder of a comparo audition of these texts: what the judges of this run answered there, in the "
+            "same wording, counts within the budget and is not asked again."
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say calls, tokens and price, and ask nothing.")] = False,
     out: Annotated[
         Path | None,
@@ -162,20 +170,25 @@ def rank_command(
     asked.ray()  # flags that do not fit together are an error before anything is read
     numbers = [name for name in plan.control or () if name != LENGTH]
     items = columns.read(data, group=group, scores=scores, numbers=numbers)
-    prompts = question.make(items, columns, asked.reader)
+    is_auto = question.wording == [AUTO]
+    prompts = question.spelled_out("all", AUTO).make(items, columns, asked.reader)
 
     def folder(task: Task) -> Path:
         expense = task.expense()
         if dry_run:
             say_expense(Console(highlight=False), task, expense)
             raise typer.Exit
-        return out or choose_folder("stdin" if data == "-" else data, task.identity, fresh)
+        name = f"{'stdin' if data == '-' else data}{'-audition' if isinstance(task, Trial) else ''}"
+        given = beside(out) if isinstance(task, Trial) else out
+        return given if isinstance(given, Path) else choose_folder(name, task.identity, fresh)
 
     rank(
         items,
         prompt=prompts,
+        wording=AUTO if is_auto else None,
         judge=asked.make(items, context),
         **asdict(plan) | {"control": plan.control or ()},
+        audition=audition,
         out=folder,
         fresh=fresh and out is not None,
         notes={"command": command_line(context)},
@@ -187,19 +200,30 @@ def rank_command(
 def finish(run: Run, shown: Shown) -> Ranking:
     """Ask all questions, with the progress on stderr, and print the ranking; also that of a run that is interrupted."""
     console = shown.console
-    console.print(f"[dim]{run.progress.total:,} calls at most; run folder {run.store.folder}[/dim]")
+    say_begin(console, run)
     try:
         with stoppable(), watched(run, console):
             ranking = run.finish()
     except KeyboardInterrupt as stop:
-        kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
-        console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)
-        if run.progress.answered:
+        say_interrupted(console, run, stop)
+        if run.progress.answered and not isinstance(run.task, Trial):
             console.print("The ranking so far:", style="yellow")
             _print(run.ranking(), run, shown)
         raise typer.Exit(getattr(stop, "code", 130)) from None
-    _print(ranking, run, shown)
+    if not isinstance(run.task, Trial):
+        _print(ranking, run, shown)
     return ranking
+
+
+def say_begin(console: Console, run: Run) -> None:
+    """Say how many calls a run may make, and where its folder is."""
+    what = "An audition of the wordings: " if isinstance(run.task, Trial) and run.task.whole else ""
+    calls = f"{run.progress.total:,} calls at most{_given(run.task)}"
+    console.print(f"[dim]{what}{calls}; run folder {run.store.folder}[/dim]")
+
+
+def _given(task: Task) -> str:
+    return f", {len(task.given):,} of them answered in the audition" if task.given else ""
 
 
 def _print(ranking: Ranking, run: Run, shown: Shown) -> None:
@@ -215,7 +239,7 @@ def _print(ranking: Ranking, run: Run, shown: Shown) -> None:
     if not shown.quiet:
         print_notes(ranking.notes)
     progress = run.progress
-    parts = [f"{progress.answered:,} of {record.possible:,} possible comparisons"]
+    parts = [f"{progress.answered:,} of {record.possible:,} possible comparisons{_given(run.task)}"]
     if progress.failed:
         parts.append(f"{progress.failed:,} failed")
     if progress.cut:
@@ -249,12 +273,15 @@ def say_expense(console: Console, task: Task, expense: Expense) -> None:
     contexts = f" in {len(task.items.contexts)} contexts" if len(task.items.contexts) > 1 else ""
     price = "price not known (set it by --price)" if math.isnan(expense.cost) else f"about {dollars(expense.cost)}"
     several = len(task.voices) > 1
+    if isinstance(task, Trial) and task.whole:
+        console.print(f"At most {task.whole:,} calls in all; the first of them are an audition of the wordings:")
     who = f"{len(task.voices)} voices" if several else f"judge {task.judge.name}"
     console.print(f"{len(task.items):,} items{contexts}, {who}", markup=False)
     for voice in task.voices if several else ():
         each = expense.costs[voice.name]
         console.print(f"  {voice.name}: {'price not known' if math.isnan(each) else f'{dollars(each)} a call'}")
-    console.print(f"{expense.calls:,} calls at most, about {expense.tokens:,} tokens, {price}", markup=False)
+    calls = f"{expense.calls:,} calls at most{_given(task)}"
+    console.print(f"{calls}, about {expense.tokens:,} tokens, {price}", markup=False)
     console.print(f"The first question, as it is sent:\n\n{first_question(task)}", markup=False, soft_wrap=True)
 
 
@@ -304,30 +331,3 @@ def progress_line(progress: Progress) -> Text:
         best = progress.ranking.to_columns()["item"][:3].tolist()
         parts.append("leading: " + ", ".join(visible(f"{item!s:.20}", lines=False) for item in best))
     return Text("  ".join(parts), style="cyan", overflow="ellipsis", no_wrap=True)
-
-
-class Stopped(KeyboardInterrupt):
-    """Raised where a signal arrives that ends the command; `code` is what to exit with."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Stopped by {name}")
-        self.code = 128 + signal.Signals[name].value
-
-
-@contextmanager
-def stoppable() -> Iterator[None]:
-    """Let the signals that end a process raise `Stopped`, unless they are ignored, as SIGHUP is under nohup."""
-
-    def stop(number: int, _: Any) -> None:
-        raise Stopped(signal.Signals(number).name)
-
-    usual = {
-        number: signal.signal(number, stop)
-        for name in STOPS
-        if (number := getattr(signal, name, None)) is not None and signal.getsignal(number) != signal.SIG_IGN
-    }
-    try:
-        yield
-    finally:
-        for number, before in usual.items():
-            signal.signal(number, before)

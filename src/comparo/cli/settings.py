@@ -129,15 +129,16 @@ def options_of(command: Any) -> list[TyperOption]:
     ]
 
 
-def command_line(context: typer.Context) -> str:
+def command_line(context: typer.Context, name: str | None = None, **instead: Any) -> str:
     """A shell command with every argument, and every flag that is not at its default; nothing secret is in it.
 
     What came from a TOML file or from a variable such as COMPARO_JUDGE is a flag of its own, so that the command needs
-    neither.
+    neither. `name` is that of another command, and `instead` the values of some parameters in place of those given.
     """
     arguments, flags = [], []
     for parameter in context.command.params:
-        flag, value = max(parameter.opts, key=len), context.params.get(str(parameter.name))
+        flag = max(parameter.opts, key=len)
+        value = instead.get(str(parameter.name), context.params.get(str(parameter.name)))
         values = list(value) if isinstance(value, list | tuple) else [value]
         if value is None or not values or str(value) == str(parameter.default):
             continue
@@ -148,7 +149,7 @@ def command_line(context: typer.Context) -> str:
         else:
             for each in map(_harmless, map(str, values)):
                 flags += [f"{flag}={each}"] if each.startswith("-") else [flag, each]
-    return shlex.join(["comparo", str(context.info_name), *arguments, *flags])
+    return shlex.join(["comparo", name or str(context.info_name), *arguments, *flags])
 
 
 def _harmless(value: str) -> str:

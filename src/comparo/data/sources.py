@@ -60,6 +60,13 @@ def judged(database: Path) -> Table:
     return Table(columns, str(database.parent))
 
 
+def masses(database: Path) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The probability of the labels in the answers that `judged` reads, in the same order; NaN where it is unknown."""
+    with _opened(database, "judgements", "mass") as connection:
+        rows = connection.execute("SELECT mass FROM judgements WHERE error IS NULL ORDER BY number").fetchall()
+    return np.array([np.nan if mass is None else mass for (mass,) in rows], dtype=np.float64)
+
+
 def items_of_run(database: Path) -> Table:
     """The items of a run: id, text and, where there are any, context_id, context, group and score_…."""
     with _opened(database, "items", "id, text") as connection:

@@ -26,6 +26,8 @@ from comparo.model.shared import Shared, solve
 from comparo.model.soft import Soft
 from comparo.types import Array
 
+LOGISTIC = float(np.pi**2 / 3)  # variance of the logistic distribution
+
 
 @dataclass(frozen=True)
 class Voice:
@@ -97,14 +99,18 @@ class Voice:
         return replace(voice, variance=variance, held=held, offset=offset)
 
     @property
-    def content(self) -> float:
-        """The share of the mean square of one answer that is about the texts: 2v / (2v + γ̄² + position + noise).
+    def parts(self) -> tuple[float, float, float]:
+        """What the mean square of one answer is the sum of: 2v about the texts, γ̄² + position, and noise.
 
         A choice has the noise of a logistic variable, π²/3.
         """
-        noise = np.pi**2 / 3 if isinstance(self.model, Choices) else self.noise
-        about = 2.0 * self.variance
-        return float(about / (about + np.mean(self.bias) ** 2 + self.position + noise))
+        noise = LOGISTIC if isinstance(self.model, Choices) else self.noise
+        return 2.0 * self.variance, float(np.mean(self.bias)) ** 2 + self.position, noise
+
+    @property
+    def content(self) -> float:
+        """The share of the mean square of one answer that is about the texts."""
+        return self.parts[0] / sum(self.parts)
 
     @property
     def pattern(self) -> Pattern:

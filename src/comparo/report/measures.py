@@ -1,18 +1,14 @@
-"""The figures behind the report's cards: position bias, flips, cycles, residuals, length, convergence."""
+"""The figures behind the report's cards: position bias, residuals, length, convergence."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 from scipy.special import expit, ndtri
 
 from comparo.analysis.agreement import agreement, pearson, spearman, spearman_within
 from comparo.analysis.confidence import expected_spearman
 from comparo.analysis.curves import correlation, first_rows, mean_known
-from comparo.data.comparisons import Comparisons
-from comparo.model.graph import Graph
 from comparo.model.position import bias_variances
 from comparo.model.product import Product
 from comparo.ranking.ranking import Ranking
@@ -20,7 +16,6 @@ from comparo.report.record import Record, in_logits
 from comparo.report.views import PEOPLE
 from comparo.types import Array
 
-STEPS = 20_000_000  # walks of three comparisons that are counted, at most: about a second
 POINTS = 10  # shares of the calls that are looked at: tenths
 MANY = 100_000  # answers, above which
 FEW = (1, 2, 5, 10)  # only these tenths are
@@ -72,71 +67,6 @@ def _joint_error(product: Product) -> float:
         return float(np.sqrt(variance[0]))
     between = product.dispersion / product.laplacian.ridge[product.graph.nodes :]
     return float(1.0 / np.sqrt(np.sum(np.maximum(between - variance, 0.0) / between**2)))
-
-
-@dataclass(frozen=True, slots=True)
-class Flips:
-    """Of `pairs` asked in both orders, those whose winner changed with the order; `once` were asked in one only."""
-
-    pairs: int
-    flipped: int
-    once: int
-
-
-def flips(comparisons: Comparisons) -> Flips:
-    """Pairs asked in both orders, and how many of them had another winner in the other order.
-
-    >>> flips(Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.6), ("a", "c", 0.9)]))
-    Flips(pairs=1, flipped=1, once=1)
-    """
-    one, other = comparisons.both_orders()
-    flipped = int(np.count_nonzero((one - 0.5) * (other - 0.5) > 0))
-    return Flips(len(one), flipped, len(np.unique(comparisons.pair_keys())) - len(one))
-
-
-@dataclass(frozen=True, slots=True)
-class Cycles:
-    """Of `triples` whose three pairs were all decided, those that form a circle; a quarter do by chance.
-
-    `sampled`: only the triples of some items were counted, a triple once for each of these items.
-    """
-
-    triples: int
-    cyclic: int
-    sampled: bool = False
-
-
-def cycles(comparisons: Comparisons, steps: int = STEPS) -> Cycles:
-    """Triples of items that were all compared with each other, and how many of them are cyclic: a > b > c > a.
-
-    With A[i, j] = 1 where i won against j, orders merged, tr(A³)/3 triples are cyclic. Row i of A³ costs the square of
-    the comparisons of item i: where the sum is above `steps`, only the rows of random items are computed.
-
-    >>> cycles(Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.6)])).cyclic
-    1
-    """
-    merged = comparisons.merge_orders()
-    decided = merged.p != 0.5
-    if not decided.any():
-        return Cycles(0, 0)
-    merged = replace(merged.take(decided), weight=None)
-    graph = Graph.build(merged)
-    won = merged.p > 0.5
-    winner, loser = np.where(won, (graph.first, graph.second), (graph.second, graph.first))
-    ones = np.ones(len(won))
-    wins = sparse.csr_array((ones, (winner, loser)), shape=(graph.nodes, graph.nodes))
-    played = sparse.csr_array(wins + wins.T)
-    needed = float(np.sum(graph.degrees().astype(np.float64) ** 2))
-    if needed <= steps:
-        every = np.arange(graph.nodes)
-        return Cycles(round(_closed(played, every) / 6), round(_closed(wins, every) / 3))
-    some = np.sort(np.random.default_rng(0).permutation(graph.nodes)[: max(int(graph.nodes * steps / needed), 1)])
-    return Cycles(round(_closed(played, some) / 2), round(_closed(wins, some)), sampled=True)
-
-
-def _closed(matrix: sparse.csr_array, rows: NDArray[np.int64]) -> float:
-    """Closed walks of three steps that begin at `rows`, the diagonal of A³."""
-    return float((matrix[rows] @ matrix).multiply(sparse.csr_array(matrix.T)[rows]).sum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ import numpy as np
 import comparo.report.bounds as bounds
 from comparo.analysis.confidence import top_probability
 from comparo.analysis.curves import mean_known
+from comparo.analysis.verdicts import count_flips, cycles
 from comparo.ranking.equal import control_name, control_sentences
 from comparo.report.embed import figure, label, percentages, signed
-from comparo.report.measures import Outlook, cycles, flips, length_correlation, position_bias, residuals
+from comparo.report.measures import Outlook, length_correlation, position_bias, residuals
 from comparo.report.record import Record
 from comparo.report.views import PEOPLE
 
@@ -91,12 +92,14 @@ def _calls(record: Record) -> Sign:
     made, possible = len(record.answered), record.possible
     rest = "nothing is left to ask" if made >= possible else "the model estimates the rest"
     each = ", each put to every voice," if "voices" in record.configuration["identity"] else ""
+    taken = (record.configuration.get("audition") or {}).get("answers")
+    before = f" {taken:,} of the answers are from the audition." if taken else ""
     return Sign(
         "Calls made",
         f"{made:,} of {possible:,}",
         "plain",
         f"{made / possible:.0%} of all ordered pairs{each} were judged, {made / record.ranking.graph.nodes * 2:.1f} "
-        f"comparisons per text; {rest}.",
+        f"comparisons per text; {rest}.{before}",
     )
 
 
@@ -204,7 +207,7 @@ def _sources(record: Record) -> Sign | None:
 
 
 def _position(record: Record) -> list[Sign]:
-    found, turned = position_bias(record.ranking), flips(record.ranking.comparisons)
+    found, turned = position_bias(record.ranking), count_flips(record.ranking.comparisons)
     first = found.wins >= 0.5
     share, low, high = (found.wins, found.low, found.high) if first else (1 - found.wins, 1 - found.high, 1 - found.low)
     both = turned.pairs > 0 and (turned.once == 0 or record.configuration["identity"].get("orders") == "both")
@@ -232,10 +235,21 @@ def _position(record: Record) -> list[Sign]:
     else:
         few, many = "One order is enough.", "One order alone misleads: ask in both (--orders both)."
     sentence = (
-        f"Of {turned.pairs:,} pairs asked in both orders, {turned.flipped:,} had another winner in the other order. "
+        f"Of {turned.pairs:,} pairs asked in both orders, {turned.flipped:,} had another winner in the other order"
+        f"{_by_voice(record)}. "
         f"{few if bounds.FLIPS.verdict(part) == 'fine' else many}"
     )
     return [*signs, _graded("Flips between orders", f"{part:.0%}", bounds.FLIPS, part, sentence)]
+
+
+def _by_voice(record: Record) -> str:
+    voices = "; a pair counts for each voice that was asked it in both orders, and Who judged has the share of each"
+    return voices if _is_of_voices(record) else ""
+
+
+def _is_of_voices(record: Record) -> bool:
+    judges = record.ranking.comparisons.judges
+    return judges is not None and len(judges) > 1
 
 
 def _length(record: Record) -> Sign:
@@ -275,17 +289,18 @@ def _equal(record: Record) -> list[Sign]:
 
 def _consistency(record: Record) -> list[Sign]:
     circular, left = cycles(record.ranking.comparisons), residuals(record.p, record.expected, record.even)
+    by_one = " by the same voice" if _is_of_voices(record) else ""
     if circular.triples:
         share = circular.cyclic / circular.triples
         some = " of a sample of texts" if circular.sampled else ""
         advice = "" if share <= bounds.CYCLES.fine else " Try a clearer criterion or a stronger judge."
         sentence = (
-            f"Of {circular.triples:,} triples{some} whose three pairs were all judged, {circular.cyclic:,} form a "
-            f"circle (a beats b, b beats c, c beats a); random answers give 25%.{advice}"
+            f"Of {circular.triples:,} triples{some} whose three pairs were all judged{by_one}, {circular.cyclic:,} "
+            f"form a circle (a beats b, b beats c, c beats a); random answers give 25%.{advice}"
         )
         first = _graded("Cycles", f"{share:.1%}", bounds.CYCLES, share, sentence)
     else:
-        sentence = "No three texts were all compared with each other, so cycles cannot be counted."
+        sentence = f"No three texts were all compared with each other{by_one}, so cycles cannot be counted."
         first = Sign("Cycles", "none asked", "plain", sentence)
     fine = bounds.CONTRADICTING.verdict(left.contradicting) == "fine"
     advice = "One score per text explains the answers well." if fine else "The most surprising answers are below."

@@ -9,18 +9,23 @@ the precision of t_i in units of 1/Var t: a voice cannot tell more than its tast
 copies share one taste. The next questions go, step by step, where dI/dm per dollar is largest, or per question where
 the price of a voice is unknown.
 
-Every voice is asked the same pairs until each was asked `PILOT` questions and the answers of at least one of them show
-that the texts differ: they are `SURE` times as probable if they do (`comparo.analysis.evidence`). Then, and whenever
-there are `GROWTH` times as many questions, ρ, v and c are estimated from all answers (`comparo.model.panel`) and the
+Every voice is asked the same `PILOT` questions. They go on together until the answers of at least one of them show that
+the texts differ: they are `SURE` times as probable if they do (`comparo.analysis.evidence`). Where prices differ, only
+the cheaper voices go on, until each shows it or has cost as much as the first questions to the dearest. Then, and
+whenever `GROWTH` times as much was spent, ρ, v and c are estimated from all answers (`comparo.model.panel`) and the
 shares are decided anew. A voice gets no more questions
 
 - if its answers do not show that the texts differ: if they are more probable when they do not, or, after the first
-  decision, not `SURE` times as probable when they do;
+  decision, not `SURE` times as probable when they do; but not before it was asked as many as the first that showed it;
 - if its agreement with the consensus is below `BLIND` and may be 0 (the 95% interval contains it);
 - if it ranks the other way round: its answers count, turned round, but more of them rest on the others being right;
 - if all its questions of a wave failed.
 
 If that leaves none, all go on whose questions did not fail.
+
+Few comparisons that form no loop of texts do not tell noise from taste, and the noise that is estimated then may be far
+too small. So it is averaged with what the two orders of a pair differ by, which has the noise in it and whatever the
+order does besides, as if that had `DOUBT` degrees of freedom.
 
 All of it depends on the answers only, not on when they came.
 """
@@ -32,20 +37,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
+from scipy import sparse
 
 from comparo.analysis.evidence import SURE, log_evidence
 from comparo.data.comparisons import Comparisons
 from comparo.judges import Judgement
 from comparo.methods import quiet_fit
+from comparo.model.choices import Choices
 from comparo.model.panel import Panel
+from comparo.model.voices import Voice
 from comparo.ranking.members import BLIND
 from comparo.run.answers import comparisons
 from comparo.run.chorus import Shares
 from comparo.types import Array
 
 PILOT = 40  # questions to each voice before voices are compared: 20 pairs in both orders; the model needs 30
-GROWTH = 1.5  # questions, relative to those at the last decision, that make another one
-STEPS = 64  # parts of the next questions that are given out one after the other
+GROWTH = 1.5  # what was spent, relative to the last decision, that makes another one
+STEPS = 64  # parts of what is spent next, which are given out one after the other
+DOUBT = 8.0  # degrees of freedom with which a variance has an error of half of it, √(2/8)
+SPARED = 1e-9  # the share of a voice that is not asked now: none, but it may be where all others were asked everything
 REACH = 1.96  # standard errors on either side of an estimate, for 95%
 
 
@@ -61,27 +71,31 @@ class Allocation:
 
     def __init__(self, costs: Mapping[str, float], bias: str, say: Callable[[str], None]) -> None:
         self.shares = Shares(dict.fromkeys(costs, 1.0 / len(costs)))
-        self._costs, self._bias, self._say = dict(costs), bias, say
+        is_known = all(cost > 0 for cost in costs.values())
+        self._prices = dict(costs) if is_known else dict.fromkeys(costs, 1.0)
+        self._bias, self._say = bias, say
         self._failing: set[str] = set()
-        self._looked_at = 0
+        self._looked_at = 0.0
+        self._is_decided = False
+        self._sure_after = math.inf  # questions to the first voice that showed that the texts differ
         self.is_fixed = False  # True: every voice is asked the same pairs to the end
 
     def decide(self, all_answers: list[Judgement], last_wave: list[Judgement]) -> None:
         """Change the shares after a wave, given everything that came back so far, failed ones too."""
-        for voice in self._costs:
+        for voice in self._prices:
             answers = [one.failed for one in last_wave if one.question.voice == voice]
             if answers and all(answers):
                 self._failing.add(voice)
-        left = [voice for voice in self._costs if voice not in self._failing]
+        left = [voice for voice in self._prices if voice not in self._failing]
         if not left:
             return
-        asked = dict.fromkeys(self._costs, 0)
+        asked = dict.fromkeys(self._prices, 0)
         for one in all_answers:
             asked[str(one.question.voice)] += 1
-        total = sum(asked.values())
-        due = not self.is_fixed and total >= GROWTH * self._looked_at and min(asked[voice] for voice in left) >= PILOT
+        spent = sum(asked[voice] * price for voice, price in self._prices.items())
+        due = not self.is_fixed and spent >= GROWTH * self._looked_at and min(asked[voice] for voice in left) >= PILOT
         if len(left) > 1 and due:
-            self._looked_at = total
+            self._looked_at = spent
             self._share(all_answers, asked, left)
         for voice in self._failing:
             self.shares[voice] = 0.0
@@ -91,25 +105,38 @@ class Allocation:
     def _share(self, answers: list[Judgement], asked: Mapping[str, int], left: list[str]) -> None:
         data = comparisons(one for one in answers if one.question.voice in left)
         shown = _evidence(data)
-        if not self.shares.decided and max(shown.values()) < math.log(SURE):
-            return
+        sure = [voice for voice, evidence in shown.items() if evidence >= math.log(SURE)]
+        self._sure_after = min([self._sure_after, *(asked[voice] for voice in sure)])
+        if not self._is_decided:
+            most = PILOT * max(self._prices[voice] for voice in left)
+            unpaid = [voice for voice in left if voice not in sure and asked[voice] * self._prices[voice] < most]
+            if unpaid or not sure:
+                self._go_on(unpaid or left)
+                return
         panel = quiet_fit(data, "panel", bias="joint" if self._bias == "joint" else "none").panel
         if panel is None:
             return
         place = {str(name): number for number, name in enumerate(panel.names)}
-        least = math.log(SURE) if self.shares.decided else 0.0
+        least = math.log(SURE) if self._is_decided else 0.0
         known = [voice for voice in left if voice in place]  # the others failed too often to be compared
-        useless = {voice: _useless(panel, place[voice], shown[voice] < least) for voice in known}
+        mute = {voice: shown[voice] < least and asked[voice] >= self._sure_after for voice in known}
+        useless = {voice: _useless(panel, place[voice], mute[voice]) for voice in known}
         used = [voice for voice in known if not useless[voice]] or known
         for voice in known:
             if voice not in used and self.shares[voice] > 0:
                 self._say(f"{voice} gets no more questions: {useless[voice]}.")
-        prices = np.array([self._costs[voice] for voice in used])
-        prices = prices if np.all(prices > 0) else np.ones(len(used))
+        prices = np.array([self._prices[voice] for voice in used])
         calls = np.array([asked[voice] for voice in used], dtype=float)
         found = _divided(panel, np.array([place[voice] for voice in used]), prices, calls, self._looked_at)
         self.shares.update(dict.fromkeys(self.shares, 0.0) | dict(zip(used, found.tolist(), strict=True)))
-        self.shares.decided = True
+        self.shares.decided = self._is_decided = True
+
+    def _go_on(self, voices: list[str]) -> None:
+        """Ask some voices on before anything is decided: as much money for each, if prices differ."""
+        if len(set(self._prices.values())) > 1:
+            wanted = {voice: 1.0 / self._prices[voice] for voice in voices}
+            self.shares.update(dict.fromkeys(self.shares, SPARED) | wanted)
+            self.shares.decided = True
 
 
 def _evidence(data: Comparisons) -> dict[str, float]:
@@ -129,16 +156,34 @@ def _useless(panel: Panel, place: int, is_mute: bool) -> str:
     return "it ranks against the other voices" if loading + reach < 0 else ""
 
 
-def _divided(panel: Panel, places: Array, prices: Array, calls: Array, following: int) -> Array:
-    """The share (R,) of each voice of the `following` questions, for R voices that were asked `calls` (R,) so far."""
+def _divided(panel: Panel, places: Array, prices: Array, calls: Array, money: float) -> Array:
+    """The share (R,) of each voice of the questions for `money`, for R voices that were asked `calls` (R,) so far."""
     rho = panel.loading[places] ** 2
-    precision = np.array([float(np.sum(panel.voices[place].c)) for place in places]) / panel.calls[places]
-    signal = np.array([panel.voices[place].variance for place in places]) * precision
+    voices = [panel.voices[place] for place in places]
+    precision = np.array([float(np.sum(voice.c)) * _known_noise(voice) for voice in voices]) / panel.calls[places]
+    signal = np.array([voice.variance for voice in voices]) * precision
     same = panel.family[places][:, None] == panel.family[places]
     about_a_text = 2.0 / panel.graph.nodes  # questions about each text, for a question
-    given, step = np.zeros(len(places)), following / STEPS
+    given, step = np.zeros(len(places)), money / STEPS
     for _ in range(STEPS):
         told = same @ (signal * (calls + given) * about_a_text)
-        gain = rho * signal / (1.0 + (1.0 - rho) * told) ** 2 / prices
-        given[int(np.argmax(gain))] += step
+        best = int(np.argmax(rho * signal / (1.0 + (1.0 - rho) * told) ** 2 / prices))
+        given[best] += step / prices[best]
     return given / np.sum(given)
+
+
+def _known_noise(voice: Voice) -> float:
+    """The estimated noise of a voice relative to that with which it is reckoned; 1 for choices, whose noise is known.
+
+    φ / φ', φ' = (f·φ + `DOUBT`·w) / (f + `DOUBT`), with f the loops of its comparisons and w the variance of half of
+    the sum of both orders, as of one answer.
+    """
+    if isinstance(voice.model, Choices) or not np.any(voice.model.observations.sum_weight):
+        return 1.0
+    first, second = voice.pattern.first, voice.pattern.second
+    nodes, ends = np.unique(np.concatenate([first, second]), return_inverse=True)
+    one, other = ends.reshape(2, -1)
+    graph = sparse.coo_array((np.ones(len(one)), (one, other)), shape=(len(nodes), len(nodes)))
+    loops = len(one) - len(nodes) + sparse.csgraph.connected_components(graph, directed=False)[0]
+    reckoned = (loops * voice.noise + DOUBT * voice.model.observations.sum_variance) / (loops + DOUBT)
+    return float(voice.noise / reckoned)

@@ -6,24 +6,27 @@ it is content, the share of an answer that is about the texts rather than about 
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from comparo.analysis.curves import mean_known
 from comparo.analysis.reliability import reliability
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.data.wordings import WORDINGS
-from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
+from comparo.run.auditioned import Answers, Audition
+from comparo.run.budget import Budget
 from comparo.run.loop import Progress, Run, logger
-from comparo.run.rank import Asked, rank
+from comparo.run.starting import Asked, Folder, Start, listed, make_judges, make_prompt, reader_among
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
+from comparo.run.voices import Voice, voices_of
 
 PAIRS = 20  # for each voice; 80% of the gap to the best voice is closed with n calls to all voices (docs/panel.md)
 FEWEST = 15  # pairs: a voice of fewer than 30 answers has no variances of its own
@@ -32,27 +35,6 @@ LOOPS = 2 / 3  # comparisons that connect the texts, of all: the others tell noi
 NEARLY = 2 / 3  # of the best content, from which a voice belongs to the panel that is proposed (docs/panel.md)
 LOST = 0.8  # share of an answer that is about the order: the winner then changes with it in nine of ten pairs
 BLIND = 0.05  # content, at the upper end of its interval, of a voice that hardly sees the texts
-
-
-@dataclass(frozen=True)
-class Audition:
-    """What the voices showed.
-
-    Parameters
-    ----------
-    table : A row per voice, the most content first: the columns of `comparo.reliability`, cost (dollars for a call) and
-        seconds (of a call), nan where not known.
-    best : The voice of most content that is not reversed.
-    panel : The voices that are nearly as good, the best first; copies of another are left out.
-    notes : Sentences about voices that are reversed, blind or lost in position.
-    ranking : What the voices say together of the texts that were compared.
-    """
-
-    table: Mapping[str, NDArray[Any]]
-    best: str
-    panel: tuple[str, ...]
-    notes: tuple[str, ...]
-    ranking: Ranking
 
 
 def audition(
@@ -67,7 +49,7 @@ def audition(
     prompt: str | Prompt | Sequence[Prompt] | None = None,
     seed: int = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
-    out: str | Path | Callable[[Task], Path] | None = None,
+    out: Folder = None,
     notes: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     watch: Callable[[Progress], None] | None = None,
@@ -110,37 +92,57 @@ def audition(
     """
     if pairs < FEWEST:
         raise ValueError(f"an audition needs at least {FEWEST} pairs for each voice, not {pairs}")
-    items = some_items(Items.of(data), pairs, np.random.default_rng(seed))
-    wordings = all_wordings(criterion) if wording == "all" else wording
-    judges, several = _count(judge), _count(wordings) * _count(prompt)
+    items, named = Items.of(data), reader_among(judge)
+    wordings = all_wordings(criterion) if wording == "all" else listed(wording)
+    words = partial(make_prompt, kind=kind, heading=heading)
+    prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
+    voices = voices_of(make_judges(judge, options), prompts)
+    return hold(trial_of(items, voices, pairs, seed, least_mass), Start(out, False, notes, watch, say, finish))
+
+
+@dataclass(frozen=True)
+class Trial(Task):
+    """The task of an audition: some of the items, and the same pairs for every voice.
+
+    Where it is the first part of a run, that makes up to `whole` calls in all.
+    """
+
+    whole: int = 0
+
+
+def trial_of(
+    items: Items, voices: tuple[Voice, ...], pairs: int, seed: int, least_mass: float, whole: int = 0
+) -> Trial:
+    """The task of asking every voice so many pairs of some of the items, in both orders."""
+    some, budget = some_items(items, pairs, np.random.default_rng(seed)), Budget.of(2 * pairs * len(voices))
+    several = voices if len(voices) > 1 else ()
+    return Trial(
+        some,
+        voices[0].prompt,
+        voices[0].judge,
+        budget,
+        seed=seed,
+        least_mass=least_mass,
+        estimate="judge",
+        panel=several,
+        whole=whole,
+    )
+
+
+def hold(trial: Trial, start: Start) -> Audition:
+    """Ask the questions of an audition, and say what the voices showed."""
     runs: list[Run] = []
 
     def ask(run: Run) -> Ranking:
         runs.append(run)
         run.ask_alike()
-        return finish(run)
+        return start.finish(run)
 
-    ranking = rank(
-        items,
-        criterion,
-        judge=judge,
-        wording=wordings,
-        prompt=prompt,
-        kind=kind,
-        heading=heading,
-        budget=2 * pairs * judges * several,
-        seed=seed,
-        estimate="judge",
-        least_mass=least_mass,
-        out=out,
-        notes=notes,
-        options=options,
-        watch=watch,
-        say=say,
-        finish=ask,
-    )
-    answers = [one for one in runs[0].judgements if not one.failed]
-    return _judged(ranking, answers, runs[0].task.judge.name)
+    ranking = replace(start, finish=ask).go(trial)
+    identities = {voice.name: json.loads(json.dumps(voice.identity, default=str)) for voice in trial.voices}
+    folder = runs[0].store.folder
+    answers = Answers("the audition" if folder is None else str(folder), trial.items, identities, runs[0].judgements)
+    return _judged(ranking, answers, trial.judge.name)
 
 
 def some_items(items: Items, pairs: int, rng: np.random.Generator) -> Items:
@@ -169,18 +171,15 @@ def all_wordings(criterion: str | None) -> list[str]:
     return found
 
 
-def _count(given: Any) -> int:
-    return len(given) if isinstance(given, list | tuple) else 1
-
-
-def _judged(ranking: Ranking, answers: Sequence[Judgement], judge: str) -> Audition:
+def _judged(ranking: Ranking, answers: Answers, judge: str) -> Audition:
     table = reliability(ranking)
     if ranking.comparisons.judges is None:
         table["judge"] = np.array([judge], dtype=object)
     names = table["judge"].tolist()
-    own = [[one for one in answers if len(names) == 1 or one.question.voice == name] for name in names]
-    for column, name in (("mass", "mass"), ("cost", "cost"), ("seconds", "seconds")):
-        table[column] = np.array([_mean([getattr(one, name) for one in some]) for some in own])
+    answered = [one for one in answers.judgements if not one.failed]
+    own = [[one for one in answered if len(names) == 1 or one.question.voice == name] for name in names]
+    for name in ("mass", "cost", "seconds"):
+        table[name] = np.array([mean_known(np.array([getattr(one, name) for one in some])) for some in own])
     order = np.argsort(-table["content"], kind="stable")
     table = {name: values[order] for name, values in table.items()}
     turned = np.asarray(table["agreement_high"] < 0)
@@ -194,12 +193,7 @@ def _judged(ranking: Ranking, answers: Sequence[Judgement], judge: str) -> Audit
         if view not in taken:
             taken.add(view)
             panel.append(name)
-    return Audition(table, best, tuple(panel), _notes(table, turned), ranking)
-
-
-def _mean(values: Sequence[float]) -> float:
-    known = [value for value in values if not math.isnan(value)]
-    return float(np.mean(known)) if known else math.nan
+    return Audition(table, best, tuple(panel), _notes(table, turned), ranking, answers)
 
 
 def _notes(table: Mapping[str, NDArray[Any]], turned: NDArray[np.bool_]) -> tuple[str, ...]:

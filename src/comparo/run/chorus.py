@@ -42,7 +42,7 @@ class Shares(dict[str, float]):
 class Chorus:
     """Chooses pairs of a context by a `Selector`, and the voice of each by the shares as they are at that time.
 
-    The context's `number` lets contexts of few questions use different voices first.
+    The context's `number` lets contexts of few questions use different voices first. What was asked before is `given`.
 
     >>> shares = Shares(ana=0.5, bo=0.5)
     >>> chorus = Chorus(Selector(["x", "y", "z"], orders="one", rng=0), shares)
@@ -54,13 +54,17 @@ class Chorus:
     (['ana'], 0)
     """
 
-    def __init__(self, selector: Selector, shares: Shares, number: int = 0) -> None:
+    def __init__(self, selector: Selector, shares: Shares, number: int = 0, given: Sequence[Ask] = ()) -> None:
         self._selector, self._shares = selector, shares
         self._total = selector.remaining or 0
         self._pairs: list[tuple[Any, Any]] = []
         self._asked: Mapping[str, set[tuple[Any, Any]]] = {voice: set() for voice in shares}
         self._queue: list[Ask] = []
         self._steps = number
+        for first, second, voice in given:
+            if selector.calls == 2 or (second, first) not in self._asked[voice]:  # one order of a pair is enough
+                self._pairs += [pair for pair in [(first, second)] if pair not in self._pairs]
+                self._ask((first, second), voice)
 
     @property
     def remaining(self) -> int:

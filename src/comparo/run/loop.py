@@ -84,6 +84,9 @@ class Run:
         self.task, self.store, self.watch, self.say, self.patience = task, store, watch, say, patience
         expense = task.expense()
         self.known = store.known()
+        if new := [one for one in task.given if key_of(one.question) not in self.known]:
+            store.add(new)
+            self.known = store.known()
         last = [answers[-1] for answers in self.known.values()]
         failed = sum(answer.failed for answer in last)
         spent = sum(answer.cost for answers in self.known.values() for answer in answers if answer.cost > 0)
@@ -105,6 +108,8 @@ class Run:
         self.rounds: dict[Any, Rounds] = {}
         costs = {str(voice): cost for voice, cost in expense.costs.items()}
         self._allocation = Allocation(costs, str(task.bias), say) if task.is_panel else None
+        if self._allocation is not None and task.given:
+            self._allocation.decide(list(task.given), [])
         waits = task.until is not None or task.is_panel
         self._stops = Stops(task, self.rounds, self._allocation) if waits else None
         self._moved: dict[Any, None] = {}  # contexts with an answer that was not looked at yet
@@ -129,7 +134,8 @@ class Run:
                 self._listen(asking, self._fill)
                 failed = [answers[-1].question for answers in self.known.values() if answers[-1].failed]
                 again = [one for one in failed if one.voice not in self.left_out]
-                self._pending.extend(map(self._question, again[: self.progress.total - self.progress.answered]))
+                left = max(0, self.progress.total - self.progress.answered)
+                self._pending.extend(map(self._question, again[:left]))
                 self._send(asking)
                 self._listen(asking, self._send)
             except (KeyboardInterrupt, JudgeError, RunError):
@@ -214,7 +220,7 @@ class Run:
             self.spending.settle(judgement)
         if not again:
             question = judgement.question
-            self.rounds[question.context].answer(_pair(question), judgement)
+            self.rounds[question.context].answer(_ask(question), judgement)
             self._moved[question.context] = None
 
     def _fill(self, asking: Asking) -> None:
@@ -239,12 +245,14 @@ class Run:
         contrast = self.task.fitting.contrast[context] if self.task.weighs_pairs else None
         selector = Selector(ids, strategy=strategy, orders=orders, goal=goal, contrast=contrast, rng=rng)
         size = max(4, len(ids) // 4, -(-self.ahead // self._size))
+        given = [one for one in self.task.given if one.question.context == context]
         if self._allocation is None:
-            self.rounds[context] = Rounds(selector, calls, size, waits=self._stops is not None)
+            self.rounds[context] = Rounds(selector, calls, size, waits=self._stops is not None, given=given)
         else:
-            chorus = Chorus(selector, self._allocation.shares, len(self.rounds))
+            asked = [_ask(one.question) for one in given]
+            chorus = Chorus(selector, self._allocation.shares, len(self.rounds), asked)
             size = max(size, 2 * len(self.task.voices))
-            self.rounds[context] = Rounds(chorus, calls, size, waits=True, returned=True)
+            self.rounds[context] = Rounds(chorus, calls, size, waits=True, returned=True, given=given)
         return context
 
     def _send(self, asking: Asking) -> None:
@@ -325,7 +333,7 @@ class Run:
         return replace(question, voice=asked.voice)
 
 
-def _pair(question: Question) -> Pair:
+def _ask(question: Question) -> Pair:
     """The question as its rounds know it."""
     pair = question.first, question.second
     return pair if question.voice is None else (*pair, question.voice)

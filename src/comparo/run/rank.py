@@ -1,28 +1,27 @@
 """comparo.rank: the whole job in one call, from texts to a ranking."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from comparo.data.items import LENGTH, Items
-from comparo.data.prompts import PAPER, Prompt, choose_prompt
-from comparo.judges import Judge, as_judge, load_judge
+from comparo.data.prompts import Prompt
+from comparo.judges import Judgement
 from comparo.methods import Method
 from comparo.model.product import Bias
 from comparo.ranking.ranking import Ranking
+from comparo.run.audition import all_wordings
+from comparo.run.auditioned import Answers, Audition
+from comparo.run.auto import AUTO, choose_wordings
 from comparo.run.budget import Budget
-from comparo.run.folders import set_aside
 from comparo.run.loop import Progress, Run, logger
 from comparo.run.recipe import Scores
-from comparo.run.store import Store
+from comparo.run.starting import Asked, Folder, Start, listed, make_judges, make_prompt, reader_among
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, DEFAULT_METHOD, Task
-from comparo.run.voices import voices_of
+from comparo.run.voices import Voice, voices_of
 from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
-
-Asked = str | Judge | Callable[..., float]
-NO_READERS = ("simulated/", "replay/")  # judges that read no prompt
 
 
 def rank(
@@ -49,7 +48,8 @@ def rank(
     validity: float | None = None,
     control: str | Sequence[str] = (),
     least_mass: float = DEFAULT_LEAST_MASS,
-    out: str | Path | Callable[[Task], Path] | None = None,
+    audition: str | Path | Audition | None = None,
+    out: Folder = None,
     fresh: bool = False,
     notes: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
@@ -73,7 +73,9 @@ def rank(
     criterion, kind, heading, wording
         The judge is asked which of two texts is `criterion` ("more coherent"). `kind` is what the texts are called
         ("Summary"), `heading` what stands above the context; by default the name of its column. `wording` is the name
-        of the way to put the question, such as "between"; by default the paper's.
+        of the way to put the question, such as "between"; by default the paper's. "auto": the first calls of the budget
+        are an audition of all wordings (or of the prompts in a list), and each judge is then asked in the one that
+        shows most.
     prompt, labels, answer
         Instead of a criterion: a template with {first} and {second}, a file that holds one, or the name of one of the
         paper's prompts; the two labels that name the texts in it, and how the judge's answer begins.
@@ -99,6 +101,10 @@ def rank(
         What is held equal in `Ranking.controlled`: "length", or the names of columns of numbers (docs/control.md).
     least_mass
         The run stops early if the judge's first answers put less than this share of its probability on the labels.
+    audition
+        What `audition` returned for these texts, or its folder. The answers of those voices that this run has too (the
+        same judge with the same options, criterion and wording) count within the budget, in calls and dollars, and are
+        not asked again.
     out, fresh, notes
         A folder in which everything asked is stored, or a function that chooses it for the `Task`; a call that was
         stopped continues there. With `fresh` an existing folder is renamed first. `notes` are added to its run.json.
@@ -113,7 +119,8 @@ def rank(
     Raises
     ------
     ValueError
-        Before anything is asked, if the options do not fit together or the budget cannot connect the items.
+        Before anything is asked, if the options do not fit together, the budget cannot connect the items, or the
+        audition was of other texts or other voices.
     JudgeError, RunError, StoreError
         If the judge, the run or the folder cannot continue; all answers so far are stored.
 
@@ -128,75 +135,27 @@ def rank(
     columns = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
     held = tuple([control] if isinstance(control, str) else control)
     items = Items.of(data, **columns, scores=scores, numbers=[name for name in held if name != LENGTH])
-    judges, prompts = _listed(judge), _listed(prompt)
-    given = _listed(options) if isinstance(options, list | tuple) else [options] * len(judges)
-    if not judges or len(given) != len(judges):
-        raise ValueError(f"{len(given)} mappings of options for {len(judges)} judges; give one each, or one for all")
-    named = reader([each if isinstance(each, str) else "" for each in judges])
+    start = Start(out, fresh, notes, watch, say, finish)
+    is_auto = listed(wording) == [AUTO]
+    wordings = (all_wordings(criterion) if prompt is None else [None]) if is_auto else listed(wording)
     words = partial(make_prompt, kind=kind, heading=heading, context=context, labels=labels, answer=answer)
-    prompts = [words(items, criterion, text, named, wording=each) for text in prompts for each in _listed(wording)]
-    asked = [
-        load_judge(each, **(own or {})) if isinstance(each, str) else as_judge(each)
-        for each, own in zip(judges, given, strict=True)
-    ]
-    voices = voices_of(asked, prompts)
+    named = reader_among(judge)
+    prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
+    asked = make_judges(judge, options)
     how = (strategy, orders, method, bias, seed, plain, least_mass, estimate, validity, held)
-    several = voices if len(voices) > 1 else ()
-    task = Task(items, prompts[0], asked[0], Budget.of(budget), until, goal, *how, several)
-    folder = out(task) if callable(out) else None if out is None else Path(out)
-    task.check()
-    if folder is not None and fresh:
-        set_aside(folder)
-    with closing(Store(folder, task.identity, {**task.configuration, **(notes or {})})) as store:
-        store.add_items(items)
-        return finish(Run(task, store, watch, say))
 
+    def task(voices: Sequence[Voice], limit: Budget, begun: tuple[Judgement, ...]) -> Task:
+        several = tuple(voices) if len(voices) > 1 else ()
+        return Task(items, voices[0].prompt, voices[0].judge, limit, until, goal, *how, several, begun)
 
-def _listed(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, list | tuple) else [given]
-
-
-def reader(judges: Sequence[str]) -> str:
-    """The name of a judge that reads prompts, or of the first where none does; "" is a judge without a name.
-
-    >>> reader(["simulated/soft", "openai/gpt-4o-mini"])
-    'openai/gpt-4o-mini'
-    """
-    return next((judge for judge in judges if not judge.startswith(NO_READERS)), judges[0])
-
-
-def make_prompt(
-    items: Items,
-    criterion: str | None,
-    prompt: str | Prompt | None,
-    judge: str = "",
-    *,
-    kind: str = "Text",
-    heading: str | None = None,
-    context: str | None = None,
-    wording: str | None = None,
-    labels: tuple[str, str] | None = None,
-    answer: str | None = None,
-) -> Prompt:
-    """The prompt for some items: a criterion, a template, the path of one, or the name of one of the paper's prompts.
-
-    A simulated or recorded judge reads no prompt, so it needs neither.
-    """
-    if criterion is None and prompt is None and judge.startswith(NO_READERS):
-        criterion = "better"
-    has_contexts = any(text is not None for text in items.context_texts)
-    if has_contexts and heading is None:
-        heading = (context or "context").replace("_", " ").capitalize()
-    if isinstance(prompt, str) and prompt not in PAPER and "{" not in prompt:
-        if not Path(prompt).is_file():
-            raise ValueError(f"--prompt {prompt}: no such file, and none of the paper's prompts: {', '.join(PAPER)}")
-        prompt = Path(prompt).read_text(encoding="utf-8")
-    return choose_prompt(
-        criterion,
-        prompt,
-        kind=kind,
-        heading=heading if has_contexts else None,
-        wording=wording,
-        labels=labels,
-        answer=answer,
-    )
+    limit, voices = Budget.of(budget), voices_of(asked, prompts)
+    if is_auto:
+        if audition is not None:
+            raise ValueError("--wording auto makes an audition of its own; leave --audition out, or name a wording")
+        chosen = choose_wordings(task(voices_of(asked, prompts[:1]), limit, ()), voices, start)
+        return chosen.start.go(task(chosen.voices, chosen.budget, chosen.given))
+    if audition is None:
+        return start.go(task(voices, limit, ()))
+    heard = audition.answers if isinstance(audition, Audition) else Answers.read(audition)
+    begun = heard.given_to(items, voices)
+    return replace(start, notes={**(notes or {}), "audition": heard.taken(begun)}).go(task(voices, limit, begun))

@@ -35,7 +35,8 @@ class Rounds:
     (`waits`) are held up: round r + 2 is chosen only after `go_on(r)`. After `stop`, the round that was handed out last
     is the last. Where failures are `returned`, a failed call is one more that may be made, from the next choice on.
 
-    With several voices the selector is a `Chorus`, and a pair is (first, second, voice).
+    With several voices the selector is a `Chorus`, and a pair is (first, second, voice). Answers that are `given` count
+    among the calls, and the first round is chosen from them.
 
     >>> from comparo.data.prompts import Question
     >>> from comparo.selection.selector import Selector
@@ -49,9 +50,18 @@ class Rounds:
     (1, [])
     """
 
-    def __init__(self, selector: Source, calls: int, size: int, waits: bool = False, returned: bool = False) -> None:
+    def __init__(
+        self,
+        selector: Source,
+        calls: int,
+        size: int,
+        waits: bool = False,
+        returned: bool = False,
+        given: Sequence[Judgement] = (),
+    ) -> None:
         self.selector = selector
-        self.left = calls
+        self.left = max(0, calls - len(given))
+        self.given = list(given)
         self.returned = returned
         self.size = size
         self._rounds: list[dict[Pair, Judgement | None]] = []
@@ -59,6 +69,7 @@ class Rounds:
         self._missing: list[int] = []
         self._learnt = 0
         self._allowed: float = 0 if waits else inf
+        self._observe(self.given)
 
     @property
     def done(self) -> bool:
@@ -90,8 +101,8 @@ class Rounds:
         self._learn()
 
     def answers(self, rounds: int) -> list[Judgement]:
-        """The answers to the first so many rounds, without failed ones."""
-        return [answer for answer in self.judgements(slice(rounds)) if not answer.failed]
+        """The answers that were given and those to the first so many rounds, without failed ones."""
+        return self.given + [answer for answer in self.judgements(slice(rounds)) if not answer.failed]
 
     def judgements(self, rounds: slice) -> list[Judgement]:
         """What came back in these rounds, failed ones too."""
@@ -119,5 +130,8 @@ class Rounds:
             answers = [one for one in given if not one.failed]
             self.left += (len(given) - len(answers)) * self.returned
             self._learnt += 1
-            if answers:
-                self.selector.observe([(one.question.first, one.question.second, one.p, one.weight) for one in answers])
+            self._observe(answers)
+
+    def _observe(self, answers: Sequence[Judgement]) -> None:
+        if answers:
+            self.selector.observe([(one.question.first, one.question.second, one.p, one.weight) for one in answers])

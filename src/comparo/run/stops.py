@@ -63,7 +63,8 @@ class Stops:
         if not active:
             return False
         if self.allocation is not None:
-            self.allocation.decide(*(self._judgements(rounds) for rounds in (slice(wave), slice(wave - 1, wave))))
+            so_far, last = (self._judgements(rounds) for rounds in (slice(wave), slice(wave - 1, wave)))
+            self.allocation.decide([*self.task.given, *so_far], last)
         reached = set()
         if self.task.until is not None:
             answers = [one for context in self._sizes for one in self.rounds[context].answers(wave)]

@@ -17,9 +17,10 @@ import numpy as np
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
-from comparo.judges import Judge
+from comparo.judges import Judge, Judgement
 from comparo.methods import Method, quiet_fit
 from comparo.model.product import Bias
+from comparo.run.auditioned import fingerprint
 from comparo.run.budget import Budget
 from comparo.run.recipe import Fitting, Scores
 from comparo.run.voices import Voice
@@ -40,7 +41,8 @@ class Task:
     other methods. `estimate` and `validity` say whose ranking the scores are, and `control` what is also held equal
     (`Fitting`); no call depends on them. The run stops if the judge's first answers put on average less than
     `least_mass` of the probability on the labels. With several voices (`panel`), `judge` and `prompt` are those of the
-    first, and the ranking is their consensus.
+    first, and the ranking is their consensus. Answers that are `given` (`auditioned`) are questions of the run that
+    need not be asked; they count as calls within the budget.
     """
 
     items: Items
@@ -60,6 +62,7 @@ class Task:
     validity: float | None = None
     control: tuple[str, ...] = ()
     panel: tuple[Voice, ...] = ()
+    given: tuple[Judgement, ...] = ()
 
     def __post_init__(self) -> None:
         if self.strategy is None:
@@ -144,6 +147,7 @@ class Task:
             "goal": self.goal,
             "seed": self.seed,
             **pairs,
+            **({"audition": fingerprint(self.given)} if self.given else {}),
         }
 
     @cached_property

@@ -44,10 +44,15 @@ def voices_of(judges: Sequence[Judge], prompts: Sequence[Prompt]) -> tuple[Voice
     >>> [voice.name for voice in voices_of(judges[:1], prompts[:1])]
     [None]
     """
-    if len(judges) * len(prompts) == 1:
-        return (Voice(None, judges[0], prompts[0]),)
-    asked = list(product(judges, prompts))
-    names = [judge.name + (f" · {prompt.wording}" if len(prompts) > 1 else "") for judge, prompt in asked]
+    return named_voices(list(product(judges, prompts)))
+
+
+def named_voices(asked: Sequence[tuple[Judge, Prompt]]) -> tuple[Voice, ...]:
+    """Judges, each with the prompt that it is asked, named as `voices_of` does."""
+    if len(asked) == 1:
+        return (Voice(None, *asked[0]),)
+    is_worded = any(prompt != asked[0][1] for _, prompt in asked)
+    names = [judge.name + (f" · {prompt.wording}" if is_worded else "") for judge, prompt in asked]
     counts, seen = Counter(names), Counter[str]()
     voices = []
     for name, (judge, prompt) in zip(names, asked, strict=True):

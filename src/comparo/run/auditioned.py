@@ -1,0 +1,144 @@
+"""What an audition leaves behind: what each voice showed, and the answers, with which a run may begin.
+
+A run takes the answers of those of its voices that were asked then: the same judge with the same settings and the same
+prompt. They are answered questions of the run like any other, within its budget, and are not asked again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from comparo.data.items import Items
+from comparo.judges import Judgement
+from comparo.ranking.ranking import Ranking
+from comparo.run.database import clean, encode, key_of
+from comparo.run.store import differences, read_configuration, read_judgements, stored_items
+from comparo.run.voices import Voice
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The answers of an audition, the items that they are about, and the identity of each of its voices by name.
+
+    `source` is where they are from, in words for the user.
+    """
+
+    source: str
+    items: Items
+    voices: Mapping[str | None, Mapping[str, Any]]
+    judgements: Sequence[Judgement]
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Answers:
+        """The answers in the run folder of an audition; a StoreError where it is none."""
+        folder = Path(folder)
+        identity = read_configuration(folder)["identity"]
+        voices = identity.get("voices") or {None: {name: identity[name] for name in ("judge", "settings", "prompt")}}
+        return cls(str(folder), stored_items(folder), voices, read_judgements(folder))
+
+    def given_to(self, items: Items, voices: Sequence[Voice]) -> tuple[Judgement, ...]:
+        """The answers that count in a run of these items and voices, as questions of that run.
+
+        Raises
+        ------
+        ValueError
+            If a text is not among the items as it was then, or none of the voices was asked.
+        """
+        labels = self._labels(items)
+        names = self._names(voices)
+        given = {}
+        for one in self.judgements:
+            if not one.failed and one.question.voice in names:
+                place, *pair, _ = key_of(one.question)
+                (context, first), (_, second) = (labels[place, item] for item in pair)
+                question = replace(items.question(context, first, second), voice=names[one.question.voice])
+                given[key_of(question)] = replace(one, question=question)
+        return tuple(given[key] for key in sorted(given, key=str))  # not in the order in which they came
+
+    def taken(self, given: Sequence[Judgement]) -> dict[str, Any]:
+        """What run.json says of the answers that a run begins with: their source, number, and cost in dollars."""
+        costs = [one.cost for one in given if one.cost >= 0]
+        return {"source": self.source, "answers": len(given), "cost": sum(costs) if costs else None}
+
+    def _labels(self, items: Items) -> dict[tuple[str, str], tuple[Any, Any]]:
+        """Context and id, as the items have them, of the texts of the audition by their encoded labels."""
+        now = _texts(items)
+        for label, texts in _texts(self.items).items():
+            if label not in now or now[label][1:] != texts[1:]:
+                how = "is not among" if label not in now else "is another one in"
+                raise ValueError(
+                    f"{self.source} is an audition of other texts: that of {label[1]} {how} these items; give the "
+                    "items of the audition, or leave --audition out"
+                )
+        return {label: found[0] for label, found in now.items()}
+
+    def _names(self, voices: Sequence[Voice]) -> dict[str | None, str | None]:
+        """The name in the run of each voice of the audition that it has."""
+        wanted = {voice.name: json.loads(json.dumps(voice.identity, default=str)) for voice in voices}
+        names: dict[str | None, str | None] = {}
+        apart: list[list[str]] = []
+        for old, before in self.voices.items():
+            for new, now in wanted.items():
+                if differing := differences(before, now):
+                    apart.append(differing)
+                else:
+                    names[old] = new
+        if not names:
+            fewest = sorted(apart, key=len)[0]
+            raise ValueError(
+                f"none of the voices of this run was asked in {self.source}: {'; '.join(fewest)}; give "
+                "the judge, its options, the criterion and the wording of the audition, or leave --audition out"
+            )
+        return names
+
+
+def _texts(items: Items) -> dict[tuple[str, str], tuple[tuple[Any, Any], str, str | None]]:
+    """Labels, text and context of each item, by its encoded labels."""
+    shared = [None if text is None else clean(text) for text in items.context_texts]
+    contexts = items.contexts.tolist()
+    rows = zip(items.context.tolist(), items.ids.tolist(), map(clean, items.texts), strict=True)
+    return {
+        (encode(contexts[code]), encode(label)): ((contexts[code], label), text, shared[code])
+        for code, label, text in rows
+    }
+
+
+def fingerprint(given: Sequence[Judgement]) -> str:
+    """How many answers a run begins with, and a digest of them: what must be the same for it to go on.
+
+    >>> from comparo.data.prompts import Question
+    >>> fingerprint([Judgement(Question("ana", "bo"), p=0.7)])[:19]
+    '1 answers, fdf43b46'
+    """
+    rows = sorted([*map(str, key_of(one.question)), repr(float(one.p)), repr(float(one.weight))] for one in given)
+    return f"{len(rows)} answers, {hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]}"
+
+
+@dataclass(frozen=True)
+class Audition:
+    """What the voices showed.
+
+    Parameters
+    ----------
+    table : A row per voice, the most content first: the columns of `comparo.reliability`, cost (dollars for a call) and
+        seconds (of a call), nan where not known.
+    best : The voice of most content that is not reversed.
+    panel : The voices that are nearly as good, the best first; copies of another are left out.
+    notes : Sentences about voices that are reversed, blind or lost in position.
+    ranking : What the voices say together of the texts that were compared.
+    answers : What they answered, for `rank(…, audition=…)`.
+    """
+
+    table: Mapping[str, NDArray[Any]]
+    best: str
+    panel: tuple[str, ...]
+    notes: tuple[str, ...]
+    ranking: Ranking
+    answers: Answers = field(repr=False)

@@ -1,0 +1,114 @@
+"""From what a caller gives to a run that is begun: judges and prompts by name, the folder, the store."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from comparo.data.items import Items
+from comparo.data.prompts import PAPER, Prompt, choose_prompt
+from comparo.judges import Judge, as_judge, load_judge
+from comparo.ranking.ranking import Ranking
+from comparo.run.folders import set_aside
+from comparo.run.loop import Progress, Run, logger
+from comparo.run.store import Store
+from comparo.run.task import Task
+
+Asked = str | Judge | Callable[..., float]
+Folder = str | Path | Callable[[Task], Path] | None
+NO_READERS = ("simulated/", "replay/")  # judges that read no prompt
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a run is stored, what is added to its run.json, and who is told of it; as for `rank`."""
+
+    out: Folder = None
+    fresh: bool = False
+    notes: Mapping[str, Any] | None = None
+    watch: Callable[[Progress], None] | None = None
+    say: Callable[[str], None] = logger.warning
+    finish: Callable[[Run], Ranking] = Run.finish
+
+    def go(self, task: Task) -> Ranking:
+        """Choose the folder of a task, make the run, and let `finish` complete it."""
+        folder = self.out(task) if callable(self.out) else None if self.out is None else Path(self.out)
+        task.check()
+        if folder is not None and self.fresh:
+            set_aside(folder)
+        with closing(Store(folder, task.identity, {**task.configuration, **(self.notes or {})})) as store:
+            store.add_items(task.items)
+            return self.finish(Run(task, store, self.watch, self.say))
+
+
+def make_judges(judge: Asked | Sequence[Asked], options: Any = None) -> list[Judge]:
+    """The judges that are given by name, as judges or as functions, with one mapping of options each or for all.
+
+    >>> [judge.name for judge in make_judges(["simulated/soft", "simulated/hard"], {"seed": 3})]
+    ['simulated/soft', 'simulated/hard']
+    """
+    judges = listed(judge)
+    given = listed(options) if isinstance(options, list | tuple) else [options] * len(judges)
+    if not judges or len(given) != len(judges):
+        raise ValueError(f"{len(given)} mappings of options for {len(judges)} judges; give one each, or one for all")
+    return [
+        load_judge(each, **(own or {})) if isinstance(each, str) else as_judge(each)
+        for each, own in zip(judges, given, strict=True)
+    ]
+
+
+def reader_among(judge: Asked | Sequence[Asked]) -> str:
+    """The name of a judge that reads prompts, "" for one that is given without a name."""
+    return reader([each if isinstance(each, str) else "" for each in listed(judge)])
+
+
+def listed(given: Any) -> list[Any]:
+    """What is given, as a list."""
+    return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def reader(judges: Sequence[str]) -> str:
+    """The name of a judge that reads prompts, or of the first where none does; "" is a judge without a name.
+
+    >>> reader(["simulated/soft", "openai/gpt-4o-mini"])
+    'openai/gpt-4o-mini'
+    """
+    return next((judge for judge in judges if not judge.startswith(NO_READERS)), judges[0])
+
+
+def make_prompt(
+    items: Items,
+    criterion: str | None,
+    prompt: str | Prompt | None,
+    judge: str = "",
+    *,
+    kind: str = "Text",
+    heading: str | None = None,
+    context: str | None = None,
+    wording: str | None = None,
+    labels: tuple[str, str] | None = None,
+    answer: str | None = None,
+) -> Prompt:
+    """The prompt for some items: a criterion, a template, the path of one, or the name of one of the paper's prompts.
+
+    A simulated or recorded judge reads no prompt, so it needs neither.
+    """
+    if criterion is None and prompt is None and judge.startswith(NO_READERS):
+        criterion = "better"
+    has_contexts = any(text is not None for text in items.context_texts)
+    if has_contexts and heading is None:
+        heading = (context or "context").replace("_", " ").capitalize()
+    if isinstance(prompt, str) and prompt not in PAPER and "{" not in prompt:
+        if not Path(prompt).is_file():
+            raise ValueError(f"--prompt {prompt}: no such file, and none of the paper's prompts: {', '.join(PAPER)}")
+        prompt = Path(prompt).read_text(encoding="utf-8")
+    return choose_prompt(
+        criterion,
+        prompt,
+        kind=kind,
+        heading=heading if has_contexts else None,
+        wording=wording,
+        labels=labels,
+        answer=answer,
+    )

@@ -1,0 +1,195 @@
+"""Answers of an audition in the run that follows: what counts, what is not asked again, what is refused."""
+
+import json
+import shlex
+from collections import Counter
+
+import pytest
+
+from comparo import audition, rank
+from comparo.data.items import Items
+from comparo.errors import StoreError
+from comparo.run.auditioned import Answers
+from comparo.run.loop import Run
+from comparo.run.store import Store, read_configuration, read_judgements
+from servers import Api, prefers
+from test_voices import TEXTS, asked, calls, coin, run, task, told
+
+
+@pytest.fixture
+def comparo(run, tmp_path):
+    rows = [{"id": f"item {k}", "text": f"This is number {k}."} for k in range(24)]
+    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return lambda *arguments: run(tmp_path, arguments)
+
+
+def sent(api):
+    return Counter(request.body["messages"][0]["content"] for request in api.requests)
+
+
+def following(done):
+    """The command that an audition names, as arguments."""
+    line = next(line for line in done.stderr.splitlines() if line.strip().startswith("comparo rank"))
+    return shlex.split(line)[1:]
+
+
+def test_the_command_that_an_audition_names_asks_no_audited_pair_again(comparo, tmp_path):
+    with Api(prefers(0.5)) as good, Api(prefers(0.01)) as bad:
+        judges = [
+            part
+            for name, api in (("bad", bad), ("good", good))
+            for part in ("--judge", f"openai/{name}; base-url={api.url}")
+        ]
+        flags = ("--criterion", "better", *judges, "--wording", "paper", "--wording", "between", "--price", "1,2")
+        done = comparo("audition", "items.jsonl", *flags, "--pairs", "15", "--out", "found")
+        assert done.returncode == 0, done.stderr
+        heard = [len(good.requests), len(bad.requests)]
+        assert heard == [60, 60]
+        command = following(done)
+        assert command[-2:] == ["--audition", "found"]
+        planned = comparo(*command, "--dry-run")
+        assert "240 calls at most, 30 of them answered in the audition" in planned.stdout
+        ranked = comparo(*command, "--out", "run", "--format", "json")
+        assert ranked.returncode == 0, ranked.stderr
+        assert [len(good.requests), len(bad.requests)] == [60 + 240 - 30, 60]
+        assert max(sent(good).values()) == 1
+        assert "240 of 552 possible comparisons, 30 of them answered in the audition" in ranked.stderr
+        assert comparo(*command, "--out", "run").returncode == 0
+        assert len(good.requests) == 270
+        longer = comparo(*command, "--out", "run", "--budget", "11n")
+        assert longer.returncode == 0, longer.stderr
+        assert len(good.requests) == 270 + 24
+        assert max(sent(good).values()) == 1
+    written = read_configuration(tmp_path / "run")["audition"]
+    assert (written["source"], written["answers"]) == ("found", 30)
+    assert written["cost"] == pytest.approx(30 * (100 * 1 + 2 * 2) / 1e6)
+    assert "30 of the answers are from the audition." in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_other_texts_another_criterion_and_a_folder_of_no_run_are_refused(comparo, tmp_path):
+    common = ("--judge", "simulated/soft", "--wording", "paper")
+    assert comparo("audition", "items.jsonl", "--criterion", "better", *common, "--out", "found").returncode == 0
+    rows = (tmp_path / "items.jsonl").read_text().replace("number", "No.")
+    (tmp_path / "others.jsonl").write_text(rows)
+    for arguments, message in (
+        (("others.jsonl", "--criterion", "better"), "found is an audition of other texts"),
+        (
+            ("items.jsonl", "--criterion", "worse"),
+            "none of the voices of this run was asked in found: prompt: t",
+        ),
+        (("items.jsonl", "--criterion", "better", "-o", "seed=3"), "settings: seed was 0 and is 3"),
+    ):
+        done = comparo("rank", *arguments, *common, "--audition", "found")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert message in done.stderr
+    done = comparo("rank", "items.jsonl", "--criterion", "better", *common, "--audition", "items.jsonl")
+    assert done.returncode != 0
+    assert "items.jsonl is not a run folder" in done.stderr
+    assert not (tmp_path / "comparo-runs").exists()
+    ran = ("rank", "items.jsonl", "--criterion", "better", *common, "--out", "run")
+    assert comparo(*ran, "--audition", "found").returncode == 0
+    without = comparo(*ran)
+    assert without.returncode != 0
+    assert "run holds another run: audition was '40 answers, " in without.stderr
+
+
+def begun(judges, **options):
+    """A task that begins with an audition of the same judges."""
+    found = audition(TEXTS, "better", judge=list(judges))
+    work = task(list(judges), **options)
+    return task(list(judges), given=found.answers.given_to(work.items, work.voices), **options)
+
+
+def judges():
+    return told("ana"), told("bo"), coin()
+
+
+def test_the_first_questions_of_several_voices_go_by_the_audition():
+    made = begun(judges(), budget="20n")
+    assert Counter(one.question.voice for one in made.given) == {"told/ana": 40, "told/bo": 40, "told/coin": 40}
+    said = []
+    _, judgements = run(made, say=said.append)
+    assert len(judgements) == len({(one.question.voice, one.question.first, one.question.second) for one in judgements})
+    assert sum(calls(judgements).values()) == 480
+    assert calls(judgements)["told/coin"] == 40
+    assert said == ["told/coin gets no more questions: its answers do not show that the texts differ."]
+
+
+@pytest.mark.parametrize("orders", ["one", "both"])
+def test_small_sets_are_asked_completely_and_once(orders):
+    some = dict(list(TEXTS.items())[:7])
+    found = audition(some, "better", judge=[told("ana"), told("bo")])
+    work = task([told("ana"), told("bo")], items=Items.of(some), budget="50n", orders=orders)
+    given = found.answers.given_to(work.items, work.voices)
+    _, judgements = run(task([told("ana"), told("bo")], items=Items.of(some), budget="50n", orders=orders, given=given))
+    assert len(asked(judgements)) == len(set(asked(judgements))) == 2 * 7 * 6
+
+
+@pytest.mark.parametrize("stop", [130, 200, 300])
+@pytest.mark.parametrize("strategy", ["greedy", "adaptive"])
+def test_a_run_that_was_stopped_ends_with_the_judgements_of_an_unbroken_one(tmp_path, stop, strategy):
+    _, whole = run(begun(judges(), strategy=strategy))
+    work, stored = begun(judges(), strategy=strategy), []
+
+    class Stopping(Store):
+        def add(self, judgements):
+            kept = super().add(judgements)
+            stored.extend(kept)
+            if len(stored) >= stop:
+                raise StoreError("the power failed")
+            return kept
+
+    store = Stopping(tmp_path / "run", work.identity, work.configuration)
+    with pytest.raises(StoreError, match="power"):
+        Run(work, store).go()
+    store.close()
+    assert stop <= len(read_judgements(tmp_path / "run")) < stop + 3
+    _, resumed = run(begun(judges(), strategy=strategy), tmp_path / "run")
+    assert asked(resumed) == asked(whole)
+
+
+def test_python_takes_what_an_audition_returned_or_its_folder(tmp_path):
+    found = audition(TEXTS, "better", judge=[told("ana"), coin()], out=tmp_path / "found")
+    runs = []
+    for given in (found, tmp_path / "found", str(tmp_path / "found")):
+        ana = told("ana")
+        ranking = rank(TEXTS, "better", judge=ana, budget="10n", audition=given)
+        assert len(ranking.comparisons) == 240
+        assert ana.count == 200
+        runs.append(ranking.scores.tolist())
+    assert runs[0] == runs[1] == runs[2]
+    alone = audition(TEXTS, "better", judge=told("ana"), out=tmp_path / "alone")
+    both = [told("ana"), told("bo")]
+    rank(TEXTS, "better", judge=both, budget="20n", audition=alone, out=tmp_path / "run")
+    assert read_configuration(tmp_path / "run")["audition"]["answers"] == 40
+    assert both[0].count + both[1].count == 440
+
+
+def test_a_spent_budget_asks_nothing_more():
+    found = audition(TEXTS, "better", judge=told("ana"), pairs=30)
+    ana = told("ana")
+    ranking = rank(TEXTS, "better", judge=ana, budget=50, audition=found)
+    assert len(ranking.comparisons) == 60
+    assert "count" not in ana.__dict__
+
+
+def test_a_context_keeps_its_answers(tmp_path):
+    rows = [
+        {"id": k, "text": f"Text {k} of {place}.", "context": f"Input {place}", "context_id": place}
+        for place in range(6)
+        for k in range(8)
+    ]
+    found = audition(rows, "better", judge="simulated/soft", out=tmp_path / "found")
+    items = Items.of(rows)
+    work = task([told("ana")], items=items)
+    answers = Answers.read(tmp_path / "found")
+    with pytest.raises(ValueError, match="none of the voices"):
+        answers.given_to(items, work.voices)
+    ranking = rank(rows, "better", judge="simulated/soft", audition=found, budget="6n", out=tmp_path / "run")
+    assert len(ranking.comparisons) == 6 * 48
+    kept = {(one.question.context, one.question.first, one.question.second): one.p for one in answers.judgements}
+    now = {
+        (one.question.context, one.question.first, one.question.second): one.p
+        for one in read_judgements(tmp_path / "run")
+    }
+    assert kept.items() <= now.items()

@@ -1,0 +1,160 @@
+"""--wording auto: an audition of the wordings out of the budget, then the best of each judge."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from comparo import rank
+from comparo.data.prompts import criterion_prompt
+from comparo.errors import StoreError
+from comparo.run.audition import Trial, all_wordings
+from comparo.run.loop import Run
+from comparo.run.store import Store, read_configuration, read_judgements
+from servers import Api, prefers
+from test_voices import TEXTS, Told, asked, told
+
+SIZE = 60
+SIGNS = {"letter": "one letter", "compare": "Compare "}  # what tells a wording from the others
+
+
+def worded(best, sure=0.5, other=0.05):
+    """A server that sees the difference of texts best where it is asked in one wording."""
+    good, bad = prefers(sure), prefers(other)
+    return lambda request: (good if SIGNS[best] in request.body["messages"][0]["content"] else bad)(request)
+
+
+def sent(api):
+    return Counter(request.body["messages"][0]["content"] for request in api.requests)
+
+
+@pytest.fixture
+def comparo(run, tmp_path):
+    rows = [{"id": f"item {k}", "text": f"This is number {k}."} for k in range(SIZE)]
+    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return lambda *arguments: run(tmp_path, arguments)
+
+
+def test_the_budget_pays_for_the_audition_and_the_best_wording_gets_the_rest(comparo, tmp_path):
+    with Api(worded("letter")) as api:
+        flags = ("rank", "items.jsonl", "--criterion", "better", "--wording", "auto", "--out", "run")
+        flags += ("--judge", f"openai/model; base-url={api.url}")
+        planned = comparo(*flags, "--dry-run")
+        assert "At most 600 calls in all; the first of them are an audition of the wordings:" in planned.stdout
+        assert "280 calls at most" in planned.stdout
+        assert not api.requests
+        done = comparo(*flags, "--format", "json")
+        assert done.returncode == 0, done.stderr
+        assert len(api.requests) == 600
+        assert max(sent(api).values()) == 1
+        assert "The wording is letter: of 7 that were asked the same 20 pairs" in done.stderr
+        assert json.loads(done.stdout)["ranking"][0]["item"] == f"item {SIZE - 1}"
+        assert comparo(*flags).returncode == 0
+        assert len(api.requests) == 600
+        assert comparo(*flags, "--budget", "12n").returncode == 0
+        assert len(api.requests) == 720
+        assert max(sent(api).values()) == 1
+    written = read_configuration(tmp_path / "run")
+    assert (written["wording"], written["budget"]) == ("letter", "12n")
+    assert written["audition"]["answers"] == 40
+    assert written["audition"]["calls"] == 280
+    assert len(read_judgements(tmp_path / "run-audition")) == 280
+    assert len(read_judgements(tmp_path / "run")) == 720 - 240
+
+
+def test_every_judge_has_its_own_wording(comparo, tmp_path):
+    with Api(worded("letter")) as one, Api(worded("compare", 0.3)) as other:
+        judges = [f"openai/{name}; base-url={api.url}" for name, api in (("one", one), ("other", other))]
+        flags = ("--criterion", "better", "--wording", "auto", "--judge", judges[0], "--judge", judges[1])
+        done = comparo("rank", "items.jsonl", *flags, "--budget", "20n", "--out", "run")
+        assert done.returncode == 0, done.stderr
+        assert len(one.requests) + len(other.requests) == 1200
+        assert max((sent(one) + sent(other)).values()) <= 2
+    assert "The wording of openai/one is letter" in done.stderr
+    assert "The wording of openai/other is compare" in done.stderr
+    voices = read_configuration(tmp_path / "run")["identity"]["voices"]
+    assert set(voices) == {"openai/one · letter", "openai/other · compare"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--budget", "5n"], "280 calls, which is more than half of the 300 that the budget allows; allow more, such"),
+        (["--audition", "items.jsonl"], "makes an audition of its own; leave --audition out"),
+        (["--budget", "$0.01", "--judge", "openai/x; price=1,1"], "which is more than half of the budget"),
+    ],
+)
+def test_what_auto_cannot_do_is_one_sentence_before_anything_is_asked(comparo, tmp_path, arguments, message):
+    flags = ("--criterion", "better", "--wording", "auto")
+    judge = () if "--judge" in arguments else ("--judge", "simulated/soft")
+    done = comparo("rank", "items.jsonl", *flags, *judge, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert not (tmp_path / "comparo-runs").exists()
+    (tmp_path / "mine.txt").write_text("{first} or {second}?")
+    done = comparo("rank", "items.jsonl", "--prompt", "mine.txt", "--wording", "auto", "--judge", "simulated/soft")
+    assert done.returncode == 2
+
+
+class Worded(Told):
+    """Says more about the texts in one of the wordings."""
+
+    def _answers(self, questions, prompt):
+        judge = self if prompt.wording == self.best else self.weak
+        yield from Told._answers(judge, questions, prompt)
+
+
+def judge(best="letter"):
+    made = told("ana", best=best, weak=told("ana", scale=0.2, noise=1.0))
+    made.__class__ = Worded
+    return made
+
+
+@pytest.mark.parametrize("stop", [5, 100, 170, 300])
+def test_a_run_that_was_stopped_in_either_part_ends_like_an_unbroken_one(tmp_path, stop):
+    prompts = [criterion_prompt("better", wording=wording) for wording in ("paper", "letter", "which", "between")]
+
+    def go(folder, finish=Run.finish):
+        more = {"budget": "18n", "out": tmp_path / folder, "finish": finish}
+        return rank(TEXTS, judge=judge(), prompt=prompts, wording="auto", **more)
+
+    go("whole")
+    left = [stop]
+
+    class Stopping(Store):
+        def add(self, judgements):
+            judgements = list(judgements)
+            if left[0] < len(judgements):
+                raise StoreError("the power failed")
+            left[0] -= len(judgements)
+            return super().add(judgements)
+
+    def finish(run):
+        run.store.__class__ = Stopping
+        return run.finish()
+
+    with pytest.raises(StoreError, match="power"):
+        go("run", finish)
+    go("run")
+    for name in ("", "-audition"):
+        found = [asked(read_judgements(tmp_path / f"{folder}{name}")) for folder in ("run", "whole")]
+        assert found[0] == found[1]
+    assert read_configuration(tmp_path / "run")["wording"] == "letter"
+
+
+def test_python_chooses_among_prompts_of_ones_own_too():
+    tasks = []
+
+    def finish(run):
+        tasks.append(run.task)
+        return run.finish()
+
+    prompts = [criterion_prompt("better", wording=wording) for wording in ("paper", "compare", "which")]
+    rank(TEXTS, judge=judge("compare"), prompt=prompts, wording="auto", budget="12n", finish=finish)
+    trial, chosen = tasks
+    assert isinstance(trial, Trial)
+    assert chosen.prompt.wording == "compare"
+    assert (len(trial.voices), len(chosen.given), chosen.expense().calls) == (3, 40, 288 - 80)
+    with pytest.raises(ValueError, match="there is only one prompt"):
+        rank(TEXTS, judge=judge(), prompt=prompts[0], wording="auto")
+    assert "letter" in all_wordings("better")

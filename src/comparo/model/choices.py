@@ -16,7 +16,7 @@ from comparo.model.newton import Solution
 from comparo.model.pattern import Pattern
 from comparo.model.position import pairs
 from comparo.model.shared import Shared, differences, solve
-from comparo.model.sites import choice_moments, sites_from, without_site
+from comparo.model.sites import choice_evidence, choice_moments, sites_from, without_site
 from comparo.model.spectrum import Spectrum, System
 from comparo.model.variances import NARROWEST, WIDEST, Variances, estimate
 from comparo.types import Array, Index
@@ -32,7 +32,8 @@ class Choices:
 
     `p` and `weight` (2, M) are the choices about each pair in both orders, in the pattern's order; `family` (M,) is
     their context and judge, `gamma` (C, J) is γ of each, shrunk by its variance `between`. `dispersion` is the variance
-    of shares of votes and of grades relative to a coin's; 1 for decisions.
+    of shares of votes and of grades relative to a coin's; 1 for decisions. `offset` (M,) is what is added to the
+    difference of the scores of each pair, 0 unless scores have two peaks (`peaks`).
     """
 
     pattern: Pattern
@@ -44,6 +45,7 @@ class Choices:
     are_counts: bool
     c: Array
     pull: Array
+    offset: Array
     dispersion: float = 1.0
     between: float | None = None
     error: float | None = None
@@ -66,7 +68,7 @@ class Choices:
         asked = np.sum(weight, axis=0)
         pull = weight[0] * (p[0] - 0.5) - weight[1] * (p[1] - 0.5)
         gamma = np.zeros((graph.contexts, judges))
-        found = cls(pattern, p, weight, family, gamma, is_biased, are_counts, asked / 4.0, pull)
+        found = cls(pattern, p, weight, family, gamma, is_biased, are_counts, asked / 4.0, pull, np.zeros(len(asked)))
         if not is_biased:
             return found
         if not found.tells_biases:
@@ -102,15 +104,32 @@ class Choices:
 
     def learn(self, mean: Array, variance: Array) -> Choices:
         """The next sites, γ and dispersion, from mean and variance of the difference of each pair (M,)."""
-        state = self._with_biases(mean, variance) if self.is_biased and self.tells_biases else self
+        shown = mean + self.offset
+        state = self._with_biases(shown, variance) if self.is_biased and self.tells_biases else self
         if not self.are_counts:
-            state = state._with_dispersion(mean, variance)
+            state = state._with_dispersion(shown, variance)
         centre, cavity = without_site(mean, variance, self.c, self.pull)
         asked = np.any(self.weight > 0, axis=0)
         weight = self.weight / state.dispersion
-        moments = choice_moments(centre, cavity, self.p, weight, state.gamma.ravel()[self.family])
-        c, pull = sites_from(*moments, centre, cavity)
+        found, spread = choice_moments(centre + self.offset, cavity, self.p, weight, state.gamma.ravel()[self.family])
+        c, pull = sites_from(found - self.offset, spread, centre, cavity)
         return replace(state, c=np.where(asked, c, 0.0), pull=np.where(asked, pull, 0.0))
+
+    def evidence(self, variances: Variances, mean: Array, variance: Array) -> float:
+        """log of the probability of all choices given the variances, by expectation propagation.
+
+        `mean` and `variance` (M,) are those of the difference of each pair. With cavities N(m, v), the probability of
+        the choices about a pair given all others is Z, and ∫ N(d; m, v)·e^(νd − td²/2) dd that of its site; the sites
+        have a Gaussian likelihood. The choices are Π Z / ∫ … times as probable.
+        """
+        m, v = without_site(mean, variance, self.c, self.pull)
+        weight, bias = self.weight / self.dispersion, self.gamma.ravel()[self.family]
+        site = 0.5 * ((m / v + self.pull) ** 2 / (1.0 / v + self.c) - m**2 / v - np.log1p(self.c * v))
+        return float(np.sum(choice_evidence(m + self.offset, v, self.p, weight, bias) - site)) + variances.evidence
+
+    def gradient(self, mean: Array) -> Array:
+        """The derivative of the evidence by `offset` (M,), from the mean of each difference where the sites settled."""
+        return self.pull - self.c * mean
 
     def _chances(self, mean: Array, variance: Array) -> Array:
         """P(the item shown first is chosen) in both orders (2, M); a difference of `variance` is less certain."""

@@ -6,9 +6,9 @@
 P (n, G) is the group of each candidate, such as the system that wrote it or the same item in other contexts; X (n, D)
 are features of it, such as its style. Soft answers observe d in logits with Gaussian noise (`observations`), or with
 that of Student's t where they show heavy tails (`tails`); choices have the likelihood of Bradley–Terry, each replaced
-by a Gaussian (`sites`). Then everything is one linear system on the comparison graph (`spectrum.System`). The variances
-maximise its restricted likelihood, and the scores are averaged over the confidence in σ² (`variances`). No weight and
-no variance is made from the answer that it weighs.
+by a Gaussian (`sites`), and where they show it, scores have two peaks (`peaks`). Then everything is one linear system
+on the comparison graph (`spectrum.System`). The variances maximise its restricted likelihood, and the scores are
+averaged over the confidence in σ² (`variances`). No weight and no variance is made from the answer that it weighs.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from comparo.model.graph import Graph
 from comparo.model.limits import LIMITS, Limits
 from comparo.model.newton import Solution
 from comparo.model.observations import are_choices
+from comparo.model.peaks import find_peaks
 from comparo.model.product import Product
 from comparo.model.shared import Shared, solve
 from comparo.model.soft import Soft
@@ -61,8 +62,12 @@ def mixed(
     else:
         model = Soft.of(comparisons, graph, expert, is_biased, limits)
     model, variances, steps, converged = model.settle(shared)
-    system = model.system
-    scores, effects, solution = _averaged(system, variances, shared, isinstance(model, Soft))
+    peaks = find_peaks(model, variances, shared) if isinstance(model, Choices) else None
+    if peaks is not None:
+        model, variances, steps = peaks.model, peaks.variances, steps + peaks.steps
+    scores, effects, solution = _averaged(model.system, variances, shared, isinstance(model, Soft))
+    if peaks is not None:
+        scores, effects = peaks.applied(scores, effects)
     bias, between, error = model.bias(solution)
     freedom = model.freedom if isinstance(model, Soft) and np.isfinite(model.freedom) else None
     return Product(

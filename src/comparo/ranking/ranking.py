@@ -313,7 +313,7 @@ class Ranking:
         if self.panel is not None and self.voices is not None and self.views is not None:
             document |= {"voices": json_rows(self.voices), "views": json_rows(self.views)}
         if self.effects is not None:
-            names = ("scores", "groups", "style", "noise", "freedom", "bias")
+            names = ("scores", "groups", "style", "noise", "freedom", "gap", "bias")
             document["variances"] = {name: plain(getattr(self.effects, name)) for name in names}
         return json.dumps(
             document | {"ranking": json_rows(self.to_columns())}, ensure_ascii=False, default=str, allow_nan=False

@@ -22,6 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, log_expit, logsumexp
 
 from comparo.model.choices import Choices
@@ -30,6 +31,8 @@ from comparo.model.graph import Graph
 from comparo.model.shared import Shared, differences, solve
 from comparo.model.variances import WIDEST, Variances
 from comparo.types import Array
+
+Bools = NDArray[np.bool_]
 
 CLEAR = 20.0
 UNIFORM = 0.25  # share of the variance that is within the halves of a uniform distribution; less with two peaks
@@ -77,9 +80,8 @@ def find_peaks(model: Choices, variances: Variances, shared: Shared) -> Peaks | 
     high, _, within = split(graph, model.system.solve(1.0 / variances.ratio, shared.columns @ theta)[:n])
     if within > UNIFORM:
         return None
-    side = (high[model.pattern.first].astype(float) - high[model.pattern.second])[None] * np.array([[1.0], [-1.0]])
-    asked = float(np.sum(model.weight[side != 0]))
-    other = float(np.sum((model.weight * np.abs(model.p - (side > 0)))[side != 0]))
+    # What candidates share also tells their peak, and is not asked again: then only clear errors are corrected.
+    high, asked, other = _sorted(model, high, np.log(CLEAR) if shared.kinds else 0.0)
     if other > RARE * asked:
         return None
     plain = model.evidence(variances, *differences(*solve(model.system, variances, shared)))
@@ -106,6 +108,38 @@ def find_peaks(model: Choices, variances: Variances, shared: Shared) -> Peaks | 
     return Peaks(second.model, second.variances, steps, gap, error, base, slope, spread)
 
 
+def _sorted(model: Choices, high: Bools, least: float) -> tuple[Bools, float, float]:
+    """The peaks (n,), with candidates moved whose choices are by a factor e^least more probable in the other one.
+
+    Within a peak, scores are taken as equal. Also how many choices are between the peaks, and how many of them went the
+    other way: a candidate in the wrong peak would make many of these.
+    """
+    ends = model.pattern.first, model.pattern.second
+    bias, way = model.gamma.ravel()[model.family], np.array([[1.0], [-1.0]])
+
+    def log_chance(d: Array) -> Array:
+        shown = way * d - bias
+        return np.asarray(np.sum(model.weight * (model.p * shown + log_expit(-shown)), axis=0))
+
+    for number in range(ROUNDS):
+        side = high[ends[0]].astype(float) - high[ends[1]]
+        between = side != 0
+        asked = float(np.sum(model.weight[:, between]))
+        other = float(np.sum((model.weight * np.abs(model.p - (way * side > 0)))[:, between]))
+        if other > RARE * asked and number:
+            break
+        gap = _posterior(asked, other)[0]
+        now, gain = log_chance(gap * side), np.zeros(len(high))
+        for end, sign in zip(ends, (1.0, -1.0), strict=True):
+            moved = side + sign * (1.0 - 2.0 * high[end])
+            gain += np.bincount(end, log_chance(gap * moved) - now, len(high))
+        wrong = gain > least
+        if not wrong.any():
+            break
+        high = high ^ wrong
+    return high, asked, other
+
+
 @dataclass(frozen=True)
 class _Settled:
     """The model at a gap: its scores (n,), log Z (`height`) and the derivative of log Z by the gap (`slope`)."""
@@ -119,7 +153,7 @@ class _Settled:
     slope: float
 
 
-def _settled(model: Choices, shared: Shared, graph: Graph, high: Array, gap: float) -> _Settled | None:
+def _settled(model: Choices, shared: Shared, graph: Graph, high: Bools, gap: float) -> _Settled | None:
     """None where it does not settle."""
     pattern = model.pattern
     side = high[pattern.first].astype(float) - high[pattern.second]
@@ -134,7 +168,7 @@ def _settled(model: Choices, shared: Shared, graph: Graph, high: Array, gap: flo
     return _Settled(model, variances, steps, gap, scores, model.evidence(variances, mean, variance), slope)
 
 
-def split(graph: Graph, scores: Array) -> tuple[Array, float, float]:
+def split(graph: Graph, scores: Array) -> tuple[Bools, float, float]:
     """Which candidates are in the higher of two peaks (n,), the gap, and the share of the variance within the peaks.
 
     In a context of n candidates whose t best are in the higher peak, with scores of mean 0, the squares are least where
@@ -169,7 +203,7 @@ def split(graph: Graph, scores: Array) -> tuple[Array, float, float]:
     return high, gap, left / total if total > 0 else 1.0
 
 
-def membership(high: Array, columns: Array) -> float:
+def membership(high: Bools, columns: Array) -> float:
     """log of the probability of the peaks `high` (n,) given `columns` (n, M), by logistic regression.
 
     Its coefficients are normal around 0 with one variance, for which the best of `WEAK` is taken; they are integrated
@@ -179,7 +213,7 @@ def membership(high: Array, columns: Array) -> float:
     >>> [round(membership(high, told), 1) for told in (np.zeros((40, 0)), high[:, None] - 0.5)]
     [-28.9, -2.9]
     """
-    n, sign = len(high), 2.0 * high - 1.0
+    n, sign = len(high), np.where(high, 1.0, -1.0)
     alike, wide = np.ones((n, 1)), np.column_stack([np.ones(n), columns])
     found = [_logistic(sign, wide, variance) for variance in WEAK if columns.shape[1]]
     return max([_logistic(sign, alike, WEAK[0]), *found])

@@ -21,7 +21,7 @@ from comparo.model.newton import Solution
 from comparo.model.pattern import Pattern
 from comparo.model.position import pairs
 from comparo.model.shared import Shared, differences, solve
-from comparo.model.sites import choice_moments, sites_from, without_site
+from comparo.model.sites import choice_evidence, choice_moments, sites_from, without_site
 from comparo.model.spectrum import Spectrum, System
 from comparo.model.ties import averaged_moments, first_parameters, next_parameters, tie_totals
 from comparo.model.variances import NARROWEST, WIDEST, Variances, estimate
@@ -38,8 +38,9 @@ class Choices:
 
     `p` and `weight` (2, M) are the choices about each pair in both orders, in the pattern's order; `family` (M,) is
     their context and judge, `gamma` (C, J) is γ of each, shrunk by its variance `between`. `dispersion` is the variance
-    of shares of votes and of grades relative to a coin's; 1 for decisions. `tied` (J,) is the weight of each judge's
-    ties, and `nu` (J,) its ν; both are None where no decision is a tie.
+    of shares of votes and of grades relative to a coin's; 1 for decisions. `offset` (M,) is what is added to the
+    difference of the scores of each pair, 0 unless scores have two peaks (`peaks`). `tied` (J,) is the weight of each
+    judge's ties, and `nu` (J,) its ν; both are None where no decision is a tie.
     """
 
     pattern: Pattern
@@ -51,6 +52,7 @@ class Choices:
     are_counts: bool
     c: Array
     pull: Array
+    offset: Array
     dispersion: float = 1.0
     between: float | None = None
     error: float | None = None
@@ -75,7 +77,7 @@ class Choices:
         asked = np.sum(weight, axis=0)
         pull = weight[0] * (p[0] - 0.5) - weight[1] * (p[1] - 0.5)
         gamma = np.zeros((graph.contexts, judges))
-        found = cls(pattern, p, weight, family, gamma, is_biased, are_counts, asked / 4.0, pull)
+        found = cls(pattern, p, weight, family, gamma, is_biased, are_counts, asked / 4.0, pull, np.zeros(len(asked)))
         if comparisons.hard:
             tied, answers = tie_totals(comparisons.p, comparisons.weights, comparisons.judged_by, judges)
             if tied.any():
@@ -116,15 +118,17 @@ class Choices:
 
     def learn(self, mean: Array, variance: Array) -> Choices:
         """The next sites, γ and dispersion, from mean and variance of the difference of each pair (M,)."""
-        state = self._with_biases(mean, variance) if self.is_biased and self.tells_biases else self
-        state = state._with_ties(mean, variance)
+        shown = mean + self.offset
+        state = self._with_biases(shown, variance) if self.is_biased and self.tells_biases else self
+        state = state._with_ties(shown, variance)
         if not self.are_counts:
-            state = state._with_dispersion(mean, variance)
+            state = state._with_dispersion(shown, variance)
         centre, cavity = without_site(mean, variance, self.c, self.pull)
         asked = np.any(self.weight > 0, axis=0)
         weight = self.weight / state.dispersion
-        moments = choice_moments(centre, cavity, self.p, weight, state.gamma.ravel()[self.family], state._pair_ties)
-        c, pull = sites_from(*moments, centre, cavity)
+        bias = state.gamma.ravel()[self.family]
+        found, spread = choice_moments(centre + self.offset, cavity, self.p, weight, bias, state._pair_ties)
+        c, pull = sites_from(found - self.offset, spread, centre, cavity)
         return replace(state, c=np.where(asked, c, 0.0), pull=np.where(asked, pull, 0.0))
 
     @property
@@ -143,6 +147,22 @@ class Choices:
             return 0.0
         own = self.nu > 0
         return float(np.max(np.abs(np.log(self.nu[own] / before.nu[own]))))
+
+    def evidence(self, variances: Variances, mean: Array, variance: Array) -> float:
+        """log of the probability of all choices given the variances, by expectation propagation; no choice is a tie.
+
+        `mean` and `variance` (M,) are those of the difference of each pair. With cavities N(m, v), the probability of
+        the choices about a pair given all others is Z, and ∫ N(d; m, v)·e^(νd − td²/2) dd that of its site; the sites
+        have a Gaussian likelihood. The choices are Π Z / ∫ … times as probable.
+        """
+        m, v = without_site(mean, variance, self.c, self.pull)
+        weight, bias = self.weight / self.dispersion, self.gamma.ravel()[self.family]
+        site = 0.5 * ((m / v + self.pull) ** 2 / (1.0 / v + self.c) - m**2 / v - np.log1p(self.c * v))
+        return float(np.sum(choice_evidence(m + self.offset, v, self.p, weight, bias) - site)) + variances.evidence
+
+    def gradient(self, mean: Array) -> Array:
+        """The derivative of the evidence by `offset` (M,), from the mean of each difference where the sites settled."""
+        return self.pull - self.c * mean
 
     def _chances(self, mean: Array, variance: Array) -> Array:
         """P(the item shown first is chosen) in both orders (2, M); a difference of `variance` is less certain."""

@@ -22,7 +22,8 @@ class Effects:
     means, `mean` (n,) the prediction for each candidate. The uncertainty of the predictions adds
     spread·between·spreadᵀ to H⁻¹, with `spread` (n, M) and `between` (M, M). `group` (n,) is the number of each
     candidate's group, and `columns` (n, M′) are the features with which mean = columns·θ; the first M′ of `between` are
-    the covariance of θ before φ. `predicted` is what the answers say of θ.
+    the covariance of θ before φ. `predicted` is what the answers say of θ. `gap` is the distance of two peaks of the
+    scores, None where they have one; `scores` includes the variance between the peaks.
     """
 
     dispersion: float
@@ -40,6 +41,7 @@ class Effects:
     columns: Array | None = None
     freedom: float | None = None
     predicted: Predicted | None = None
+    gap: float | None = None
 
 
 def random_effects(estimate: Array, variance: Array) -> tuple[float, float]:

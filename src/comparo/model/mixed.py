@@ -6,9 +6,10 @@
 P (n, G) is the group of each candidate, such as the system that wrote it or the same item in other contexts; X (n, D)
 are features of it, such as its style. Soft answers observe d in logits with Gaussian noise (`observations`), or with
 that of Student's t where they show heavy tails (`tails`); choices have the likelihood of Bradley–Terry, or with ties
-that of Davidson (`ties`), each replaced by a Gaussian (`sites`). Then everything is one linear system on the comparison
-graph (`spectrum.System`). The variances maximise its restricted likelihood, and the scores are averaged over the
-confidence in σ² (`variances`). No weight and no variance is made from the answer that it weighs.
+that of Davidson (`ties`), each replaced by a Gaussian (`sites`), and where they show it, scores have two peaks
+(`peaks`). Then everything is one linear system on the comparison graph (`spectrum.System`). The variances maximise its
+restricted likelihood, and the scores are averaged over the confidence in σ² (`variances`). No weight and no variance is
+made from the answer that it weighs.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from comparo.model.graph import Graph
 from comparo.model.limits import LIMITS, Limits
 from comparo.model.newton import Solution
 from comparo.model.observations import are_choices
+from comparo.model.peaks import find_peaks
 from comparo.model.predicted import Predicted
 from comparo.model.product import Product
 from comparo.model.shared import Shared, solve
@@ -45,13 +47,15 @@ def mixed(
     groups: NDArray[np.integer] | None = None,
     features: Array | None = None,
     control: Control | None = None,
+    has_peaks: bool = True,
     limits: Limits = LIMITS,
 ) -> Product:
     """The mixed model of all comparisons, on the scale of the expert: logits, or p for a Gaussian expert.
 
     `groups` (n,) and `features` (n, D) are those of the candidates, in the order of `Graph.build`; groups are numbered
     from 0. With `is_biased`, γ of each context and judge is estimated with the scores. With `control` the scores are
-    those at equal numbers of the control, and `Product.held` has its coefficients.
+    those at equal numbers of the control, and `Product.held` has its coefficients. Scores have two peaks (`peaks`) where
+    choices without ties show them, unless there is a control or `has_peaks` is False.
 
     >>> from comparo.model.experts import BradleyTerry
     >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
@@ -66,8 +70,14 @@ def mixed(
     else:
         model = Soft.of(comparisons, graph, expert, is_biased, limits)
     model, variances, steps, converged = model.settle(shared)
-    system = model.system
-    scores, effects, solution, beta = _averaged(system, variances, shared, isinstance(model, Soft))
+    peaks = None
+    if has_peaks and control is None and isinstance(model, Choices) and model.nu is None:
+        peaks = find_peaks(model, variances, shared)
+    if peaks is not None:
+        model, variances, steps = peaks.model, peaks.variances, steps + peaks.steps
+    scores, effects, solution, beta = _averaged(model.system, variances, shared, isinstance(model, Soft))
+    if peaks is not None:
+        scores, effects = peaks.applied(scores, effects)
     bias, between, error = model.bias(solution)
     freedom = model.freedom if isinstance(model, Soft) and np.isfinite(model.freedom) else None
     if isinstance(model, Choices) and model.nu is not None:

@@ -12,7 +12,7 @@ orders of a pair share a site.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit, log_ndtr
+from scipy.special import expit, log_ndtr, logsumexp
 
 from comparo.model.ties import answer_moments, log_partition
 from comparo.types import Array
@@ -40,6 +40,33 @@ def choice_moments(
     >>> mean.round(3), variance.round(3)
     (array([0.413]), array([0.829]))
     """
+    x, log_density, _ = _points(mean, variance, p, weight, bias, nu)
+    share = SHARES * np.exp(log_density - np.max(log_density, axis=1, keepdims=True))
+    share /= np.sum(share, axis=1, keepdims=True)
+    centre = np.sum(share * x, axis=1)
+    # No posterior is narrower than with the largest curvature, ¼ of the weight; a sum over few points could be.
+    least = 1.0 / (1.0 / variance + 0.25 * np.sum(weight, axis=0))
+    return centre, np.maximum(np.sum(share * (x - centre[:, None]) ** 2, axis=1), least)
+
+
+def choice_evidence(mean: Array, variance: Array, p: Array, weight: Array, bias: Array) -> Array:
+    """log ∫ N(d; mean, variance)·Π exp w·(p·d − log(1 + e^d)) dd (M,), of the choices of `choice_moments`.
+
+    >>> once = np.array([[1.0], [0.0]])
+    >>> np.exp(choice_evidence(np.zeros(1), np.ones(1), once, once, np.zeros(1))).round(3)
+    array([0.5])
+    """
+    _, log_density, width = _points(mean, variance, p, weight, bias)
+    return np.asarray(logsumexp(log_density, b=SHARES, axis=1) + np.log(width / np.sqrt(variance)))
+
+
+def _points(
+    mean: Array, variance: Array, p: Array, weight: Array, bias: Array, nu: Array | None = None
+) -> tuple[Array, Array, Array]:
+    """Points d (M, 33) around the maximum of the density of d given the choices, its logarithm there, and their scale.
+
+    To the logarithm, log N(0, 1) of the nodes is not yet added.
+    """
     sign = np.array([[1.0], [-1.0]])
     d, reach = mean.copy(), variance * np.sum(weight, axis=0)
     low, high = mean - reach, mean + reach
@@ -62,12 +89,7 @@ def choice_moments(
             log_density += times[:, None] * (share[:, None] * shown - np.logaddexp(0.0, shown))
         else:
             log_density += times[:, None] * ((share[:, None] - 0.5) * shown - log_partition(shown, nu[:, None]))
-    share = SHARES * np.exp(log_density - np.max(log_density, axis=1, keepdims=True))
-    share /= np.sum(share, axis=1, keepdims=True)
-    centre = np.sum(share * x, axis=1)
-    # No posterior is narrower than with the largest curvature, ¼ of the weight; a sum over few points could be.
-    least = 1.0 / (1.0 / variance + 0.25 * np.sum(weight, axis=0))
-    return centre, np.maximum(np.sum(share * (x - centre[:, None]) ** 2, axis=1), least)
+    return x, log_density, width
 
 
 def _chances(d: Array, weight: Array, nu: Array | None) -> tuple[Array, Array]:

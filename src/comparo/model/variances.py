@@ -79,6 +79,16 @@ class Variances:
         (c,), (g,) = _moments(self.spectrum, np.array([a]))
         return np.asarray(c), np.asarray(g)
 
+    @property
+    def evidence(self) -> float:
+        """log ∫ exp(−½ Σ c·d² + Σ c·y·d) of all observations over scores with the best variances, where φ is 1."""
+        spectrum, ratio = self.spectrum, self.shared[self.kind]
+        (c,), _ = _moments(spectrum, np.array([self.ratio]))
+        root = np.sqrt(ratio)
+        total = float(np.log1p(self.ratio * spectrum.trace_q) @ spectrum.trace_weight)
+        total += float(np.linalg.slogdet(np.eye(len(root)) + root[:, None] * c * root).logabsdet)
+        return 0.5 * (spectrum.square - _form(spectrum, self.ratio, ratio) - total)
+
     def precision(self, a: float) -> tuple[Array, Array]:
         """(C + R⁻¹)⁻¹, which is Cov(θ)/φ, shape (M, M), and the mean of θ (M,)."""
         root = np.sqrt(self.ratios)

@@ -161,9 +161,11 @@ def _model(judged: Fitted, group: Index) -> tuple[Array, Covariance, Predicted]:
             raise ValueError("a context is too large for groups in a panel; rank smaller contexts, or one judge")
         return several.scores, several.opinion, several.opinion.predicted
     product = judged.product
-    known = product is not None and is_logit(product.expert) and product.effects is not None
-    if product is None or not known or product.effects is None or not _same(product.effects.group, group):
-        product = mixed(judged.comparisons, BradleyTerry(), groups=group, limits=_limits(judged.covariance))
+    # Where scores have two peaks, the means of groups are not normal around what groups predict.
+    is_ours = effects is not None and effects.gap is None and _same(effects.group, group)
+    if product is None or not is_ours or not is_logit(product.expert):
+        limits = _limits(judged.covariance)
+        product = mixed(judged.comparisons, BradleyTerry(), groups=group, has_peaks=False, limits=limits)
     effects = product.effects
     if effects is None or effects.predicted is None or effects.group is None:
         raise ValueError(f"{int(group.max()) + 1:,} groups are too many for a leaderboard; choose a coarser group")

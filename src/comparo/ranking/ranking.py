@@ -386,7 +386,7 @@ class Ranking:
         if (control := self.control) is not None:
             document["control"] = json_rows(control)
         if self.effects is not None:
-            names = ("scores", "groups", "style", "noise", "freedom", "bias")
+            names = ("scores", "groups", "style", "noise", "freedom", "gap", "bias")
             document["variances"] = {name: plain(getattr(self.effects, name)) for name in names}
         if self.leaderboard is not None:
             document["groups"] = json_rows(self.leaderboard.to_columns())

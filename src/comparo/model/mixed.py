@@ -54,8 +54,8 @@ def mixed(
 
     `groups` (n,) and `features` (n, D) are those of the candidates, in the order of `Graph.build`; groups are numbered
     from 0. With `is_biased`, γ of each context and judge is estimated with the scores. With `control` the scores are
-    those at equal numbers of the control, and `Product.held` has its coefficients. Scores have two peaks (`peaks`) where
-    choices without ties show them, unless there is a control or `has_peaks` is False.
+    those at equal numbers of the control, and `Product.held` has its coefficients. Scores have two peaks (`peaks`)
+    where choices without ties show them, unless there is a control or `has_peaks` is False.
 
     >>> from comparo.model.experts import BradleyTerry
     >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]

@@ -14,6 +14,7 @@ from scipy.special import expit, logit
 from scipy.stats import sem, spearmanr, t
 
 from comparo import Comparisons, fit
+from comparo.analysis.group_plots import plot_groups, plot_length, plot_wins
 from comparo.analysis.plots import (
     COLOURS,
     plot_convergence,
@@ -293,3 +294,45 @@ def test_the_table_shows_a_hundred_rows():
     page = fit([(number, number + 1, 0.6) for number in range(120)])._repr_html_()
     assert len(bars(page)) == 100
     assert "<p>21 more</p>" in page
+
+
+def boards():
+    rows = [
+        {"context": c, "first": i, "second": j, "p": float(expit(0.5 * (j - i) + np.sin(c + i + 2 * j)))}
+        for c in range(8)
+        for i in range(4)
+        for j in range(4)
+        if i != j
+    ]
+    ranking = fit(rows, "mixed", groups="items")
+    return ranking, ranking.groups()
+
+
+def test_groups_are_drawn_with_their_intervals_best_above():
+    _, board = boards()
+    ax = plot_groups(board, ax=Figure().subplots())
+    drawn = {place: (low, high) for bars in ax.containers for (low, place), (high, _) in bars[2][0].get_segments()}
+    for place in range(4):
+        assert drawn[place] == pytest.approx((board.low[place], board.high[place]))
+    assert [text.get_text() for text in ax.get_yticklabels()] == [str(name) for name in board.group]
+    assert len(plot_groups(board, top=2, ax=Figure().subplots()).get_yticks()) == 2
+
+
+def test_wins_are_written_in_per_cent_but_on_the_diagonal():
+    _, board = boards()
+    ax = plot_wins(board, ax=Figure().subplots())
+    written = {tuple(map(int, text.get_position())): text.get_text() for text in ax.texts}
+    assert written == {(j, i): f"{100 * board.wins[i, j]:.0f}" for i in range(4) for j in range(4) if i != j}
+    with pytest.raises(ValueError, match="top is a number of groups from 1 to 30, not 31"):
+        plot_wins(board, top=31)
+
+
+def test_the_trend_with_length_is_that_within_contexts():
+    ranking, _ = boards()
+    texts = {(c, i): "x" * (5 + 3 * i + c) for c in range(8) for i in range(4)}
+    ax = plot_length(ranking, texts, ax=Figure().subplots())
+    x = np.array([np.log2(len(texts[label])) for label in ranking.graph.labels(ranking.comparisons)])
+    slope = np.polyfit(ranking.graph.centre(x), ranking.scores, 1)[0]
+    assert ax.lines[1].get_label() == f"twice as long: {slope:+.2f}"
+    low, high = np.log2(ax.lines[1].get_xdata())
+    assert np.diff(ax.lines[1].get_ydata())[0] / (high - low) == pytest.approx(slope)

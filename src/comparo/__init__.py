@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from comparo.analysis.calibration import calibrate as calibrate
     from comparo.analysis.confidence import expected_spearman as expected_spearman
     from comparo.analysis.confidence import top_probability as top_probability
+    from comparo.analysis.group_plots import plot_groups as plot_groups
+    from comparo.analysis.group_plots import plot_length as plot_length
+    from comparo.analysis.group_plots import plot_wins as plot_wins
     from comparo.analysis.plots import plot_convergence as plot_convergence
     from comparo.analysis.plots import plot_difference_given_p as plot_difference_given_p
     from comparo.analysis.plots import plot_efficiency as plot_efficiency
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "analysis.calibration": "calibrate",
     "analysis.confidence": "expected_spearman top_probability",
+    "analysis.group_plots": "plot_groups plot_length plot_wins",
     "analysis.plots": "plot_convergence plot_difference_given_p plot_efficiency plot_joint plot_position_bias "
     "plot_ranking",
     "analysis.reliability": "reliability",

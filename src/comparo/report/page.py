@@ -141,6 +141,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "voices": who_judged(record),
         **_convergence(record, ahead),
         "surprises": [_surprise(record, place) for place in surprises(record, SURPRISES)],
+        "lengths": _lengths(record),
         "people": [(found, label(found.name), _scatter(found)) for found in people],
         "people_about": _people_about(people, len(record.items.scores)),
         "command": presentable(again),
@@ -257,6 +258,13 @@ def _surprise(record: Record, place: int) -> dict[str, Any]:
     reply = label(judgement.reply.strip())
     values = {"p": judgement.p, "expected": float(record.expected[place])}
     return names | values | {"sides": sides, "context": context, "reply": reply}
+
+
+def _lengths(record: Record) -> Chart | None:
+    """The scores of some texts over their lengths; None where all texts are as long."""
+    drawn = np.random.default_rng(0).permutation(len(record.characters))[:DRAWN]
+    lengths = record.characters[drawn]
+    return scatter_chart(lengths, record.ranking.scores[drawn]) if np.ptp(lengths) > 0 else None
 
 
 def _scatter(found: Agreement) -> Chart:

@@ -259,6 +259,22 @@ def test_a_run_writes_its_leaderboard_and_the_command_prints_it(run, tmp_path):
     assert plain.stdout.splitlines()[1].startswith("system 3")
 
 
+def test_recorded_comparisons_have_a_leaderboard_where_it_is_asked_for(run, tmp_path):
+    lines = [
+        f"{c},{i},{j},{0.5 + (j - i) / 8 + c / 50}" for c in range(4) for i in range(3) for j in range(3) if i != j
+    ]
+    (tmp_path / "answers.csv").write_text("\n".join(["context,first,second,p", *lines]))
+    done = run(tmp_path, ("fit", "answers.csv", "--leaderboard", "--top", "1"))
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()[:4]] == ["group", "0", "1", "2"]
+    document = json.loads(run(tmp_path, ("fit", "answers.csv", "--leaderboard", "--format", "json")).stdout)
+    assert [row["group"] for row in document["groups"]] == ["0", "1", "2"]
+    (tmp_path / "one.csv").write_text("first,second,p\na,b,0.7\n")
+    refused = run(tmp_path, ("fit", "one.csv", "--leaderboard"))
+    assert refused.returncode == 2
+    assert "every group has one text only" in refused.stderr
+
+
 def test_texts_without_groups_have_no_leaderboard():
     texts = {"a": "one", "b": "two", "c": "three"}
     assert rank(texts, "better", judge=lambda first, second: 0.7 if first < second else 0.3).leaderboard is None

@@ -1,17 +1,19 @@
 """comparo fit: scores and a ranking from recorded comparisons."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from comparo.cli.printing import Format, print_notes, print_ranking, say
+from comparo.cli.printing import Format, print_board, print_notes, print_ranking, say
 from comparo.data.items import LENGTH, Items
 from comparo.data.sources import database_of
 from comparo.methods import Method, PriorPairs, quiet_fit
 from comparo.model.product import Bias
 from comparo.model.zermelo import Algorithm
 from comparo.ranking.equal import control_sentences
+from comparo.ranking.grouping import group_codes
 from comparo.ranking.indecision import tie_sentences
 
 EPILOG = "Example: `comparo fit comparisons.csv --method poe-bt --bias joint --format csv`"
@@ -74,6 +76,13 @@ def fit_command(
             "Default: those of a run folder."
         ),
     ] = None,
+    leaderboard: Annotated[
+        bool,
+        typer.Option(
+            "--leaderboard",
+            help="Rank the items over all contexts too, as when systems (the items) answer many questions (contexts).",
+        ),
+    ] = False,
     level: Annotated[
         float, typer.Option(help="Coverage of the intervals low to high, and what separates tiers.")
     ] = 0.95,
@@ -97,6 +106,11 @@ def fit_command(
         prior_pairs=prior_pairs,
         level=level,
     )
+    if leaderboard:
+        ranking = replace(ranking, group=group_codes(ranking.comparisons, ranking.graph, "items"))
+        board = ranking.groups()  # says what is wrong where items cannot be compared
+        if output == "table":
+            print_board(board)
     print_ranking(ranking, output, top)
     print_notes(ranking.notes)
     for sentence in (*tie_sentences(ranking.ties), *control_sentences(ranking.control)):

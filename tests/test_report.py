@@ -295,6 +295,16 @@ def test_the_leaderboard_comes_first(tmp_path):
     assert "on average over 8 contexts" in " ".join(page.split())
 
 
+def test_scores_are_drawn_over_lengths_where_these_differ(tmp_path):
+    items = [{"id": k, "text": "word " * (k + 1)} for k in range(6)]
+    page = written(run_folder(tmp_path / "run", items))
+    chart = re.search(r'<section id="lengths">.*?</section>', page, re.DOTALL)[0]
+    assert chart.count("h0") == 6
+    assert '<section id="lengths">' not in written(
+        run_folder(tmp_path / "same", [{"id": k, "text": "t"} for k in "abc"])
+    )
+
+
 def test_groups_of_one_context_have_a_leaderboard(tmp_path):
     items = [{"id": k, "text": f"text {k}", "group": f"<b>{k % 3}</b>"} for k in range(12)]
     folder = run_folder(tmp_path / "run", items, load_judge("simulated/soft", scores={k: k % 3 for k in range(12)}))

@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import typer
 
 from comparo.cli import groups
@@ -176,7 +175,7 @@ def _print(duel: Duel, output: str, console: Console) -> None:
     if won or lost:
         header = ["input", f"{duel.other} wins by", "P, shown first", "P, shown second"]
         print_table(header, [_row(columns, row) for row in [*won, *lost]])
-    told = [f"{duel.calls:,} calls on {len(duel.win) - _same(duel):,} of {duel.planned:,} inputs"]
+    told = [f"{duel.calls:,} calls on {duel.asked:,} of {duel.planned:,} inputs"]
     told += [f"{duel.same:,} with the same text twice"] if duel.same else []
     told += [f"{duel.failed:,} left out, because the judge did not answer in both orders"] if duel.failed else []
     told += [f"{duel.unmatched:,} that only one side has"] if duel.unmatched else []
@@ -184,10 +183,6 @@ def _print(duel: Duel, output: str, console: Console) -> None:
     console.print("; ".join(told), markup=False)
     if duel.ranking is not None and not console.quiet:
         print_notes(duel.ranking.notes)
-
-
-def _same(duel: Duel) -> int:
-    return int(np.count_nonzero(np.isnan(duel.first)))
 
 
 def _figures(duel: Duel) -> list[list[Any]]:

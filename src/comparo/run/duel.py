@@ -74,6 +74,11 @@ class Duel:
         return Bets(self.win)
 
     @property
+    def asked(self) -> int:
+        """How many inputs the judge answered: those that were looked at, without the same text twice."""
+        return int(np.count_nonzero(~np.isnan(self.first)))
+
+    @property
     def win_rate(self) -> float:
         """The share of inputs that the other wins, those that neither wins counted by half."""
         return float(np.mean(self.win)) if len(self.win) else 0.5
@@ -111,7 +116,7 @@ class Duel:
         of 1.96 errors it has √((1 + 1/v)·(log(1 + v) + 2·log(1/α))), v = 8.1·n/planned, the bound of Robbins' mixture
         (Waudby-Smith and others 2021), which is approximate where inputs are few.
         """
-        if self.ranking is None or len(self.win) - self.same < FEWEST:
+        if self.ranking is None or self.asked < FEWEST:
             return math.nan, math.nan, math.nan
         board = self.ranking.groups()
         apart, low, _ = board.difference(self.other, self.one)
@@ -154,7 +159,7 @@ class Duel:
             "win_rate": {"value": self.win_rate, "low": low, "high": high},
             "score_difference": {"value": plain(apart), "low": plain(least), "high": plain(most)},
             "inputs": {
-                "asked": len(self.win) - int(np.count_nonzero(np.isnan(self.first))),
+                "asked": self.asked,
                 "planned": self.planned,
                 "same": self.same,
                 "failed": self.failed,

@@ -6,6 +6,7 @@ from benchmarks import (
     coverage,
     defaults,
     efficiency,
+    goals,
     judges,
     loop,
     mixed,
@@ -34,5 +35,6 @@ for part in (
     panel,
     voices,
     bounds,
+    goals,
 ):
     part.main()

@@ -33,7 +33,7 @@ from comparo.selection.defaults import Orders
 from comparo.selection.greedy import TIES, differences
 from comparo.types import Array, LongIndex
 
-OWN = 0.25  # variance of a text within its group, of an answer's; 0.1 and 1 choose as well for soft answers (docs)
+OWN = 0.25  # variance of a text within its group, of an answer's: between decisions (0.05) and sure soft judges (1)
 CANDIDATES = 4  # texts of a group in a context that are considered for the next pair: those in the fewest calls
 DRAWS = 10_000  # of all means, for how sure their order is: the error of a probability is at most 0.005
 

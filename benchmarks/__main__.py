@@ -8,6 +8,7 @@ from benchmarks import (
     coverage,
     defaults,
     efficiency,
+    goals,
     judges,
     loop,
     mixed,
@@ -44,5 +45,6 @@ for part in (
     bounds,
     ties,
     control,
+    goals,
 ):
     part.main()

@@ -216,3 +216,13 @@ def test_recorded_judgements_have_normal_noise(name, calls):
     for recorded in opened.recorded.values():
         data = chosen(recorded, fitting, (calls,), 1, 0)[calls].one(0)
         assert fitting.rank(data).effects.freedom is None
+
+
+def test_tails_that_do_not_settle_are_left_out(monkeypatch):
+    """Four rounds are too few for the sites of heavy tails, and enough for normal noise."""
+    data, _ = judge(np.random.default_rng(0), 3)
+    assert estimated(data).effects.freedom is not None
+    found = fit(data, prior="estimated", bias="joint", limits=Limits(mixed_rounds=4))
+    assert found.converged
+    assert found.effects.freedom is None
+    np.testing.assert_allclose(found.scores, normal(data, monkeypatch).scores)

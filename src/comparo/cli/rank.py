@@ -35,7 +35,7 @@ from comparo.run.loop import Progress, Run
 from comparo.run.rank import rank
 from comparo.run.recipe import Scores
 from comparo.run.task import DEFAULT_LEAST_MASS, DEFAULT_METHOD, Expense, Task
-from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_ORDERS, Orders, Strategy
+from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 
 EPILOG = (
     "Example: `comparo rank stories.jsonl --criterion 'more surprising' --kind Story`, or with a server: `comparo rank "
@@ -56,17 +56,22 @@ class Plan:
         float | None,
         typer.Option(
             help="Stop earlier, once the expected Spearman correlation with the true ranking is this high (with --goal "
-            "top-5: the probability that the best five are right)."
+            "top-5: the probability that the best five are right; systems: the correlation of the order of systems; "
+            "best-system: the probability that the best is right)."
         ),
     ] = None
-    goal: Annotated[str, typer.Option(help="ranking, or top-K to spend the calls on who is among the best K.")] = (
-        "ranking"
-    )
+    goal: Annotated[
+        str,
+        typer.Option(
+            help="ranking, or top-K to spend the calls on who is among the best K; systems to tell systems apart over "
+            "all contexts (texts share a --group, or ids), best-system to find the best."
+        ),
+    ] = DEFAULT_GOAL
     strategy: Annotated[
         Strategy | None,
         typer.Option(
             help="How pairs are chosen. greedy: where the fewest comparisons connect; adaptive: where the answers "
-            "leave most open; random. Default: greedy, adaptive for a goal top-K."
+            "leave most open; random. Default: greedy, adaptive for other goals than ranking."
         ),
     ] = None
     orders: Annotated[Orders, typer.Option(help="Ask each pair in both orders (two calls), or in one.")] = (
@@ -277,6 +282,9 @@ def say_expense(console: Console, task: Task, expense: Expense) -> None:
         console.print(f"At most {task.whole:,} calls in all; the first of them are an audition of the wordings:")
     who = f"{len(task.voices)} voices" if several else f"judge {task.judge.name}"
     console.print(f"{len(task.items):,} items{contexts}, {who}", markup=False)
+    if task.compares_groups:
+        aim = "find the best of" if task.goal == "best-system" else "tell apart"
+        console.print(f"goal {task.goal}: calls to {aim} {task.systems().count} groups, in all contexts together")
     for voice in task.voices if several else ():
         each = expense.costs[voice.name]
         console.print(f"  {voice.name}: {'price not known' if math.isnan(each) else f'{dollars(each)} a call'}")

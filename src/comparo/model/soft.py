@@ -104,10 +104,12 @@ class Soft:
         return float(np.max(both / np.maximum(both + alone.reshape(-1, width)[:, :judges], np.finfo(float).tiny)))
 
     def settle(self, shared: Shared) -> tuple[Soft, Variances, int, bool]:
-        """With normal noise, unless the answers have heavier tails."""
+        """With normal noise, unless the answers have heavier tails, whose sites settle."""
         state, variances, steps, converged = self._settle_normal(shared)
         if state._has_tails(variances, shared):
-            return state._settle_tails(variances, shared)
+            heavy = state._settle_tails(variances, shared)
+            if heavy[-1]:
+                return heavy
         return state, variances, steps, converged
 
     def _settle_normal(self, shared: Shared) -> tuple[Soft, Variances, int, bool]:

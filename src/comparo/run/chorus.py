@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from comparo.selection.selector import Selector
+from comparo.run.rounds import Source
 
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  # k·golden mod 1 is spread evenly over (0, 1) for every number of k
 
@@ -39,11 +39,18 @@ class Shares(dict[str, float]):
         return active[-1]
 
 
+class PairSource(Source, Protocol):
+    """What chooses pairs for all voices alike, asked in one order or in both (`calls` for each pair)."""
+
+    calls: int
+
+
 class Chorus:
-    """Chooses pairs of a context by a `Selector`, and the voice of each by the shares as they are at that time.
+    """Chooses pairs of a context by a selector, and the voice of each by the shares as they are at that time.
 
     The context's `number` lets contexts of few questions use different voices first. What was asked before is `given`.
 
+    >>> from comparo.selection.selector import Selector
     >>> shares = Shares(ana=0.5, bo=0.5)
     >>> chorus = Chorus(Selector(["x", "y", "z"], orders="one", rng=0), shares)
     >>> first = chorus.next(4)
@@ -54,7 +61,7 @@ class Chorus:
     (['ana'], 0)
     """
 
-    def __init__(self, selector: Selector, shares: Shares, number: int = 0, given: Sequence[Ask] = ()) -> None:
+    def __init__(self, selector: PairSource, shares: Shares, number: int = 0, given: Sequence[Ask] = ()) -> None:
         self._selector, self._shares = selector, shares
         self._total = selector.remaining or 0
         self._pairs: list[tuple[Any, Any]] = []

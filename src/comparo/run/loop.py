@@ -17,7 +17,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.allocation import Allocation
 from comparo.run.answers import comparisons
 from comparo.run.budget import Spending
-from comparo.run.chorus import Chorus
+from comparo.run.chorus import Chorus, PairSource
 from comparo.run.database import Key, encode, key_of
 from comparo.run.health import ENOUGH, FAILED, Health, too_many
 from comparo.run.rounds import Pair, Rounds
@@ -103,15 +103,15 @@ class Run:
         self._waiting = deque(
             (context, ids, *expense.by_context[context], rng)
             for (context, ids), rng in zip(names.items(), generators, strict=True)
-            if task.until is not None or task.is_panel or stored[encode(context)] < expense.by_context[context][0]
+            if task.waits or stored[encode(context)] < expense.by_context[context][0]
         )
         self.rounds: dict[Any, Rounds] = {}
         costs = {str(voice): cost for voice, cost in expense.costs.items()}
         self._allocation = Allocation(costs, str(task.bias), say) if task.is_panel else None
         if self._allocation is not None and task.given:
             self._allocation.decide(list(task.given), [])
-        waits = task.until is not None or task.is_panel
-        self._stops = Stops(task, self.rounds, self._allocation) if waits else None
+        self._systems = task.systems() if task.compares_groups else None
+        self._stops = Stops(task, self.rounds, self._allocation, self._systems) if task.waits else None
         self._moved: dict[Any, None] = {}  # contexts with an answer that was not looked at yet
         self._pending: deque[Question] = deque()
         self._open: dict[Key, Question] = {}
@@ -241,11 +241,17 @@ class Run:
             self._moved = dict.fromkeys(self.rounds)
 
     def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
-        strategy, goal = self.task.strategy or "greedy", self.task.goal
+        size = -(-self.ahead // self._size)
         contrast = self.task.fitting.contrast[context] if self.task.weighs_pairs else None
-        selector = Selector(ids, strategy=strategy, orders=orders, goal=goal, contrast=contrast, rng=rng)
-        size = max(4, len(ids) // 4, -(-self.ahead // self._size))
         given = [one for one in self.task.given if one.question.context == context]
+        selector: PairSource
+        if self._systems is None:
+            strategy, goal = self.task.strategy or "greedy", self.task.goal
+            selector = Selector(ids, strategy=strategy, orders=orders, goal=goal, contrast=contrast, rng=rng)
+            size = max(4, len(ids) // 4, size)
+        else:
+            selector = self._systems.of_context(context, orders, rng, contrast)
+            size += size % 2 if orders == "both" else 0
         if self._allocation is None:
             self.rounds[context] = Rounds(selector, calls, size, waits=self._stops is not None, given=given)
         else:

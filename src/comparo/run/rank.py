@@ -21,7 +21,7 @@ from comparo.run.recipe import Scores
 from comparo.run.starting import Asked, Folder, Start, listed, make_judges, make_prompt, reader_among
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, DEFAULT_METHOD, Task
 from comparo.run.voices import Voice, voices_of
-from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
+from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, SYSTEM_GOALS, Orders, Strategy
 
 
 def rank(
@@ -87,7 +87,9 @@ def rank(
     budget, until, goal
         A number of calls, "10n" calls per item, "5%" of all ordered pairs, or "$2.50". `until` stops earlier, once the
         expected Spearman correlation with the true ranking (for the goal "top-5": the probability that the best five
-        are right) reaches it.
+        are right) reaches it. The goals "systems" and "best-system" are about groups of texts in all contexts together:
+        to tell them apart (`until`: the expected correlation of their order), or to find the best (`until`: the
+        probability that it is).
     strategy, orders, plain, seed
         How pairs are chosen. A plain run follows the paper: the choice of pairs ignores the texts, and no variances are
         estimated.
@@ -148,6 +150,8 @@ def rank(
         several = tuple(voices) if len(voices) > 1 else ()
         return Task(items, voices[0].prompt, voices[0].judge, limit, until, goal, *how, several, begun)
 
+    if goal in SYSTEM_GOALS and (is_auto or audition is not None):
+        raise ValueError(f"answers of an audition do not count for --goal {goal}; name a wording, and no --audition")
     limit, voices = Budget.of(budget), voices_of(asked, prompts)
     if is_auto:
         if audition is not None:

@@ -23,6 +23,7 @@ from comparo.model.graph import Graph
 from comparo.model.product import Bias
 from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.grouping import group_codes
+from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.traits import Held, control_of
 from comparo.selection.contrast import contrasts, fitted_power
@@ -96,6 +97,22 @@ class Fitting:
     def has_groups(self) -> bool:
         """Whether texts share groups."""
         return self._groups is not None
+
+    @property
+    def group(self) -> dict[Any, dict[Any, Hashable]] | None:
+        """The group of each item, by context; None where no two texts share one."""
+        if self._groups is None:
+            return None
+        group = self.items.ids if self._groups == "items" else self.items.group
+        if group is None:
+            return None
+        own = ((rows, self.items.ids[rows].tolist()) for rows in self.items.groups.values())
+        found = (dict(zip(ids, group[rows].tolist(), strict=True)) for rows, ids in own)
+        return dict(zip(self.items.groups, found, strict=True))
+
+    def board(self, ranking: Ranking) -> Leaderboard:
+        """The leaderboard of the groups of a ranking of these items."""
+        return ranking.groups(self._groups)
 
     @property
     def pools(self) -> bool:

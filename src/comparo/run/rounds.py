@@ -15,7 +15,7 @@ Pair = tuple[Any, ...]  # the items shown first and second, and the voice where 
 
 
 class Source(Protocol):
-    """What chooses pairs: a `Selector`, or a `Chorus` where there are several voices."""
+    """What chooses pairs: a `Selector`, `Pairs` that compare groups, or a `Chorus` where there are several voices."""
 
     @property
     def remaining(self) -> int | None:

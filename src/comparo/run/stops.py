@@ -1,4 +1,4 @@
-"""What is decided after each wave, from the answers of all contexts: who stops, and which voices go on.
+"""What is decided after each wave, from the answers of all contexts: who stops, which voices go on, what matters next.
 
 Wave w is round w of every context (`rounds`). When all contexts have answered it, the answers to rounds 1…w of all of
 them are fitted together, and a context stops if its expected agreement with the true ranking has reached the target.
@@ -8,7 +8,10 @@ be taken for certainty.
 
 While wave w is fitted, wave w + 1 is judged. Which pairs a context asks is determined by its own answers only, and what
 is decided by the answers to a wave: neither depends on which answer came first, nor on how often a run was stopped.
-Which voice is asked about a pair is determined by the shares as decided two waves before (`allocation`).
+Which voice is asked about a pair is determined by the shares as decided two waves before (`allocation`). Where the goal
+is to compare groups, the contexts choose their pairs one after the other, wave by wave, and all of them stop together.
+To find the best group, pairs are chosen by the leaderboard of two waves before (`comparo.selection.systems`). It is
+looked at whenever there are `GROWTH` times as many answers.
 """
 
 from __future__ import annotations
@@ -28,6 +31,9 @@ from comparo.run.allocation import Allocation
 from comparo.run.answers import comparisons
 from comparo.run.rounds import Rounds
 from comparo.run.task import Task
+from comparo.selection.systems import Systems, sureness
+
+GROWTH = 1.25  # answers, relative to those at the last look, that make another one
 
 
 class Stops:
@@ -45,9 +51,15 @@ class Stops:
     False
     """
 
-    def __init__(self, task: Task, rounds: Mapping[Any, Rounds], allocation: Allocation | None = None) -> None:
-        self.task, self.rounds, self.allocation = task, rounds, allocation
-        self.wave = 0
+    def __init__(
+        self,
+        task: Task,
+        rounds: Mapping[Any, Rounds],
+        allocation: Allocation | None = None,
+        systems: Systems | None = None,
+    ) -> None:
+        self.task, self.rounds, self.allocation, self.systems = task, rounds, allocation, systems
+        self.wave = self._looked_at = 0
         self._sizes = {context: len(ids) for context, ids in task.items.names.items()}
         self._late = list(self._sizes)
 
@@ -65,10 +77,13 @@ class Stops:
         if self.allocation is not None:
             so_far, last = (self._judgements(rounds) for rounds in (slice(wave), slice(wave - 1, wave)))
             self.allocation.decide([*self.task.given, *so_far], last)
-        reached = set()
-        if self.task.until is not None:
+        reached: set[Any] = set()
+        if self.task.until is not None or self.systems is not None:
             answers = [one for context in self._sizes for one in self.rounds[context].answers(wave)]
-            reached = self._reached(comparisons(answers), active) if answers else set()
+            if self.systems is not None:
+                reached = set(active) if self._is_sure(answers, self.systems) else set()
+            elif answers:
+                reached = self._reached(comparisons(answers), active)
         for context, rounds in self.rounds.items():
             if context in reached:
                 rounds.stop()
@@ -79,6 +94,20 @@ class Stops:
 
     def _judgements(self, rounds: slice) -> list[Judgement]:
         return [one for context in self._sizes for one in self.rounds[context].judgements(rounds)]
+
+    def _is_sure(self, answers: list[Judgement], systems: Systems) -> bool:
+        """Let the choice of pairs learn how groups differ, and return whether their order has reached the target."""
+        asked = (one.question for one in answers)
+        if (self.task.until is None and not systems.learns) or len(answers) < GROWTH * self._looked_at:
+            return False
+        if not systems.links((question.context, question.first, question.second) for question in asked):
+            return False
+        self._looked_at = len(answers)
+        fitting = self.task.fitting
+        board = fitting.board(fitting.rank(comparisons(answers)))
+        if systems.learns:
+            systems.learn(board)
+        return sureness(board, systems.goal) >= (self.task.until or math.inf)
 
     def _reached(self, data: Comparisons, active: Iterable[Any]) -> set[Any]:
         """The active contexts whose items are all connected and whose ranking has reached the target."""

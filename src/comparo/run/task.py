@@ -24,12 +24,22 @@ from comparo.run.auditioned import fingerprint
 from comparo.run.budget import Budget
 from comparo.run.recipe import Fitting, Scores
 from comparo.run.voices import Voice
-from comparo.selection.defaults import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy, default_strategy, top_of
+from comparo.selection.defaults import (
+    DEFAULT_GOAL,
+    DEFAULT_ORDERS,
+    SYSTEM_GOALS,
+    Orders,
+    Strategy,
+    default_strategy,
+    top_of,
+)
+from comparo.selection.systems import Systems
 
 DEFAULT_JUDGE = "local/smollm2"  # runs everywhere, without a key
 DEFAULT_METHOD: Method = "poe-bt"  # docs/defaults.md compares the methods
 DEFAULT_LEAST_MASS = 0.5  # below, most of the model's probability is on something else than the labels
 CHARACTERS = 4  # characters of English text per token, approximately
+REHEARSAL = [("a", "b", 0.7), ("b", "c", 0.6), ("c", "a", 0.4), ("b", "a", 0.2)]
 
 
 @dataclass(frozen=True)
@@ -37,9 +47,9 @@ class Task:
     """What is ranked, by which judge and question, and how pairs are chosen.
 
     A `plain` task follows the paper: the choice of pairs ignores the texts, and no variances are estimated. The default
-    strategy is greedy, or adaptive for a goal top-k; the default bias is joint for products of experts and none for
-    other methods. `estimate` and `validity` say whose ranking the scores are, and `control` what is also held equal
-    (`Fitting`); no call depends on them. The run stops if the judge's first answers put on average less than
+    strategy is greedy, or adaptive for other goals than the ranking; the default bias is joint for products of experts
+    and none for other methods. `estimate` and `validity` say whose ranking the scores are, and `control` what is also
+    held equal (`Fitting`); no call depends on them. The run stops if the judge's first answers put on average less than
     `least_mass` of the probability on the labels. With several voices (`panel`), `judge` and `prompt` are those of the
     first, and the ranking is their consensus. Answers that are `given` (`auditioned`) are questions of the run that
     need not be asked; they count as calls within the budget.
@@ -83,19 +93,44 @@ class Task:
                 "what people would say needs, for several voices, texts that share a group; name a column by --group, "
                 "or leave --estimate out: the ranking is then what the voices agree on"
             )
-        top = top_of(self.goal, min(map(len, self.items.names.values())), str(self.strategy))
-        self._rehearse(top)
+        if self.compares_groups:
+            self.systems()
+            quiet_fit(REHEARSAL, self.method, bias=self.bias)
+        else:
+            top = top_of(self.goal, min(map(len, self.items.names.values())), str(self.strategy))
+            self._rehearse(top)
         self.fitting.check()
 
     def _rehearse(self, top: int | None) -> None:
         """Fit four comparisons with the given options, so that impossible ones fail before any call is made."""
-        rows = [("a", "b", 0.7), ("b", "c", 0.6), ("c", "a", 0.4), ("b", "a", 0.2)]
-        ranking = quiet_fit(rows, self.method, bias=self.bias)
+        ranking = quiet_fit(REHEARSAL, self.method, bias=self.bias)
         if self.until is not None:
             if top is None:
                 expected_spearman(ranking)
             else:
                 top_probability(ranking, 1)
+
+    @property
+    def compares_groups(self) -> bool:
+        """Whether the goal is one of groups, in all contexts together."""
+        return self.goal in SYSTEM_GOALS
+
+    @property
+    def waits(self) -> bool:
+        """Whether something is decided from the answers of all contexts together (`Stops`)."""
+        return self.until is not None or self.is_panel or self.compares_groups
+
+    def systems(self) -> Systems:
+        """What chooses pairs to compare groups; a ValueError where there are none to compare."""
+        group = self.fitting.group
+        if group is None:
+            raise ValueError(
+                f"goal={self.goal!r} compares groups of texts; name a column by --group, such as the system that wrote "
+                "them, or give them the same ids in several contexts"
+            )
+        if self.strategy != "adaptive":
+            raise ValueError(f"goal={self.goal!r} goes by the answers: leave out strategy={self.strategy!r}")
+        return Systems(group, self.goal)
 
     def check(self) -> None:
         """Raise a ValueError if the budget is too small, or a JudgeError if the judge is not ready (no key)."""
@@ -193,7 +228,8 @@ class Task:
         tokens = {voice.name: (self._bare[voice.name] + length) / CHARACTERS for voice in self.voices}
         costs = {voice.name: self._cost(voice.name, tokens[voice.name]) for voice in self.voices}
         least = math.nan if any(map(math.isnan, costs.values())) else min(filter(None, costs.values()), default=0.0)
-        calls = self.budget.calls(sizes, self.orders, least, len(self.voices))
+        groups = self.systems().count if self.compares_groups else None
+        calls = self.budget.calls(sizes, self.orders, least, len(self.voices), groups)
         total = sum(number for number, _ in calls.values())
         most = max(costs.values()) if least == least else math.nan
         cost = min(total * most, self.budget.dollars) if self.is_panel and most == most else total * most

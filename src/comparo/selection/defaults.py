@@ -12,12 +12,13 @@ Strategy = Literal["random", "greedy", "adaptive"]
 Orders = Literal["one", "both"]
 
 DEFAULT_GOAL = "ranking"
+SYSTEM_GOALS = ("systems", "best-system")  # of groups of texts in all contexts together (`systems`)
 DEFAULT_ORDERS: Orders = "both"
 DEFAULT_BUDGET = "10n"  # calls: ten per item
 
 
 def default_strategy(goal: str = DEFAULT_GOAL) -> Strategy:
-    """The strategy for a goal: greedy for the whole ranking, adaptive for the top k, which needs answers.
+    """The strategy for a goal: greedy for the whole ranking, adaptive for the others, which need answers.
 
     >>> default_strategy(), default_strategy("top-5")
     ('greedy', 'adaptive')
@@ -26,7 +27,7 @@ def default_strategy(goal: str = DEFAULT_GOAL) -> Strategy:
 
 
 def top_of(goal: str, items: int, strategy: str) -> int | None:
-    """k of the goal "top-k", None for the goal "ranking".
+    """k of the goal "top-k", None for the goal "ranking" and for goals of systems.
 
     >>> top_of("top-5", items=20, strategy="adaptive")
     5
@@ -35,7 +36,10 @@ def top_of(goal: str, items: int, strategy: str) -> int | None:
         return None
     found = re.fullmatch(r"top-(\d+)", goal)
     if found is None:
-        raise ValueError(f"goal is 'ranking' or 'top-' and a number, such as 'top-5', not {goal!r}")
+        raise ValueError(
+            f"goal is 'ranking' or 'top-' and a number, such as 'top-5', not {goal!r}; comparo rank also knows the "
+            f"goals {' and '.join(map(repr, SYSTEM_GOALS))}, of texts that share groups"
+        )
     if strategy != "adaptive":
         raise ValueError(f"goal={goal!r} needs answers to go by: use strategy='adaptive', not {strategy!r}")
     top = int(found[1])

@@ -63,7 +63,7 @@ def join(component: NDArray[np.int32], asked: NDArray[np.int32], worth: Array, m
         joins = component[:, None] != component
         if np.count_nonzero(new) > 1:
             joins &= new[:, None] & new
-        gains = np.where(joins, worth * _differences(covariance), -1.0)
+        gains = np.where(joins, worth * differences(covariance), -1.0)
         best = int(np.argmax(gains >= np.max(gains) * (1 - TIES)))
         x, y = divmod(best, len(worth))
         v = covariance[x] - covariance[y]
@@ -230,7 +230,7 @@ class Border:
         self.repeats = repeats
         difference = scores[items, None] - scores[items]
         self.c = calls * logistic_curvature(difference)
-        resistance = _differences(self.covariance) + np.eye(len(items))
+        resistance = differences(self.covariance) + np.eye(len(items))
         inside = np.isin(items, best[:top])
         across = inside[:, None] != inside
         apart = difference**2 / (dispersion * resistance)
@@ -240,8 +240,8 @@ class Border:
 
     def pick(self) -> tuple[int, int]:
         """The free pair worth most, (x, y) with x < y; there must be one."""
-        resistance = _differences(self.covariance)
-        value = np.where(self.free, self.c * _differences(self.worth) / (1.0 + self.c * resistance), -np.inf)
+        resistance = differences(self.covariance)
+        value = np.where(self.free, self.c * differences(self.worth) / (1.0 + self.c * resistance), -np.inf)
         x, y = divmod(int(np.argmax(value >= np.max(value) * (1 - TIES))), len(self.items))
         scale = self.c[x, y] / (1.0 + self.c[x, y] * resistance[x, y])
         v = np.sqrt(scale) * (self.covariance[x] - self.covariance[y])
@@ -254,7 +254,7 @@ class Border:
         return int(self.items[x]), int(self.items[y])
 
 
-def _differences(matrix: Array) -> Array:
+def differences(matrix: Array) -> Array:
     """M_xx + M_yy − 2M_xy for all x and y."""
     diagonal = matrix.diagonal()
     return np.asarray(diagonal[:, None] + diagonal - 2.0 * matrix)

@@ -1,0 +1,224 @@
+"""Which pair to ask next where the aim is to tell groups of texts apart, such as the systems that wrote them.
+
+The mean m_g of a group is estimated from all contexts together, so that pairs are chosen for all of them together. With
+A the covariance of the means that the pairs so far would give, and weights w_gh that say how much the difference of two
+groups matters, the next pair of texts i of group g and j of group h is the one that lowers Σ w_gh·Var(m_g − m_h) most:
+
+    c·(B_gg + B_hh − 2B_gh) / (1 + c·(A_gg + A_hh − 2A_gh)),   B = A L A,   c = o_ij·κ_i·κ_j,   κ_i = 1/(1 + d_i/4),
+
+where L is the Laplacian of w and o_ij the contrast of the texts. The more calls d_i a text is in, the less another one
+tells about its group: the text's own quality is then what is learnt, and a text in another context tells more.
+
+For the goal "systems" all differences matter alike, w = 1. For "best-system" they do at first; after each look at the
+answers (`Systems.learn`), with z_h the difference of the leader and group h in standard errors and R_h its variance,
+
+    w_h = exp(−z_h²)/R_h    for the leader and each other group, 0 for any other two:
+
+in expectation and to first order, that is how much the variance of 1[h is worse] falls with R_h.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from comparo.ranking.leaderboard import Leaderboard
+from comparo.selection.defaults import Orders
+from comparo.selection.greedy import TIES, differences
+from comparo.types import Array, LongIndex
+
+OWN = 0.25  # variance of a text within its group, of an answer's: between decisions (0.05) and sure soft judges (1)
+CANDIDATES = 4  # texts of a group in a context that are considered for the next pair: those in the fewest calls
+DRAWS = 10_000  # of all means, for how sure their order is: the error of a probability is at most 0.005
+
+
+class Systems:
+    """Chooses pairs of texts of different groups in all contexts, for the goal "systems" or "best-system".
+
+    `groups` is the group of each item, by context; groups that cannot be compared are a ValueError. Which pairs are
+    chosen depends on the order in which contexts ask.
+
+    >>> design = Systems({context: {name: name for name in "abcd"} for context in "xy"}, "systems")
+    >>> x, y = (design.of_context(context, "one", np.random.default_rng(0)) for context in "xy")
+    >>> len({frozenset(pair) for pair in x.next(2) + y.next(2)}), x.remaining
+    (4, 4)
+    """
+
+    def __init__(self, groups: Mapping[Any, Mapping[Any, Hashable]], goal: str) -> None:
+        self._groups, self.goal = groups, goal
+        names = dict.fromkeys(group for own in groups.values() for group in own.values())
+        self._code = {group: code for code, group in enumerate(names)}
+        self.count = len(names)
+        rows = [(context, one, other) for context, own in groups.items() for one, other in pairwise(own)]
+        if self.count < 2 or not self.links(rows):
+            raise ValueError(
+                f"goal={goal!r} compares groups with several texts each, and the {self.count} groups here cannot all "
+                "be compared with each other; check --group and the contexts, or use the goal 'ranking'"
+            )
+        self.precision: Array = np.eye(self.count)
+        self.first = np.zeros(self.count, dtype=np.int64)  # how often each group was shown first, minus second
+        self._weigh(1.0 - np.eye(self.count))
+
+    @property
+    def learns(self) -> bool:
+        """Whether the choice depends on the answers."""
+        return self.goal == "best-system"
+
+    def of_context(
+        self, context: Any, orders: Orders, rng: np.random.Generator, contrast: Array | None = None
+    ) -> Pairs:
+        """What chooses the pairs of one context; `contrast` (n, n) of its texts, None where all pairs count alike."""
+        own = self._groups[context]
+        group = np.array([self._code[group] for group in own.values()])
+        return Pairs(self, list(own), group, 2 if orders == "both" else 1, contrast, rng)
+
+    def links(self, rows: Iterable[tuple[Any, Any, Any]]) -> bool:
+        """Whether comparisons (context, item, item) link all groups, and some group has two texts among them."""
+        texts = [((context, one), (context, other)) for context, one, other in rows]
+        ends = [[self._code[self._groups[context][item]] for context, item in pair] for pair in texts]
+        if len({text for pair in texts for text in pair}) <= self.count:
+            return False
+        one, other = np.array(ends).T
+        graph = sparse.coo_array((np.ones(len(one)), (one, other)), shape=(self.count, self.count))
+        return bool(connected_components(graph, directed=False)[0] == 1)
+
+    def learn(self, board: Leaderboard) -> None:
+        """For the goal "best-system": weigh the leader's differences by what the answers so far leave open."""
+        code = [self._code[group] for group in board.group.tolist()]
+        variance = differences(board.covariance) + np.eye(self.count)
+        square = (board.score[:, None] - board.score) ** 2 / variance
+        matters = np.zeros((self.count, self.count), dtype=bool)
+        matters[0, 1:] = matters[1:, 0] = True
+        weight = np.empty((self.count, self.count))
+        weight[np.ix_(code, code)] = matters * np.exp(np.min(square[matters]) - square) / variance
+        self._weigh(weight)
+
+    def _weigh(self, weight: Array) -> None:
+        self._laplacian = np.diag(weight.sum(axis=1)) - weight
+        self.covariance = np.asarray(np.linalg.inv(self.precision), dtype=np.float64)
+        self.worth = self.covariance @ self._laplacian @ self.covariance
+
+    def add(self, g: int, h: int, c: float) -> None:
+        """Take a comparison of two groups with the information c into account."""
+        r = np.zeros(self.count)
+        r[g], r[h] = 1.0, -1.0
+        self.precision += c * np.outer(r, r)
+        v = self.covariance @ r
+        self.covariance = self.covariance - np.outer(v, v) * (c / (1.0 + c * float(v[g] - v[h])))
+        self.worth = self.covariance @ self._laplacian @ self.covariance
+
+
+class Pairs:
+    """The pairs of one context, of texts of different groups, as a `Systems` chooses them; `calls` for each pair."""
+
+    def __init__(
+        self,
+        design: Systems,
+        items: list[Any],
+        group: LongIndex,
+        calls: int,
+        contrast: Array | None,
+        rng: np.random.Generator,
+    ) -> None:
+        self._design, self._items, self._group, self.calls, self._contrast = design, items, group, calls, contrast
+        self._asked = np.zeros(len(items), dtype=np.int64)
+        self._met: list[set[int]] = [set() for _ in items]
+        self._order = rng.permutation(len(items))
+        alike = sum(size * (size - 1) // 2 for size in np.bincount(group).tolist())
+        self._left: int = calls * (len(items) * (len(items) - 1) // 2 - alike)
+        self._queue: deque[tuple[Any, Any]] = deque()
+
+    @property
+    def remaining(self) -> int:
+        """How many calls can still be asked."""
+        return self._left
+
+    def next(self, batch: int) -> list[tuple[Any, Any]]:
+        """The next `batch` calls, each (item shown first, item shown second)."""
+        while len(self._queue) < batch:
+            self._choose()
+        self._left -= batch
+        return [self._queue.popleft() for _ in range(batch)]
+
+    def observe(self, data: Any) -> None:
+        """Nothing is learnt from the answers of one context alone; see `Systems.learn`."""
+
+    def _choose(self) -> None:
+        """Put the calls for the pair that is worth most in the queue."""
+        found = self._best(self._candidates()) or self._best(self._order)
+        if found is None:
+            raise ValueError("all pairs of texts of different groups were asked")
+        x, y, c = found
+        g, h = int(self._group[x]), int(self._group[y])
+        self._design.add(g, h, c)
+        self._met[x].add(y)
+        self._met[y].add(x)
+        self._asked[[x, y]] += self.calls
+        balance = self._design.first
+        if balance[g] > balance[h]:
+            x, y, g, h = y, x, h, g
+        if self.calls == 1:
+            balance[g] += 1
+            balance[h] -= 1
+        one, other = self._items[x], self._items[y]
+        self._queue.extend([(one, other), (other, one)][: self.calls])
+
+    def _candidates(self) -> LongIndex:
+        """The texts of each group that are in the fewest calls."""
+        order = self._order[np.lexsort((self._asked[self._order], self._group[self._order]))]
+        group = self._group[order]
+        return np.asarray(order[np.arange(len(order)) - np.searchsorted(group, group) < CANDIDATES])
+
+    def _best(self, texts: LongIndex) -> tuple[int, int, float] | None:
+        """The pair of these texts that is worth most, and the information it adds; None if all were asked."""
+        design, group = self._design, self._group[texts]
+        place = {text: number for number, text in enumerate(texts.tolist())}
+        free = group[:, None] != group
+        for text, number in place.items():
+            free[number, [place[other] for other in self._met[text] if other in place]] = False
+        if not free.any():
+            return None
+        fresh = 1.0 / (1.0 + OWN * self._asked[texts])
+        c = self.calls * fresh[:, None] * fresh
+        if self._contrast is not None:
+            c *= self._contrast[np.ix_(texts, texts)]
+        pairs = np.ix_(group, group)
+        gain = c * differences(design.worth)[pairs] / (1.0 + c * differences(design.covariance)[pairs])
+        gain = np.where(free, gain, -1.0)
+        x, y = divmod(int(np.argmax(gain >= np.max(gain) * (1 - TIES))), len(texts))
+        return int(texts[x]), int(texts[y]), float(c[x, y])
+
+
+def sureness(board: Leaderboard, goal: str) -> float:
+    """How sure the order of groups is: P(the first is the best), or the expected Spearman correlation ("systems").
+
+    The means that are found vary by more than the true ones do. The draws come from the posterior with a normal prior
+    of the true means, whose variance τ² = (|m|² − tr Cov m)/(G − 1) is estimated, 0 at least: groups that differ no
+    more than chance would have it are in no order at all.
+
+    >>> from comparo import fit
+    >>> pairs = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.6), ("c", "a", 0.2)]
+    >>> rows = [{"context": c, "first": i, "second": j, "p": p + c / 40} for c in range(6) for i, j, p in pairs]
+    >>> board = fit(rows, groups="items", prior="estimated").groups()
+    >>> sureness(board, "systems") > 0.99, sureness(board, "best-system") > 0.99
+    (True, True)
+    """
+    count, rng = len(board), np.random.default_rng(0)
+    variance, axes = np.linalg.eigh(board.covariance)
+    variance = np.maximum(variance, 0.0)
+    spread = max(float(board.score @ board.score - np.sum(variance)) / (count - 1), 0.0)
+    if not spread:
+        return 1.0 / count if goal == "best-system" else 0.0
+    kept = spread / (spread + variance)
+    scale = np.sqrt(kept * variance)
+    drawn = (kept * (board.score @ axes) + scale * rng.standard_normal((DRAWS, count))) @ axes.T
+    if goal == "best-system":
+        return float(np.mean(np.argmax(drawn, axis=1) == 0))
+    place = np.argsort(np.argsort(-drawn, axis=1), axis=1)
+    return float(1.0 - 6.0 * np.mean(np.sum((place - np.arange(count)) ** 2, axis=1)) / (count**3 - count))

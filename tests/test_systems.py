@@ -1,0 +1,256 @@
+"""The goals "systems" and "best-system": which pairs are chosen, when runs stop, and going on after a stop."""
+
+from collections import Counter
+from contextlib import closing
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from comparo.data.items import Items
+from comparo.data.prompts import criterion_prompt
+from comparo.errors import JudgeError
+from comparo.judges import load_judge
+from comparo.ranking.leaderboard import Leaderboard
+from comparo.run.budget import Budget
+from comparo.run.loop import Run
+from comparo.run.rank import rank
+from comparo.run.store import Store, read_judgements
+from comparo.run.task import Task
+from comparo.run.voices import voices_of
+from comparo.selection.systems import OWN, Systems, sureness
+
+GROUPS = "abcdef"
+MEANS = dict(zip(GROUPS, (1.0, 0.8, 0.0, -0.2, -0.6, -1.0), strict=True))
+
+
+def items(contexts=10):
+    """Six systems, each with a text in every context."""
+    rows = [
+        {"id": name, "context_id": f"c{number}", "text": f"{name} says {number * 7919 % 1000}"}
+        for number in range(contexts)
+        for name in GROUPS
+    ]
+    return Items.of(rows)
+
+
+class Stopping:
+    """A judge that knows the systems, and fails for good after some answers."""
+
+    name, settings, ahead = "stopping/judge", {}, 4
+
+    def __init__(self, stop_after=10**9, means=MEANS):
+        self.stop_after, self.count = stop_after, 0
+        rng = np.random.default_rng(0)
+        scores = {
+            (f"c{number}", name): means[name] + 0.3 * rng.standard_normal() for number in range(10) for name in GROUPS
+        }
+        self.inner = load_judge("simulated/soft", scores=scores, noise=0.3, seed=1)
+
+    def judge(self, questions, prompt):
+        for answer in self.inner.judge(questions, prompt):
+            self.count += 1
+            if self.count > self.stop_after:
+                raise JudgeError("the key was withdrawn")
+            yield answer
+
+
+def task(goal="systems", budget="4n", judge=None, **options):
+    return Task(items(), criterion_prompt("better"), judge or Stopping(), Budget.of(budget), goal=goal, **options)
+
+
+def run(made, folder=None):
+    with closing(Store(folder, made.identity, made.configuration)) as store:
+        return Run(made, store).go(), list(store.judgements())
+
+
+def asked(judgements):
+    return sorted((one.question.context, one.question.first, one.question.second, one.p) for one in judgements)
+
+
+def board(score, covariance):
+    count = len(score)
+    zero = np.zeros(count, dtype=np.int64)
+    names = np.array(list(GROUPS[:count]), dtype=object)
+    wins = np.full((count, count), 0.5)
+    return Leaderboard(names, score, covariance, np.inf, 0.95, "new", wins, zero.astype(float), zero, zero, zero)
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_each_pair_lowers_the_weighted_variance_of_differences_most(learns):
+    texts = {
+        number: {f"{name}{copy}": name for name in "abcd" for copy in range(1 + number % 2)} for number in range(3)
+    }
+    design = Systems(texts, "best-system")
+    weight = 1.0 - np.eye(4)
+    if learns:
+        score, variance = np.array([1.0, 0.9, 0.2, -2.1]), 0.1
+        design.learn(board(score, variance * np.eye(4)))
+        weight = np.zeros((4, 4))
+        z = (score[0] - score[1:]) / np.sqrt(2 * variance)
+        weight[0, 1:] = weight[1:, 0] = np.exp(-(z**2))
+    laplacian = np.diag(weight.sum(axis=1)) - weight
+    precision, calls, met = np.eye(4), Counter(), set()
+
+    def after(number, one, other):
+        """The precision of the groups' means with a pair more."""
+        r = np.zeros(4)
+        r["abcd".index(one[0])], r["abcd".index(other[0])] = 1.0, -1.0
+        return precision + np.outer(r, r) * 2 / ((1 + OWN * calls[number, one]) * (1 + OWN * calls[number, other]))
+
+    def loss(*pair):
+        return np.trace(laplacian @ np.linalg.inv(after(*pair)))
+
+    parts = {number: design.of_context(number, "both", np.random.default_rng(number)) for number in texts}
+    for number in 6 * [*texts]:
+        names = list(texts[number])
+        free = {(number, x, y) for x in names for y in names if x[0] < y[0]} - met
+        (one, other), (second, first) = parts[number].next(2)
+        assert (one, other) == (first, second)
+        chosen = (number, *sorted((one, other)))
+        assert chosen in free
+        assert loss(*chosen) == pytest.approx(min(loss(*pair) for pair in free), rel=1e-9)
+        precision = after(*chosen)
+        met.add(chosen)
+        calls.update({(number, one): 2, (number, other): 2})
+    assert parts[0].remaining == 0
+
+
+def test_the_goal_systems_asks_all_systems_alike_in_every_context():
+    _, judgements = run(task(budget="1n"))
+    questions = [one.question for one in judgements]
+    assert len(questions) == 60
+    assert set(Counter(question.context for question in questions).values()) == {6}
+    met = Counter(name for question in questions for name in (question.first, question.second))
+    assert max(met.values()) - min(met.values()) <= 4
+    assert len({frozenset((question.first, question.second)) for question in questions}) == 15
+
+
+def test_texts_of_one_context_are_compared_by_their_column_group():
+    rows = [{"id": f"t{k}", "text": f"text {k * 7919}", "group": "xyz"[k % 3]} for k in range(24)]
+    made = Task(Items.of(rows, group="group"), criterion_prompt("better"), Stopping(), Budget.of("1n"), goal="systems")
+    ranking, judgements = run(made)
+    group = {row["id"]: row["group"] for row in rows}
+    met = Counter(frozenset((group[one.question.first], group[one.question.second])) for one in judgements)
+    assert sorted(met.values()) == [8, 8, 8]
+    assert set(map(len, met)) == {2}
+    assert len(ranking) == 24
+    assert len(ranking.groups()) == 3
+
+
+def test_in_one_order_each_system_is_first_as_often_as_second():
+    _, judgements = run(task(budget="2n", orders="one"))
+    first, second = (Counter(getattr(one.question, side) for one in judgements) for side in ("first", "second"))
+    assert max(abs(first[name] - second[name]) for name in GROUPS) <= 2
+
+
+def test_the_goal_best_system_spends_the_calls_on_those_that_may_be_best():
+    ranking, judgements = run(task("best-system", "3n"))
+    met = Counter(name for one in judgements for name in (one.question.first, one.question.second))
+    assert min(met["a"], met["b"]) > 1.3 * max(met[name] for name in "cdef")
+    assert ranking.groups().group[0] == "a"
+
+
+@pytest.mark.parametrize("goal", ["systems", "best-system"])
+@pytest.mark.parametrize("until", [None, 0.99])
+def test_a_run_that_was_stopped_ends_with_the_judgements_of_an_unbroken_one(tmp_path, goal, until):
+    _, whole = run(task(goal, until=until))
+    stops = (7, len(whole) * 2 // 3)
+    for number, stop in enumerate(stops):
+        with pytest.raises(JudgeError, match="withdrawn"):
+            run(task(goal, judge=Stopping(stop - sum(stops[:number])), until=until), tmp_path / "run")
+        assert len(read_judgements(tmp_path / "run")) == stop
+    judge = Stopping()
+    _, resumed = run(task(goal, judge=judge, until=until), tmp_path / "run")
+    assert asked(resumed) == asked(whole)
+    assert judge.count == len(whole) - stops[-1]
+
+
+def test_more_budget_goes_on_with_the_same_questions(tmp_path):
+    run(task("best-system", "2n"), tmp_path / "run")
+    _, resumed = run(task("best-system"), tmp_path / "run")
+    assert asked(resumed) == asked(run(task("best-system"))[1])
+
+
+def test_several_voices_compare_systems(tmp_path):
+    voices = voices_of([load_judge("simulated/soft", seed=seed) for seed in (1, 2)], [criterion_prompt("better")] * 1)
+    options = {"budget": "6n", "judge": voices[0].judge, "panel": voices}
+    ranking, judgements = run(task("best-system", **options), tmp_path / "run")
+    assert len(ranking.groups()) == 6
+    assert asked(judgements) == asked(run(task("best-system", **options))[1])
+
+
+def test_a_run_stops_once_it_is_sure_and_not_between_equals():
+    for goal in ("systems", "best-system"):
+        assert len(run(task(goal, "10n", until=0.9))[1]) < 300
+    equal = Stopping(means=dict.fromkeys(GROUPS, 0.0))
+    assert len(run(task("best-system", "4n", equal, until=0.9))[1]) == 240
+
+
+def test_sureness_is_the_posterior_probability():
+    apart, variance = 0.8, 0.04
+    score, covariance = np.array([apart / 2, -apart / 2]), variance * np.array([[0.5, -0.5], [-0.5, 0.5]])
+    spread = apart**2 / 2 - variance
+    kept = spread / (spread + variance)
+    expected = ndtr(kept * apart / np.sqrt(2 * kept * variance))
+    assert sureness(board(score, covariance), "best-system") == pytest.approx(expected, abs=0.01)
+    assert sureness(board(score, covariance), "systems") == pytest.approx(2 * expected - 1, abs=0.02)
+    assert sureness(board(score, 20 * covariance), "best-system") == 0.5
+    assert sureness(board(score, 20 * covariance), "systems") == 0.0
+
+
+def test_the_goal_is_part_of_what_identifies_a_run():
+    assert task().identity["goal"] == "systems"
+    assert task().identity != task("best-system").identity
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ([{"text": letter} for letter in "abcd"], {}, "goal='systems' compares groups of texts; name a column"),
+        (
+            [{"text": letter, "group": "xxyy"[k]} for k, letter in enumerate("abcd")],
+            {"strategy": "greedy"},
+            "leave out",
+        ),
+        ([{"text": letter, "group": "x"} for letter in "abcd"], {}, "the 1 groups here cannot all be compared"),
+        ([{"text": letter, "group": letter} for letter in "abcd"], {}, "the 4 groups here cannot all be compared"),
+        (
+            [{"text": f"{k}", "context_id": k // 3, "group": "xxyzzu"[k]} for k in range(6)],
+            {},
+            "the 4 groups here cannot all be compared",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_an_error_before_anything_is_asked(rows, options, message):
+    found = Items.of(rows, group="group" if "group" in rows[0] else None)
+    with pytest.raises(ValueError, match=message):
+        Task(found, criterion_prompt("better"), Stopping(), Budget.of("2n"), goal="systems", **options)
+
+
+def test_too_few_calls_are_an_error():
+    with pytest.raises(ValueError, match="8 calls cannot connect the 6 groups: at least 10 are needed"):
+        task(budget="8").check()
+    assert task(budget="10").expense().calls == 10
+
+
+def test_the_command_compares_systems(request, tmp_path):
+    lines = [f"{name},{number},{name} says {number}" for number in range(6) for name in GROUPS]
+    (tmp_path / "texts.csv").write_text("\n".join(["id,context_id,text", *lines]))
+    what = ["rank", "texts.csv", "--judge", "simulated/soft", "--criterion", "better", "--goal", "best-system"]
+    command = request.getfixturevalue("run")
+    dry = command(tmp_path, [*what, "--budget", "1n", "--dry-run"])
+    assert "goal best-system: calls to find the best of 6 groups, in all contexts together" in dry.stdout
+    assert "36 calls at most" in dry.stdout
+    done = command(tmp_path, [*what, "--budget", "1n", "--until", "0.95", "--out", "run"])
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "report.html").exists()
+    wrong = command(tmp_path, [*what[:-1], "best"])
+    assert wrong.returncode == 2
+    assert "comparo rank also knows the goals 'systems' and 'best-system'" in wrong.stderr
+
+
+@pytest.mark.parametrize("options", [{"wording": "auto"}, {"audition": "folder"}])
+def test_answers_of_an_audition_do_not_count_for_systems(options):
+    with pytest.raises(ValueError, match="do not count for --goal systems"):
+        rank(items(), "better", judge=lambda *_: 0.5, goal="systems", **options)

@@ -38,8 +38,10 @@ SHOWN = 3  # inputs that are shown on which each side wins most
 @with_groups
 def compare_command(
     context: typer.Context,
-    one: Annotated[str, typer.Argument(help="A file with a text per input; with --data, a value of the group column.")],
-    other: Annotated[str, typer.Argument(help="The other one: is it better?")],
+    one: Annotated[
+        str, typer.Argument(metavar="A", help="A file with a text per input; with --data, a value of its group column.")
+    ],
+    other: Annotated[str, typer.Argument(metavar="B", help="The other one: is it better?")],
     question: QuestionFlags,
     asked: JudgeFlags,
     columns: ColumnFlags,
@@ -58,8 +60,8 @@ def compare_command(
     fail_if_worse: Annotated[
         float | None,
         typer.Option(
-            help=f"Exit with code {WORSE} if B is worse, and this sure: 0.95 is wrong in at most one of twenty runs in "
-            "which it is not."
+            help=f"Exit with code {WORSE} if B is surely worse. With 0.95, a B that is not worse is refused in at most "
+            "one of twenty runs."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="In which order inputs are asked.")] = 0,

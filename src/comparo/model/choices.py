@@ -24,7 +24,7 @@ from comparo.model.shared import Shared, differences, solve
 from comparo.model.sites import choice_evidence, choice_moments, sites_from, without_site
 from comparo.model.spectrum import Spectrum, System
 from comparo.model.ties import averaged_moments, first_parameters, next_parameters, tie_totals
-from comparo.model.variances import NARROWEST, WIDEST, Variances, estimate
+from comparo.model.variances import NARROWEST, PULL, WIDEST, Variances, estimate
 from comparo.types import Array, Index
 
 FASTEST = 0.9  # largest ratio of two changes of a variance from which its limit is extrapolated
@@ -40,7 +40,8 @@ class Choices:
     their context and judge, `gamma` (C, J) is γ of each, shrunk by its variance `between`. `dispersion` is the variance
     of shares of votes and of grades relative to a coin's; 1 for decisions. `offset` (M,) is what is added to the
     difference of the scores of each pair, 0 unless scores have two peaks (`peaks`). `tied` (J,) is the weight of each
-    judge's ties, and `nu` (J,) its ν; both are None where no decision is a tie.
+    judge's ties, and `nu` (J,) its ν; both are None where no decision is a tie. `strength` is that of the term that
+    keeps the variance of scores from 0.
     """
 
     pattern: Pattern
@@ -58,6 +59,7 @@ class Choices:
     error: float | None = None
     tied: Array | None = None
     nu: Array | None = None
+    strength: float = PULL
 
     @classmethod
     def of(cls, comparisons: Comparisons, graph: Graph, is_biased: bool, limits: Limits) -> Choices:
@@ -98,7 +100,8 @@ class Choices:
         change = used = np.zeros(1 + len(shared.kinds))
         mean = np.zeros(len(self.c))
         for step in range(limits.mixed_rounds):
-            variances = estimate(Spectrum.of(state.system, shared.columns), shared.kind, len(state.c), True)
+            spectrum = Spectrum.of(state.system, shared.columns)
+            variances = estimate(spectrum, shared.kind, len(state.c), True, pull=self.strength)
             new = np.log(np.maximum([variances.ratio, *variances.shared], NARROWEST**2))
             old, change = change, new - used
             ratio = np.clip(np.divide(change, old, out=np.zeros(len(old)), where=old != 0.0), 0.0, FASTEST)

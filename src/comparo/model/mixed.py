@@ -47,7 +47,7 @@ def mixed(
     groups: NDArray[np.integer] | None = None,
     features: Array | None = None,
     control: Control | None = None,
-    has_peaks: bool = True,
+    for_groups: bool = False,
     limits: Limits = LIMITS,
 ) -> Product:
     """The mixed model of all comparisons, on the scale of the expert: logits, or p for a Gaussian expert.
@@ -55,7 +55,9 @@ def mixed(
     `groups` (n,) and `features` (n, D) are those of the candidates, in the order of `Graph.build`; groups are numbered
     from 0. With `is_biased`, γ of each context and judge is estimated with the scores. With `control` the scores are
     those at equal numbers of the control, and `Product.held` has its coefficients. Scores have two peaks (`peaks`)
-    where choices without ties show them, unless there is a control or `has_peaks` is False.
+    where choices without ties show them, unless there is a control. A fit `for_groups` is for the means of groups, of
+    which few choices tell the scale: without peaks, and for choices without the term that keeps the variance of scores
+    from 0, which would stretch them.
 
     >>> from comparo.model.experts import BradleyTerry
     >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
@@ -66,12 +68,14 @@ def mixed(
     graph = Graph.build(comparisons)
     shared = Shared.of(graph, groups, features, limits.shared_entries, control)
     if is_logit(expert) and are_choices(comparisons):
-        model: Choices | Soft = Choices.of(comparisons, graph, is_biased, limits)
+        choices = Choices.of(comparisons, graph, is_biased, limits)
+        model: Choices | Soft = replace(choices, strength=0.0) if for_groups else choices
     else:
         model = Soft.of(comparisons, graph, expert, is_biased, limits)
     model, variances, steps, converged = model.settle(shared)
     peaks = None
-    if has_peaks and control is None and isinstance(model, Choices) and model.nu is None:
+    may_have_peaks = control is None and not for_groups
+    if may_have_peaks and isinstance(model, Choices) and model.nu is None:
         peaks = find_peaks(model, variances, shared)
     if peaks is not None:
         model, variances, steps = peaks.model, peaks.variances, steps + peaks.steps

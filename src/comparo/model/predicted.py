@@ -56,12 +56,17 @@ class Predicted:
     held: Array | None = None
     lean: Array | None = None
 
-    @property
-    def freedom(self) -> float:
-        """How many observations tell the noise: pairs beyond those that link the texts; infinite if it is known."""
+    def freedom(self, is_new: bool) -> float:
+        """Degrees of freedom of Student's t: how many numbers tell the variance that matters.
+
+        For new contexts that is the variance of texts, whose confidence the mean is averaged over; for these, the
+        noise, told by pairs beyond those that link the texts. Where the noise is known, as that of choices is, the
+        average is too narrow, and texts count beyond those that the levels of contexts and the groups' means take.
+        """
+        nodes, components = self.graph.nodes, self.graph.components
         if self.variances.has_known_noise:
-            return float("inf")
-        return float(self.observations - (self.graph.nodes - self.graph.components))
+            return float(max(nodes - components - int(np.sum(self.is_group)) + 1, 1))
+        return float("inf") if is_new else float(self.observations - (nodes - components))
 
     @property
     def _is_free(self) -> NDArray[np.bool_]:

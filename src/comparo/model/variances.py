@@ -105,11 +105,12 @@ def estimate(
     has_known_noise: bool,
     unit: float = 1.0,
     known_noise: float = 1.0,
+    pull: float = PULL,
 ) -> Variances:
     """The variances for columns of these kinds (M,), numbered from 0; scores are in multiples of `unit` logits.
 
     Columns of kind −1 have coefficients without a prior: their variance is `FLAT` times that of scores. φ is
-    `known_noise` where the noise is known.
+    `known_noise` where the noise is known. `pull` is the strength of the term that keeps the variance of scores from 0.
 
     >>> rng = np.random.default_rng(0)
     >>> q = np.full(400, 4.0)
@@ -122,7 +123,7 @@ def estimate(
     level = float(np.sum(spectrum.trace_q * spectrum.trace_weight) / max(np.sum(spectrum.trace_weight), 1.0))
     level = max(level, np.finfo(float).tiny)
     kinds = int(kind.max(initial=-1)) + 1
-    search = _Search(spectrum, kind, observations, has_known_noise, level, known_noise)
+    search = _Search(spectrum, kind, observations, has_known_noise, level, known_noise, pull=pull)
     if np.any(kind < 0):
         search = replace(search, flat=FLAT * (1.0 + max(search.best_ratio(np.zeros(kinds))[0], 0.0)))
     starts = (0.0, 1.0 / level) if kinds else (0.0,)  # the likelihood may have one maximum with and one without them
@@ -147,6 +148,7 @@ class _Search:
     level: float
     known_noise: float = 1.0
     flat: float = 0.0
+    pull: float = PULL
 
     @cached_property
     def coarse(self) -> tuple[Array, tuple[Array, Array]]:
@@ -167,7 +169,7 @@ class _Search:
         total = np.log1p(a[:, None] * spectrum.trace_q) @ spectrum.trace_weight
         total = total + np.linalg.slogdet(inner).logabsdet
         return np.asarray(
-            -0.5 * total - 0.5 * self._fit(q) + _pull(a * self.level, PULL) - np.log1p(np.maximum(a, 0.0) / SUREST)
+            -0.5 * total - 0.5 * self._fit(q) + _pull(a * self.level, self.pull) - np.log1p(np.maximum(a, 0.0) / SUREST)
         )
 
     def _fit(self, q: Array) -> Array:

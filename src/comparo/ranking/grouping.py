@@ -88,7 +88,7 @@ def leaderboard(judged: Fitted, group: Index, names: NDArray[Any], contexts: Ove
     scores, covariance, predicted = _model(judged, group)
     means = group_means(graph, group)[1]
     # Where every pair is the only link of two texts, noise cannot be told from what differs between contexts.
-    is_new = contexts == "new" or not predicted.freedom > 0
+    is_new = contexts == "new" or predicted.freedom(is_new=False) <= 0
     score, cov = predicted.new(means, group) if is_new else predicted.these(means)
     count = len(names)
     centre = np.eye(count) - 1.0 / count
@@ -100,7 +100,7 @@ def leaderboard(judged: Fitted, group: Index, names: NDArray[Any], contexts: Ove
         group=names[order],
         score=(centre @ score)[order],
         covariance=cov,
-        freedom=np.inf if is_new else predicted.freedom,
+        freedom=predicted.freedom(is_new),
         level=judged.level,
         over=contexts,
         wins=_wins(graph, group, scores, covariance, count)[np.ix_(order, order)],
@@ -161,15 +161,28 @@ def _model(judged: Fitted, group: Index) -> tuple[Array, Covariance, Predicted]:
             raise ValueError("a context is too large for groups in a panel; rank smaller contexts, or one judge")
         return several.scores, several.opinion, several.opinion.predicted
     product = judged.product
-    # Where scores have two peaks, the means of groups are not normal around what groups predict.
-    is_ours = effects is not None and effects.gap is None and _same(effects.group, group)
+    predicted = None if effects is None else effects.predicted
+    # Choices are fitted again for the means of groups (`mixed`).
+    has_choices = predicted is not None and predicted.variances.has_known_noise and not holds
+    is_ours = effects is not None and _same(effects.group, group) and not has_choices
     if product is None or not is_ours or not is_logit(product.expert):
-        limits = _limits(judged.covariance)
-        product = mixed(judged.comparisons, BradleyTerry(), groups=group, has_peaks=False, limits=limits)
+        product = mixed(
+            judged.comparisons,
+            BradleyTerry(),
+            groups=group,
+            features=_style(predicted),
+            for_groups=True,
+            limits=_limits(judged.covariance),
+        )
     effects = product.effects
     if effects is None or effects.predicted is None or effects.group is None:
         raise ValueError(f"{int(group.max()) + 1:,} groups are too many for a leaderboard; choose a coarser group")
     return product.scores, ProductCovariance(product.laplacian, product), effects.predicted
+
+
+def _style(predicted: Predicted | None) -> Array | None:
+    """The style of each candidate, (n, D), that a ranking was fitted with."""
+    return None if predicted is None or predicted.is_group.all() else predicted.columns[:, ~predicted.is_group]
 
 
 def _limits(covariance: Covariance) -> Limits:

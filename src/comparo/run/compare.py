@@ -114,7 +114,7 @@ def compare_pairs(
     def ask(run: Run) -> Ranking:
         runs.append(run)
         if stop:
-            run.enough = lambda: _is_sure(_seen(paired, order, run.judgements, is_over=False), level)
+            run.may_begin = lambda key: _may_begin(paired, order, key, run, level)
         return finish(run)
 
     most = budget if isinstance(budget, str) and budget.startswith("$") else "100%"
@@ -123,8 +123,22 @@ def compare_pairs(
     return _duel(paired, order, runs[0].judgements, (progress.answered, progress.cost), level, ranking)
 
 
-def _is_sure(seen: _Seen, level: float) -> bool:
-    return len(seen.inputs) > 0 and Bets(wins(margins(seen.first, seen.second))).side(1 - level) != 0
+def _may_begin(paired: Paired, order: Sequence[Any], key: Any, run: Run, level: float) -> bool | None:
+    """Whether an input is asked: not if those up to `ahead` inputs before it were sure; None while one is open.
+
+    So which inputs are asked depends on answers only, and not on how fast they come.
+    """
+    same = set(paired.same)
+    asked = [one for one in order if one not in same]
+    last = asked.index(key) - run.ahead
+    if last < 0:
+        return True
+    before = order[: order.index(asked[last]) + 1]
+    answers = _answers(paired, run.judgements)
+    if any(len(answers.get(one, {})) < 2 for one in asked[: last + 1]):
+        return None
+    seen = _seen(paired, before, run.judgements)
+    return not seen.inputs or Bets(wins(margins(seen.first, seen.second))).side(1 - level) == 0
 
 
 def _calls(budget: str | int | None) -> int | None:
@@ -154,7 +168,7 @@ def _reordered(items: Items, order: Sequence[Any], most: int | None) -> Items:
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """The inputs answered so far, without gaps in the order they are asked, and the answers in both orders."""
+    """Inputs in the order they are asked, and the answers about them in both orders."""
 
     inputs: list[Any]
     first: Array
@@ -162,23 +176,25 @@ class _Seen:
     failed: int
 
 
-def _seen(paired: Paired, order: Sequence[Any], judgements: Sequence[Judgement], is_over: bool) -> _Seen:
-    """What was answered up to the first input that waits for an answer, or, once the run is over, that has none."""
-    answers: dict[Any, dict[bool, Judgement]] = {}
-    for judgement in judgements:  # of a question asked twice, the last counts
-        answers.setdefault(judgement.question.context, {})[judgement.question.first == paired.other] = judgement
-    same, rows, failed = set(paired.same), [], 0
+def _answers(paired: Paired, judgements: Sequence[Judgement]) -> dict[Any, dict[bool, Judgement]]:
+    """The answers about each input by whether the other's text was shown first; of one asked twice, the last counts."""
+    found: dict[Any, dict[bool, Judgement]] = {}
+    for judgement in judgements:
+        found.setdefault(judgement.question.context, {})[judgement.question.first == paired.other] = judgement
+    return found
+
+
+def _seen(paired: Paired, order: Sequence[Any], judgements: Sequence[Judgement]) -> _Seen:
+    """The inputs, of those in `order`, that were answered in both orders, and how many were asked and were not."""
+    answers, same, rows, failed = _answers(paired, judgements), set(paired.same), [], 0
     for key in order:
+        own = answers.get(key, {})
         if key in same:
             rows.append((key, math.nan, math.nan))
-            continue
-        own = answers.get(key, {})
-        if len(own) < 2 and not is_over:
-            break
-        if len(own) < 2 or any(one.failed for one in own.values()):
+        elif len(own) == 2 and not any(one.failed for one in own.values()):
+            rows.append((key, own[True].p, 1.0 - own[False].p))
+        else:
             failed += bool(own)
-            continue
-        rows.append((key, own[True].p, 1.0 - own[False].p))
     keys = [key for key, *_ in rows]
     values = np.array([row[1:] for row in rows], dtype=np.float64).reshape(-1, 2)
     return _Seen(keys, values[:, 0], values[:, 1], failed)
@@ -192,7 +208,9 @@ def _duel(
     level: float,
     ranking: Ranking | None,
 ) -> Duel:
-    seen = _seen(paired, order, judgements, is_over=True)
+    answers, same = _answers(paired, judgements), set(paired.same)
+    end = next((place for place, key in enumerate(order) if key not in same and key not in answers), len(order))
+    seen = _seen(paired, order[:end], judgements)
     inputs = np.empty(len(seen.inputs), dtype=object)
     inputs[:] = seen.inputs
     planned = len(paired.same) + (0 if paired.items is None else len(paired.items.contexts))

@@ -122,7 +122,8 @@ class Run:
             for voice in task.voices
         }
         self._looked = 0.0
-        self.enough: Callable[[], bool] = lambda: False  # whether no further context need begin
+        # Whether a context may begin; None where that is not known yet, False where no further context need be asked.
+        self.may_begin: Callable[[Any], bool | None] = lambda _: True
         self._priced = task.budget.unit == "$"
 
     def go(self) -> Ranking:
@@ -229,9 +230,12 @@ class Run:
             moved, self._moved = self._moved, {}
             for context in moved:
                 self._offer(context)
-            if self._waiting and self.enough():
-                self._waiting.clear()
             while self._waiting and asking.open + len(self._pending) < 2 * self.room:
+                if (verdict := self.may_begin(self._waiting[0][0])) is None:
+                    break
+                if not verdict:
+                    self._waiting.clear()
+                    break
                 self._offer(self._begin(*self._waiting.popleft()))
             self._send(asking)
             if self._moved:  # questions to a voice that was left out

@@ -9,13 +9,13 @@ mean of `DRAWS` draws; each difference with its standard error.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from benchmarks.verdict import table
+from benchmarks.voices import Voiced
 from comparo.analysis.agreement import spearman
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question, criterion_prompt
@@ -70,18 +70,10 @@ SHAPES = {
 
 
 @dataclass(frozen=True)
-class Priced:
-    """A judge with a name and a price of its own that works on few questions at once, as a server does."""
+class Priced(Voiced):
+    """A judge with a name and a price of its own."""
 
-    name: str
-    asked: Judge
     dollars: float
-
-    ahead = 4
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        return self.asked.settings
 
     @property
     def chooses(self) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from benchmarks.systems import answers
 from comparo import Comparisons, fit, rank
 from comparo.methods import quiet_fit
 from comparo.model.limits import Limits
@@ -13,19 +14,9 @@ from comparo.ranking.grouping import group_means
 from comparo.ranking.leaderboard import win_probability
 
 
-def systems(rng, groups=6, contexts=20, calls=2, sd=0.5, own=0.7, noise=1.0, is_hard=False):
+def systems(rng, groups=6, contexts=20, calls=2, sd=0.5, is_hard=False):
     """Answers about `groups` systems on contexts, with their true means, for new contexts and for these."""
-    means = sd * rng.standard_normal(groups)
-    scores = means + own * rng.standard_normal((contexts, groups))
-    pairs = np.array([(i, j) for i in range(groups) for j in range(groups) if i != j])
-    chosen = [pairs[rng.choice(len(pairs), min(calls * groups, len(pairs)), replace=False)] for _ in range(contexts)]
-    context = np.repeat(np.arange(contexts), [len(rows) for rows in chosen])
-    first, second = np.concatenate(chosen).T
-    d = scores[context, first] - scores[context, second] + 0.3
-    p = (rng.random(len(d)) < expit(d)).astype(float) if is_hard else expit(d + noise * rng.standard_normal(len(d)))
-    data = Comparisons.from_columns(first, second, p, context=context)
-    these = np.mean(scores - scores.mean(axis=1, keepdims=True), axis=0)
-    return data, means - means.mean(), these
+    return answers(rng, groups, contexts, calls, sd, is_hard)
 
 
 def test_the_means_are_those_of_dense_generalised_least_squares():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from comparo.analysis.curves import true_scores
-from comparo.analysis.plots import BLUE, MARKS, TIERS, axes, labelled
+from comparo.analysis.plots import BLUE, TIERS, axes, intervals, labelled
 from comparo.ranking.leaderboard import Leaderboard
 
 if TYPE_CHECKING:
@@ -40,17 +40,9 @@ def plot_groups(board: Leaderboard, top: int = 40, ax: Axes | None = None) -> Ax
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['a', 'b']
     """
-    count = min(top, len(board))
-    ax = axes(ax, 0.8 + 0.2 * count)
-    places, tier = np.arange(count), board.tier[:count]
-    for parity, colour in enumerate(TIERS):
-        here = (tier - 1) % 2 == parity
-        reach = (board.high - board.score)[:count][here]
-        ax.errorbar(board.score[:count][here], places[here], xerr=reach, color=colour, **MARKS)
-    ax.set_yticks(places, [str(name) for name in board.group[:count]], parse_math=False)
-    ax.set_ylim(count - 0.5, -0.5)
+    best = slice(top)
+    ax = intervals(board.group[best], board.score[best], board.high[best], board.tier[best], ax)
     ax.set_xlabel(f"mean score (logits),\n{100 * board.level:g}% interval, {board.over} contexts")
-    ax.grid(axis="x", linewidth=0.4, alpha=0.6)
     return ax
 
 

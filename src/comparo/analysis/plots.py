@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit, stdtrit
 
 from comparo.analysis.curves import convergence, moments, true_differences, true_scores
@@ -18,6 +18,7 @@ from comparo.methods import Method, quiet_fit
 from comparo.model.experts import BradleyTerry
 from comparo.model.graph import Graph
 from comparo.model.product import Bias
+from comparo.types import Array, LongIndex
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,17 +56,21 @@ def plot_ranking(ranking: Ranking, context: Hashable = None, top: int = 40, ax: 
     """
     nodes = ranking.nodes_of(context)
     order = np.lexsort((-ranking.scores[nodes], ranking.component[nodes]))[:top] + nodes.start
-    ax = axes(ax, 0.8 + 0.2 * len(order))
-    places = np.arange(len(order))
-    for parity, colour in enumerate(TIERS):
-        here = (ranking.tier[order] - 1) % 2 == parity
-        nodes_here = order[here]
-        scores = ranking.scores[nodes_here]
-        reach = np.nan_to_num(ranking.high[nodes_here] - scores)
-        ax.errorbar(scores, places[here], xerr=reach, color=colour, **MARKS)
-    ax.set_yticks(places, [str(item) for item in ranking.items[order]], parse_math=False)
-    ax.set_ylim(len(order) - 0.5, -0.5)
+    ax = intervals(ranking.items[order], ranking.scores[order], ranking.high[order], ranking.tier[order], ax)
     ax.set_xlabel(f"score ({ranking.method}),\n{100 * ranking.level:g}% interval")
+    return ax
+
+
+def intervals(names: NDArray[Any], scores: Array, high: Array, tier: LongIndex, ax: Axes | None) -> Axes:
+    """Axes with a line for each name, best above: its score, its interval, and the colour of its tier; all (n,)."""
+    ax = axes(ax, 0.8 + 0.2 * len(names))
+    places = np.arange(len(names))
+    for parity, colour in enumerate(TIERS):
+        here = (tier - 1) % 2 == parity
+        reach = np.nan_to_num(high[here] - scores[here])
+        ax.errorbar(scores[here], places[here], xerr=reach, color=colour, **MARKS)
+    ax.set_yticks(places, [str(name) for name in names], parse_math=False)
+    ax.set_ylim(len(names) - 0.5, -0.5)
     ax.grid(axis="x", linewidth=0.4, alpha=0.6)
     return ax
 

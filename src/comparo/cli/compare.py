@@ -11,9 +11,8 @@ from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.printing import Console, print_notes, print_table, print_text
-from comparo.cli.rank import say_begin, say_expense, watched
+from comparo.cli.rank import complete, say_expense
 from comparo.cli.settings import command_line
-from comparo.cli.stopping import say_interrupted, stoppable
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.data.words import visible
 from comparo.ranking.ranking import Ranking
@@ -87,7 +86,7 @@ def compare_command(
         raise ValueError(f"--fail-if-worse {fail_if_worse} is not between 0 and 1; 0.95 is a usual choice")
     console = Console(stderr=True, quiet=quiet, highlight=False)
     paired = (
-        pair_files(one, other, _two(names), **_columns(columns))
+        pair_files(one, other, _two(names), **columns.names)
         if data is None
         else pair_groups(columns.read(data, group=group), one, other)
     )
@@ -140,23 +139,8 @@ def _two(names: str | None) -> tuple[str, str] | None:
     return found[0], found[1]
 
 
-def _columns(columns: ColumnFlags) -> dict[str, str | None]:
-    return {
-        "id": columns.id_column,
-        "text": columns.text_column,
-        "context": columns.context_column,
-        "context_id": columns.context_id,
-    }
-
-
 def _ask(run: Run, console: Console) -> Ranking:
-    say_begin(console, run)
-    try:
-        with stoppable(), watched(run, console):
-            ranking = run.finish()
-    except KeyboardInterrupt as stop:
-        say_interrupted(console, run, stop)
-        raise typer.Exit(getattr(stop, "code", 130)) from None
+    ranking = complete(run, console)
     page = write_report(str(run.store.folder), run_record(run, ranking))
     console.print(f"Report: {page}", markup=False)
     return ranking

@@ -124,15 +124,14 @@ class ColumnFlags:
     context_column: ContextColumn = None
     context_id: ContextIdColumn = None
 
+    @property
+    def names(self) -> dict[str, Any]:
+        """The columns by their roles."""
+        named = self.id_column, self.text_column, self.context_column, self.context_id
+        return dict(zip(("id", "text", "context", "context_id"), named, strict=True))
+
     def read(self, data: str, **more: Any) -> Items:
-        return Items.of(
-            data,
-            id=self.id_column,
-            text=self.text_column,
-            context=self.context_column,
-            context_id=self.context_id,
-            **more,
-        )
+        return Items.of(data, **self.names, **more)
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,7 +1,7 @@
 """comparo rank: the whole job, from texts to a ranking."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -204,20 +204,29 @@ def rank_command(
 
 def finish(run: Run, shown: Shown) -> Ranking:
     """Ask all questions, with the progress on stderr, and print the ranking; also that of a run that is interrupted."""
-    console = shown.console
-    say_begin(console, run)
-    try:
-        with stoppable(), watched(run, console):
-            ranking = run.finish()
-    except KeyboardInterrupt as stop:
-        say_interrupted(console, run, stop)
-        if run.progress.answered and not isinstance(run.task, Trial):
-            console.print("The ranking so far:", style="yellow")
+    is_trial = isinstance(run.task, Trial)
+
+    def so_far() -> None:
+        if run.progress.answered and not is_trial:
+            shown.console.print("The ranking so far:", style="yellow")
             _print(run.ranking(), run, shown)
-        raise typer.Exit(getattr(stop, "code", 130)) from None
-    if not isinstance(run.task, Trial):
+
+    ranking = complete(run, shown.console, so_far)
+    if not is_trial:
         _print(ranking, run, shown)
     return ranking
+
+
+def complete(run: Run, console: Console, so_far: Callable[[], None] = lambda: None) -> Ranking:
+    """Ask all questions, with the progress on stderr; where that is interrupted, show what there is `so_far`."""
+    say_begin(console, run)
+    try:
+        with stoppable(), _watched(run, console):
+            return run.finish()
+    except KeyboardInterrupt as stop:
+        say_interrupted(console, run, stop)
+        so_far()
+        raise typer.Exit(getattr(stop, "code", 130)) from None
 
 
 def say_begin(console: Console, run: Run) -> None:
@@ -314,7 +323,7 @@ def _short(text: str) -> str:
 
 
 @contextmanager
-def watched(run: Run, console: Console) -> Iterator[None]:
+def _watched(run: Run, console: Console) -> Iterator[None]:
     """A line on stderr that tells how far the run is, where that is a terminal."""
     if not console.is_terminal or console.quiet:
         yield

@@ -51,13 +51,11 @@ class Control:
                [-3., -3., 3., 3.]])
         """
         held = graph.centre(self.values)
-        within = held
-        if group is not None:
-            member = graph.centre(np.eye(int(group.max()) + 1)[group])
-            between = member @ np.linalg.lstsq(member, held, rcond=None)[0]
-            within = held - between
         if group is None:
-            return np.asarray(within)
+            return np.asarray(held)
+        member = graph.centre(np.eye(int(group.max()) + 1)[group])
+        between = member @ np.linalg.lstsq(member, held, rcond=None)[0]
+        within = held - between
         least = LEAST * np.sqrt(np.mean(held**2, axis=0))
         within, between = (np.where(np.sqrt(np.mean(part**2, axis=0)) > least, part, 0.0) for part in (within, between))
         return np.column_stack([within, between])

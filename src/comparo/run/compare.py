@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,12 @@ from comparo.data.items import Items
 from comparo.data.pairing import Paired, pair_files, pair_groups
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
+from comparo.run.database import key_of
 from comparo.run.duel import Duel, margins, wins
 from comparo.run.loop import Run
 from comparo.run.rank import rank
-from comparo.types import Array
+
+NEITHER = math.nan, math.nan  # the answers about two texts that are the same
 
 
 def compare(
@@ -104,7 +105,7 @@ def compare_pairs(
         raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
     order = _order(paired, seed)
     if paired.items is None:
-        return _duel(paired, order, (), (0, 0.0), level, None)
+        return _duel(paired, order, None, level, None)
     calls = _calls(budget)
     items = _reordered(paired.items, order, None if calls is None else calls // 2)
     kept = set(items.contexts.tolist()) | set(paired.same)
@@ -114,31 +115,57 @@ def compare_pairs(
     def ask(run: Run) -> Ranking:
         runs.append(run)
         if stop:
-            run.may_begin = lambda key: _may_begin(paired, order, key, run, level)
+            run.may_begin = _Watch(paired, order, run, level).may_begin
         return finish(run)
 
     most = budget if isinstance(budget, str) and budget.startswith("$") else "100%"
     ranking = rank(items, criterion, budget=most, seed=seed, estimate="judge", finish=ask, **asked)
-    progress = runs[0].progress
-    return _duel(paired, order, runs[0].judgements, (progress.answered, progress.cost), level, ranking)
+    return _duel(paired, order, runs[0], level, ranking)
 
 
-def _may_begin(paired: Paired, order: Sequence[Any], key: Any, run: Run, level: float) -> bool | None:
-    """Whether an input is asked: not if those up to `ahead` inputs before it were sure; None while one is open.
+class _Watch:
+    """Whether inputs are still asked, given the answers of a run to those before them."""
 
-    So which inputs are asked depends on answers only, and not on how fast they come.
-    """
-    same = set(paired.same)
-    asked = [one for one in order if one not in same]
-    last = asked.index(key) - run.ahead
-    if last < 0:
-        return True
-    before = order[: order.index(asked[last]) + 1]
-    answers = _answers(paired, run.judgements)
-    if any(len(answers.get(one, {})) < 2 for one in asked[: last + 1]):
+    def __init__(self, paired: Paired, order: Sequence[Any], run: Run, level: float) -> None:
+        self.paired, self.order, self.run, self.level = paired, order, run, level
+        same = set(paired.same)
+        self.places = [place for place, key in enumerate(order) if key not in same]
+        self.number = {order[place]: number for number, place in enumerate(self.places)}
+        self._wins: list[float] = []
+        self._looked_at = 0
+
+    def may_begin(self, key: Any) -> bool | None:
+        """Not if the inputs up to `ahead` before it were sure; None while one of them is open.
+
+        So which inputs are asked depends on answers only, and not on how fast they come.
+        """
+        last = self.number[key] - self.run.ahead
+        if last < 0:
+            return True
+        for asked in self.order[self._looked_at : self.places[last] + 1]:
+            answers: tuple[float, float] | None = NEITHER
+            if asked in self.number:
+                both = _both(self.paired, asked, self.run)
+                if len(both) < 2:
+                    return None
+                answers = _probabilities(both)
+            self._wins += [] if answers is None else wins(margins(*np.array(answers)[:, None])).tolist()
+            self._looked_at += 1
+        return not self._wins or Bets(np.array(self._wins)).side(1 - self.level) == 0
+
+
+def _both(paired: Paired, key: Any, run: Run) -> list[Judgement]:
+    """The last answers about an input, with the other's text shown first and second; fewer where it is open."""
+    items = run.task.items
+    asked = (items.question(key, *names) for names in ((paired.other, paired.one), (paired.one, paired.other)))
+    return [run.known[number][-1] for number in map(key_of, asked) if number in run.known]
+
+
+def _probabilities(both: Sequence[Judgement]) -> tuple[float, float] | None:
+    """P(the other's text is preferred), where it is shown first and second; None unless both were answered."""
+    if len(both) < 2 or any(one.failed for one in both):
         return None
-    seen = _seen(paired, before, run.judgements)
-    return not seen.inputs or Bets(wins(margins(seen.first, seen.second))).side(1 - level) == 0
+    return both[0].p, 1.0 - both[1].p
 
 
 def _calls(budget: str | int | None) -> int | None:
@@ -166,66 +193,31 @@ def _reordered(items: Items, order: Sequence[Any], most: int | None) -> Items:
     return Items(items.ids[rows], tuple(items.texts[row] for row in rows.tolist()), contexts, context, texts)
 
 
-@dataclass(frozen=True, eq=False)
-class _Seen:
-    """Inputs in the order they are asked, and the answers about them in both orders."""
-
-    inputs: list[Any]
-    first: Array
-    second: Array
-    failed: int
-
-
-def _answers(paired: Paired, judgements: Sequence[Judgement]) -> dict[Any, dict[bool, Judgement]]:
-    """The answers about each input by whether the other's text was shown first; of one asked twice, the last counts."""
-    found: dict[Any, dict[bool, Judgement]] = {}
-    for judgement in judgements:
-        found.setdefault(judgement.question.context, {})[judgement.question.first == paired.other] = judgement
-    return found
-
-
-def _seen(paired: Paired, order: Sequence[Any], judgements: Sequence[Judgement]) -> _Seen:
-    """The inputs, of those in `order`, that were answered in both orders, and how many were asked and were not."""
-    answers, same, rows, failed = _answers(paired, judgements), set(paired.same), [], 0
+def _duel(paired: Paired, order: Sequence[Any], run: Run | None, level: float, ranking: Ranking | None) -> Duel:
+    """What was answered, up to the first input that was not asked."""
+    same = set(paired.same)
+    found: dict[Any, tuple[float, float] | None] = {}
     for key in order:
-        own = answers.get(key, {})
-        if key in same:
-            rows.append((key, math.nan, math.nan))
-        elif len(own) == 2 and not any(one.failed for one in own.values()):
-            rows.append((key, own[True].p, 1.0 - own[False].p))
-        else:
-            failed += bool(own)
-    keys = [key for key, *_ in rows]
-    values = np.array([row[1:] for row in rows], dtype=np.float64).reshape(-1, 2)
-    return _Seen(keys, values[:, 0], values[:, 1], failed)
-
-
-def _duel(
-    paired: Paired,
-    order: Sequence[Any],
-    judgements: Sequence[Judgement],
-    spent: tuple[int, float],
-    level: float,
-    ranking: Ranking | None,
-) -> Duel:
-    answers, same = _answers(paired, judgements), set(paired.same)
-    end = next((place for place, key in enumerate(order) if key not in same and key not in answers), len(order))
-    seen = _seen(paired, order[:end], judgements)
-    inputs = np.empty(len(seen.inputs), dtype=object)
-    inputs[:] = seen.inputs
-    planned = len(paired.same) + (0 if paired.items is None else len(paired.items.contexts))
+        both = [] if key in same or run is None else _both(paired, key, run)
+        if key not in same and not both:
+            break
+        found[key] = NEITHER if key in same else _probabilities(both)
+    answered = {key: answers for key, answers in found.items() if answers is not None}
+    inputs = np.empty(len(answered), dtype=object)
+    inputs[:] = list(answered)
+    answers = np.array(list(answered.values()), dtype=np.float64).reshape(-1, 2)
     return Duel(
         one=paired.one,
         other=paired.other,
         input=inputs,
-        first=seen.first,
-        second=seen.second,
-        planned=planned,
-        same=len(paired.same),
-        failed=seen.failed,
+        first=answers[:, 0],
+        second=answers[:, 1],
+        planned=len(same) + (0 if paired.items is None else len(paired.items.contexts)),
+        same=len(same),
+        failed=len(found) - len(answered),
         unmatched=paired.unmatched,
-        calls=spent[0],
-        cost=spent[1],
+        calls=0 if run is None else run.progress.answered,
+        cost=0.0 if run is None else run.progress.cost,
         level=level,
         ranking=ranking,
     )

@@ -23,7 +23,6 @@ from comparo.model.graph import Graph
 from comparo.model.product import Bias
 from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.grouping import group_codes
-from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.traits import Held, control_of
 from comparo.selection.contrast import contrasts, fitted_power
@@ -109,10 +108,6 @@ class Fitting:
         own = ((rows, self.items.ids[rows].tolist()) for rows in self.items.groups.values())
         found = (dict(zip(ids, group[rows].tolist(), strict=True)) for rows, ids in own)
         return dict(zip(self.items.groups, found, strict=True))
-
-    def board(self, ranking: Ranking) -> Leaderboard:
-        """The leaderboard of the groups of a ranking of these items."""
-        return ranking.groups(self._groups)
 
     @property
     def pools(self) -> bool:

@@ -103,8 +103,7 @@ class Stops:
         if not systems.links((question.context, question.first, question.second) for question in asked):
             return False
         self._looked_at = len(answers)
-        fitting = self.task.fitting
-        board = fitting.board(fitting.rank(comparisons(answers)))
+        board = self.task.fitting.rank(comparisons(answers)).groups()
         if systems.learns:
             systems.learn(board)
         return sureness(board, systems.goal) >= (self.task.until or math.inf)

@@ -28,12 +28,14 @@ from comparo.ranking.leaderboard import Leaderboard, Over
 from comparo.ranking.members import member_columns, member_notes, view_columns
 from comparo.ranking.notes import notes
 from comparo.ranking.placed import Placed
+from comparo.ranking.told import People
 from comparo.types import Array, Index
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Estimate = Literal["judge", "consensus"]
+Whose = Literal["judge", "consensus", "people"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class Ranking(Placed):
         The ranking with the length of the texts, or something else, held equal (docs/control.md); else None.
     group
         The number of each candidate's group, (n,), and the names of the groups, where there are any.
+    people
+        What people's votes told, where the scores are people's (`comparo.with_votes`); else None.
 
     Examples
     --------
@@ -80,10 +84,16 @@ class Ranking(Placed):
     panel: Panel | None = field(default=None, repr=False)
     controlled: Ranking | None = field(default=None, repr=False)
     group: tuple[Index, NDArray[Any]] | None = field(default=None, repr=False)
+    people: People | None = None
 
     @property
-    def estimate(self) -> Estimate:
-        """Whose ranking it is: "judge", or "consensus" for what people would say, as far as one judge can tell."""
+    def estimate(self) -> Whose:
+        """Whose ranking it is: "judge"; "consensus" for what people would say, as far as one judge can tell; "people".
+
+        The last has votes of people (`comparo.ranking.people`).
+        """
+        if self.people is not None:
+            return "people"
         return "judge" if self.opinion is None else "consensus"
 
     @property

@@ -1,0 +1,156 @@
+"""People's votes beside a machine's ranking: what people would say of all texts, and how far to believe the machine.
+
+The machine's view of a text has two parts, what it says of the text's group m and of the text beyond that δ. People
+share some of each (`comparo.model.voted`); the share of δ relative to that of m is the validity k of t = m + k·δ
+(`consensus`), which one judge's answers do not tell, and few votes do. Before any vote, people's scores are
+
+    t/S = ρ_m·√B·m/sd(m) + ρ_δ·√(1 − B)·δ/sd(δ) + rest,
+
+with B the usual share of people's variance that is between groups, ρ_m the usual correlation of people's and machines'
+means of groups, and ρ_δ such that k is the usual validity. Without groups there is one part. The constants are measured
+on recorded judges beside people's scores (docs/people.md); votes overrule them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from comparo.data.columns import look_up
+from comparo.data.comparisons import Comparisons
+from comparo.errors import ComparisonsError
+from comparo.model.voted import Expectation, Voted, mixture, voted
+from comparo.ranking.consensus import PEOPLE, Parts, parts_of
+from comparo.ranking.ranking import Ranking
+from comparo.ranking.told import People
+from comparo.types import Array, Index
+
+BETWEEN = 1.0 / (1.0 + PEOPLE)  # B
+GROUPS, GROUPS_VARY = 0.65, 0.25  # ρ_m, and its standard deviation between judges
+TEXTS_VARY, TEXTS_MOST = 0.15, 0.85  # the standard deviation of ρ_δ between judges, and the most that is expected of it
+ALONE, ALONE_VARIES = 0.45, 0.2  # the same for all of a judge's view, where no groups are known
+DRAWS = 20_000  # for the interval of k: its ends have an error of 2% of its standard error
+NONE = 1e-6  # standard deviation of a part, relative to that of the scores, that is rounding
+
+
+def with_votes(ranking: Ranking, votes: Any) -> Ranking:
+    """What people would say of all texts, from a machine's ranking of them and people's votes about some.
+
+    Parameters
+    ----------
+    ranking
+        The ranking of a judge or a panel; with prior="estimated" and groups, its parts are told apart.
+    votes
+        Comparisons by people, in any form that `Comparisons.of` reads, of texts of the ranking: p is 1, 0, or ½ for a
+        tie.
+
+    Returns
+    -------
+    Ranking
+        Its scores, in logits of people's votes, with intervals for people's scores of the texts; its `people` says what
+        the votes told, and its `judged` is the machine's ranking.
+
+    Raises
+    ------
+    ComparisonsError
+        If a vote is about a text that is not in the ranking.
+
+    Examples
+    --------
+    >>> from comparo import fit
+    >>> machine = fit([("a", "b", 0.9), ("b", "c", 0.8), ("c", "a", 0.2)])
+    >>> ranking = with_votes(machine, [("c", "a", 1.0)] * 3 + [("c", "b", 1.0)] * 2)
+    >>> ranking.estimate, list(ranking)[0], list(ranking.judged)[0]
+    ('people', 'c', 'a')
+    """
+    judged, said = ranking.judged, Comparisons.of(votes)
+    graph = judged.graph
+    first, second = _nodes(judged, said)
+    asked = replace(graph.whole(), first=first, second=second)
+    group = None if judged.group is None else judged.group[0]
+    parts = _parts(ranking)
+    expectation, sizes = _expected(judged.scores, parts, group)
+    both = voted(said, asked, expectation)
+    none = np.zeros((graph.nodes, 0))
+    between = 0.0 if group is None else BETWEEN
+    alone = voted(said, asked, Expectation(none, np.zeros(0), np.zeros(0), group, between, 1.0 - between))
+    (own, odds), (lone, usual) = _reached(both), _reached(alone)
+    voters = 1 if said.judges is None else len(np.unique(said.judged_by))
+    validity, low, high = _validity(both, sizes, judged.level) if len(sizes) == 2 else (None, None, None)
+    people = People(len(said), voters, validity, low, high, own, lone, len(said) * odds / usual)
+    return replace(
+        judged, scores=both.scores, covariance=both, validity=validity, opinion=judged, people=people, controlled=None
+    )
+
+
+def _parts(ranking: Ranking) -> Parts | None:
+    """The machine's parts with the usual validity, or the one that the ranking has; None where they are not known."""
+    parts = parts_of(ranking.judged)
+    return parts if parts is None or ranking.validity is None else replace(parts, usual=ranking.validity)
+
+
+def _expected(scores: Array, parts: Parts | None, group: Index | None) -> tuple[Expectation, Array]:
+    """What is expected of people's scores, and the standard deviations of the machine's parts, (D,)."""
+    size = float(np.std(scores)) or 1.0
+    if parts is None or np.std(parts.expected) < NONE * size or np.std(scores - parts.expected) < NONE * size:
+        between = 0.0 if group is None else BETWEEN
+        left = 1.0 - ALONE**2
+        column, b, vary = scores[:, None] / size, np.array([ALONE]), np.array([ALONE_VARIES**2])
+        return Expectation(column, b, vary, group, between * left, (1.0 - between) * left), np.array([size])
+    columns = np.column_stack([parts.expected, scores - parts.expected])
+    sizes = np.std(columns, axis=0)
+    if group is None:
+        wanted = sizes * [1.0, parts.usual]
+        b = ALONE * wanted / float(np.linalg.norm(wanted))
+        vary = np.full(2, ALONE_VARIES**2)
+        return Expectation(columns / sizes, b, vary, None, 0.0, 1.0 - ALONE**2), sizes
+    share = np.array([BETWEEN, 1.0 - BETWEEN])
+    texts = parts.usual * GROUPS * float(np.sqrt(share[0] / share[1])) * sizes[1] / sizes[0]
+    rho = np.array([GROUPS, min(texts, TEXTS_MOST)])
+    rest = share * (1.0 - rho**2)
+    vary = share * np.array([GROUPS_VARY, TEXTS_VARY]) ** 2
+    return Expectation(columns / sizes, np.sqrt(share) * rho, vary, group, float(rest[0]), float(rest[1])), sizes
+
+
+def _reached(found: Voted) -> tuple[float, float]:
+    """The expected correlation r of the scores with people's, and the odds r²/(1 − r²) = Var ŝ / mean Var(t − ŝ)."""
+    explained, left = float(np.var(found.scores)), float(np.nanmean(found.std**2))
+    return float(np.sqrt(explained / (explained + left))), explained / left
+
+
+def _validity(found: Voted, sizes: Array, level: float) -> tuple[float, float, float]:
+    """k = (b_δ/sd δ)/(b_m/sd m), its median and its interval."""
+    drawn = mixture(found.points, DRAWS, np.random.default_rng(0)) / sizes
+    with np.errstate(divide="ignore"):
+        ratio = np.where(drawn[:, 0] > 0, drawn[:, 1] / drawn[:, 0], np.copysign(np.inf, drawn[:, 1]))
+    low, middle, high = np.quantile(ratio, [(1 - level) / 2, 0.5, (1 + level) / 2], method="nearest")
+    return float(middle), float(low), float(high)
+
+
+def _nodes(judged: Ranking, votes: Comparisons) -> tuple[Index, Index]:
+    """The candidates of each vote, (K,) and (K,)."""
+    known = judged.graph.labels(judged.comparisons)
+    contexts = judged.comparisons.contexts
+    if votes.contexts is None or votes.context is None:
+        only = None if contexts is None else contexts[0]
+        if contexts is not None and len(contexts) > 1:
+            raise ComparisonsError("the votes have no column context, and the texts have several; add it to the votes")
+        named: list[Any] = [only] * len(votes)
+    else:
+        named = [None] * len(votes) if contexts is None else votes.contexts[votes.context].tolist()
+    found = []
+    for column in (votes.first, votes.second):
+        labels = list(zip(named, votes.items[column].tolist(), strict=True))
+        nodes = look_up(labels, known)
+        if (nodes < 0).any():
+            row = int(np.argmin(nodes))
+            context, item = labels[row]
+            place = "" if context is None else f" of context {context!r}"
+            raise ComparisonsError(
+                f"vote {row + 1} is about {item!r}{place}, which is not among the {len(known)} texts that were ranked; "
+                "leave it out, or rank that text too"
+            )
+        found.append(nodes)
+    return found[0], found[1]

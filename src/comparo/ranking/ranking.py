@@ -167,7 +167,8 @@ class Ranking(Placed):
         -------
         Leaderboard
             The groups best first, in logits of the judge, by the mixed model (`comparo.ranking.leaderboard`). Where
-            the ranking was not made by it with these groups, the same comparisons are fitted again.
+            the ranking was not made by it with these groups, the same comparisons are fitted again. With votes of
+            people (`comparo.with_votes`) it is people's leaderboard, in logits of their votes.
 
         Raises
         ------
@@ -184,7 +185,7 @@ class Ranking(Placed):
         (['new', 'old'], [1, 2])
         """
         group, names = asked_groups(self.comparisons, self.graph, self.group, by)
-        return leaderboard(self.judged, group, names, contexts)
+        return leaderboard(self.judged if self.people is None else self, group, names, contexts)
 
     @cached_property
     def leaderboard(self) -> Leaderboard | None:

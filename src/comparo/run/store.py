@@ -2,6 +2,7 @@
 
     run.json        the resolved configuration, versions, seed and hashes
     judgements.db   SQLite in WAL mode: the configuration again, the items, and judgements that are only ever added
+    votes.csv       people's votes about the items, where some were given
     ranking.csv     the ranking, voices.csv the scores by each of several voices, report.html the page about it
 
 A judgement is in the database when `Store.add` returns, so a process that is killed loses the calls in flight and
@@ -43,6 +44,7 @@ from comparo.run.database import (
 )
 
 CONFIGURATION = "run.json"
+VOTES = "votes.csv"
 KEPT = ("started", "ahead", "versions")  # of the first start: the rounds depend on how far the judge works ahead
 EXCERPT, AROUND = 80, 30  # characters of a setting that differs, and how many of them before the difference
 MOST_UNSYNCED, LONGEST_UNSYNCED = 64, 1.0  # judgements, and seconds, that a power cut may cost

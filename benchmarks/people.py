@@ -259,24 +259,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         cells = [(case, number) for case in own for number in VOTES]
         print(*lines(header, spread(partial(by_votes, given.draws, mean), cells, workers)), sep="\n", flush=True)
     cells = [(name, number) for name in WORLDS for number in (50, 150, 800)]
-    header = [
-        "world",
-        "votes",
-        "texts, %",
-        "groups, new contexts, %",
-        "groups, these, %",
-        "width",
-        "width, votes alone",
-    ]
-    header += [
-        "width",
-        "width, votes alone",
-        "r with people",
-        "r, votes alone",
-        "r, judge",
-        "expected r",
-        "worth in votes",
-    ]
+    header = ["world", "votes", "texts, %", "groups, new contexts, %", "groups, these, %", "width", "votes alone"]
+    header += ["r with people", "r, votes alone", "r, judge", "expected r", "worth in votes"]
     print(*lines(header, spread(partial(simulated, given.runs), cells, workers)), "", sep="\n")
 
 

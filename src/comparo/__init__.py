@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from comparo.model.experts import Gaussian as Gaussian
     from comparo.model.experts import StudentT as StudentT
     from comparo.ranking.leaderboard import Leaderboard as Leaderboard
+    from comparo.ranking.people import with_votes as with_votes
     from comparo.ranking.ranking import Ranking as Ranking
     from comparo.report import write_report as write_report
     from comparo.run.audition import audition as audition
@@ -67,6 +68,7 @@ _NAMES = {
     "model.determinant": "design_log_det",
     "model.experts": "BradleyTerry Davidson Expert Gaussian StudentT",
     "ranking.leaderboard": "Leaderboard",
+    "ranking.people": "with_votes",
     "ranking.ranking": "Ranking",
     "report": "write_report",
     "run.audition": "audition",

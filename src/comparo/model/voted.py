@@ -205,12 +205,12 @@ def voted(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Li
         options={"maxfev": MOST, "xatol": NEAR, "fatol": NEAR, "initial_simplex": simplex},
     ).x
     middle, rise = cost(best), 0.5 * len(usual)  # √d standard deviations away: the cubature of a normal distribution
-    points = []
+    points, furthest = [], float(np.sqrt(len(usual)))  # where the votes say nothing, and the prior alone decides
     for way in (*np.diag(error), *-np.diag(error)):
         reach = 1.0
         for _ in range(STEPS):
             risen = max(cost(best + reach * way) - middle, LEAST)
-            reach *= float(np.clip(np.sqrt(rise / risen), 1.0 / FURTHEST, FURTHEST))
+            reach = min(reach * float(np.clip(np.sqrt(rise / risen), 1.0 / FURTHEST, FURTHEST)), furthest)
         points.append(best + reach * way)
     whole = _Posterior.of(votes, graph, expectation, limits)
     return Voted(tuple(whole.at(np.clip(h, -WIDEST, WIDEST)) for h in points))

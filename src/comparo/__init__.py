@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from comparo.data.prompts import Question as Question
     from comparo.errors import ComparisonsError as ComparisonsError
     from comparo.errors import JudgeError as JudgeError
+    from comparo.export import export_run as export_run
     from comparo.judges import Judge as Judge
     from comparo.judges import Judgement as Judgement
     from comparo.judges import load_judge as load_judge
@@ -62,6 +63,7 @@ _NAMES = {
     "data.items": "Items",
     "data.prompts": "Prompt Question",
     "errors": "ComparisonsError JudgeError",
+    "export": "export_run",
     "judges": "Judge Judgement load_judge",
     "methods": "fit",
     "model.determinant": "design_log_det",

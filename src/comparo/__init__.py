@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from comparo.analysis.plots import plot_ranking as plot_ranking
     from comparo.analysis.reliability import reliability as reliability
     from comparo.data.comparisons import Comparisons as Comparisons
+    from comparo.data.imports import import_file as import_file
     from comparo.data.items import Items as Items
     from comparo.data.prompts import Prompt as Prompt
     from comparo.data.prompts import Question as Question
@@ -60,6 +61,7 @@ _NAMES = {
     "plot_ranking",
     "analysis.reliability": "reliability",
     "data.comparisons": "Comparisons",
+    "data.imports": "import_file",
     "data.items": "Items",
     "data.prompts": "Prompt Question",
     "errors": "ComparisonsError JudgeError",

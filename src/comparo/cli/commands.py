@@ -32,6 +32,10 @@ COMMANDS = {
         "rejudge",
         "The pairs of a run put to another judge: how far the two rankings agree, and their consensus.",
     ),
+    "import": (
+        "import_",
+        "Comparisons, and texts where there are any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.",
+    ),
     "export": (
         "export",
         "What a run found as a file for other tools: comparisons, preference pairs, a data set for Hugging Face.",

@@ -14,10 +14,10 @@ import math
 from comparo.data.columns import Table, shown
 from comparo.data.imports.gathering import Gathering, Imported
 
-COLUMNS = frozenset({"instruction", "output_1", "output_2", "preference"})
+ANNOTATIONS = frozenset({"instruction", "output_1", "output_2", "preference"})
 
 
-def read(table: Table) -> Imported:
+def read_annotations(table: Table) -> Imported:
     """The comparisons of generators on instructions, which are numbered from 1 in the order of their appearance."""
     found = Gathering(table)
     number: dict[str, str] = {}

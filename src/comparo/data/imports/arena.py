@@ -18,11 +18,11 @@ from comparo.data.columns import Table, shown, winners
 from comparo.data.imports.gathering import Gathering, Imported
 from comparo.data.layouts import WINNERS
 
-COLUMNS = frozenset({"model_a", "model_b"})
+BATTLES = frozenset({"model_a", "model_b"})
 MARKS = ("winner_model_a", "winner_model_b", "winner_tie")
 
 
-def read(table: Table) -> Imported:
+def read_battles(table: Table) -> Imported:
     """The comparisons of models; `model_a` was shown on the left, or above."""
     found = Gathering(table)
     p = _marked(found) if set(MARKS) <= set(table.columns) else _named(found)

@@ -5,18 +5,21 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 from comparo.data.columns import Table
-from comparo.data.imports import alpaca_eval, arena, mt_bench, promptfoo
+from comparo.data.imports.alpaca_eval import ANNOTATIONS, read_annotations
+from comparo.data.imports.arena import BATTLES, read_battles
 from comparo.data.imports.gathering import Imported
+from comparo.data.imports.mt_bench import GAMES, read_games
+from comparo.data.imports.promptfoo import RESULTS, read_results, results_table
 from comparo.data.reading import read_document
 from comparo.errors import ComparisonsError
 
 Source = Literal["promptfoo", "alpaca_eval", "arena", "mt_bench"]
 # By the columns that a file of the tool always has, and its reader; the first that fits is taken.
 SOURCES: dict[Source, tuple[frozenset[str], Callable[[Table], Imported]]] = {
-    "promptfoo": (promptfoo.COLUMNS, promptfoo.read),
-    "alpaca_eval": (alpaca_eval.COLUMNS, alpaca_eval.read),
-    "mt_bench": (mt_bench.COLUMNS, mt_bench.read),
-    "arena": (arena.COLUMNS, arena.read),
+    "promptfoo": (RESULTS, read_results),
+    "alpaca_eval": (ANNOTATIONS, read_annotations),
+    "mt_bench": (GAMES, read_games),
+    "arena": (BATTLES, read_battles),
 }
 
 
@@ -61,7 +64,7 @@ def import_file(path: str | os.PathLike[str], source: Source | None = None) -> I
     if source is not None and source not in get_args(Source):
         raise ValueError(f"the layout is one of {', '.join(get_args(Source))}, not {source!r}")
     document = read_document(path)
-    table = document if isinstance(document, Table) else promptfoo.table_of(document, str(path))
+    table = document if isinstance(document, Table) else results_table(document, str(path))
     names = set(table.columns)
     fitting = [tool for tool, (needed, _) in SOURCES.items() if needed <= names]
     if not fitting or (source is not None and source not in fitting):

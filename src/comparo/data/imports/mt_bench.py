@@ -13,12 +13,12 @@ from typing import Any
 from comparo.data.columns import Table, shown
 from comparo.data.imports.gathering import Gathering, Imported
 
-COLUMNS = frozenset({"question_id", "model_1", "model_2", "g1_winner", "g2_winner"})
+GAMES = frozenset({"question_id", "model_1", "model_2", "g1_winner", "g2_winner"})
 WINNERS = {"model_1": 1.0, "model_2": 0.0, "tie": 0.5}
 ERROR = "error"
 
 
-def read(table: Table) -> Imported:
+def read_games(table: Table) -> Imported:
     """The comparisons of models on questions, in the orders in which the judge saw them."""
     found = Gathering(table)
     for row in range(len(found)):

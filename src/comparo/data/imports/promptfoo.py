@@ -22,7 +22,7 @@ from comparo.data.imports.gathering import Gathering, Imported
 from comparo.data.reading import columns_from_objects
 from comparo.errors import ComparisonsError
 
-COLUMNS = frozenset({"provider", "prompt", "vars", "score", "success"})
+RESULTS = frozenset({"provider", "prompt", "vars", "score", "success"})
 SELECT = "select-best"
 SCORE = "score"
 LONGEST = 60  # characters of a prompt's label, or of a criterion, in a name
@@ -30,7 +30,7 @@ FAILED = 2  # failureReason of an output that could not be made
 Outputs = dict[str, tuple[int, str]]  # by item: the row, and the text
 
 
-def table_of(document: Mapping[str, Any], source: str) -> Table:
+def results_table(document: Mapping[str, Any], source: str) -> Table:
     """The entries of a results file as a table; another object is a table of one row."""
     results = document.get("results")
     entries = results.get("results") if isinstance(results, dict) else results
@@ -42,7 +42,7 @@ def table_of(document: Mapping[str, Any], source: str) -> Table:
     return Table(columns_from_objects(entries)[0], f"{source}, results")
 
 
-def read(table: Table) -> Imported:
+def read_results(table: Table) -> Imported:
     """The comparisons of outputs within test cases."""
     found = Gathering(table)
     name = _names(found)

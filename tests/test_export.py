@@ -102,8 +102,8 @@ def test_mistakes_are_one_line(comparo, folder, tmp_path, arguments, message):
 def test_texts_without_a_context_need_a_prompt(comparo, folder, tmp_path):
     done = comparo("export", folder / "one", "--format", "dpo")
     assert done.returncode == 2
-    assert "the texts have no text to be the prompt; say by --prompt what the texts answer" in done.stderr
-    done = comparo("export", folder / "one", "--format", "dpo", "--prompt", "Write.", "--conversational")
+    assert "the texts have no text to be the prompt; say by --dpo-prompt what the texts answer" in done.stderr
+    done = comparo("export", folder / "one", "--format", "dpo", "--dpo-prompt", "Write.", "--conversational")
     assert done.returncode == 0, done.stderr
     row = json.loads((tmp_path / "one-dpo.jsonl").read_text().splitlines()[0])
     assert row["prompt"] == [{"role": "user", "content": "Write."}]

@@ -38,8 +38,9 @@ def export_command(
     prompt: Annotated[
         str,
         typer.Option(
+            "--dpo-prompt",  # not --prompt, which a comparo.toml may have for the judge's
             help="For dpo: what both texts answer; {context} stands for the text of their context, as in 'Summarise: "
-            "{context}'."
+            "{context}'.",
         ),
     ] = CONTEXT,
     conversational: Annotated[

@@ -51,10 +51,10 @@ def import_command(
     stem = file.name.removesuffix(".gz").rpartition(".")[0]
     judged = out or Path(f"{stem}-comparisons.csv")
     texts = items or (Path(f"{stem}-items.jsonl") if out is None else out.with_name(f"{out.stem}-items.jsonl"))
-    for path in (judged, texts):
+    found = import_file(file, source)
+    for path in (judged, texts) if found.items else (judged,):
         if path.exists() and not force:
             raise ValueError(f"{path} is there already; choose another --out or --items, or overwrite it by --force")
-    found = import_file(file, source)
     found.comparisons.write(judged)
     print_text(f"{judged}\n")
     if found.items:

@@ -92,7 +92,7 @@ def export_run(
     if format not in get_args(Format):
         raise ValueError(f"format is one of {', '.join(get_args(Format))}, not {format!r}")
     if format != "dpo" and (prompt != CONTEXT or conversational or least_margin):
-        raise ValueError("--prompt, --conversational and --least-margin belong to --format dpo; leave them out")
+        raise ValueError("--dpo-prompt, --conversational and --least-margin belong to --format dpo; leave them out")
     if texts and format in ("dpo", "hf"):
         raise ValueError(f"--texts belongs to csv, parquet and jsonl; --format {format} always has them")
     if least_margin < 0:

@@ -13,6 +13,7 @@ from huggingface_hub import DatasetCard
 from hypothesis import given
 from hypothesis import strategies as some
 from pyarrow import parquet
+from scipy.special import logit
 
 from comparo import Comparisons, ComparisonsError, Items, export_run, fit, load_judge, rank
 from comparo.export.preferences import preferred_pairs
@@ -251,3 +252,27 @@ def test_failed_answers_are_left_out_and_counted_and_no_key_is_written(comparo, 
     for path in written:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         assert KEY.encode() not in content, path
+
+
+def test_margins_know_the_true_differences_better_than_the_answers_do():
+    """Five simulated runs: which text is better in all pairs that were judged, and by how much (docs/assets.md)."""
+    right, near, kept = [], [], []
+    for seed in range(5):
+        truth = dict(enumerate(np.random.default_rng(seed).normal(0, 1.5, 20).tolist()))
+        judge = load_judge("simulated/soft", scores=truth, noise=1.5, seed=seed)
+        ranking = rank({name: f"Text {name}." for name in truth}, "better", judge=judge, budget="8n")
+        pairs = ranking.comparisons.merge_orders()
+        score = dict(zip(ranking.items.tolist(), ranking.scores.tolist(), strict=True))
+        true, margin = (
+            np.array([of[i] - of[j] for i, j in zip(pairs.items[pairs.first], pairs.items[pairs.second], strict=True)])
+            for of in (truth, score)
+        )
+        said = logit(pairs.p)
+        right.append([np.mean(true * guess > 0) for guess in (margin, said)])
+        near.append([np.corrcoef(true, guess)[0, 1] for guess in (margin, said)])
+        found = preferred_pairs(ranking, ranking.comparisons)
+        ends = zip(ranking.items[found.chosen], ranking.items[found.rejected], strict=True)
+        kept.append(np.mean([truth[i] > truth[j] for i, j in ends]))
+    assert np.mean(right, axis=0) == pytest.approx([0.93, 0.84], abs=0.01)
+    assert np.mean(near, axis=0) == pytest.approx([0.96, 0.85], abs=0.01)
+    assert np.mean(kept) == pytest.approx(0.94, abs=0.01)

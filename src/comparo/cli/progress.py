@@ -1,7 +1,6 @@
 """The progress of a run on stderr: a line that is rewritten on a terminal, a line a minute elsewhere."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.live import Live
@@ -10,19 +9,6 @@ from rich.text import Text
 from comparo.cli.printing import MINUTE, Console
 from comparo.run.loop import Progress, Run
 from comparo.run.watching import progress_text
-
-
-class Lines:
-    """Prints how far a run is, whenever `every` seconds have passed since the last line, or since the start."""
-
-    def __init__(self, console: Console, every: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console, self._every, self._clock = console, every, clock
-        self._said = clock()
-
-    def __call__(self, progress: Progress) -> None:
-        if self._clock() - self._said >= self._every:
-            self._said = self._clock()
-            self._console.print(progress_text(progress), markup=False, soft_wrap=True)
 
 
 @contextmanager
@@ -35,7 +21,8 @@ def watched(run: Run, console: Console, every: float = MINUTE) -> Iterator[None]
             run.watch = lambda progress: live.update(progress_line(progress))
             yield
     else:
-        run.watch, run.pace = Lines(console, every), every
+        run.watch = lambda progress: console.print(progress_text(progress), markup=False, soft_wrap=True)
+        run.pace = every
         yield
 
 

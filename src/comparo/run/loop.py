@@ -121,7 +121,7 @@ class Run:
             voice.name: Health(voice.prompt.labels, task.least_mass, first, self._masses(voice.name))
             for voice in task.voices
         }
-        self._looked, self.pace = 0.0, LOOK  # when the progress was reported last, and how often it is
+        self._looked, self.pace = time.monotonic(), LOOK  # when the progress was reported, and how often it is
         # Whether a context may begin; None where that is not known yet, False where no further context need be asked.
         self.may_begin: Callable[[Any], bool | None] = lambda _: True
         self._priced = task.budget.unit == "$"

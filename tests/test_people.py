@@ -106,7 +106,7 @@ def test_evidence_of_ties_is_that_of_numerical_integration():
 
 
 def test_covariance_is_that_of_the_points(example):
-    t, machine, votes = example
+    _, machine, votes = example
     ranking = with_votes(machine, votes)
     found = ranking.covariance
     batch = found.pattern.batches[0]
@@ -197,7 +197,10 @@ def test_without_groups_there_is_no_validity():
     ("votes", "message"),
     [
         ([("a", "x", 1.0)], r"vote 1 is about 'x', which is not among the 3 texts"),
-        ([{"first": "a", "second": "b", "p": 1.0, "context": "one"}], "of context 'one', which is not among the 3 texts"),
+        (
+            [{"first": "a", "second": "b", "p": 1.0, "context": "one"}],
+            "of context 'one', which is not among the 3 texts",
+        ),
     ],
 )
 def test_votes_about_unknown_texts(votes, message):
@@ -211,7 +214,11 @@ def test_votes_without_contexts_of_texts_with_several(example):
         with_votes(example[1], [("0", "1", 1.0)])
 
 
-TEXTS = [{"id": s, "text": f"{s} says {c} " * (2 + c % 3), "context_id": f"c{c}", "context": f"Q{c}"} for c in range(6) for s in "abcd"]
+TEXTS = [
+    {"id": s, "text": f"{s} says {c} " * (2 + c % 3), "context_id": f"c{c}", "context": f"Q{c}"}
+    for c in range(6)
+    for s in "abcd"
+]
 SCORES = dict(zip("abcd", (1.0, 0.5, 0.0, -0.5), strict=True))
 
 
@@ -250,7 +257,7 @@ def test_rank_refuses_votes_before_it_asks(tmp_path):
     asked = []
 
     def judge(first, second):
-        asked.append(first)
+        asked.append((first, second))
         return 0.5
 
     with pytest.raises(ComparisonsError, match="vote 1 is about 'nobody' of context 'c0'"):

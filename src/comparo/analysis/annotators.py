@@ -50,13 +50,18 @@ class Verdicts:
     Parameters
     ----------
     pair, judge : The pair, from 0 to M − 1, and the code of the judge of each verdict, shape (V,).
-    said : 1 for the item with the lower code, −1 for the other, 0 for a tie, shape (V,).
+    p, said : P(the item with the lower code is better), and 1 for that item, −1 for the other, 0 for a tie, (V,).
+    low, high, context : The lower and the higher code of each pair's items, and its context, 0 without any, shape (M,).
     unit : The context of each pair where contexts are what is drawn for intervals, else the pair itself, shape (M,).
     """
 
     pair: NDArray[np.int64]
     judge: NDArray[np.int32]
+    p: Array
     said: NDArray[np.int64]
+    low: NDArray[np.int32]
+    high: NDArray[np.int32]
+    context: NDArray[np.int32]
     unit: NDArray[np.int64]
 
     @classmethod
@@ -69,12 +74,13 @@ class Verdicts:
         merged = comparisons.merge_orders()
         keys = replace(merged, judges=None, judge=None).pair_keys()
         _, lead, pair = np.unique(keys, return_index=True, return_inverse=True)
-        said = np.where(np.abs(merged.p - 0.5) > NEAR, np.sign(merged.p - 0.5), 0.0).astype(np.int64)
-        unit = np.arange(len(lead))
-        if merged.context is not None:
-            context = np.unique(merged.context[lead], return_inverse=True)[1]
-            unit = context if context.max(initial=0) + 1 >= CONTEXTS else unit
-        return cls(pair, merged.judged_by, np.where(merged.first < merged.second, said, -said), unit)
+        p = np.where(merged.first < merged.second, merged.p, 1 - merged.p)
+        said = np.where(np.abs(p - 0.5) > NEAR, np.sign(p - 0.5), 0.0).astype(np.int64)
+        ends = np.sort(np.stack([merged.first[lead], merged.second[lead]]), axis=0)
+        context = np.zeros(len(lead), dtype=np.int32) if merged.context is None else merged.context[lead]
+        codes = np.unique(context, return_inverse=True)[1]
+        unit = codes if codes.max(initial=0) + 1 >= CONTEXTS else np.arange(len(lead))
+        return cls(pair, merged.judged_by, p, said, ends[0], ends[1], context, unit)
 
     def counts(self) -> Array:
         """How many judges said −1, 0 and 1 of each pair, shape (M, 3)."""
@@ -123,12 +129,16 @@ def krippendorff_alpha(comparisons: Comparisons, *, level: float = 0.95, draws: 
     0.531
     """
     verdicts = Verdicts.of(comparisons)
-    counts = verdicts.counts()
+    return alpha_of(verdicts.counts(), verdicts.unit, level, draws, rng)
+
+
+def alpha_of(counts: Array, unit: NDArray[np.int64], level: float, draws: int, rng: Seed) -> Estimate:
+    """`krippendorff_alpha` from the counts (M, 3) of verdicts −1, 0 and 1 of each pair, and what is drawn (M,)."""
     several = np.sum(counts, axis=1) >= 2
     columns = _coincidences(counts[several])
     columns[:, 1:] += columns[:, :0:-1].copy()  # both orientations of each pair
     columns[:, 0] *= 2
-    return _estimate(_coincided, columns, verdicts.unit[several], level, draws, rng)
+    return _estimate(_coincided, columns, unit[several], level, draws, rng)
 
 
 def nominal_alpha(counts: Array) -> float:
@@ -176,10 +186,17 @@ def cohen_kappa(
     """
     verdicts = Verdicts.of(comparisons)
     pairs, a, b = verdicts.both(judge_code(comparisons, one), judge_code(comparisons, other))
-    tables = np.zeros((len(pairs), 9))
-    for row, column in ((a, b), (-a, -b)):  # both orientations
-        tables[np.arange(len(pairs)), 3 * row + column + 4] += 1
-    return _estimate(_tabulated, tables, verdicts.unit[pairs], level, draws, rng)
+    return kappa_of(a, b, verdicts.unit[pairs], level, draws, rng)
+
+
+def kappa_of(
+    one: NDArray[np.int64], other: NDArray[np.int64], unit: NDArray[np.int64], level: float, draws: int, rng: Seed
+) -> Estimate:
+    """`cohen_kappa` from verdicts −1, 0 and 1 on the same pairs, and what is drawn, each of shape (P,)."""
+    tables = np.zeros((len(one), 9))
+    for row, column in ((one, other), (-one, -other)):  # both orientations
+        tables[np.arange(len(one)), 3 * row + column + 4] += 1
+    return _estimate(_tabulated, tables, unit, level, draws, rng)
 
 
 def kappa(table: Array) -> float:

@@ -3,7 +3,7 @@
 The accuracy is the share of people's votes with the judge's verdict, among those that both decided. Its ceiling is how
 often two people agree with each other. κ and α correct for chance and count ties (`annotators`); κ is that of the judge
 and any person. Intervals know that votes on the same texts belong together (`shares`); those of κ and α are a bootstrap
-over pairs, or contexts.
+over contexts or, below 20 of them, over pairs, made as much wider as pairs that share a text make it.
 """
 
 from __future__ import annotations
@@ -148,8 +148,9 @@ def _measured(panel: Panel, judge: int, votes: Votes, curve: list[Row], level: f
     here[votes.clusters.pair] = True
     counted = (np.isin(told.judge, panel.people) | (told.judge == judge)) & here[told.pair]
     counts = np.bincount(3 * told.pair[counted] + told.said[counted] + 1, minlength=3 * len(here)).reshape(-1, 3)
-    alpha = alpha_of(counts.astype(np.float64), told.unit, level, draws, seed)
-    kappa = kappa_of(votes.judged, votes.said, votes.unit, level, draws, seed)
+    alpha = alpha_of(counts.astype(np.float64), told.unit, level, draws, seed, panel.texts(np.arange(len(here))))
+    texts = panel.texts(votes.clusters.pair.astype(np.int64))
+    kappa = kappa_of(votes.judged, votes.said, votes.unit, level, draws, seed, texts)
     errors = {
         name: calibration_error([row for row in curve if row["answers"] == answers])
         for name, answers in (("calibration", "as said"), ("calibration_fair", "without position bias"))
@@ -175,6 +176,7 @@ def _ceiling(panel: Panel, level: float, draws: int, seed: int) -> Row:
     decided = (one != 0) & (other != 0)
     same = share_of((one == other)[decided].astype(np.float64), panel.clusters(pair[decided]), level)
     told = panel.verdicts
+    every = panel.texts(np.arange(len(told.unit)))
     person = np.isin(told.judge, panel.people)
     counts = np.bincount(3 * told.pair[person] + told.said[person] + 1, minlength=3 * len(told.unit)).reshape(-1, 3)
     return {
@@ -182,8 +184,8 @@ def _ceiling(panel: Panel, level: float, draws: int, seed: int) -> Row:
         "votes": len(pair),
         "decided": same.votes,
         **_ends("accuracy", share_row("accuracy", same)),
-        **_estimated("kappa", kappa_of(one, other, told.unit[pair], level, draws, seed)),
-        **_estimated("alpha", alpha_of(counts.astype(np.float64), told.unit, level, draws, seed)),
+        **_estimated("kappa", kappa_of(one, other, told.unit[pair], level, draws, seed, panel.texts(pair))),
+        **_estimated("alpha", alpha_of(counts.astype(np.float64), told.unit, level, draws, seed, every)),
         "people_ties": float(np.mean(told.said[person] == 0)),
     }
 

@@ -62,7 +62,7 @@ def _number(value: Any) -> str:
 def _with_ends(row: Row, name: str, low: str = "low", high: str = "high") -> str:
     """A value and its interval; without one, the value alone."""
     value, ends = _number(row[name]), [_number(row[end]) for end in (low, high)]
-    return f"{value} ({ends[0]}–{ends[1]})" if value and all(ends) else value
+    return f"{value} ({ends[0]} to {ends[1]})" if value and all(ends) else value
 
 
 def _judges(found: Agreement) -> Section:
@@ -75,7 +75,7 @@ def _judges(found: Agreement) -> Section:
         counts = [str(row[name]) for name in ("pairs", "votes", "decided")]
         others = [_number(row.get(name)) for name in ("accuracy_fair", "ties", "people_ties")]
         rows.append([row["judge"], *counts, measured[0], others[0], *measured[1:], *others[1:]])
-    ceiling = "No pair was judged by two people, so that the ceiling is unknown: give some pairs to two (--twice)."
+    ceiling = "No pair was judged by two people, so that the ceiling is unknown: give some pairs to two people."
     return Section(
         f"Judges against {', '.join(found.people)}",
         header,
@@ -139,7 +139,7 @@ def _more(found: Agreement) -> Section:
     for row in found.more:
         ends = [_number(row[f"accuracy_{end}"]) for end in ("low", "high")]
         rank = _with_ends(row, "correlation", "correlation_low", "correlation_high")
-        rows.append([row["judge"], f"{row['times']}×", str(row["votes"]), "–".join(ends), rank])
+        rows.append([row["judge"], f"{row['times']}×", str(row["votes"]), " to ".join(ends), rank])
     header = ("judge", "votes", "decided votes", "accuracy between", "rank correlation")
     note = (
         "With m times as many votes, the accuracy has the variance V_texts + V_pairs/m; the rank correlation is with "

@@ -39,6 +39,7 @@ from comparo.methods import quiet_fit
 from comparo.types import Array
 
 TIMES = (1, 2, 4)
+KNOWN = 0.5  # q(1) below which people's own ranking is mostly noise, and ρ / q would be too
 LEAST = 5  # texts of a context for a correlation: Fisher's transformation needs more than 3
 
 
@@ -46,19 +47,16 @@ def more_votes(panel: Panel, judge: int, accuracy: Share, level: float) -> Itera
     """The intervals of the accuracy and of the rank correlation with as many votes, twice and four times as many.
 
     Items that are in several contexts, such as systems that answer many questions, are ranked over all contexts.
-    Contexts of fewer than 5 texts, or whose pairs do not connect all texts, have no rank correlation.
+    Contexts of fewer than 5 texts, or whose pairs do not connect all texts, have no rank correlation;
+    nor is there one where q(1) is below ½, since people's own ranking is then mostly noise.
     """
     quality, correlations, texts = _ranked(panel, judge)
     for times, q in zip(TIMES, quality, strict=True):
         ends = accuracy.with_more(times)
-        observed = mean_known(correlations)
-        rank = {"correlation": observed / quality[0], "correlation_low": np.nan, "correlation_high": np.nan}
-        if np.isfinite(observed):
-            expected = float(np.clip(rank["correlation"] * q, -0.999, 0.999))
-            reach = _reach(expected, correlations, texts, level)
-            low, high = np.clip(np.array(reach) / q, -1.0, 1.0).tolist()
-            rank = {"correlation": float(np.clip(rank["correlation"], -1, 1))}
-            rank |= {"correlation_low": low, "correlation_high": high}
+        found = mean_known(correlations) / quality[0] if quality[0] >= KNOWN else np.nan
+        expected = float(np.clip(found * q, -0.999, 0.999))
+        low, high = np.clip(np.array(_reach(expected, correlations, texts, level)) / q, -1.0, 1.0).tolist()
+        rank = {"correlation": float(np.clip(found, -1, 1)), "correlation_low": low, "correlation_high": high}
         row = {"times": times, "votes": times * accuracy.votes}
         yield {**row, "accuracy_low": ends[0], "accuracy_high": ends[1], **rank, "quality": q}
 
@@ -92,7 +90,9 @@ def _pooled(comparisons: Comparisons) -> Comparisons:
 
 
 def _reach(expected: float, correlations: Array, texts: int, level: float) -> tuple[float, float]:
-    """The ends of a correlation that is expected to be observed."""
+    """The ends of a correlation that is expected to be observed; NaN where it is unknown."""
+    if not np.isfinite(expected):
+        return np.nan, np.nan
     known = correlations[np.isfinite(correlations)]
     if len(known) > 1:
         reach = float(stdtrit(len(known) - 1, (1 + level) / 2) * np.std(known, ddof=1) / np.sqrt(len(known)))

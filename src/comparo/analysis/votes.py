@@ -114,6 +114,11 @@ class Panel:
         context = told.context[pair]
         return Clusters(pair, context * size + told.low[pair], context * size + told.high[pair], context)
 
+    def texts(self, pair: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Both texts of pairs, (2, P), where pairs are what is drawn for intervals; None where contexts are."""
+        clusters, unit = self.clusters(pair), self.verdicts.unit
+        return np.stack([clusters.first, clusters.second]) if len(unit) == unit.max(initial=-1) + 1 else None
+
     def votes(self, judge: int) -> Votes:
         """The votes of all people on the pairs of a judge."""
         told, size = self.verdicts, len(self.verdicts.unit)
@@ -128,11 +133,11 @@ class Panel:
         )
 
     def shares(self) -> tuple[Array, Array]:
-        """How many people judged each pair, and the share of them for the first item, a tie counting half: (M,)."""
+        """How many people judged each pair, and the mean of their p for the first item, a tie being ½: (M,)."""
         told, size = self.verdicts, len(self.verdicts.unit)
         person = np.isin(told.judge, self.people)
         count = np.bincount(told.pair[person], minlength=size)
-        won = np.bincount(told.pair[person], (told.said[person] + 1) / 2, size)
+        won = np.bincount(told.pair[person], told.p[person], size)
         return count.astype(np.float64), won / np.maximum(count, 1)
 
     def between_people(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

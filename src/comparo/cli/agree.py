@@ -18,7 +18,9 @@ from comparo.data.several import join, read_parts
 from comparo.data.sources import database_of
 from comparo.errors import ComparisonsError
 
-EPILOG = "Example: `comparo agree machine.csv votes.csv`; `comparo agree judged.csv --people ana,bo --items essays.csv`"
+EPILOG = (
+    "Example: `comparo agree machine.csv sheets/*.xlsx`; `comparo agree judged.csv --people ana,bo --items essays.csv`"
+)
 
 
 def agree_command(
@@ -26,13 +28,15 @@ def agree_command(
         list[Path],
         typer.Argument(
             help="Comparisons, in any form that `comparo fit` reads, run folders too: one file with a column judge, "
-            "and --people; or the answers of the judge and the votes of people, in this order. A file without a column "
-            "judge is that of one judge, called like the file."
+            "and --people; or the answers of the judge, and then the votes of people. A file without a column judge is "
+            "that of one judge, called like the file."
         ),
     ],
     people: Annotated[
         str | None,
-        typer.Option(help="The judges that are people, such as ana,bo. Default, with two files: those of the second."),
+        typer.Option(
+            help="The judges that are people, such as ana,bo. Default, with several files: all but the first's."
+        ),
     ] = None,
     items: Annotated[
         Path | None,
@@ -78,9 +82,10 @@ def _read(files: Sequence[Path], people: str | None) -> tuple[Comparisons, list[
     judges = [{str(name): None for name in part["judge"].tolist()} for part in parts.values()]
     if people is not None:
         return join(parts), [name.strip() for name in people.split(",") if name.strip()]
-    if len(parts) != 2:
-        known = ", ".join(map(shown, list(dict.fromkeys(chain(*judges)))[:20]))
+    if len(parts) == 1:
+        known = ", ".join(map(shown, list(judges[0])[:20]))
         raise ComparisonsError(f"name the people among the judges {known}: --people NAMES")
-    if both := [name for name in judges[0] if name in judges[1]]:
+    voters = list(dict.fromkeys(chain(*judges[1:])))
+    if both := [name for name in judges[0] if name in voters]:
         raise ComparisonsError(f"{shown(both[0])} is a judge in both files; say who are the people: --people NAMES")
-    return join(parts), list(judges[1])
+    return join(parts), voters

@@ -85,7 +85,7 @@ class Verdicts:
         return pairs, table[0, pairs], table[1, pairs]
 
 
-def krippendorff_alpha(comparisons: Comparisons, *, level: float = 0.95, draws: int = DRAWS, rng: Seed = 0) -> Estimate:
+def krippendorff_alpha(data: Any, *, level: float = 0.95, draws: int = DRAWS, rng: Seed = 0) -> Estimate:
     """Krippendorff's α of all judges, with the nominal metric: any two different verdicts differ equally.
 
     With n_uc judges who gave pair u the verdict c (first, second, tie) and m_u = Σ_c n_uc ≥ 2,
@@ -97,8 +97,9 @@ def krippendorff_alpha(comparisons: Comparisons, *, level: float = 0.95, draws: 
 
     Parameters
     ----------
-    comparisons
-        With judges; each is a person or a machine. Soft answers count by the side of ½ on which they are.
+    data
+        Comparisons with judges, each a person or a machine, in any form that `fit` reads. Soft answers count by the
+        side of ½ on which they are.
     level, draws, rng
         The coverage of the interval, the number of draws of the bootstrap, and its seed.
 
@@ -109,14 +110,13 @@ def krippendorff_alpha(comparisons: Comparisons, *, level: float = 0.95, draws: 
 
     Examples
     --------
-    >>> rows = [("a", "b", 1), ("b", "c", 1), ("a", "c", 1), ("c", "d", 0)]
-    >>> judges = {"ana": [1, 1, 1, 0], "bo": [1, 1, 1, 1]}
-    >>> columns = [[(*row[:2], p, who) for row, p in zip(rows, said)] for who, said in judges.items()]
-    >>> first, second, p, judge = zip(*sum(columns, []))
-    >>> round(krippendorff_alpha(Comparisons.from_columns(first, second, p, judge=judge)).value, 3)
+    >>> pairs = [("a", "b"), ("b", "c"), ("a", "c"), ("c", "d")]
+    >>> said = [("ana", 1, 1, 1, 0), ("bo", 1, 1, 1, 1)]
+    >>> rows = [{"first": a, "second": b, "p": p, "judge": who} for who, *ps in said for (a, b), p in zip(pairs, ps)]
+    >>> round(krippendorff_alpha(rows).value, 3)
     0.531
     """
-    verdicts = Verdicts.of(comparisons)
+    verdicts = Verdicts.of(Comparisons.of(data))
     return alpha_of(verdicts.counts(), verdicts.unit, level, draws, rng)
 
 
@@ -145,9 +145,7 @@ def nominal_alpha(counts: Array) -> float:
     return float(beyond_chance(coincided(np.sum(coincidences(counts[several]), axis=0))))
 
 
-def cohen_kappa(
-    comparisons: Comparisons, one: Any, other: Any, *, level: float = 0.95, draws: int = DRAWS, rng: Seed = 0
-) -> Estimate:
+def cohen_kappa(data: Any, one: Any, other: Any, *, level: float = 0.95, draws: int = DRAWS, rng: Seed = 0) -> Estimate:
     """Cohen's κ of two judges on the pairs that both judged: (p_o − p_e)/(1 − p_e).
 
     p_o is the share of equal verdicts (first, second, tie), and p_e that of two judges with the same shares of ties who
@@ -156,8 +154,8 @@ def cohen_kappa(
 
     Parameters
     ----------
-    comparisons, one, other
-        With judges, and the labels of two of them.
+    data, one, other
+        Comparisons with judges, in any form that `fit` reads, and the labels of two of them.
     level, draws, rng
         As in `krippendorff_alpha`.
 
@@ -178,6 +176,7 @@ def cohen_kappa(
     >>> round(cohen_kappa(comparisons, "ana", "bo").value, 3)
     0.333
     """
+    comparisons = Comparisons.of(data)
     verdicts = Verdicts.of(comparisons)
     pairs, a, b = verdicts.both(judge_code(comparisons, one), judge_code(comparisons, other))
     return kappa_of(a, b, verdicts.unit[pairs], level, draws, rng)
@@ -212,7 +211,7 @@ def kappa(table: Array) -> float:
 
 
 def raw_agreement(
-    comparisons: Comparisons, one: Any, other: Any, *, level: float = 0.95, draws: int = DRAWS, rng: Seed = 0
+    data: Any, one: Any, other: Any, *, level: float = 0.95, draws: int = DRAWS, rng: Seed = 0
 ) -> Estimate:
     """The share of pairs with the same winner, among those that both judges decided; coins have ½.
 
@@ -222,6 +221,7 @@ def raw_agreement(
     >>> raw_agreement(Comparisons.from_columns(**columns, judge=["ana"] * 3 + ["bo"] * 3), "ana", "bo").value
     0.5
     """
+    comparisons = Comparisons.of(data)
     verdicts = Verdicts.of(comparisons)
     pairs, a, b = verdicts.both(judge_code(comparisons, one), judge_code(comparisons, other))
     decided = (a != 0) & (b != 0)

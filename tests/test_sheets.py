@@ -341,6 +341,7 @@ def test_several_files_are_one(tmp_path, caplog):
     assert "2 answers of a judge stand in two files, equal in both, and count once" in caplog.messages
     other = written(tmp_path, "other.csv", "first,second,winner,judge\n1,2,B,ana\n")
     assert read_several([ana, other]).p.tolist() == [1, 0, 0]  # the judge was of another mind
+    assert "1 answers of a judge stand in two files and differ; both count: name one of the files" in caplog.messages
 
 
 @pytest.mark.parametrize(

@@ -162,16 +162,14 @@ def disagreements(
 
 
 def _parts(code: NDArray[np.integer], name: Any) -> list[tuple[Any, NDArray[np.intp]]]:
-    """The votes of each code, with its name."""
-    if not len(code):
-        return []
-    order = np.argsort(code, kind="stable")
-    labels, begins = np.unique(code[order], return_index=True)
-    return [(name(label), rows) for label, rows in zip(labels.tolist(), np.split(order, begins[1:]), strict=True)]
+    """The votes of each code that has enough to be listed, with its name."""
+    listed, codes, count = np.unique(code, return_inverse=True, return_counts=True)
+    some = np.flatnonzero(count[codes] >= LEAST)
+    order = some[np.argsort(codes[some], kind="stable")]
+    parts = np.split(order, np.cumsum(count[count >= LEAST])[:-1]) if len(order) else []
+    return [(name(label), rows) for label, rows in zip(listed[count >= LEAST].tolist(), parts, strict=True)]
 
 
 def _ends(codes: NDArray[np.integer], name: Any) -> list[tuple[Any, NDArray[np.intp]]]:
     """The votes of each text, item or group: those in which it is on either side, each once."""
-    votes = np.arange(codes.shape[1])
-    parts = _parts(np.concatenate(codes), name)
-    return [(label, np.unique(np.concatenate([votes, votes])[rows])) for label, rows in parts]
+    return [(label, np.unique(rows % codes.shape[1])) for label, rows in _parts(np.concatenate(codes), name)]

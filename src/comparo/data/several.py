@@ -126,11 +126,17 @@ def _once(parts: Mapping[str, Part], joined: Mapping[str, list[Any]]) -> Compari
     """The comparisons without the answers of a judge that another file has as well."""
     source = np.repeat(np.arange(len(parts)), [len(columns["p"]) for columns in parts.values()]).tolist()
     kept, seen = list(range(len(source))), dict[Any, int]()
-    if "judge" in joined:
+    if "judge" in joined and len(parts) > 1:
         answers = zip(*(joined[name] for name in (*ROLES, "p") if name in joined), strict=True)
         # NaN is not equal to itself: a row that has no answer yet is the same row in both files.
         keys = [(*key, None if p != p else p) for *key, p in answers]
         kept = [row for row in kept if seen.setdefault(keys[row], source[row]) == source[row]]
+        other = dict[Any, int]()
+        differ = sum(other.setdefault(keys[row][:-1], source[row]) != source[row] for row in kept)
+        if differ:
+            logger.warning(
+                "%d answers of a judge stand in two files and differ; both count: name one of the files", differ
+            )
     if twice := len(source) - len(kept):
         logger.warning("%d answers of a judge stand in two files, equal in both, and count once", twice)
     columns = {name: [values[row] for row in kept] for name, values in joined.items()}

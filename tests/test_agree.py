@@ -49,7 +49,16 @@ def clustered(rng, texts, pairs, people, spread, contexts):
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("texts", "pairs", "people", "spread", "contexts"),
-    [(20, 60, 1, 0.7, 1), (20, 60, 2, 1.2, 1), (12, 40, 3, 0.7, 1), (8, 10, 2, 0.7, 30), (8, 10, 1, 0.7, 60)],
+    [
+        (20, 60, 1, 0.7, 1),
+        (20, 60, 2, 1.2, 1),
+        (12, 40, 3, 0.7, 1),
+        (8, 10, 2, 0.7, 30),
+        (8, 10, 1, 0.7, 60),
+        (15, 50, 2, 1.0, 1),  # these played no part in the choice of the degrees of freedom
+        (10, 30, 2, 0.7, 1),
+        (25, 150, 2, 0.5, 1),
+    ],
 )
 def test_the_accuracy_is_covered_where_votes_belong_together(texts, pairs, people, spread, contexts):
     rng = np.random.default_rng(5)

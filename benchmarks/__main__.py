@@ -16,6 +16,7 @@ from benchmarks import (
     prices,
     scale,
     selection,
+    sheets,
     study,
     systems,
     ties,
@@ -46,5 +47,6 @@ for part in (
     ties,
     control,
     goals,
+    sheets,
 ):
     part.main()

@@ -142,7 +142,7 @@ def rank_command(
         str,
         typer.Argument(
             help="The texts: JSONL, JSON, CSV, TSV, Parquet or .xlsx with columns id, text (and context), a folder of "
-            ".txt files, a .txt file with a text a line, a run folder, or - for standard input."
+            ".txt or .md files, a .txt file with a text a line, a run folder, or - for standard input."
         ),
     ],
     question: QuestionFlags,

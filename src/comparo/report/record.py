@@ -133,7 +133,8 @@ def read_record(folder: Path) -> Record:
     control = given("control") or {}
     numbers = {name: np.array(values, dtype=float) for name, values in control.items() if values is not None}
     items, held = replace(items, numbers=numbers), tuple(control)
-    fitting = Fitting(items, method, bias, plain, True, given("estimate", "judge"), given("validity"), held)
+    whose = given("estimate", "judge"), given("validity"), held, given("together", False)
+    fitting = Fitting(items, method, bias, plain, True, *whose)
     return Record(configuration, items, judgements, fitting.rank(comparisons(judgements)), fitting)
 
 

@@ -27,11 +27,13 @@ from comparo.analysis.evidence import SURE, log_evidence
 from comparo.data.comparisons import Comparisons
 from comparo.judges import Judgement
 from comparo.model.graph import Graph
+from comparo.ranking.ranking import Ranking
 from comparo.run.allocation import Allocation
 from comparo.run.answers import comparisons
 from comparo.run.rounds import Rounds
 from comparo.run.task import Task
 from comparo.selection.systems import Systems, sureness
+from comparo.types import Array
 
 GROWTH = 1.25  # answers, relative to those at the last look, that make another one
 
@@ -110,18 +112,32 @@ class Stops:
 
     def _reached(self, data: Comparisons, active: Iterable[Any]) -> set[Any]:
         """The active contexts whose items are all connected and whose ranking has reached the target."""
-        graph = Graph.build(data)
-        labels = [None] if data.contexts is None else data.contexts.tolist()
-        ends = graph.component[graph.starts[:-1]], graph.component[graph.starts[1:] - 1]
-        whole = zip(graph.context[graph.starts[:-1]].tolist(), np.diff(graph.starts), *ends, strict=True)
-        connected = {
-            labels[code] for code, nodes, one, last in whole if nodes == self._sizes[labels[code]] and one == last
-        }
-        if not (able := connected.intersection(active)):
+        able = connected(data, self._sizes).intersection(active)
+        if not able:
             return set()
         ranking = self.task.fitting.rank(data)
         top = self.task.goal.removeprefix("top-")
         found = expected_spearman(ranking) if top == "ranking" else top_probability(ranking, int(top))
-        reached = found >= (self.task.until or 1.0)
-        able.intersection_update(label for label, is_reached in zip(labels, reached, strict=True) if is_reached)
-        return able if able and log_evidence(ranking.comparisons) >= math.log(SURE) else set()
+        return able & sure(ranking, found, self.task.until or 1.0)
+
+
+def connected(data: Comparisons, sizes: Mapping[Any, int]) -> set[Any]:
+    """The contexts whose items, so many by `sizes`, are all connected by comparisons.
+
+    >>> connected(Comparisons.from_rows([("ana", "bo", 0.7)]), {None: 2}), connected(
+    ...     Comparisons.from_rows([("ana", "bo", 0.7)]), {None: 3})
+    ({None}, set())
+    """
+    graph = Graph.build(data)
+    labels = [None] if data.contexts is None else data.contexts.tolist()
+    ends = graph.component[graph.starts[:-1]], graph.component[graph.starts[1:] - 1]
+    whole = zip(graph.context[graph.starts[:-1]].tolist(), np.diff(graph.starts), *ends, strict=True)
+    return {labels[code] for code, nodes, one, last in whole if nodes == sizes[labels[code]] and one == last}
+
+
+def sure(ranking: Ranking, found: Array, until: float) -> set[Any]:
+    """The contexts whose sureness `found` (C,) has reached `until`; none while the answers may be chance."""
+    labels = ranking.comparisons.contexts
+    names = [None] if labels is None else labels.tolist()
+    reached = {label for label, value in zip(names, found.tolist(), strict=True) if value >= until}
+    return reached if reached and log_evidence(ranking.comparisons) >= math.log(SURE) else set()

@@ -81,7 +81,7 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
     async def vote(request: Request) -> Response:
         name, sent = judge_of(request), await _sent(request)
         ballot, turn, choice = _whole(sent, "ballot"), _whole(sent, "turn"), sent.get("choice")
-        if choice not in CHOICES:
+        if not isinstance(choice, str) or choice not in CHOICES:
             raise HTTPException(400, f"choice is one of {', '.join(CHOICES)}")
         return await changed(name, booth.vote, name, ballot, turn, choice, _seconds(sent))
 

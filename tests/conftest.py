@@ -38,7 +38,9 @@ TIERS = {
 }
 FILES = {f"test_{name}.py": tier for tier, names in TIERS.items() for name in names.split()}
 TOGETHER = {"test_judges.py": "unpacked", "test_hf_judge.py": "unpacked"}
-TOGETHER |= {f"test_{name}.py": name for name in ("ray", "report_browser", "vote_browser", "notebook", "study", "wheel")}
+TOGETHER |= {
+    f"test_{name}.py": name for name in ("ray", "report_browser", "vote_browser", "notebook", "study", "wheel")
+}
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -1,14 +1,17 @@
 """The voting page by HTTP: who may do what, what is stored, and what survives."""
 
 import csv
+import html
 import io
 import json
 import os
 import random
+import re
 import resource
 import socket
 import sqlite3
 import stat
+import sys
 import threading
 from collections import Counter
 
@@ -255,15 +258,17 @@ def test_a_skipped_pair_goes_to_another_judge(tmp_path):
 
 def test_a_judge_stays_with_a_context_for_a_while(tmp_path):
     items = [
-        {"id": f"s{k}", "text": f"Essay number {k} of {c}.", "context": f"Article {c} <b>"} for c in range(3) for k in range(6)
-    ]  # fmt: skip
+        {"id": f"s{k}", "text": f"Essay number {k} of {c}.", "context": f"Article {c} <b>"}
+        for c in range(3)
+        for k in range(6)
+    ]
     (tmp_path / "items.json").write_text(json.dumps(items))
     with Server(tmp_path / "items.json", tmp_path / "run", "--judges", "ana,bo", "--heading", "Article") as server:
         seen = []
         ana = server.voter("ana")
         for _ in range(9):
             seen.append(ana.html.split("Article ")[1][0])
-            assert "Article {} &lt;b&gt;".format(seen[-1]) in ana.html
+            assert f"Article {seen[-1]} &lt;b&gt;" in ana.html
             ana.vote("A")
         assert server.voter("bo").texts()
     assert [seen[k : k + 3] for k in (0, 3, 6)] == [[c] * 3 for c in "012"]
@@ -273,7 +278,7 @@ def test_a_judge_stays_with_a_context_for_a_while(tmp_path):
 # Judges who come later
 
 
-def test_an_invitation_gives_a_link_of_ones_own(texts, tmp_path, run):
+def test_an_invitation_gives_a_link_of_ones_own(texts, tmp_path):
     with Server(texts, tmp_path / "run", "--invite") as server:
         path = f"/join/{server.links()['invitation']}"
         assert "Your name" in server.request("GET", f"{path}/")[2]
@@ -284,7 +289,9 @@ def test_an_invitation_gives_a_link_of_ones_own(texts, tmp_path, run):
         voter.vote("A")
         for name in ("ana lima", "", "others", "x" * 41, "a\x07", 7, None):
             assert server.request("POST", f"{path}/name", {"name": name})[0] == 409, name
-        Voter(server, json.loads(server.request("POST", f"{path}/name", {"name": "Bo"})[2])["path"].rstrip("/")).vote("B")
+        Voter(server, json.loads(server.request("POST", f"{path}/name", {"name": "Bo"})[2])["path"].rstrip("/")).vote(
+            "B"
+        )
         assert list(server.links()["judges"]) == ["Ana Lima", "Bo"]
     assert list(read_configuration(server.out)["identity"]["voices"]) == ["Ana Lima", "Bo"]
     assert len(read_judgements(server.out)) == 2
@@ -328,7 +335,9 @@ def test_a_full_disk_stops_the_page_and_loses_nothing(server):
     ana.vote("A")
     shown = ana.ballot
     hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)[1]
-    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (os.path.getsize(server.out / "judgements.db-wal"), hard))
+    resource.prlimit(
+        server.process.pid, resource.RLIMIT_FSIZE, (os.path.getsize(server.out / "judgements.db-wal"), hard)
+    )
     for action in (lambda: ana.vote("B"), lambda: ana.skip("why"), ana.undo):
         status, answer = action()
         assert status == 507
@@ -417,3 +426,173 @@ def test_fifty_kills_under_load_lose_and_double_nothing(tmp_path):
     looks = Counter(tuple(pair) for _, *pair in seen)
     assert max(looks.values()) <= 2
     assert sum(look == 2 for look in looks.values()) / len(looks) == pytest.approx(0.2, abs=0.02)
+
+
+# What the organiser sees
+
+
+def test_the_organiser_sees_judges_agreement_and_the_ranking(texts, tmp_path, run):
+    with Server(texts, tmp_path / "run", *JUDGES, "--twice", "1", "--until", "0.5") as server:
+        assert "There is no ranking before the first votes" in server.request("GET", f"{server.organiser}/")[2]
+        voters = [server.voter(name) for name in ("ana", "bo", "cy")]
+        for _ in range(30):
+            for voter in voters[:2]:
+                left, right = voter.texts()
+                voter.vote("A" if left > right else "B")
+            voters[2].vote("A")
+        voters[2].skip("I cannot decide")
+        ranking = csv.DictReader(io.StringIO(server.request("GET", f"{server.organiser}/ranking.csv")[2]))
+        best = [row["item"] for row in ranking]
+        assert best[:3] != sorted(best)[:3]
+        assert best.index("e11") < best.index("e00")
+        live = json.loads(server.request("GET", f"{server.organiser}/live")[2])["html"]
+        text = server.request("GET", f"{server.organiser}/votes.csv")[2]
+    assert "chooses one side more than chance explains" in live.split("<bdi>cy</bdi>")[1].split("</th>")[0]
+    assert live.count("chooses one side") == 1
+    assert 'Sure enough (0.5)?</h3><p class="figure">Yes' in live
+    assert "90" in live.split("<h3>Votes</h3>")[1][:40]
+    votes = list(csv.DictReader(io.StringIO(text)))
+    assert len(votes) == 90
+    assert set(votes[0]) == {"first", "second", "winner", "p", "judge", "seconds", "at"}
+    (tmp_path / "votes.csv").write_text(text)
+    assert len(Comparisons.read(tmp_path / "votes.csv")) == 90
+    fitted = run(tmp_path, ["fit", "votes.csv", "--format", "csv"])
+    assert fitted.returncode == 0
+    assert fitted.stdout.splitlines()[1].startswith("e1")
+
+
+@pytest.mark.parametrize("votes", [1, 10])
+@pytest.mark.parametrize("judges", ["ana", "ana,bo,cy"])
+def test_other_commands_read_the_run_folder(texts, tmp_path, run, judges, votes):
+    rng = random.Random(0)
+    with Server(texts, tmp_path / "run", "--judges", judges) as server:
+        for name in judges.split(","):
+            voter = server.voter(name)
+            for _ in range(votes):
+                voter.vote(rng.choice("AB="))
+            voter.skip("no")
+        voter.undo()
+        voter.undo()
+    number = votes * len(judges.split(",")) - 1
+    (summary,) = list_runs(tmp_path)
+    assert (summary.answered, summary.failed) == (number, len(judges.split(",")) - 1)
+    for command in ("report", "fit"):
+        found = run(tmp_path, [command, "run"])
+        assert (found.returncode == 0) == (number > 0), found.stderr
+    if number:
+        page = (tmp_path / "run" / "report.html").read_text()
+        assert "Which Text is better argued?" in page
+        assert len(Comparisons.of(tmp_path / "run")) == number
+        assert Items.of(tmp_path / "run").ids.tolist() == [f"e{k:02}" for k in range(12)]
+
+
+# What is wrong before anything starts
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--judges", "ana,bo,Ana"], "there is a judge called 'ana' already"),
+        (["--judges", "ana,,bo"], "a judge has no name"),
+        (["--judges", "others"], "no judge can be called 'others'"),
+        (["--twice", "2"], "--twice 2.0 is not a share of the pairs"),
+        (["--until", "7"], "until = 7.0 is not between 0 and 1"),
+        (["--host", "no.such.host.invalid"], "--host no.such.host.invalid: there is no such address"),
+        (["--host", "192.0.2.1"], "--host 192.0.2.1 is not an address of this machine"),
+        (["--criterion", " "], "the criterion is empty"),
+    ],
+)
+def test_a_wrong_flag_is_one_clear_message(texts, tmp_path, run, flags, message):
+    found = run(tmp_path, ["vote", texts, "--criterion", "better", "--no-browser", "--out", "run", *flags])
+    assert found.returncode == 2
+    assert message in found.stderr
+    assert "Traceback" not in found.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_texts_that_cannot_be_compared_are_one_clear_message(tmp_path, run):
+    (tmp_path / "empty").mkdir()
+    essays(tmp_path / "one", 1)
+    for data, message in (
+        ("empty", "has no .txt or .md files"),
+        ("one", "is the only item"),
+        ("none", "does not exist"),
+    ):
+        found = run(tmp_path, ["vote", data, "--criterion", "better", "--no-browser"])
+        assert found.returncode == 2
+        assert message in found.stderr
+    assert not (tmp_path / "comparo-runs").exists()
+
+
+def test_a_taken_port_is_one_clear_message(texts, tmp_path, run):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        found = run(tmp_path, ["vote", texts, "--criterion", "better", "--no-browser", "--out", "run", "--port", port])
+        assert found.returncode == 2
+        assert f"--port {port} is taken" in found.stderr
+        assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_in_use_is_one_clear_message(texts, tmp_path, run):
+    with Server(texts, tmp_path / "run", *JUDGES):
+        found = run(tmp_path, ["vote", texts, "--criterion", "better argued", "--no-browser", "--out", "run", *JUDGES])
+        assert found.returncode == 1
+        assert "is in use by another process" in found.stderr
+
+
+def test_a_missing_library_is_named_with_its_command(texts, tmp_path, run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "starlette", None)
+    found = run(tmp_path, ["vote", texts, "--criterion", "better", "--no-browser"])
+    assert found.returncode == 2
+    assert "pip install 'comparo[vote]'" in found.stderr
+
+
+def test_a_page_for_the_network_is_said_loudly(texts, tmp_path):
+    with Server(texts, tmp_path / "run", "--host", "0.0.0.0", "--invite") as server:
+        path = f"/join/{server.links()['invitation']}/"
+        assert server.request("GET", path, headers={"Host": "class.example"})[0] == 200
+        out, said = server.stop()
+    assert "WARNING: everybody who can reach http://" in said
+    assert "0.0.0.0" not in out
+    with Server(texts, tmp_path / "other") as server:
+        assert "WARNING" not in server.stop()[1]
+
+
+# Texts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "[x](javascript:alert(1))",
+        '![x](https://example.org/track.png "title")',
+        "<a href='https://example.org'>x</a>",
+        "**<b onmouseover=alert(1)>**",
+        "`</code><script>`",
+        "```\n</code></pre><script>\n```",
+        "# <img src=x onerror=alert(1)>",
+        "- <svg/onload=alert(1)>",
+        "1. *a **b* c**",
+        "&lt;script&gt; &#60;script&#62;",
+        "[a]: javascript:alert(1)\n\n[a]",
+        "<https://example.org>",
+    ],
+)
+def test_markdown_makes_no_tag_but_its_own(text):
+    shown = str(as_markdown(text))
+    tags = re.findall(r"<[^>]*>", shown)
+    assert set(tags) <= {f"<{end}{name}>" for end in ("", "/") for name in "p h3 ul ol li strong em code pre".split()}
+    assert "javascript:" not in shown or "[a]" in shown
+    assert "](" not in shown
+    assert "example.org/track" not in shown
+
+
+def test_differences_mark_words_and_keep_every_character():
+    one, other = "The <b>cat</b>  sat,\n& slept.", "A <b>cat</b>  sat; \n& slept!"
+    for text, shown in zip((one, other), differences(one, other), strict=True):
+        assert html.unescape(re.sub("</?mark>", "", shown)) == text
+    assert "<mark>The</mark> &lt;b&gt;cat&lt;/b&gt;  sat<mark>,</mark>" in differences(one, other)[0]
+    assert differences("a " * 7000, "b") is None

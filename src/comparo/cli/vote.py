@@ -102,7 +102,7 @@ class PageFlags:
         int | None,
         typer.Option(min=1, max=65535, help="The port. Default: that of the last start, the usual one, or a free one."),
     ] = None
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open the page.")] = True
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the links only, and open no page.")] = False
 
 
 @with_groups
@@ -214,5 +214,5 @@ def _begin(pages: "Pages", page: PageFlags) -> None:
             "bold red",
         )
     say(f"Votes are stored in {pages.booth.store.folder}. Stop with Ctrl-C.")
-    if page.browser:
+    if not page.no_browser:
         webbrowser.open(rows[1][1] if len(links.judges) == 1 and not pages.has_invitation else organiser)

@@ -21,6 +21,7 @@ from benchmarks import (
     ties,
     validity,
     voices,
+    votes,
     wordings,
 )
 
@@ -46,5 +47,6 @@ for part in (
     ties,
     control,
     goals,
+    votes,
 ):
     part.main()

@@ -12,17 +12,19 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
+from comparo.run.recipe import Fitting
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.vote import ballots
 from comparo.vote.ballots import Ballot
 from comparo.vote.dealing import Dealer
 from comparo.vote.links import Links
-from comparo.vote.people import identity_of, task_of
+from comparo.vote.people import fitting_of, identity_of, task_of
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +83,11 @@ class Booth:
     def task(self) -> Task:
         """The task of the run with the judges so far."""
         return task_of(self.items, self.prompt, list(self.links.judges), self.until, self.seed)
+
+    @cached_property
+    def fitting(self) -> Fitting:
+        """How the votes become a ranking; what it finds out about the texts is kept."""
+        return fitting_of(self.task)
 
     def join(self, name: str) -> str:
         """Add a judge, and return the token; a ValueError where the name cannot be taken."""

@@ -29,7 +29,6 @@ from comparo.run.database import decode, reading
 from comparo.run.stops import connected, sure
 from comparo.run.store import read_judgements
 from comparo.vote.booth import Booth
-from comparo.vote.people import fitting_of
 
 REST = 5.0  # how many times as long as it took to compute the standing nothing is computed
 UNLIKELY = 0.05  # the probability that, of judges who choose no side, any one is said to do so (Bonferroni)
@@ -106,7 +105,7 @@ def standing_of(booth: Booth) -> Standing:
     if not votes:
         return Standing(0, members, contexts=len(sizes))
     data = comparisons(judgements)
-    ranking = fitting_of(booth.task).rank(data)
+    ranking = booth.fitting.rank(data)
     spearman, later = expected_spearman(ranking), expected_spearman(ranking, more=1.0)
     whole = connected(data, sizes)
     names = [None] if data.contexts is None else data.contexts.tolist()

@@ -14,13 +14,19 @@ import stat
 import sys
 import threading
 from collections import Counter
+from contextlib import closing
 
 import pytest
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
+from comparo.data.prompts import criterion_prompt
+from comparo.errors import StoreError
 from comparo.run.folders import list_runs, repair
-from comparo.run.store import read_configuration, read_judgements
+from comparo.run.store import Store, read_configuration, read_judgements
+from comparo.vote.booth import Booth
+from comparo.vote.links import Links
+from comparo.vote.people import identity_of, task_of
 from comparo.vote.text import as_markdown, differences
 from voting import LOST, Server, Voter, essays
 
@@ -308,7 +314,7 @@ def test_the_same_command_goes_on_with_the_same_links(texts, tmp_path):
         out, said = server.stop()
     assert server.process.returncode == 0
     assert f"http://127.0.0.1:{before['port']}/vote/{before['judges']['ana']}/" in out
-    assert "1 votes are in" in said
+    assert f"Votes so far: 1, in {tmp_path / 'run'}" in said
     assert f"comparo report {tmp_path / 'run'}" in said
     with Server(texts, tmp_path / "run", "--judges", "ana,bo,cy,di") as again:
         links = again.links()
@@ -596,3 +602,35 @@ def test_differences_mark_words_and_keep_every_character():
         assert html.unescape(re.sub("</?mark>", "", shown)) == text
     assert "<mark>The</mark> &lt;b&gt;cat&lt;/b&gt;  sat<mark>,</mark>" in differences(one, other)[0]
     assert differences("a " * 7000, "b") is None
+
+
+def test_a_flush_that_fails_after_a_vote_was_stored_doubles_nothing(tmp_path):
+    class Flaky(Store):
+        fails = False
+
+        def _sync(self):
+            if self.fails:
+                raise OSError(5, "Input/output error")
+            super()._sync()
+
+    items, prompt = Items.of({str(k): f"Text {k}." for k in range(4)}), criterion_prompt("better")
+    links = Links.new().with_judges(["ana", "bo"])
+    store = Flaky(tmp_path / "run", identity_of(task_of(items, prompt, ["ana", "bo"], None, 0)), most_unsynced=1)
+    store.add_items(items)
+    with closing(store), closing(Booth(store, items, prompt, links)) as booth:
+        seen = []
+        for _ in range(6):
+            store.fails = True
+            with pytest.raises(StoreError):
+                booth.turn("ana")
+            store.fails = False
+            ballot = booth.turn("ana").ballot
+            seen.append(ballot.pair)
+            store.fails = True
+            with pytest.raises(StoreError):
+                booth.vote("ana", ballot.number, 1, "A", 1.0)
+            store.fails = False
+            booth.vote("ana", ballot.number, 1, "B", 1.0)  # the same again, after it was said that it was not saved
+        assert booth.turn("ana").votes == 6
+        assert len(set(seen)) == 6
+        assert [one.reply for one in store.judgements()] == ["A"] * 6

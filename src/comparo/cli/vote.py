@@ -3,7 +3,6 @@
 import getpass
 import shlex
 import webbrowser
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
@@ -144,61 +143,73 @@ def vote_command(
     prompt = make_prompt(items, criterion, None, kind=kind, heading=heading, context=columns.context_column)
     voting = Ballotage(items, prompt, people.names(), people.twice, people.until, people.seed)
     folder = voting.folder("stdin" if data == "-" else data, out, fresh)
-    listening: list[socket] = []
+    place = Place(page)
     try:
         notes = {"command": command_line(context)}
-        with opened(voting, folder, notes, fresh=fresh and out is not None, place=_placing(page, listening)) as booth:
+        with opened(voting, folder, notes, fresh=fresh and out is not None, place=place.open) as booth:
             shown = (heading or columns.context_column or "context").replace("_", " ").capitalize()
-            pages = _pages(booth, voting, people, page, kind, shown, origin_of(listening[0], page.host))
-            _serve(pages, page, listening[0])
+            _serve(_pages(booth, voting, people, place, kind, shown), place)
     finally:
-        for each in listening:
-            each.close()
+        place.close()
 
 
-def _placing(page: PageFlags, listening: list[socket]) -> Callable[[Links], int]:
-    """What opens the port for some links, and keeps its socket."""
+@dataclass
+class Place:
+    """The socket of a page, which is opened when the links of the run are known."""
 
-    def place(links: Links) -> int:
-        listening.append(open_socket(page.host, page.port, links.port))
-        port = int(listening[0].getsockname()[1])
-        if links.port not in (None, port):
-            say(f"The links have changed: they were at port {links.port} and are now at {port}.", "yellow")
-        return port
+    page: PageFlags
+    listening: socket | None = None
+    before: int | None = None
 
-    return place
+    def open(self, links: Links) -> int:
+        """Open the port, and return it."""
+        self.before = links.port
+        self.listening = open_socket(self.page.host, self.page.port, links.port)
+        return self.port
+
+    @property
+    def port(self) -> int:
+        return 0 if self.listening is None else int(self.listening.getsockname()[1])
+
+    @property
+    def origin(self) -> str:
+        """How others address the page."""
+        return "" if self.listening is None else origin_of(self.listening, self.page.host)
+
+    def close(self) -> None:
+        if self.listening is not None:
+            self.listening.close()
 
 
-def _pages(
-    booth: Booth, voting: Ballotage, people: PeopleFlags, page: PageFlags, kind: str, heading: str, origin: str
-) -> "Pages":
+def _pages(booth: Booth, voting: Ballotage, people: PeopleFlags, place: Place, kind: str, heading: str) -> "Pages":
     from comparo.vote.pages import Look, Pages
     from comparo.vote.standing import Live
 
     each = people.each or (None if people.invite else voting.each(len(booth.links.judges)))
-    look = Look(kind, heading, each, page.break_after, page.markdown, origin)
+    look = Look(kind, heading, each, place.page.break_after, place.page.markdown, place.origin)
     return Pages(booth, Live(booth), look, people.invite)
 
 
-def _serve(pages: "Pages", page: PageFlags, listening: socket) -> None:
+def _serve(pages: "Pages", place: Place) -> None:
     """Serve the pages until the server is stopped, and say then where the votes are."""
     from comparo.vote.app import make_app
 
+    assert place.listening is not None
     booth, code = pages.booth, 0
-    app = make_app(pages, LOCAL if is_local(page.host) else None)
+    app = make_app(pages, LOCAL if is_local(place.page.host) else None)
     try:
         with stoppable():
-            serve(app, listening, lambda: _begin(pages, page))
+            serve(app, place.listening, lambda: _begin(pages, place))
     except KeyboardInterrupt as stop:
         code = getattr(stop, "code", 0)
     folder, votes = shlex.quote(str(booth.store.folder)), sum(ballot.is_vote for ballot in booth.shown())
-    say(f"\nStopped. {votes:,} votes are in {folder}; the same command goes on with the same links.")
+    say(f"\nStopped. Votes so far: {votes:,}, in {folder}. The same command goes on, with the same links.")
     if votes:
         say(f"The ranking: comparo fit {folder}\nThe report: comparo report {folder}")
     raise typer.Exit(code)
 
 
-def _begin(pages: "Pages", page: PageFlags) -> None:
+def _begin(pages: "Pages", place: Place) -> None:
     """Print the links, and open the page of the only judge, or the organiser's."""
     links, origin = pages.booth.links, pages.look.origin
     organiser = f"{origin}/organiser/{links.organiser}/"
@@ -207,12 +218,14 @@ def _begin(pages: "Pages", page: PageFlags) -> None:
         rows.append(("invitation", f"{origin}/join/{links.invitation}/"))
     width = max(len(name) for name, _ in rows)
     print_text("".join(f"{name:<{width}}  {link}\n" for name, link in rows))
-    if not is_local(page.host):
+    if place.before not in (None, place.port):
+        say(f"The links have changed: they were at port {place.before}, and are at {place.port} now.", "yellow")
+    if not is_local(place.page.host):
         say(
             f"WARNING: everybody who can reach {origin} and has a link can vote and read the texts, and what is sent "
             "is not encrypted. Use a network that you trust.",
             "bold red",
         )
     say(f"Votes are stored in {pages.booth.store.folder}. Stop with Ctrl-C.")
-    if not page.no_browser:
+    if not place.page.no_browser:
         webbrowser.open(rows[1][1] if len(links.judges) == 1 and not pages.has_invitation else organiser)

@@ -48,6 +48,11 @@ class Ballot:
         return self.judgement is None
 
     @property
+    def is_skip(self) -> bool:
+        """Whether it was skipped."""
+        return self.judgement is not None and self.p is None
+
+    @property
     def is_vote(self) -> bool:
         """Whether it was answered, and not skipped."""
         return self.p is not None
@@ -67,14 +72,14 @@ def show(store: Store, voter: str, context: Any, first: Any, second: Any) -> Bal
     >>> answer(store, ballot, "B", 1.0) is None  # of a turn that is over
     True
     """
-    now = datetime.now(UTC)
-    row = (voter, encode(context), encode(first), encode(second), now.isoformat(timespec="milliseconds"), 1)
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    row = (voter, encode(context), encode(first), encode(second), now, 1)
     with store.transaction() as connection:
         connection.execute(
             "INSERT INTO ballots (voter, context, first, second, shown, turn) VALUES (?, ?, ?, ?, ?, ?)", row
         )
         number = _last(connection)
-    return Ballot(number, voter, context, first, second, now)
+    return Ballot(number, voter, context, first, second, datetime.fromisoformat(now))
 
 
 def answer(store: Store, ballot: Ballot, choice: str, seconds: float) -> Ballot | None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -17,6 +17,7 @@ from typing import Any
 
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
+from comparo.errors import StoreError
 from comparo.run.recipe import Fitting
 from comparo.run.store import Store
 from comparo.run.task import Task
@@ -71,8 +72,8 @@ class Booth:
         self._own: dict[str, dict[int, Ballot]] = {}
         self._helper = ThreadPoolExecutor(max_workers=1, thread_name_prefix="chooser")
         self._choosing: set[Any] = set()
-        for ballot in ballots.stored_ballots(store):
-            self._know(ballot)
+        self._is_unsure = False
+        self._read()
 
     def close(self) -> None:
         """Wait for what is being stored, and for the choice of pairs."""
@@ -91,16 +92,17 @@ class Booth:
 
     def join(self, name: str) -> str:
         """Add a judge, and return the token; a ValueError where the name cannot be taken."""
-        with self._turn:
+        with self._step():
             links = self.links.joined(name)
+            task = task_of(self.items, self.prompt, list(links.judges), self.until, self.seed)
+            self.store.identify(identity_of(task))
             links.write(self.store)
             self.links = links
-            self.store.identify(identity_of(self.task))
             return list(links.judges.values())[-1]
 
     def turn(self, voter: str) -> Turn:
         """What the judge sees now: the oldest open ballot, or a new one."""
-        with self._turn:
+        with self._step():
             own = self._own.setdefault(voter, {})
             ballot = min((each for each in own.values() if each.is_open), key=lambda each: each.number, default=None)
             if ballot is None:
@@ -109,19 +111,19 @@ class Booth:
 
     def vote(self, voter: str, number: int, turn: int, choice: str, seconds: float) -> None:
         """Store a vote; one on a ballot that was answered before, or in an earlier turn, changes nothing."""
-        with self._turn:
+        with self._step():
             if (ballot := self._open(voter, number, turn)) is not None:
                 self._know(ballots.answer(self.store, ballot, choice, _clamped(seconds, ballot)))
 
     def skip(self, voter: str, number: int, turn: int, reason: str, seconds: float) -> None:
         """Store that a judge does not judge a pair, and why."""
-        with self._turn:
+        with self._step():
             if (ballot := self._open(voter, number, turn)) is not None:
                 self._know(ballots.skip(self.store, ballot, reason, _clamped(seconds, ballot)))
 
     def undo(self, voter: str, judgement: int) -> None:
         """Take back a judge's own answer; one that was taken back before, or is another judge's, stays as it is."""
-        with self._turn:
+        with self._step():
             for ballot in self._own.get(voter, {}).values():
                 if ballot.judgement == judgement:
                     self._know(ballots.withdraw(self.store, ballot))
@@ -132,15 +134,28 @@ class Booth:
         with self._turn:
             return self._own.get(voter, {}).get(number)
 
-    def skipped(self) -> Counter[str]:
-        """How many pairs each judge skipped."""
-        with self._turn:
-            return Counter({name: sum(_is_skip(ballot) for ballot in own.values()) for name, own in self._own.items()})
-
     def shown(self) -> Sequence[Ballot]:
         """All ballots so far, in the order of their numbers."""
         with self._turn:
             return sorted((each for own in self._own.values() for each in own.values()), key=lambda each: each.number)
+
+    @contextmanager
+    def _step(self) -> Iterator[None]:
+        """One step of one judge. A step that failed may be stored nevertheless: the next one looks what is."""
+        with self._turn:
+            if self._is_unsure:
+                self._read()
+            try:
+                yield
+            except StoreError:
+                self._is_unsure = True
+                raise
+
+    def _read(self) -> None:
+        for ballot in ballots.stored_ballots(self.store):
+            if self._own.get(ballot.voter, {}).get(ballot.number) != ballot:
+                self._know(ballot)
+        self._is_unsure = False
 
     def _open(self, voter: str, number: int, turn: int) -> Ballot | None:
         ballot = self._own.get(voter, {}).get(number)
@@ -154,7 +169,7 @@ class Booth:
     def _as_turn(self, voter: str, ballot: Ballot | None) -> Turn:
         own = self._own[voter].values()
         last = max((each.judgement for each in own if each.judgement is not None), default=None)
-        return Turn(ballot, sum(each.is_vote for each in own), sum(map(_is_skip, own)), last)
+        return Turn(ballot, sum(each.is_vote for each in own), sum(each.is_skip for each in own), last)
 
     def _deal(self, voter: str) -> Ballot | None:
         voters = max(1, len(self.links.judges))
@@ -182,10 +197,6 @@ class Booth:
 
         self._choosing.add(context)
         self._helper.submit(choose)
-
-
-def _is_skip(ballot: Ballot) -> bool:
-    return not ballot.is_open and not ballot.is_vote
 
 
 def _clamped(seconds: float, ballot: Ballot) -> float:

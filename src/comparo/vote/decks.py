@@ -1,7 +1,8 @@
 """The pairs of one context that nobody has seen yet, chosen ahead of the judges so that none of them waits.
 
-The choice is that of `selection.Selector`, adaptive on the votes of all judges. It takes up to 0.15 s for 1,000 texts,
-so that it is made by another thread while pairs that were chosen before are read.
+The choice is that of `selection.Selector`: greedy for the first `BASE` votes per text, then adaptive on the votes of
+all judges. Scores from fewer votes are mostly chance, and pairs chosen by them would make the ranking look surer than
+it is. A choice takes up to 0.15 s for 1,000 texts, so that another thread makes it while earlier pairs are read.
 """
 
 import threading
@@ -11,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from comparo.selection.defaults import Strategy
 from comparo.selection.selector import Selector
 
+BASE = 3  # votes per text; docs/vote.md has what the ranking is worth after few and many votes
 Vote = tuple[Any, Any, float]
 
 
@@ -73,10 +76,11 @@ class Deck:
                 return True
             with self._post:
                 selector, news = self._selector, self._news
-                if selector is None:
+                strategy: Strategy = "greedy" if len(self.votes) < BASE * len(self.ids) else "adaptive"
+                if selector is None or selector.strategy != strategy:
                     news = list(self.votes.values())
                     rng = np.random.default_rng([*self.seed, len(news)])
-                    selector = Selector(self.ids, strategy="adaptive", orders="one", rng=rng)
+                    selector = Selector(self.ids, strategy=strategy, orders="one", rng=rng)
                 self._selector, self._news = selector, []
             if news:
                 selector.observe(news)

@@ -124,7 +124,7 @@ class Pages:
             "standing": standing,
             "total": len(votes),
             "pairs": f"{len({ballot.pair for ballot in votes}):,}",
-            "skipped": sum(self.booth.skipped().values()),
+            "skipped": sum(ballot.is_skip for ballot in shown),
             "members": members_of([], list(links.judges)) if standing is None else standing.members,
             "links": {name: f"/vote/{token}/" for name, token in links.judges.items()},
             "invitation": f"/join/{links.invitation}/" if self.has_invitation else None,

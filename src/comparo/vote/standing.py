@@ -21,7 +21,6 @@ from comparo.analysis.confidence import expected_spearman
 from comparo.analysis.verdicts import Flips, count_flips
 from comparo.data.sources import standing
 from comparo.data.writing import csv_text
-from comparo.errors import StoreError
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.answers import comparisons
@@ -179,19 +178,25 @@ class Live:
         self._thread: threading.Thread | None = None
 
     def look(self, wait: bool = False) -> Standing | None:
-        """The latest standing, None before there is one; with `wait`, that of all votes so far."""
-        with self._turn:
-            state = self._state()
-            is_busy = self._thread is not None and self._thread.is_alive()
-            if state != self._seen and not is_busy and (wait or time.monotonic() >= self._rested):
-                self._thread = threading.Thread(target=self._compute, args=(state,), daemon=True)
-                self._thread.start()
-            thread = self._thread
+        """The latest standing, None before there is one; with `wait`, one of all votes that are stored now."""
+        thread = self._begin(at_once=wait)
         if wait and thread is not None:
-            thread.join()
-            if self._state() != self._seen and not self.problem:
-                return self.look(wait)
+            thread.join()  # which may have begun before the last votes
+            if (thread := self._begin(at_once=True)) is not None:
+                thread.join()
         return self._latest
+
+    def _begin(self, at_once: bool) -> threading.Thread | None:
+        """The thread that computes, begun now if there is something new; None where there is none."""
+        with self._turn:
+            if self._thread is not None and self._thread.is_alive():
+                return self._thread
+            state = self._state()
+            if state == self._seen or not (at_once or time.monotonic() >= self._rested):
+                return None
+            self._thread = threading.Thread(target=self._compute, args=(state,), daemon=True)
+            self._thread.start()
+            return self._thread
 
     def _state(self) -> object:
         """What the standing depends on: the votes, which are known by the answers of their ballots, and the judges."""
@@ -201,9 +206,9 @@ class Live:
         begun = time.monotonic()
         try:
             self._latest, self.problem = standing_of(self.booth), ""
-        except (StoreError, ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
-            logger.warning("the ranking could not be made: %s", error)
-            self.problem = str(error)
+        except Exception as error:  # the organiser is told, and judges go on
+            logger.exception("the standing could not be computed")
+            self.problem = str(error) or type(error).__name__
         self._seen = state
         self._rested = time.monotonic() + REST * (time.monotonic() - begun)
 

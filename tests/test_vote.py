@@ -22,6 +22,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.prompts import criterion_prompt
 from comparo.errors import StoreError
+from comparo.report.record import read_record
 from comparo.run.folders import list_runs, repair
 from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.vote.booth import Booth
@@ -489,6 +490,7 @@ def test_other_commands_read_the_run_folder(texts, tmp_path, run, judges, votes)
         page = (tmp_path / "run" / "report.html").read_text()
         assert "Which Text is better argued?" in page
         assert len(Comparisons.of(tmp_path / "run")) == number
+        assert read_record(tmp_path / "run").ranking.panel is None  # all people together
         assert Items.of(tmp_path / "run").ids.tolist() == [f"e{k:02}" for k in range(12)]
 
 
@@ -514,6 +516,13 @@ def test_a_wrong_flag_is_one_clear_message(texts, tmp_path, run, flags, message)
     assert message in found.stderr
     assert "Traceback" not in found.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_a_file_that_nobody_named_opens_no_page_for_the_network(texts, tmp_path, run):
+    (tmp_path / "comparo.toml").write_text('[vote]\nhost = "0.0.0.0"\n')
+    found = run(tmp_path, ["vote", texts, "--criterion", "better", "--no-browser"])
+    assert found.returncode == 2
+    assert "decides where keys and texts go (host = '0.0.0.0')" in found.stderr
 
 
 def test_texts_that_cannot_be_compared_are_one_clear_message(tmp_path, run):

@@ -177,8 +177,8 @@ def decides(flag: str, value: Any) -> bool:
 
     >>> decides("base-url", "http://localhost"), decides("judge", ["openai/gpt-4o"]), decides("judge", "local/smollm2")
     (True, True, False)
-    >>> decides("out", "run"), decides("out", "/srv/public"), decides("budget", "20n")
-    (False, True, False)
+    >>> decides("out", "run"), decides("out", "/srv/public"), decides("budget", "20n"), decides("host", "0.0.0.0")
+    (False, True, False, True)
     """
     if flag == "judge":
         judges = map(str, value if isinstance(value, list | tuple) else [value])

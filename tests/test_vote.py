@@ -1,6 +1,7 @@
 """The voting page by HTTP: who may do what, what is stored, and what survives."""
 
 import csv
+import errno
 import html
 import io
 import json
@@ -28,6 +29,7 @@ from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.vote.booth import Booth
 from comparo.vote.links import Links
 from comparo.vote.people import identity_of, task_of
+from comparo.vote.server import HOST, PORT, open_socket
 from comparo.vote.text import as_markdown, differences
 from voting import LOST, Server, Voter, essays
 
@@ -319,13 +321,22 @@ def test_the_same_command_goes_on_with_the_same_links(texts, tmp_path):
     assert f"comparo report {tmp_path / 'run'}" in said
     with Server(texts, tmp_path / "run", "--judges", "ana,bo,cy,di") as again:
         links = again.links()
-        assert links["port"] == before["port"]
         assert {name: links["judges"][name] for name in before["judges"]} == before["judges"]
         assert "di" in links["judges"]
         ana = again.voter("ana")
         assert (ana.texts(), ana.ballot, ana.votes) == (shown, ballot, 1)
         ana.undo()
         assert ana.votes == 0
+
+
+def test_a_fresh_start_keeps_what_there_was_elsewhere(texts, tmp_path):
+    with Server(texts, tmp_path / "run", *JUDGES) as server:
+        server.voter("ana").vote("A")
+        before = server.links()
+    with Server(texts, tmp_path / "run", *JUDGES, "--fresh") as again:
+        assert not set(again.links()["judges"].values()) & set(before["judges"].values())
+        assert again.voter("ana").votes == 0
+    assert len(read_judgements(tmp_path / "run-1")) == 1
 
 
 def test_another_question_or_other_texts_are_another_run(texts, tmp_path, run):
@@ -548,6 +559,21 @@ def test_a_taken_port_is_one_clear_message(texts, tmp_path, run):
         assert found.returncode == 2
         assert f"--port {port} is taken" in found.stderr
         assert not (tmp_path / "run").exists()
+
+
+def test_the_port_of_the_last_start_is_tried_first_then_the_usual_one_then_a_free_one(monkeypatch):
+    tried = []
+
+    def taken(_host, port):
+        tried.append(port)
+        raise OSError(errno.EADDRINUSE, "taken")
+
+    monkeypatch.setattr("comparo.vote.server._listening", taken)
+    with pytest.raises(ValueError, match="taken"):
+        open_socket(HOST, None, 4711)
+    with pytest.raises(ValueError, match="--port 99 is taken"):
+        open_socket(HOST, 99, 4711)
+    assert tried == [4711, PORT, 0, 99]
 
 
 def test_a_folder_in_use_is_one_clear_message(texts, tmp_path, run):

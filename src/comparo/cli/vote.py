@@ -3,9 +3,11 @@
 import getpass
 import shlex
 import webbrowser
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,7 +21,7 @@ from comparo.vote.booth import Booth
 from comparo.vote.links import Links
 from comparo.vote.people import parse_names
 from comparo.vote.server import HOST, LOCAL, check_installed, is_local, open_socket, origin_of, serve
-from comparo.vote.session import Ballotage, opened
+from comparo.vote.session import Voting, opened
 
 if TYPE_CHECKING:
     from comparo.vote.pages import Pages
@@ -141,7 +143,7 @@ def vote_command(
     check_installed()
     items = columns.read(data)
     prompt = make_prompt(items, criterion, None, kind=kind, heading=heading, context=columns.context_column)
-    voting = Ballotage(items, prompt, people.names(), people.twice, people.until, people.seed)
+    voting = Voting(items, prompt, people.names(), people.twice, people.until, people.seed)
     folder = voting.folder("stdin" if data == "-" else data, out, fresh)
     place = Place(page)
     try:
@@ -181,7 +183,7 @@ class Place:
             self.listening.close()
 
 
-def _pages(booth: Booth, voting: Ballotage, people: PeopleFlags, place: Place, kind: str, heading: str) -> "Pages":
+def _pages(booth: Booth, voting: Voting, people: PeopleFlags, place: Place, kind: str, heading: str) -> "Pages":
     from comparo.vote.pages import Look, Pages
     from comparo.vote.standing import Live
 
@@ -196,7 +198,7 @@ def _serve(pages: "Pages", place: Place) -> None:
 
     assert place.listening is not None
     booth, code = pages.booth, 0
-    app = make_app(pages, LOCAL if is_local(place.page.host) else None)
+    app = make_app(pages, (*LOCAL, place.page.host) if is_local(place.page.host) else None)
     try:
         with stoppable():
             serve(app, place.listening, lambda: _begin(pages, place))
@@ -228,4 +230,12 @@ def _begin(pages: "Pages", place: Place) -> None:
         )
     say(f"Votes are stored in {pages.booth.store.folder}. Stop with Ctrl-C.")
     if not place.page.no_browser:
-        webbrowser.open(rows[1][1] if len(links.judges) == 1 and not pages.has_invitation else organiser)
+        _open(rows[1][1] if len(links.judges) == 1 and not pages.has_invitation else organiser)
+
+
+def _open(link: str) -> None:
+    """Open a link in a browser with windows; one in the terminal would keep the server from starting."""
+    with suppress(webbrowser.Error):
+        browser = webbrowser.get()
+        if type(browser) is not webbrowser.GenericBrowser:
+            Thread(target=browser.open, args=(link,), daemon=True).start()

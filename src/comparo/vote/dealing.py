@@ -2,16 +2,16 @@
 
 1. A pair that wants another look: a share `twice` of all pairs goes to two judges, so that their agreement can be
    measured; one that was skipped goes to another judge once; and so does one that somebody opened and left.
-2. Otherwise a pair that nobody has seen, of the judge's last context until each of its texts could have been shown
-   once, then of the context with the fewest pairs for its size (`decks`).
+2. Otherwise a pair that nobody has seen, of the context with the fewest pairs for its size (`decks`).
 3. When all pairs have been seen: the pair with the fewest looks that this judge has not seen.
 
-No judge sees a pair twice. The text that the judge has seen less often on the left than on the right is on the left.
+The first two are of the judge's last context until each of its texts could have been shown once. No judge sees a pair
+twice. The text that the judge has seen less often on the left than on the right is on the left.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -78,7 +78,15 @@ class Dealer:
 
         `voters` is how many judges there are, for whom pairs are chosen ahead.
         """
-        pair = self._another_look(voter) or self._new(voter, voters) or self._any(voter)
+        last, row = self._stay.get(voter, (None, 0))
+        stays = 0 < row < len(self.decks[last].ids) // 2
+        here = [last] if stays else []
+        pair = (
+            self._another_look(voter, here or self.decks)
+            or self._new(voters, here)
+            or self._another_look(voter, self.decks)
+            or self._any(voter)
+        )
         if pair is None:
             return None
         context, items = pair
@@ -93,23 +101,21 @@ class Dealer:
         number = self._numbers[pair]
         return 1 + math.floor((number + 1) * self.twice) - math.floor(number * self.twice)
 
-    def _another_look(self, voter: str) -> Pair | None:
+    def _another_look(self, voter: str, contexts: Collection[Any]) -> Pair | None:
         """The oldest pair that wants a vote which nobody is about to give, and that this judge has not seen."""
         seen, late = self.seen.get(voter, set()), datetime.now(UTC) - LEFT
         for pair in self._wanting:
-            if pair not in seen:
+            if pair not in seen and pair[0] in contexts:
                 looks, wanted = self.looks[pair].values(), self._wanted(pair)
                 coming = sum(look.is_vote or (look.is_open and look.shown > late) for look in looks)
                 if coming < wanted and len(looks) <= wanted:
                     return pair
         return None
 
-    def _new(self, voter: str, voters: int) -> Pair | None:
-        last, row = self._stay.get(voter, (None, 0))
-        contexts: Iterable[Any] = sorted(self.decks, key=lambda name: self._begun[name] / len(self.decks[name].ids))
-        if row and row < len(self.decks[last].ids) // 2:
-            contexts = [last, *contexts]
-        for context in contexts:
+    def _new(self, voters: int, here: Sequence[Any]) -> Pair | None:
+        """A pair that nobody has seen, of the contexts `here` if they have one."""
+        others = sorted(self.decks, key=lambda name: self._begun[name] / len(self.decks[name].ids))
+        for context in (*here, *others):
             found = self.decks[context].take(partial(self._is_known, context), self.ahead(voters))
             if found is not None:
                 return context, frozenset(found)

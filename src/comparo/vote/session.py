@@ -19,7 +19,7 @@ from comparo.vote.people import MAY_DIFFER, identity_of, task_of
 
 
 @dataclass(frozen=True)
-class Ballotage:
+class Voting:
     """What is voted on, by whom, and how pairs are shared out; a ValueError where that is impossible.
 
     `names` are the judges that were named. `twice` is the share of pairs that go to two judges.
@@ -47,7 +47,7 @@ class Ballotage:
 
         >>> from comparo.data.prompts import criterion_prompt
         >>> items = Items.of({str(k): f"Text {k}." for k in range(20)})
-        >>> Ballotage(items, criterion_prompt("better"), ["ana"], twice=0.2).each(3)
+        >>> Voting(items, criterion_prompt("better"), ["ana"], twice=0.2).each(3)
         40
         """
         sizes = {context: len(ids) for context, ids in self.items.names.items()}
@@ -62,7 +62,7 @@ class Ballotage:
 
 @contextmanager
 def opened(
-    voting: Ballotage,
+    voting: Voting,
     folder: Path,
     notes: dict[str, Any],
     *,
@@ -73,11 +73,11 @@ def opened(
 
     `notes` are added to its run.json.
     """
-    if fresh:
-        set_aside(folder)
-    links = Links.read(folder).with_judges(voting.names)
+    links = (Links.new() if fresh else Links.read(folder)).with_judges(voting.names)
     task = task_of(voting.items, voting.prompt, list(links.judges), voting.until, voting.seed)
     links = replace(links, port=place(links))
+    if fresh:
+        set_aside(folder)
     configuration = {**task.configuration, "budget": "votes", "together": True, "twice": voting.twice, **notes}
     # A vote is worth more than the time of a flush: each is on the disk before the page moves on.
     with closing(Store(folder, identity_of(task), configuration, may_differ=MAY_DIFFER, most_unsynced=1)) as store:

@@ -457,7 +457,7 @@ def test_the_organiser_sees_judges_agreement_and_the_ranking(texts, tmp_path, ru
                 left, right = voter.texts()
                 voter.vote("A" if left > right else "B")
             voters[2].vote("A")
-        voters[2].skip("I cannot decide")
+        voters[2].skip("<i>I cannot decide")
         ranking = csv.DictReader(io.StringIO(server.request("GET", f"{server.organiser}/ranking.csv")[2]))
         best = [row["item"] for row in ranking]
         assert best[:3] != sorted(best)[:3]
@@ -467,6 +467,7 @@ def test_the_organiser_sees_judges_agreement_and_the_ranking(texts, tmp_path, ru
     assert "chooses one side more than chance explains" in live.split("<bdi>cy</bdi>")[1].split("</th>")[0]
     assert live.count("chooses one side") == 1
     assert 'Sure enough (0.5)?</h3><p class="figure">Yes' in live
+    assert "&lt;i&gt;I cannot decide" in live
     assert "90" in live.split("<h3>Votes</h3>")[1][:40]
     votes = list(csv.DictReader(io.StringIO(text)))
     assert len(votes) == 90

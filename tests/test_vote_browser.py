@@ -173,9 +173,13 @@ def test_a_double_click_is_one_vote(page, server):
     page.run("const b = document.querySelector('[data-choice=A]'); b.click(); b.click()")
     page.wait("return document.querySelector('.state').dataset.votes === '1'")
     page.run("document.querySelector('[data-choice=A]').click()")  # where the pointer still is
+    page.run("document.querySelector('[data-choice=B]').focus()")
     page.wait("return document.body.classList.contains('ready')")
     assert page.state()["votes"] == "1"
     assert len(read_judgements(server.out)) == 1
+    page.vote("\n")
+    assert [one.reply for one in read_judgements(server.out)] == ["A", "B"]
+    assert page.run("return document.activeElement.dataset.choice") == "B"  # for those who use the Tab key
 
 
 @pytest.mark.parametrize(("width", "markdown"), [(1280, False), (400, True)])

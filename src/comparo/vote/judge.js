@@ -69,7 +69,10 @@ async function send(path, message) {
       continue;
     }
     if (answer.ok) {
+      const { id, dataset: { choice } } = document.activeElement;
       turn.innerHTML = said.html; // made by the server, which escapes every text
+      const same = choice ? turn.querySelector(`[data-choice="${choice}"]`) : id && document.getElementById(id);
+      if (same) same.focus({ preventScroll: true });
       unsent = null;
       complain("", false);
       scrollTo(0, 0);

@@ -10,7 +10,9 @@ async function look() {
     try {
       const answer = await fetch(`${base}/live`), said = await answer.json();
       if (!answer.ok) throw new Error();
+      const opened = [...live.querySelectorAll("details[open]")].map((details) => details.id);
       live.innerHTML = said.html; // made by the server, which escapes every text
+      for (const id of opened) document.getElementById(id)?.setAttribute("open", "");
       trouble.hidden = true;
     } catch {
       trouble.hidden = false;

@@ -31,6 +31,7 @@ from comparo.vote.booth import Booth
 
 REST = 5.0  # how many times as long as it took to compute the standing nothing is computed
 UNLIKELY = 0.05  # the probability that, of judges who choose no side, any one is said to do so (Bonferroni)
+SKIPS = 20  # pairs that were skipped, of which the organiser sees the reasons; the run folder has all
 WINNERS = {1.0: "first", 0.5: "tie", 0.0: "second"}
 
 logger = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class Standing:
     """The standing after some votes. Where there are none, `ranking` is None; α and flips are of pairs with two looks.
 
     `spearman` has an entry for each context of the ranking, `later` the same after twice as many votes, and `sure` are
-    the contexts that have reached the target.
+    the contexts that have reached the target. `skips` are the last pairs that were skipped, the latest first.
     """
 
     votes: int
@@ -72,6 +73,7 @@ class Standing:
     later: Sequence[float] = ()
     sure: int = 0
     contexts: int = 1
+    skips: Sequence[Judgement] = ()
 
     @property
     def one_sided(self) -> list[str]:
@@ -101,8 +103,9 @@ def standing_of(booth: Booth) -> Standing:
     members = members_of(judgements, list(booth.links.judges))
     sizes = {context: len(ids) for context, ids in booth.items.names.items()}
     votes = sum(member.votes for member in members)
+    skips = [judgement for judgement in reversed(judgements) if judgement.failed][:SKIPS]
     if not votes:
-        return Standing(0, members, contexts=len(sizes))
+        return Standing(0, members, contexts=len(sizes), skips=skips)
     data = comparisons(judgements)
     ranking = booth.fitting.rank(data)
     spearman, later = expected_spearman(ranking), expected_spearman(ranking, more=1.0)
@@ -121,6 +124,7 @@ def standing_of(booth: Booth) -> Standing:
         [value if is_known else math.nan for value, is_known in zip(later.tolist(), known, strict=True)],
         len(is_sure),
         len(sizes),
+        skips,
     )
 
 

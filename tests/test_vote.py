@@ -243,7 +243,7 @@ def test_pairs_are_shared_out(texts, tmp_path):
 
 
 def test_a_judge_sees_every_pair_once_and_is_thanked(tmp_path):
-    with Server(essays(tmp_path / "essays", 4), tmp_path / "run", "--judges", "ana,bo") as server:
+    with Server(essays(tmp_path / "essays", 4), tmp_path / "run", "--judges", "ana,bo", "--each", "9") as server:
         for name in ("ana", "bo"):
             voter, seen = server.voter(name), set()
             while voter.ballot is not None:
@@ -252,6 +252,7 @@ def test_a_judge_sees_every_pair_once_and_is_thanked(tmp_path):
                 voter.vote("A")
             assert len(seen) == 6
             assert "seen every pair" in voter.html
+            assert "6 of 6 votes" in voter.html
             voter.undo()
             assert voter.ballot is not None
 

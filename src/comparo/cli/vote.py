@@ -187,7 +187,9 @@ def _pages(booth: Booth, voting: Voting, people: PeopleFlags, place: Place, kind
     from comparo.vote.pages import Look, Pages
     from comparo.vote.standing import Live
 
-    each = people.each or (None if people.invite else voting.each(len(booth.links.judges)))
+    each = None if people.invite else voting.each(len(booth.links.judges))
+    if people.each is not None:
+        each = min(people.each, voting.pairs)
     look = Look(kind, heading, each, place.page.break_after, place.page.markdown, place.origin)
     return Pages(booth, Live(booth), look, people.invite)
 

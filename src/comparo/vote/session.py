@@ -45,19 +45,22 @@ class Voting:
     def each(self, judges: int) -> int:
         """How many votes to ask of each judge: together as many pairs as `comparo rank` asks by default.
 
+        No judge can give more than one vote on each pair.
+
         >>> from comparo.data.prompts import criterion_prompt
         >>> items = Items.of({str(k): f"Text {k}." for k in range(20)})
         >>> Voting(items, criterion_prompt("better"), ["ana"], twice=0.2).each(3)
         40
         """
         sizes = {context: len(ids) for context, ids in self.items.names.items()}
-        calls = Budget.of(DEFAULT_BUDGET).calls(sizes, "both")
-        pairs = sum(
-            min(number // 2, size * (size - 1) // 2)
-            for (number, _), size in zip(calls.values(), sizes.values(), strict=True)
-        )
+        calls = sum(number for number, _ in Budget.of(DEFAULT_BUDGET).calls(sizes, "both").values())
         share = self.twice if judges > 1 else 0.0
-        return ceil(pairs * (1 + share) / judges)
+        return min(ceil(calls / 2 * (1 + share) / judges), self.pairs)
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs there are, in all contexts."""
+        return sum(len(ids) * (len(ids) - 1) // 2 for ids in self.items.names.values())
 
 
 @contextmanager

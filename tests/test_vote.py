@@ -501,6 +501,7 @@ def test_other_commands_read_the_run_folder(texts, tmp_path, run, judges, votes)
     if number:
         page = (tmp_path / "run" / "report.html").read_text()
         assert "Which Text is better argued?" in page
+        assert "raise --budget" not in page
         assert len(Comparisons.of(tmp_path / "run")) == number
         assert read_record(tmp_path / "run").ranking.panel is None  # all people together
         assert Items.of(tmp_path / "run").ids.tolist() == [f"e{k:02}" for k in range(12)]

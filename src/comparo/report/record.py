@@ -114,6 +114,13 @@ class Record:
         pairs = sum(len(ids) * (len(ids) - 1) for ids in self.items.names.values())
         return pairs * max(1, len(self.configuration["identity"].get("voices", {})))
 
+    @property
+    def remedy(self) -> str:
+        """What to do for more answers."""
+        if self.configuration["identity"].get("asked") == "people":
+            return "run comparo vote again for more votes"
+        return "raise --budget and run the same command again"
+
     def refit(self, data: Comparisons) -> Ranking:
         """A ranking from some of the ranking's comparisons by the run's method."""
         return self.fitting.fit(data)

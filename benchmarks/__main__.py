@@ -16,6 +16,7 @@ from benchmarks import (
     prices,
     scale,
     selection,
+    sheets,
     study,
     systems,
     ties,
@@ -47,6 +48,7 @@ for part in (
     ties,
     control,
     goals,
+    sheets,
     votes,
 ):
     part.main()

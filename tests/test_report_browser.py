@@ -338,6 +338,24 @@ def test_contexts(browser, contexts):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+def test_the_leaderboard_its_wins_and_the_lengths(browser, contexts, stories, width):
+    browser.open(contexts, width)
+    assert browser.names() == [f"system {k}" for k in (5, 4, 3, 2, 1, 0)]
+    cells = "return [...document.querySelectorAll('#matrix tr')].map(r => [...r.cells].map(c => c.innerText))"
+    wins = [[float(cell) for cell in row[1:] if cell] for row in browser.run(cells)[1:]]
+    assert [len(row) for row in wins] == [5] * 6
+    assert min(wins[0]) > 50 > max(wins[-1])  # the best beats all, all beat the last
+    browser.open(stories, width)
+    shape = "const r = document.querySelector(arguments[0]).getBoundingClientRect(); return [r.left, r.right, r.height]"
+    left, right, height = browser.run(shape, "#lengths .points")
+    assert 0 <= left < right <= width
+    assert height > 50
+    drawn = browser.run("return document.querySelector('#lengths .points').getAttribute('d')")
+    assert drawn.count("M") == len(browser.names())
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 def test_hostile_texts_break_nothing(browser, hostile, width):
     browser.open(hostile, width)
     browser.run("for (const button of document.querySelectorAll('#lines .line button')) button.click()")

@@ -7,6 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from comparo.analysis.agree import agree as agree
+    from comparo.analysis.agree_plots import plot_agreement as plot_agreement
+    from comparo.analysis.annotators import cohen_kappa as cohen_kappa
+    from comparo.analysis.annotators import krippendorff_alpha as krippendorff_alpha
+    from comparo.analysis.annotators import raw_agreement as raw_agreement
     from comparo.analysis.calibration import calibrate as calibrate
     from comparo.analysis.confidence import expected_spearman as expected_spearman
     from comparo.analysis.confidence import top_probability as top_probability
@@ -21,11 +26,13 @@ if TYPE_CHECKING:
     from comparo.analysis.plots import plot_ranking as plot_ranking
     from comparo.analysis.reliability import reliability as reliability
     from comparo.data.comparisons import Comparisons as Comparisons
+    from comparo.data.imports import import_file as import_file
     from comparo.data.items import Items as Items
     from comparo.data.prompts import Prompt as Prompt
     from comparo.data.prompts import Question as Question
     from comparo.errors import ComparisonsError as ComparisonsError
     from comparo.errors import JudgeError as JudgeError
+    from comparo.export import export_run as export_run
     from comparo.judges import Judge as Judge
     from comparo.judges import Judgement as Judgement
     from comparo.judges import load_judge as load_judge
@@ -37,6 +44,7 @@ if TYPE_CHECKING:
     from comparo.model.experts import Gaussian as Gaussian
     from comparo.model.experts import StudentT as StudentT
     from comparo.ranking.leaderboard import Leaderboard as Leaderboard
+    from comparo.ranking.people import with_votes as with_votes
     from comparo.ranking.ranking import Ranking as Ranking
     from comparo.report import write_report as write_report
     from comparo.run.audition import audition as audition
@@ -52,6 +60,9 @@ if TYPE_CHECKING:
     from comparo.selection.selector import greedy_pairs as greedy_pairs
 
 _NAMES = {
+    "analysis.agree": "agree",
+    "analysis.agree_plots": "plot_agreement",
+    "analysis.annotators": "cohen_kappa krippendorff_alpha raw_agreement",
     "analysis.calibration": "calibrate",
     "analysis.confidence": "expected_spearman top_probability",
     "analysis.group_plots": "plot_groups plot_length plot_wins",
@@ -59,14 +70,17 @@ _NAMES = {
     "plot_ranking",
     "analysis.reliability": "reliability",
     "data.comparisons": "Comparisons",
+    "data.imports": "import_file",
     "data.items": "Items",
     "data.prompts": "Prompt Question",
     "errors": "ComparisonsError JudgeError",
+    "export": "export_run",
     "judges": "Judge Judgement load_judge",
     "methods": "fit",
     "model.determinant": "design_log_det",
     "model.experts": "BradleyTerry Davidson Expert Gaussian StudentT",
     "ranking.leaderboard": "Leaderboard",
+    "ranking.people": "with_votes",
     "ranking.ranking": "Ranking",
     "report": "write_report",
     "run.audition": "audition",

@@ -25,6 +25,7 @@ COMMANDS = {
         "People vote on a page: two texts side by side, which is better? Every vote is safe before the next pair.",
     ),
     "fit": ("fit", "Scores and a ranking from recorded comparisons."),
+    "agree": ("agree", "A judge against people on the same pairs."),
     "select": ("select", "The next pairs to ask, for those who judge elsewhere."),
     "judge": ("judge", "Judgements of pairs of texts, one a line, as they come."),
     "plan": ("plan", "How many calls a ranking will take, by simulation; no judge is asked."),
@@ -35,6 +36,14 @@ COMMANDS = {
     "rejudge": (
         "rejudge",
         "The pairs of a run put to another judge: how far the two rankings agree, and their consensus.",
+    ),
+    "import": (
+        "import_",
+        "Comparisons, and texts where there are any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.",
+    ),
+    "export": (
+        "export",
+        "What a run found as a file for other tools: comparisons, preference pairs, a data set for Hugging Face.",
     ),
     "report": ("runs", "Make the page of a run again, report.html in its folder, and print where it is."),
     "runs": (

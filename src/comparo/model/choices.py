@@ -87,7 +87,7 @@ class Choices:
         if not is_biased:
             return found
         if not found.tells_biases:
-            return found._with_plain_biases()
+            return found.with_plain_biases()
         return found._with_biases(np.zeros(len(asked)), np.full(len(asked), 1e-9))
 
     @property
@@ -151,17 +151,21 @@ class Choices:
         own = self.nu > 0
         return float(np.max(np.abs(np.log(self.nu[own] / before.nu[own]))))
 
-    def evidence(self, variances: Variances, mean: Array, variance: Array) -> float:
-        """log of the probability of all choices given the variances, by expectation propagation; no choice is a tie.
+    def evidence(self, gaussian: float, mean: Array, variance: Array) -> float:
+        """log of the probability of all choices given the variances, by expectation propagation.
 
-        `mean` and `variance` (M,) are those of the difference of each pair. With cavities N(m, v), the probability of
-        the choices about a pair given all others is Z, and ∫ N(d; m, v)·e^(νd − td²/2) dd that of its site; the sites
-        have a Gaussian likelihood. The choices are Π Z / ∫ … times as probable.
+        `gaussian` is that of the sites, log ∫ exp(−½ Σ c·d² + Σ c·y·d) over all scores; `mean` and `variance` (M,) are
+        those of the difference of each pair. With cavities N(m, v), the probability of the choices about a pair given
+        all others is Z, and ∫ N(d; m, v)·e^(νd − td²/2) dd that of its site. The choices are Π Z / ∫ … times as
+        probable.
         """
         m, v = without_site(mean, variance, self.c, self.pull)
         weight, bias = self.weight / self.dispersion, self.gamma.ravel()[self.family]
         site = 0.5 * ((m / v + self.pull) ** 2 / (1.0 / v + self.c) - m**2 / v - np.log1p(self.c * v))
-        return float(np.sum(choice_evidence(m + self.offset, v, self.p, weight, bias) - site)) + variances.evidence
+        total = float(np.sum(choice_evidence(m + self.offset, v, self.p, weight, bias, self._pair_ties) - site))
+        if self.nu is not None and self.tied is not None:
+            total += float(np.sum(self.tied[self.nu > 0] * np.log(self.nu[self.nu > 0])))
+        return total + gaussian
 
     def gradient(self, mean: Array) -> Array:
         """The derivative of the evidence by `offset` (M,), from the mean of each difference where the sites settled."""
@@ -208,7 +212,7 @@ class Choices:
         graph = self.pattern.graph
         return bool(np.count_nonzero(self.weight) > graph.nodes - graph.components + self.gamma.size)
 
-    def _with_plain_biases(self) -> Choices:
+    def with_plain_biases(self) -> Choices:
         """γ of each judge from how often it chose the first text, as if all texts were equal, for all contexts."""
         judge = np.broadcast_to(self._judge, self.weight.shape).ravel()
         asked, won = (

@@ -6,7 +6,7 @@ connected component, so that arrays of many contexts are obtained by a reshape.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,10 @@ class Graph:
     def position(self) -> Index:
         """The position of each node's context among the contexts, shape (n,)."""
         return np.repeat(np.arange(self.contexts, dtype=np.int32), np.diff(self.starts))
+
+    def whole(self) -> Graph:
+        """The graph whose contexts are connected, for candidates that something else than comparisons connects."""
+        return replace(self, component=self.position)
 
     def labels(self, comparisons: Comparisons) -> list[tuple[Any, Any]]:
         """The pair (context, item) of each node; the context is None where there are no contexts."""

@@ -84,7 +84,7 @@ def find_peaks(model: Choices, variances: Variances, shared: Shared) -> Peaks | 
     high, asked, other = _sorted(model, high, np.log(CLEAR) if shared.kinds else 0.0)
     if other > RARE * asked:
         return None
-    plain = model.evidence(variances, *differences(*solve(model.system, variances, shared)))
+    plain = model.evidence(variances.evidence, *differences(*solve(model.system, variances, shared)))
     first = _settled(model, shared, graph, high, _posterior(asked, other)[0])
     if first is None:
         return None
@@ -165,7 +165,7 @@ def _settled(model: Choices, shared: Shared, graph: Graph, high: Bools, gap: flo
     mean, variance = differences(solution, spread, between)
     scores = graph.centre(solution.x[: graph.nodes] + gap * high)
     slope = float(side @ model.gradient(mean))
-    return _Settled(model, variances, steps, gap, scores, model.evidence(variances, mean, variance), slope)
+    return _Settled(model, variances, steps, gap, scores, model.evidence(variances.evidence, mean, variance), slope)
 
 
 def split(graph: Graph, scores: Array) -> tuple[Bools, float, float]:

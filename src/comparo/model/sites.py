@@ -49,14 +49,18 @@ def choice_moments(
     return centre, np.maximum(np.sum(share * (x - centre[:, None]) ** 2, axis=1), least)
 
 
-def choice_evidence(mean: Array, variance: Array, p: Array, weight: Array, bias: Array) -> Array:
+def choice_evidence(
+    mean: Array, variance: Array, p: Array, weight: Array, bias: Array, nu: Array | None = None
+) -> Array:
     """log ∫ N(d; mean, variance)·Π exp w·(p·d − log(1 + e^d)) dd (M,), of the choices of `choice_moments`.
+
+    With `nu` (M,) that of Davidson's likelihood, without the factor ν of each tie.
 
     >>> once = np.array([[1.0], [0.0]])
     >>> np.exp(choice_evidence(np.zeros(1), np.ones(1), once, once, np.zeros(1))).round(3)
     array([0.5])
     """
-    _, log_density, width = _points(mean, variance, p, weight, bias)
+    _, log_density, width = _points(mean, variance, p, weight, bias, nu)
     return np.asarray(logsumexp(log_density, b=SHARES, axis=1) + np.log(width / np.sqrt(variance)))
 
 

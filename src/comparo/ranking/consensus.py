@@ -115,7 +115,10 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     check_validity(validity)
     judged = ranking.judged
     equal = None if judged.controlled is None else consensus(judged.controlled, validity)
-    parts = _parts(judged)
+    parts = parts_of(judged)
+    if parts is None:
+        needed = "a panel needs groups" if judged.panel is not None else "fit with prior='estimated' and groups"
+        raise ValueError(f"a consensus needs to know which texts share a group; {needed}")
     k = float(parts.usual if validity is None else validity)
     if k == 1.0:
         return replace(judged, validity=k, opinion=judged, controlled=equal)
@@ -126,18 +129,18 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     return replace(judged, scores=scores, covariance=covariance, validity=k, opinion=judged, controlled=equal)
 
 
-def _parts(judged: Ranking) -> _Parts:
+def parts_of(judged: Ranking) -> Parts | None:
+    """What is expected of each text by its group, or else by its style; None where neither is known."""
     effects, product, panel = judged.effects, judged.product, judged.panel
-    if panel is not None and panel.group is not None:
-        return _of_panel(judged, panel, panel.group)
+    if panel is not None:
+        return None if panel.group is None else _of_panel(judged, panel, panel.group)
     if effects is None or product is None or (effects.group is None and effects.style is None):
-        of_panel = "a panel needs groups" if panel is not None else "fit with prior='estimated' and groups"
-        raise ValueError(f"a consensus needs to know which texts share a group; {of_panel}")
+        return None
     return _of_groups(judged, effects, product) if effects.group is not None else _of_style(effects, product)
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
+class Parts:
     """What is expected of each text, e = columns·z (n,), and how well that is known.
 
     `columns` (n, M) are centred in components; `joint` (n, M) is Cov(s, z) and `spread` (M, M) Cov(z). `between` and
@@ -153,7 +156,7 @@ class _Parts:
     usual: float
 
 
-def _of_groups(ranking: Ranking, effects: Effects, product: Product) -> _Parts:
+def _of_groups(ranking: Ranking, effects: Effects, product: Product) -> Parts:
     """z are the means of the groups' scores, z = W·s with W = (PᵀP)⁻¹Pᵀ, which are centred in components.
 
     By least squares, z is not the worse for having met good groups only; where every context has a text of every group,
@@ -177,7 +180,7 @@ def _of_groups(ranking: Ranking, effects: Effects, product: Product) -> _Parts:
     orders = orders_correlation(ranking.comparisons, graph, group)
     usual = usual_validity(between / (between + within), orders)
     spread = means @ joint + within * means @ means.T
-    return _Parts(expected, columns, joint, 0.5 * (spread + spread.T), between, within, usual)
+    return Parts(expected, columns, joint, 0.5 * (spread + spread.T), between, within, usual)
 
 
 def _between(scores: Array, expected: Array, groups: int) -> float:
@@ -186,7 +189,7 @@ def _between(scores: Array, expected: Array, groups: int) -> float:
     return max(float(np.var(expected)) - chance, 0.0)
 
 
-def _of_panel(ranking: Ranking, panel: Panel, group: Index) -> _Parts:
+def _of_panel(ranking: Ranking, panel: Panel, group: Index) -> Parts:
     """As `_of_groups`, of what the voices agree on, with Cov(t) per context; reversed voices are turned round for r.
 
     The variance within groups is that of the scores around their group's mean, and what is not known of them.
@@ -204,10 +207,10 @@ def _of_panel(ranking: Ranking, panel: Panel, group: Index) -> _Parts:
     orders = orders_correlation(replace(comparisons, p=turned), graph, group)
     usual = usual_validity(between / (between + within), orders)
     spread = means @ joint + within * means @ means.T
-    return _Parts(expected, columns, joint, 0.5 * (spread + spread.T), between, within, usual)
+    return Parts(expected, columns, joint, 0.5 * (spread + spread.T), between, within, usual)
 
 
-def _of_style(effects: Effects, product: Product) -> _Parts:
+def _of_style(effects: Effects, product: Product) -> Parts:
     """z are the coefficients of style: Cov(s, z) = φ·F S⁻¹ and Cov(z) = φ·S⁻¹; people's usual variance is not known."""
     mean, columns, spread, between = effects.mean, effects.columns, effects.spread, effects.between
     assert mean is not None
@@ -216,7 +219,7 @@ def _of_style(effects: Effects, product: Product) -> _Parts:
     assert between is not None
     count, dispersion = columns.shape[1], product.dispersion
     joint, cov = dispersion * (spread @ between)[:, :count], dispersion * between[:count, :count]
-    return _Parts(mean, columns, joint, cov, 0.0, effects.scores, STYLE)
+    return Parts(mean, columns, joint, cov, 0.0, effects.scores, STYLE)
 
 
 @dataclass(frozen=True, eq=False)

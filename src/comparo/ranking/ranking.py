@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -28,12 +28,14 @@ from comparo.ranking.leaderboard import Leaderboard, Over
 from comparo.ranking.members import member_columns, member_notes, view_columns
 from comparo.ranking.notes import notes
 from comparo.ranking.placed import Placed
+from comparo.ranking.told import People
 from comparo.types import Array, Index
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Estimate = Literal["judge", "consensus"]
+Whose = Literal["judge", "consensus", "people"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class Ranking(Placed):
         The ranking with the length of the texts, or something else, held equal (docs/control.md); else None.
     group
         The number of each candidate's group, (n,), and the names of the groups, where there are any.
+    people
+        What people's votes told, where the scores are people's (`comparo.with_votes`); else None.
 
     Examples
     --------
@@ -80,10 +84,16 @@ class Ranking(Placed):
     panel: Panel | None = field(default=None, repr=False)
     controlled: Ranking | None = field(default=None, repr=False)
     group: tuple[Index, NDArray[Any]] | None = field(default=None, repr=False)
+    people: People | None = None
 
     @property
-    def estimate(self) -> Estimate:
-        """Whose ranking it is: "judge", or "consensus" for what people would say, as far as one judge can tell."""
+    def estimate(self) -> Whose:
+        """Whose ranking it is: "judge"; "consensus" for what people would say, as far as one judge can tell; "people".
+
+        The last has votes of people (`comparo.ranking.people`).
+        """
+        if self.people is not None:
+            return "people"
         return "judge" if self.opinion is None else "consensus"
 
     @property
@@ -157,7 +167,8 @@ class Ranking(Placed):
         -------
         Leaderboard
             The groups best first, in logits of the judge, by the mixed model (`comparo.ranking.leaderboard`). Where
-            the ranking was not made by it with these groups, the same comparisons are fitted again.
+            the ranking was not made by it with these groups, the same comparisons are fitted again. With votes of
+            people (`comparo.with_votes`) it is people's leaderboard, in logits of their votes.
 
         Raises
         ------
@@ -174,7 +185,7 @@ class Ranking(Placed):
         (['new', 'old'], [1, 2])
         """
         group, names = asked_groups(self.comparisons, self.graph, self.group, by)
-        return leaderboard(self.judged, group, names, contexts)
+        return leaderboard(self.judged if self.people is None else self, group, names, contexts)
 
     @cached_property
     def leaderboard(self) -> Leaderboard | None:
@@ -225,6 +236,8 @@ class Ranking(Placed):
         """
         document: dict[str, Any] = {"method": self.method, "estimate": self.estimate, "validity": self.validity}
         document |= {"level": self.level, "notes": list(self.notes)}
+        if self.people is not None:
+            document["people"] = {name: plain(value) for name, value in asdict(self.people).items()}
         if self.product is not None:
             document["dispersion"] = plain(self.product.dispersion)
             document["bias"] = json_rows(self._bias_columns())
@@ -261,7 +274,11 @@ class Ranking(Placed):
     def __repr__(self) -> str:
         contexts = "" if self.context is None else f" in {self.graph.contexts} contexts"
         best = [visible(item, lines=False) for item in self.items[self._order[:3]]] + ["…"] * (self.graph.nodes > 3)
-        shared = "" if self.opinion is None else f", consensus with validity {self.validity:.2f}"
+        shared = ""
+        if self.people is not None:
+            shared = f", with {self.people.votes:,} votes of people"
+        elif self.opinion is not None:
+            shared = f", consensus with validity {self.validity:.2f}"
         return f"<Ranking of {self.graph.nodes} candidates{contexts} by {self.method}{shared}: {', '.join(best)}>"
 
     def __str__(self) -> str:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.answers import comparisons
 from comparo.run.loop import Run
 from comparo.run.recipe import Fitting
-from comparo.run.store import read_configuration, read_judgements, stored_items
+from comparo.run.store import VOTES, read_configuration, read_judgements, stored_items
 from comparo.types import Array, LongIndex
 
 
@@ -137,12 +137,11 @@ def read_record(folder: Path) -> Record:
     # A folder from before runs could be plain holds one that was.
     method, bias, plain = given("method", "poe-bt"), given("bias", "joint"), given("plain", True)
     # One from before there was a consensus holds the judge's scores.
-    control = given("control") or {}
-    numbers = {name: np.array(values, dtype=float) for name, values in control.items() if values is not None}
-    items, held = replace(items, numbers=numbers), tuple(control)
-    whose = given("estimate", "judge"), given("validity"), held, given("together", False)
+    held = tuple(given("control") or {})
+    votes = Comparisons.read(folder / VOTES) if given("votes") else None
+    whose = given("estimate", "judge"), given("validity"), held, votes, given("together", False)
     fitting = Fitting(items, method, bias, plain, True, *whose)
-    return Record(configuration, items, judgements, fitting.rank(comparisons(judgements)), fitting)
+    return Record(configuration, items, judgements, fitting.conclude(comparisons(judgements)), fitting)
 
 
 def run_record(run: Run, ranking: Ranking) -> Record:

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from comparo.data.comparisons import Comparisons
 from comparo.data.items import LENGTH, Items
 from comparo.data.prompts import Prompt
 from comparo.judges import Judgement
@@ -16,11 +17,12 @@ from comparo.run.audition import all_wordings
 from comparo.run.auditioned import Answers, Audition
 from comparo.run.auto import AUTO, choose_wordings
 from comparo.run.budget import Budget
-from comparo.run.loop import Progress, Run, logger
+from comparo.run.loop import Run, logger
 from comparo.run.recipe import Scores
 from comparo.run.starting import Asked, Folder, Start, listed, make_judges, make_prompt, reader_among
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, DEFAULT_METHOD, Task
 from comparo.run.voices import Voice, voices_of
+from comparo.run.watching import Watch
 from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, SYSTEM_GOALS, Orders, Strategy
 
 
@@ -49,11 +51,12 @@ def rank(
     control: str | Sequence[str] = (),
     least_mass: float = DEFAULT_LEAST_MASS,
     audition: str | Path | Audition | None = None,
+    votes: Any = None,
     out: Folder = None,
     fresh: bool = False,
     notes: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-    watch: Callable[[Progress], None] | None = None,
+    watch: Watch = None,
     say: Callable[[str], None] = logger.warning,
     finish: Callable[[Run], Ranking] = Run.finish,
     id: str | None = None,  # noqa: A002
@@ -107,12 +110,16 @@ def rank(
         What `audition` returned for these texts, or its folder. The answers of those voices that this run has too (the
         same judge with the same options, criterion and wording) count within the budget, in calls and dollars, and are
         not asked again.
+    votes
+        Comparisons by people about some of the texts, in any form that `Comparisons.of` reads, such as the folder of a
+        vote. The ranking is then what people would say (`with_votes`); no call depends on them.
     out, fresh, notes
         A folder in which everything asked is stored, or a function that chooses it for the `Task`; a call that was
         stopped continues there. With `fresh` an existing folder is renamed first. `notes` are added to its run.json.
     watch, say, finish
-        Called with the progress about twice per second, with a sentence that the user should read at once, and with
-        the `Run`, to complete it and return its ranking.
+        Called with the progress about twice per second and at the end ("bar": a bar of text on stderr, for notebooks
+        and terminals), with a sentence that the user should read at once, and with the `Run`, to complete it and return
+        its ranking.
 
     Returns
     -------
@@ -144,11 +151,12 @@ def rank(
     named = reader_among(judge)
     prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
     asked = make_judges(judge, options)
+    said = None if votes is None else Comparisons.of(votes)
     how = (strategy, orders, method, bias, seed, plain, least_mass, estimate, validity, held)
 
     def task(voices: Sequence[Voice], limit: Budget, begun: tuple[Judgement, ...]) -> Task:
         several = tuple(voices) if len(voices) > 1 else ()
-        return Task(items, voices[0].prompt, voices[0].judge, limit, until, goal, *how, several, begun)
+        return Task(items, voices[0].prompt, voices[0].judge, limit, until, goal, *how, several, begun, said)
 
     if goal in SYSTEM_GOALS and (is_auto or audition is not None):
         raise ValueError(f"answers of an audition do not count for --goal {goal}; name a wording, and no --audition")

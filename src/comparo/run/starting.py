@@ -8,12 +8,14 @@ from typing import Any
 
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt, choose_prompt
+from comparo.data.writing import csv_text
 from comparo.judges import Judge, as_judge, load_judge
 from comparo.ranking.ranking import Ranking
 from comparo.run.folders import set_aside
-from comparo.run.loop import Progress, Run, logger
-from comparo.run.store import Store
+from comparo.run.loop import Run, logger
+from comparo.run.store import VOTES, Store
 from comparo.run.task import Task
+from comparo.run.watching import Watch, finish_watched
 
 Asked = str | Judge | Callable[..., float]
 Folder = str | Path | Callable[[Task], Path] | None
@@ -27,7 +29,7 @@ class Start:
     out: Folder = None
     fresh: bool = False
     notes: Mapping[str, Any] | None = None
-    watch: Callable[[Progress], None] | None = None
+    watch: Watch = None
     say: Callable[[str], None] = logger.warning
     finish: Callable[[Run], Ranking] = Run.finish
 
@@ -39,7 +41,9 @@ class Start:
             set_aside(folder)
         with closing(Store(folder, task.identity, {**task.configuration, **(self.notes or {})})) as store:
             store.add_items(task.items)
-            return self.finish(Run(task, store, self.watch, self.say))
+            if task.votes is not None:
+                store.write(VOTES, csv_text(task.votes.to_columns()))
+            return finish_watched(lambda watch: Run(task, store, watch, self.say), self.watch, self.finish)
 
 
 def make_judges(judge: Asked | Sequence[Asked], options: Any = None) -> list[Judge]:

@@ -2,6 +2,7 @@
 
     run.json        the resolved configuration, versions, seed and hashes
     judgements.db   SQLite in WAL mode: the configuration again, the items, and judgements that are only ever added
+    votes.csv       people's votes about the items, where some were given
     ranking.csv     the ranking, voices.csv the scores by each of several voices, report.html the page about it
 
 A judgement is in the database when `Store.add` returns, so a process that is killed loses the calls in flight and
@@ -16,9 +17,12 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import repeat, takewhile
 from pathlib import Path
 from typing import IO, Any
+
+import numpy as np
 
 from comparo.data.items import Items
 from comparo.data.sources import standing, table_of_items
@@ -43,6 +47,7 @@ from comparo.run.database import (
 )
 
 CONFIGURATION = "run.json"
+VOTES = "votes.csv"
 KEPT = ("started", "ahead", "versions")  # of the first start: the rounds depend on how far the judge works ahead
 EXCERPT, AROUND = 80, 30  # characters of a setting that differs, and how many of them before the difference
 MOST_UNSYNCED, LONGEST_UNSYNCED = 64, 1.0  # judgements, and seconds, that a power cut may cost
@@ -262,12 +267,14 @@ def count_judgements(folder: Path) -> tuple[int, int]:
 
 
 def stored_items(folder: Path) -> Items:
-    """The items of a run folder; a StoreError where there are none."""
+    """The items of a run folder, with the numbers that it held equal; a StoreError where there are none."""
     with reading(folder) as connection:
         table = table_of_items(connection, str(folder))
     if not table.columns["id"]:
         raise StoreError(f"{folder} holds no items, so there is nothing to show; run the same command again")
-    return Items.of(table)
+    held = read_configuration(folder).get("control") or {}
+    numbers = {name: np.array(values, dtype=float) for name, values in held.items() if values is not None}
+    return replace(Items.of(table), numbers=numbers)
 
 
 def _stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | None:

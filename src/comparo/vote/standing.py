@@ -25,7 +25,7 @@ from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.answers import comparisons
 from comparo.run.database import decode, reading
-from comparo.run.stops import connected, sure
+from comparo.run.stops import connected, sure_contexts
 from comparo.run.store import read_judgements
 from comparo.vote.booth import Booth
 
@@ -112,7 +112,7 @@ def standing_of(booth: Booth) -> Standing:
     whole = connected(data, sizes)
     names = [None] if data.contexts is None else data.contexts.tolist()
     known = [name in whole for name in names]
-    is_sure = set() if booth.until is None else sure(ranking, spearman, booth.until) & whole
+    is_sure = set() if booth.until is None else sure_contexts(ranking, spearman, booth.until) & whole
     together = replace(data, judges=None, judge=None)
     return Standing(
         votes,

@@ -1,0 +1,337 @@
+"""Few votes of people beside the view of a machine: what people would say of every text.
+
+A machine (a judge or a panel) has seen all texts; people have voted on few pairs. People's scores are
+
+    t = S·X b + P m + δ,    b ~ N(b₀, V),   m ~ N(0, ω²),   δ ~ N(0, σ²)
+
+with X (n, D) the parts of the machine's view, such as what it says of a text's system and of the text beyond that, each
+of variance 1, and P (n, G) the groups. S is the spread of people's scores in logits. b₀ and V say how much people
+usually share of such parts (`comparo.ranking.people`), and the usual ω² and σ² are the rest of S². Votes are choices
+(`choices`), and replace what is usual by what is so here: b, m and δ have their posterior by expectation propagation,
+and (S, ω², σ²) that of the evidence with a prior around what is usual. A text without votes has what is expected of
+it; one with many has what people say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.choices import Choices
+from comparo.model.covariance import block_difference, compared, sampled_variances
+from comparo.model.determinant import log_det
+from comparo.model.edges import difference_variances
+from comparo.model.graph import Graph
+from comparo.model.laplacian import Laplacian
+from comparo.model.limits import LIMITS, Limits
+from comparo.model.pattern import Batch, Pattern
+from comparo.types import Array, Index
+
+SPREAD, WIDE = (
+    1.5,
+    1.0,
+)  # S before any vote, logits, and the standard deviation of its logarithm: chances of 0.6 to 0.99
+VARIES = 0.7  # standard deviation of log ω² and log σ² around the usual: a factor of 2 either way
+WIDEST = 4.0  # how far the logarithms may go: S from 0.03 to 80 logits
+MOST, NEAR = 50, 0.05  # evaluations of the search, and what ends it, in logarithms and in nats: no vote tells less
+FIRST = 0.7  # first steps of the search
+STEPS, FURTHEST, LEAST = 3, 3.0, 1e-3  # towards a given rise of the cost: how many, by which factor, and from what rise
+SWEEPS, SETTLED = 30, 1e-3  # of expectation propagation, and the change of a difference, in logits, that ends them
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What is expected of people's scores before any vote, in units of their spread S.
+
+    Parameters
+    ----------
+    columns : X, the parts of the machine's view, (n, D), each of variance 1; D = 0 without a machine.
+    mean, variance : b₀ and the diagonal of V, (D,).
+    group : The group of each text, (n,), or None.
+    between, within : The usual ω² and σ², as shares of S².
+    """
+
+    columns: Array
+    mean: Array
+    variance: Array
+    group: Index | None
+    between: float
+    within: float
+
+    def of(self, nodes: Index) -> Expectation:
+        """The expectation of some of the texts."""
+        return replace(self, columns=self.columns[nodes], group=None if self.group is None else self.group[nodes])
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """The posterior for one (S, ω², σ²): t (n,) and its covariance H⁻¹ + root·rootᵀ, root (n, M).
+
+    What groups and the machine's parts predict of t is `mean` (n,), with the covariance lead·leadᵀ, `lead` (n, M).
+    `coefficient` (D,) is S·b with its covariance `error` (D, D), and `evidence` the log probability of the votes.
+    `choices` are their settled sites.
+    """
+
+    scores: Array
+    laplacian: Laplacian
+    root: Array
+    mean: Array
+    lead: Array
+    coefficient: Array
+    error: Array
+    evidence: float
+    choices: Choices
+
+
+@dataclass(frozen=True, eq=False)
+class Voted:
+    """People's scores (n,), as the covariance of them, over equally probable `points`.
+
+    It is a `comparo.model.covariance.Covariance`: the mean of the points' covariances, and the scatter of their scores.
+    """
+
+    points: tuple[Point, ...]
+
+    @property
+    def pattern(self) -> Pattern:
+        return self.points[0].laplacian.pattern
+
+    @cached_property
+    def scores(self) -> Array:
+        return np.asarray(np.mean([point.scores for point in self.points], axis=0))
+
+    @cached_property
+    def _scatter(self) -> Array:
+        """(n, points), whose square is the covariance of the points' scores."""
+        apart = np.array([point.scores for point in self.points]) - self.scores
+        return np.asarray(apart.T / np.sqrt(len(self.points)))
+
+    @cached_property
+    def _roots(self) -> Array:
+        """All that is not H⁻¹, as columns whose square is its covariance, (n, K)."""
+        count = np.sqrt(len(self.points))
+        return np.column_stack([self._scatter, *(point.root / count for point in self.points)])
+
+    def block(self, batch: Batch) -> Array:
+        """The covariance of the scores in each context of `batch`, (B, size, size)."""
+        own = np.mean([point.laplacian.inverse(batch) for point in self.points], axis=0)
+        roots = self._roots[batch.nodes].reshape(len(own), batch.size, -1)
+        return np.asarray(own + roots @ roots.transpose(0, 2, 1))
+
+    @cached_property
+    def std(self) -> Array:
+        """The standard error of every score, (n,)."""
+        variance = np.empty(self.pattern.graph.nodes)
+        for batch in self.pattern.batches:
+            if batch.size > self.pattern.limits.exact:
+                begin = batch.nodes.start
+                own = np.mean([sampled_variances(point.laplacian, begin) for point in self.points], axis=0)
+                variance[begin:] = own + np.sum(self._roots[begin:] ** 2, axis=1)
+                break
+            variance[batch.nodes] = np.einsum("bii->bi", self.block(batch)).ravel()
+        return np.where(compared(self.pattern.graph), np.sqrt(np.maximum(variance, 0.0)), np.nan)
+
+    def means(self, by: Array, group: Index, is_new: bool) -> tuple[Array, Array]:
+        """Means of groups (G,) and their covariance (G, G), with `by` (G, n) and the `group` of each text (n,).
+
+        In new contexts δ is not that of these, and the machine's parts vary around their mean in the group, with a
+        variance v that adds v·by·byᵀ.
+        """
+        found, covariances = [], []
+        graph = self.pattern.graph
+        for point in self.points:
+            if is_new:
+                apart = graph.centre(point.mean - (by @ point.mean)[group])
+                left, own = by @ point.lead, float(np.mean(apart**2)) * by @ by.T
+                found.append(by @ point.mean)
+            else:
+                left, own = by @ point.root, by @ point.laplacian.solve(by.T)
+                found.append(by @ point.scores)
+            covariances.append(left @ left.T + own)
+        scatter = np.array(found) - np.mean(found, axis=0)
+        covariance = np.mean(covariances, axis=0) + scatter.T @ scatter / len(found)
+        return np.asarray(np.mean(found, axis=0)), 0.5 * (covariance + covariance.T)
+
+    def difference(self, one: int, other: int) -> float:
+        """The variance of the difference of two texts of one context."""
+        batch = next(batch for batch in self.pattern.batches if one < batch.nodes.stop)
+        if batch.size <= self.pattern.limits.exact:
+            return block_difference(self.block(batch), batch, one, other)
+        rhs = np.zeros(self.pattern.unknowns)
+        rhs[[one, other]] = 1.0, -1.0
+        own = [float(rhs @ point.laplacian.solve(rhs)) for point in self.points]
+        return float(np.mean(own) + np.sum((self._roots[one] - self._roots[other]) ** 2))
+
+
+def voted(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Limits = LIMITS) -> Voted:
+    """People's scores of all texts of a graph, from votes about some of them.
+
+    `graph.first` and `graph.second` (K,) are the texts of each vote, and all its contexts are connected, by what is
+    expected. A vote for the first text has p = 1, for the second p = 0, for neither p = ½.
+
+    >>> rng = np.random.default_rng(0)
+    >>> truth, machine = rng.standard_normal((2, 60))
+    >>> machine = 0.6 * truth + 0.8 * machine
+    >>> first, second = rng.integers(60, size=(2, 100))
+    >>> first, second = first[first != second], second[first != second]
+    >>> p = (rng.random(len(first)) < 1 / (1 + np.exp(truth[second] - truth[first]))).astype(float)
+    >>> votes = Comparisons(np.arange(60), first, second, p)
+    >>> usual = Expectation(machine[:, None] / np.std(machine), np.array([0.45]), np.array([0.04]), None, 0.0, 0.8)
+    >>> graph = Graph.build(votes).whole()
+    >>> found = voted(votes, graph, usual.of(graph.item))
+    >>> bool(np.corrcoef(found.scores, truth[graph.item])[0, 1] > np.corrcoef(machine, truth)[0, 1])
+    True
+    """
+    at = _about_voted(votes, graph, expectation, limits)
+    spread = np.log(SPREAD)
+    usual = np.array([spread, 0.0, 0.0] if expectation.group is not None else [spread, 0.0])
+    error = np.array([WIDE, VARIES, VARIES])[: len(usual)]
+
+    def cost(h: Array) -> float:
+        nearest = np.clip(h, -WIDEST, WIDEST)
+        return float(0.5 * np.sum(((h - usual) / error) ** 2)) - at(nearest).evidence
+
+    simplex = np.vstack([usual, usual + FIRST * np.eye(len(usual))])
+    best = minimize(
+        cost,
+        usual.tolist(),
+        method="Nelder-Mead",
+        options={"maxfev": MOST, "xatol": NEAR, "fatol": NEAR, "initial_simplex": simplex},
+    ).x
+    middle, rise = cost(best), 0.5 * len(usual)  # √d standard deviations away: the cubature of a normal distribution
+    points, furthest = [], float(np.sqrt(len(usual)))  # where the votes say nothing, and the prior alone decides
+    for way in (*np.diag(error), *-np.diag(error)):
+        reach = 1.0
+        for _ in range(STEPS):
+            risen = max(cost(best + reach * way) - middle, LEAST)
+            reach = min(reach * float(np.clip(np.sqrt(rise / risen), 1.0 / FURTHEST, FURTHEST)), furthest)
+        points.append(best + reach * way)
+    whole = _Posterior.of(votes, graph, expectation, limits)
+    return Voted(tuple(whole.at(np.clip(h, -WIDEST, WIDEST)) for h in points))
+
+
+def _about_voted(
+    votes: Comparisons, graph: Graph, expectation: Expectation, limits: Limits
+) -> Callable[[Array], Point]:
+    """The posterior as a function of the logarithms of S, ω² and σ², about the texts with votes only.
+
+    The evidence is the same as with all texts. Sites start where they settled last.
+    """
+    numbers = np.arange(graph.nodes)
+    context = graph.position[graph.first].astype(np.int32)
+    own = replace(votes, items=numbers, first=graph.first, second=graph.second, context=context)
+    own = replace(own, contexts=np.arange(graph.contexts))
+    few = Graph.build(own).whole()
+    posterior = _Posterior.of(own, few, expectation.of(few.item), limits)
+
+    def at(h: Array) -> Point:
+        nonlocal posterior
+        found = posterior.at(h)
+        posterior = replace(posterior, choices=found.choices)
+        return found
+
+    return at
+
+
+@dataclass(frozen=True, eq=False)
+class _Posterior:
+    """The model with its `choices`; `columns` (n, M) are groups and the machine's parts, the last of variance V."""
+
+    choices: Choices
+    expectation: Expectation
+    columns: Array
+    is_group: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, votes: Comparisons, graph: Graph, expectation: Expectation, limits: Limits) -> _Posterior:
+        choices = Choices.of(votes, graph, False, limits).with_plain_biases()
+        parts = expectation.columns * np.sqrt(expectation.variance)
+        group = np.zeros((graph.nodes, 0))
+        if expectation.group is not None:
+            group = np.eye(int(expectation.group.max()) + 1)[expectation.group]
+        columns = graph.centre(np.column_stack([group, parts]))
+        return cls(choices, expectation, columns, np.arange(columns.shape[1]) < group.shape[1])
+
+    def at(self, h: Array) -> Point:
+        """The posterior for the logarithms h of S and of ω² and σ² relative to the usual."""
+        usual, graph = self.expectation, self.choices.pattern.graph
+        spread = float(np.exp(h[0]))
+        within = spread**2 * usual.within * float(np.exp(h[-1]))
+        between = spread**2 * usual.between * float(np.exp(h[1]))
+        prior = np.where(self.is_group, between, spread**2)
+        expected = graph.centre(spread * usual.columns @ usual.mean)
+        pattern = self.choices.pattern
+        choices = replace(self.choices, offset=expected[pattern.first] - expected[pattern.second])
+        before = np.full(len(choices.c), np.inf)
+        for _ in range(SWEEPS):
+            solved = _Solved.of(choices, self.columns, within, prior)
+            mean, variance = solved.differences()
+            moved, before = float(np.sqrt(np.mean((mean - before) ** 2))), mean
+            if moved < SETTLED:
+                break
+            choices = choices.learn(mean, variance)
+        own = ~self.is_group
+        part, half = np.sqrt(usual.variance), np.linalg.cholesky(solved.error)
+        error = part[:, None] * solved.error[np.ix_(own, own)] * part
+        return Point(
+            scores=graph.centre(expected + solved.scores),
+            laplacian=solved.laplacian,
+            root=solved.follow @ half,
+            mean=expected + self.columns @ solved.theta,
+            lead=self.columns @ half,
+            coefficient=spread * usual.mean + part * solved.theta[own],
+            error=error,
+            evidence=choices.evidence(solved.evidence, mean, variance),
+            choices=choices,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Solved:
+    """s = M θ + δ given the sites: δ ~ N(0, σ²), θ ~ N(0, R).
+
+    With H = L + λ, λ = 1/σ², F = λH⁻¹M, C = λMᵀ(M − F) and g = Fᵀb:  Cov θ = (C + R⁻¹)⁻¹, s = H⁻¹b + F θ, and
+
+        log ∫ exp(−½ sᵀL s + bᵀs) = ½ [bᵀH⁻¹b + gᵀ Cov(θ) g − log det(H/λ) − log det(I + R C)].
+    """
+
+    laplacian: Laplacian
+    scores: Array
+    follow: Array
+    theta: Array
+    error: Array
+    evidence: float
+
+    @classmethod
+    def of(cls, choices: Choices, columns: Array, within: float, prior: Array) -> _Solved:
+        system, n, ridge = choices.system, len(columns), 1.0 / within
+        laplacian, b = system.laplacian(ridge), system.rhs
+        found = laplacian.solve(np.column_stack([b, ridge * columns]), accuracy=1e-9)
+        start, follow = found[:, 0], found[:, 1:]
+        known, pulled, root = ridge * columns.T @ (columns - follow), follow.T @ b, np.sqrt(prior)
+        inner = np.eye(len(prior)) + root[:, None] * known * root
+        error = root[:, None] * np.linalg.inv(inner) * root
+        theta = error @ pulled
+        total = log_det(laplacian) - n * np.log(ridge) + float(np.linalg.slogdet(inner).logabsdet)
+        evidence = 0.5 * (float(b @ start + pulled @ theta) - total)
+        return cls(laplacian, start + follow @ theta, follow, theta, 0.5 * (error + error.T), evidence)
+
+    def differences(self) -> tuple[Array, Array]:
+        """Mean and variance of the difference of every pair, without what is expected, in the pattern's order."""
+        pattern = self.laplacian.pattern
+        apart = self.follow[pattern.first] - self.follow[pattern.second]
+        variance = difference_variances(self.laplacian) + np.sum((apart @ self.error) * apart, axis=1)
+        return self.scores[pattern.first] - self.scores[pattern.second], variance
+
+
+def mixture(points: Sequence[Point], draws: int, rng: np.random.Generator) -> Array:
+    """Draws of S·b (draws, D) from the posterior of all points."""
+    each = -(-draws // len(points))
+    found = [rng.multivariate_normal(point.coefficient, point.error, each) for point in points]
+    return np.concatenate(found)[:draws]

@@ -22,6 +22,7 @@ from benchmarks import (
     ties,
     validity,
     voices,
+    votes,
     wordings,
 )
 
@@ -48,5 +49,6 @@ for part in (
     control,
     goals,
     sheets,
+    votes,
 ):
     part.main()

@@ -21,7 +21,7 @@ from comparo.vote.booth import Booth
 from comparo.vote.links import Links
 from comparo.vote.people import parse_names
 from comparo.vote.server import HOST, LOCAL, check_installed, is_local, open_socket, origin_of, serve
-from comparo.vote.session import Voting, opened
+from comparo.vote.session import Voting, opened, telling_of
 
 if TYPE_CHECKING:
     from comparo.vote.pages import Pages
@@ -113,7 +113,8 @@ def vote_command(
         str,
         typer.Argument(
             help="The texts: a folder of .txt or .md files, or JSONL, JSON, CSV, TSV, Parquet or .xlsx with columns "
-            "id, text (and context), a .txt file with a text a line, or a run folder."
+            "id, text (and context), a .txt file with a text a line, or a run folder: of a judge's run, the pairs that "
+            "tell most about the judge come first."
         ),
     ],
     criterion: Annotated[
@@ -143,7 +144,10 @@ def vote_command(
     check_installed()
     items = columns.read(data)
     prompt = make_prompt(items, criterion, None, kind=kind, heading=heading, context=columns.context_column)
-    voting = Voting(items, prompt, people.names(), people.twice, people.until, people.seed)
+    first = telling_of(data, people.seed)
+    if first:
+        say(f"The first {len(first)} pairs are those that tell most about the judge of {data}; then the others.")
+    voting = Voting(items, prompt, people.names(), people.twice, people.until, people.seed, first)
     folder = voting.folder("stdin" if data == "-" else data, out, fresh)
     place = Place(page)
     try:

@@ -64,11 +64,12 @@ class Booth:
         twice: float = 0.0,
         until: float | None = None,
         seed: int = 0,
+        first: Sequence[tuple[Any, Any, Any]] = (),
     ) -> None:
         self.store, self.items, self.prompt, self.links = store, items, prompt, links
         self.until, self.seed = until, seed
         self._turn = threading.Lock()
-        self._dealer = Dealer(items, twice, seed)
+        self._dealer = Dealer(items, twice, seed, first)
         self._own: dict[str, dict[int, Ballot]] = {}
         self._helper = ThreadPoolExecutor(max_workers=1, thread_name_prefix="chooser")
         self._choosing: set[Any] = set()

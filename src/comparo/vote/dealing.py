@@ -2,7 +2,8 @@
 
 1. A pair that wants another look: a share `twice` of all pairs goes to two judges, so that their agreement can be
    measured; one that was skipped goes to another judge once; and so does one that somebody opened and left.
-2. Otherwise a pair that nobody has seen, of the context with the fewest pairs for its size (`decks`).
+2. Otherwise a pair that nobody has seen: first those that tell most of a machine's ranking, where there is one
+   (`selection.telling`), then of the context with the fewest pairs for its size (`decks`).
 3. When all pairs have been seen: the pair with the fewest looks that this judge has not seen.
 
 The first two are of the judge's last context until each of its texts could have been shown once. No judge sees a pair
@@ -33,8 +34,9 @@ class Dealer:
     False
     """
 
-    def __init__(self, items: Items, twice: float, seed: int = 0) -> None:
+    def __init__(self, items: Items, twice: float, seed: int = 0, first: Sequence[tuple[Any, Any, Any]] = ()) -> None:
         self.items, self.twice = items, twice
+        self._first: list[Pair] = [(context, frozenset(pair)) for context, *pair in first]
         self.decks = {name: Deck(ids, [seed, code]) for code, (name, ids) in enumerate(items.names.items())}
         self.looks: dict[Pair, dict[int, Ballot]] = {}  # by the number of the ballot
         self.seen: dict[str, set[Pair]] = {}
@@ -113,7 +115,10 @@ class Dealer:
         return None
 
     def _new(self, voters: int, here: Sequence[Any]) -> Pair | None:
-        """A pair that nobody has seen, of the contexts `here` if they have one."""
+        """A pair that nobody has seen: one of the first, else of the contexts `here` if they have one."""
+        self._first = [pair for pair in self._first if pair not in self.looks]
+        if self._first:
+            return self._first[0]
         others = sorted(self.decks, key=lambda name: self._begun[name] / len(self.decks[name].ids))
         for context in (*here, *others):
             found = self.decks[context].take(partial(self._is_known, context), self.ahead(voters))

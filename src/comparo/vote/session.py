@@ -9,20 +9,26 @@ from typing import Any
 
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
+from comparo.data.sources import database_of
+from comparo.report.record import read_record
 from comparo.run.budget import Budget
 from comparo.run.folders import choose_folder, set_aside
-from comparo.run.store import Store
+from comparo.run.store import Store, count_judgements, read_configuration
 from comparo.selection.defaults import DEFAULT_BUDGET
+from comparo.selection.telling import telling_pairs
 from comparo.vote.booth import Booth
 from comparo.vote.links import Links
 from comparo.vote.people import MAY_DIFFER, identity_of, task_of
+
+FIRST = 50  # votes that tell the validity of a judge to a factor of about three (docs/people.md)
 
 
 @dataclass(frozen=True)
 class Voting:
     """What is voted on, by whom, and how pairs are shared out; a ValueError where that is impossible.
 
-    `names` are the judges that were named. `twice` is the share of pairs that go to two judges.
+    `names` are the judges that were named. `twice` is the share of pairs that go to two judges. `first` are the pairs
+    that are asked before all others.
     """
 
     items: Items
@@ -31,6 +37,7 @@ class Voting:
     twice: float = 0.2
     until: float | None = None
     seed: int = 0
+    first: Sequence[tuple[Any, Any, Any]] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.twice <= 1:
@@ -61,6 +68,16 @@ class Voting:
     def pairs(self) -> int:
         """How many pairs there are, in all contexts."""
         return sum(len(ids) * (len(ids) - 1) // 2 for ids in self.items.names.values())
+
+
+def telling_of(data: str, seed: int) -> list[tuple[Any, Any, Any]]:
+    """The pairs whose votes tell most of the ranking of a machine's run; none where `data` is no folder of one."""
+    database = None if data == "-" else database_of(data)
+    if database is None or read_configuration(database.parent)["identity"].get("asked") == "people":
+        return []
+    if not count_judgements(database.parent)[0]:
+        return []
+    return telling_pairs(read_record(database.parent).ranking, FIRST, seed)
 
 
 @contextmanager
@@ -94,6 +111,7 @@ def opened(
             twice=voting.twice,
             until=voting.until,
             seed=voting.seed,
+            first=voting.first,
         )
         try:
             yield booth

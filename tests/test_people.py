@@ -315,3 +315,18 @@ def test_the_vote_on_a_run_asks_telling_pairs_first(tmp_path):
         dealt.append((context, {left, right}))
     assert dealt == [(context, {one, other}) for context, one, other in first[:6]]
     assert telling_of(str(tmp_path / "no folder"), 0) == []
+
+
+def test_votes_without_any_doubt():
+    rng = np.random.default_rng(2)
+    t, _, data = world(rng, contexts=20)
+    shown = np.round(2 * t) / 2  # as ratings are: some texts are equal
+    context, first = rng.integers(20, size=200), rng.integers(6, size=200)
+    second = (first + rng.integers(1, 6, size=200)) % 6
+    p = 0.5 + 0.5 * np.sign(shown[context, first] - shown[context, second])
+    ranking = with_votes(
+        fit(data, "mixed", groups="items"), Comparisons.from_columns(first, second, p, context=context)
+    )
+    assert max(point.evidence for point in ranking.covariance.points) < 0  # the logarithm of a probability
+    assert np.corrcoef(ranking.scores, true_scores(ranking, t))[0, 1] > 0.8
+    assert np.max(np.abs(ranking.scores)) < 60

@@ -14,9 +14,8 @@ it; one with many has what people say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +23,12 @@ from scipy.optimize import minimize
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.choices import Choices
-from comparo.model.covariance import block_difference, compared, sampled_variances
 from comparo.model.determinant import log_det
 from comparo.model.edges import difference_variances
 from comparo.model.graph import Graph
 from comparo.model.laplacian import Laplacian
 from comparo.model.limits import LIMITS, Limits
-from comparo.model.pattern import Batch, Pattern
+from comparo.model.people import Point, Voted
 from comparo.model.variances import NARROWEST, WIDEST
 from comparo.types import Array, Index
 
@@ -70,106 +68,6 @@ class Expectation:
     def of(self, nodes: Index) -> Expectation:
         """The expectation of some of the texts."""
         return replace(self, columns=self.columns[nodes], group=None if self.group is None else self.group[nodes])
-
-
-@dataclass(frozen=True, eq=False)
-class Point:
-    """The posterior for one (S, ω², σ²): t (n,) and its covariance H⁻¹ + root·rootᵀ, root (n, M).
-
-    What groups and the machine's parts predict of t is `mean` (n,), with the covariance lead·leadᵀ, `lead` (n, M).
-    `coefficient` (D,) is S·b with its covariance `error` (D, D), and `evidence` the log probability of the votes.
-    `choices` are their settled sites.
-    """
-
-    scores: Array
-    laplacian: Laplacian
-    root: Array
-    mean: Array
-    lead: Array
-    coefficient: Array
-    error: Array
-    evidence: float
-    choices: Choices
-
-
-@dataclass(frozen=True, eq=False)
-class Voted:
-    """People's scores (n,), as the covariance of them, over equally probable `points`.
-
-    It is a `comparo.model.covariance.Covariance`: the mean of the points' covariances, and the scatter of their scores.
-    """
-
-    points: tuple[Point, ...]
-
-    @property
-    def pattern(self) -> Pattern:
-        return self.points[0].laplacian.pattern
-
-    @cached_property
-    def scores(self) -> Array:
-        return np.asarray(np.mean([point.scores for point in self.points], axis=0))
-
-    @cached_property
-    def _scatter(self) -> Array:
-        """(n, points), whose square is the covariance of the points' scores."""
-        apart = np.array([point.scores for point in self.points]) - self.scores
-        return np.asarray(apart.T / np.sqrt(len(self.points)))
-
-    @cached_property
-    def _roots(self) -> Array:
-        """All that is not H⁻¹, as columns whose square is its covariance, (n, K)."""
-        count = np.sqrt(len(self.points))
-        return np.column_stack([self._scatter, *(point.root / count for point in self.points)])
-
-    def block(self, batch: Batch) -> Array:
-        """The covariance of the scores in each context of `batch`, (B, size, size)."""
-        own = np.mean([point.laplacian.inverse(batch) for point in self.points], axis=0)
-        roots = self._roots[batch.nodes].reshape(len(own), batch.size, -1)
-        return np.asarray(own + roots @ roots.transpose(0, 2, 1))
-
-    @cached_property
-    def std(self) -> Array:
-        """The standard error of every score, (n,)."""
-        variance = np.empty(self.pattern.graph.nodes)
-        for batch in self.pattern.batches:
-            if batch.size > self.pattern.limits.exact:
-                begin = batch.nodes.start
-                own = np.mean([sampled_variances(point.laplacian, begin) for point in self.points], axis=0)
-                variance[begin:] = own + np.sum(self._roots[begin:] ** 2, axis=1)
-                break
-            variance[batch.nodes] = np.einsum("bii->bi", self.block(batch)).ravel()
-        return np.where(compared(self.pattern.graph), np.sqrt(np.maximum(variance, 0.0)), np.nan)
-
-    def means(self, by: Array, group: Index, is_new: bool) -> tuple[Array, Array]:
-        """Means of groups (G,) and their covariance (G, G), with `by` (G, n) and the `group` of each text (n,).
-
-        In new contexts δ is not that of these, and the machine's parts vary around their mean in the group, with a
-        variance v that adds v·by·byᵀ.
-        """
-        found, covariances = [], []
-        graph = self.pattern.graph
-        for point in self.points:
-            if is_new:
-                apart = graph.centre(point.mean - (by @ point.mean)[group])
-                left, own = by @ point.lead, float(np.mean(apart**2)) * by @ by.T
-                found.append(by @ point.mean)
-            else:
-                left, own = by @ point.root, by @ point.laplacian.solve(by.T)
-                found.append(by @ point.scores)
-            covariances.append(left @ left.T + own)
-        scatter = np.array(found) - np.mean(found, axis=0)
-        covariance = np.mean(covariances, axis=0) + scatter.T @ scatter / len(found)
-        return np.asarray(np.mean(found, axis=0)), 0.5 * (covariance + covariance.T)
-
-    def difference(self, one: int, other: int) -> float:
-        """The variance of the difference of two texts of one context."""
-        batch = next(batch for batch in self.pattern.batches if one < batch.nodes.stop)
-        if batch.size <= self.pattern.limits.exact:
-            return block_difference(self.block(batch), batch, one, other)
-        rhs = np.zeros(self.pattern.unknowns)
-        rhs[[one, other]] = 1.0, -1.0
-        own = [float(rhs @ point.laplacian.solve(rhs)) for point in self.points]
-        return float(np.mean(own) + np.sum((self._roots[one] - self._roots[other]) ** 2))
 
 
 def voted(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Limits = LIMITS) -> Voted:
@@ -335,10 +233,3 @@ class _Solved:
         apart = self.follow[pattern.first] - self.follow[pattern.second]
         variance = difference_variances(self.laplacian) + np.sum((apart @ self.error) * apart, axis=1)
         return self.scores[pattern.first] - self.scores[pattern.second], variance
-
-
-def mixture(points: Sequence[Point], draws: int, rng: np.random.Generator) -> Array:
-    """Draws of S·b (draws, D) from the posterior of all points."""
-    each = -(-draws // len(points))
-    found = [rng.multivariate_normal(point.coefficient, point.error, each) for point in points]
-    return np.concatenate(found)[:draws]

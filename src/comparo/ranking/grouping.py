@@ -17,9 +17,9 @@ from comparo.model.graph import Graph
 from comparo.model.limits import Limits
 from comparo.model.mixed import mixed
 from comparo.model.panel import Panel, panel
+from comparo.model.people import Voted
 from comparo.model.predicted import Predicted
 from comparo.model.product import Product
-from comparo.model.voted import Voted
 from comparo.ranking.leaderboard import Leaderboard, Over, win_probability
 from comparo.ranking.places import among_best
 from comparo.types import Array, Index

@@ -22,7 +22,8 @@ import numpy as np
 from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
-from comparo.model.voted import Expectation, Voted, mixture, voted
+from comparo.model.people import Voted, mixture
+from comparo.model.voted import Expectation, voted
 from comparo.ranking.consensus import PEOPLE, Parts, parts_of
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.told import People

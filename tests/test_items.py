@@ -168,7 +168,8 @@ def test_a_folder_has_an_item_a_file(tmp_path):
     for name, content in {
         "b.txt": "\ufeffTwo\r\n lines.\r\n",
         "a.TXT": " A story.",
-        "notes.md": b"\xff",
+        "d.md": "# A title\n",
+        "README.md": b"\xff",
         ".hidden.txt": b"\xff",
         "archive.txt.gz": b"\xff",
     }.items():
@@ -177,8 +178,8 @@ def test_a_folder_has_an_item_a_file(tmp_path):
     written(tmp_path / "inner.txt", "c.txt", "Not read.")
     for path in (tmp_path, str(tmp_path), f"{tmp_path}/"):
         items = Items.of(path)
-        assert (items.ids.tolist(), items.texts) == (["a", "b"], (" A story.", "Two\n lines."))
-    assert read_items(tmp_path).names == {None: ["a", "b"]}
+        assert (items.ids.tolist(), items.texts) == (["a", "b", "d"], (" A story.", "Two\n lines.", "# A title"))
+    assert read_items(tmp_path).names == {None: ["a", "b", "d"]}
 
 
 @pytest.mark.parametrize(
@@ -454,7 +455,7 @@ def test_files_that_cannot_be_ranked(tmp_path, name, content, message):
 
 
 def test_folders_that_cannot_be_ranked(tmp_path):
-    with pytest.raises(ComparisonsError, match=r"^the folder .* has no \.txt files; put each text into one"):
+    with pytest.raises(ComparisonsError, match=r"^the folder .* has no \.txt or \.md files; put each text into one"):
         Items.of(tmp_path)
     written(tmp_path, "a.txt", "A")
     with pytest.raises(ComparisonsError, match="'a' is the only item"):

@@ -17,7 +17,7 @@ NAMES = (
     "provider/model: local/smollm2 (embedded, a smoke test), local/PATH.gguf, hf/REPOSITORY-OR-FOLDER, openai/MODEL "
     "(also for any compatible server, with --base-url), vllm/MODEL, replay/FILE, simulated/soft."
 )
-COMMON = ("base_url", "votes", "concurrency", "price")  # options of judges that are flags
+COMMON = ("base_url", "concurrency", "price")  # options of judges that are flags
 JudgeName = Annotated[str, typer.Option("--judge", help=NAMES)]
 Options = Annotated[
     list[str] | None,
@@ -47,12 +47,6 @@ class JudgeFlags:
     option: Options = None
     base_url: Annotated[
         str | None, typer.Option(help="For openai/ judges: the server, such as http://localhost:8000/v1.")
-    ] = None
-    votes: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="For openai/ judges without log-probabilities: how many answers to sample for a pair."
-        ),
     ] = None
     concurrency: Annotated[int | None, typer.Option(min=1, help="For openai/ judges: how many calls at a time.")] = None
     price: Annotated[

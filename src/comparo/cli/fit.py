@@ -4,10 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from comparo.cli.printing import Format, print_board, print_notes, print_ranking, say
+from comparo.data.comparisons import Comparisons
 from comparo.data.items import LENGTH, Items
+from comparo.data.several import read_several
 from comparo.data.sources import database_of
 from comparo.methods import Method, PriorPairs, quiet_fit
 from comparo.model.product import Bias
@@ -16,28 +19,29 @@ from comparo.ranking.equal import control_sentences
 from comparo.ranking.grouping import group_codes
 from comparo.ranking.indecision import tie_sentences
 
-EPILOG = "Example: `comparo fit comparisons.csv --method poe-bt --bias joint --format csv`"
+EPILOG = "Example: `comparo fit comparisons.csv --method poe-bt --bias joint --format csv`; `comparo fit sheets/*.xlsx`"
 
 
 def fit_command(
-    file: Annotated[
-        Path,
+    files: Annotated[
+        list[Path],
         typer.Argument(
-            help="Comparisons: CSV, TSV, JSONL, JSON, Parquet or .xlsx, also gzipped, or a run folder. Columns first, "
-            "second, p (the probability that the first is better) and, if you have them, weight, context, judge; or a "
-            "column winner in place of p: first, second, A, B, an item's name, or tie; also model_a, model_b, winner; "
-            "or left, right, winner."
+            help="Comparisons: CSV, TSV, JSONL, JSON, Parquet or .xlsx, also gzipped, or a run folder; several are "
+            "read as one. Columns first, second, p (the probability that the first is better) and, if you have them, "
+            "weight, context, judge; or a column winner in place of p: first, second, A, B, an item's name, or tie; "
+            "also model_a, model_b, winner; or left, right, winner. Rows without a winner were not judged: left out."
         ),
     ],
     method: Annotated[
-        Method,
+        Method | None,
         typer.Option(
             help="How comparisons become scores. poe-bt and poe-g combine the judge's probabilities; bt, poe-g-hard "
             "and win-ratio use only who won, davidson also who tied; avg-prob is the mean probability. mixed estimates "
             "all variances from the comparisons, as comparo rank does. panel is the consensus of several judges "
-            "(column judge), and tells what each is worth; bt-sigma is Bradley–Terry with one discrimination per judge."
+            "(column judge), and tells what each is worth; bt-sigma is Bradley–Terry with one discrimination per "
+            "judge. Default: poe-bt, and mixed for several files with several judges."
         ),
-    ] = "poe-bt",
+    ] = None,
     bias: Annotated[
         Bias | None,
         typer.Option(
@@ -95,12 +99,13 @@ def fit_command(
     and how many comparisons the item is in. A panel adds a table of its judges: agreement with the consensus, scale,
     taste, noise and position bias.
     """
+    comparisons = read_several(files)
     ranking = quiet_fit(
-        file,
-        method,
+        comparisons,
+        method or _usual(files, comparisons, prior),
         bias=bias,
         prior=_prior(prior),
-        control=_held(file, control, items),
+        control=_held(files, control, items),
         people=people or (),
         algorithm=algorithm,
         prior_pairs=prior_pairs,
@@ -117,15 +122,27 @@ def fit_command(
         say(sentence)
 
 
-def _held(file: Path, control: list[str] | None, items: Path | None) -> dict[str, dict[Any, Any]] | None:
+def _usual(files: list[Path], comparisons: Comparisons, prior: str | None) -> Method:
+    """The method where none is named; one file is fitted as it always was."""
+    judges = len(np.unique(comparisons.judged_by))
+    if len(files) == 1 or judges == 1 or prior is not None:
+        return "poe-bt"
+    say(
+        f"{judges} judges: method mixed, with a position bias and ties of each; --method panel also estimates what "
+        "each judge is worth, and --method poe-bt takes all answers as those of one judge"
+    )
+    return "mixed"
+
+
+def _held(files: list[Path], control: list[str] | None, items: Path | None) -> dict[str, dict[Any, Any]] | None:
     """What is held equal, by the labels of the comparisons: CSV has text where the items may have numbers."""
     if not control:
         if items is not None:
             raise ValueError("--items belongs to --control; add it, or leave --items out")
         return None
-    if items is None and database_of(file) is None:
+    if items is None and (len(files) > 1 or database_of(files[0]) is None):
         raise ValueError("--control needs the texts; name their file by --items")
-    texts = Items.of(str(items or file), numbers=[name for name in control if name != LENGTH])
+    texts = Items.of(str(items or files[0]), numbers=[name for name in control if name != LENGTH])
     found: dict[str, dict[Any, Any]] = {}
     for name, of_item in texts.held(control).items():
         found[name] = of_item | {(None if a is None else str(a), str(b)): value for (a, b), value in of_item.items()}

@@ -38,8 +38,8 @@ def judge_command(
     items: Annotated[
         str,
         typer.Option(
-            help="The texts: JSONL, JSON, CSV, TSV, Parquet, .xlsx, a folder of .txt files or a run folder; columns "
-            "id, text (and context)."
+            help="The texts: JSONL, JSON, CSV, TSV, Parquet, .xlsx, a folder of .txt or .md files or a run folder; "
+            "columns id, text (and context)."
         ),
     ],
     asked: JudgeFlags,

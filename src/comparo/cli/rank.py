@@ -21,6 +21,7 @@ from comparo.cli.printing import Console, Format, print_board, print_notes, prin
 from comparo.cli.settings import command_line
 from comparo.cli.stopping import say_interrupted, stoppable
 from comparo.data.items import LENGTH
+from comparo.data.several import read_several
 from comparo.data.words import visible
 from comparo.methods import Method
 from comparo.model.product import Bias
@@ -142,7 +143,7 @@ def rank_command(
         str,
         typer.Argument(
             help="The texts: JSONL, JSON, CSV, TSV, Parquet or .xlsx with columns id, text (and context), a folder of "
-            ".txt files, a .txt file with a text a line, a run folder, or - for standard input."
+            ".txt or .md files, a .txt file with a text a line, a run folder, or - for standard input."
         ),
     ],
     question: QuestionFlags,
@@ -156,6 +157,13 @@ def rank_command(
         typer.Option(
             help="The folder of a comparo audition of these texts: what the judges of this run answered there, in the "
             "same wording, counts within the budget and is not asked again."
+        ),
+    ] = None,
+    votes: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="People's votes about some of these texts: a sheet, a file of comparisons, or the folder of comparo "
+            "vote; may be repeated. The ranking is then what people would say of all texts. No call depends on them."
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say calls, tokens and price, and ask nothing.")] = False,
@@ -194,6 +202,7 @@ def rank_command(
         judge=asked.make(items, context),
         **asdict(plan) | {"control": plan.control or ()},
         audition=audition,
+        votes=read_several(votes) if votes else None,
         out=folder,
         fresh=fresh and out is not None,
         notes={"command": command_line(context)},
@@ -272,6 +281,8 @@ def _print(ranking: Ranking, run: Run, shown: Shown) -> None:
 
 
 def _whose(ranking: Ranking) -> str:
+    if ranking.people is not None:
+        return f"scores: what people would say. {ranking.people.sentence}"
     if ranking.panel is not None:
         return f"scores: the consensus of {len(ranking.panel.names)} voices"
     if ranking.validity is None:

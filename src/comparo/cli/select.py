@@ -1,21 +1,31 @@
-"""comparo select: the next pairs to ask, for those who judge elsewhere."""
+"""comparo select: the next pairs to ask, for those who judge elsewhere, also as a sheet for each of them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import typer
 
 from comparo.cli import groups
-from comparo.cli.printing import print_text
+from comparo.cli.answers import Names
+from comparo.cli.printing import print_text, say
 from comparo.data.comparisons import Comparisons
-from comparo.data.items import read_items
+from comparo.data.handed import write_sheets
+from comparo.data.items import Items, read_items
+from comparo.data.several import read_several
 from comparo.data.writing import csv_text
 from comparo.selection.contexts import next_pairs
 from comparo.selection.contrast import contrasts
 from comparo.selection.defaults import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
+from comparo.selection.sharing import TWICE, share_out
 
-EPILOG = "Example: `comparo select items.csv --asked comparisons.csv --next 50 > pairs.csv`"
+EPILOG = (
+    "Example: `comparo select items.csv --asked comparisons.csv --next 50 > pairs.csv`; "
+    "`comparo select essays --next 60 --for ana,bo --sheet`"
+)
+SHEETS = Path("sheets")
 
 
 def select_command(
@@ -23,15 +33,39 @@ def select_command(
         Path,
         typer.Argument(
             help="The items: CSV, TSV, JSONL, JSON, Parquet or .xlsx with a column id (or the first column), a .txt "
-            "file with one item per line, or a run folder. With a column context, pairs are chosen in every context; "
-            "with a column text, those come first whose texts differ most."
+            "file with one item per line, a folder of .txt or .md files, or a run folder. With a column context, pairs "
+            "are chosen in every context; with a column text, those come first whose texts differ most."
         ),
     ],
     calls: Annotated[int, typer.Option("--next", min=1, help="How many calls to choose (in every context).")],
     asked: Annotated[
-        Path | None,
-        typer.Option(help="Comparisons answered so far, in any form that `comparo fit` reads, a run folder too."),
+        list[Path] | None,
+        typer.Option(
+            help="Comparisons answered so far, in any form that `comparo fit` reads, a run folder too. May be "
+            "repeated. Rows of a sheet that have no winner yet count as asked."
+        ),
     ] = None,
+    judges: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="NAMES",
+            help="Share the pairs out to these judges, such as ana,bo. No judge gets a pair twice.",
+        ),
+    ] = None,
+    sheet: Annotated[
+        bool,
+        typer.Option(
+            "--sheet",
+            help="Write a sheet for each judge of --for, as .csv and .xlsx, with both texts and an empty column "
+            "winner. `comparo fit` reads them when they are filled in. A sheet with answers is not overwritten.",
+        ),
+    ] = False,
+    out: Annotated[Path, typer.Option(help="The folder of the sheets.")] = SHEETS,
+    twice: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="For --for: the share of the pairs that two judges get, to see if they agree."),
+    ] = TWICE,
     strategy: Annotated[
         Strategy | None,
         typer.Option(
@@ -41,9 +75,12 @@ def select_command(
         ),
     ] = None,
     orders: Annotated[
-        Orders,
-        typer.Option(help="both: two calls per pair. one: each pair once, every item first and second equally often."),
-    ] = DEFAULT_ORDERS,
+        Orders | None,
+        typer.Option(
+            help="both: two calls per pair. one: each pair once, every item first and second equally often. Default: "
+            "both, and one with --for"
+        ),
+    ] = None,
     goal: Annotated[
         str, typer.Option(help="ranking, or top-K (such as top-5) to find only which items are the best K.")
     ] = DEFAULT_GOAL,
@@ -58,22 +95,58 @@ def select_command(
     """The next pairs to ask, for those who judge elsewhere.
 
     Prints rows first, second (and context): show the first item first, ask which is better, and add the answer as p to
-    the file given by --asked.
+    a file given by --asked. With --for, the rows also name a judge; with --sheet, each judge gets a sheet instead.
     """
+    names = [] if judges is None else [name.strip() for name in judges.split(",") if name.strip()]
+    if sheet and not names:
+        raise ValueError("--sheet needs the names of those who judge; add --for ana,bo")
+    if names and orders == "both":
+        raise ValueError("with --for, a judge sees a pair in one order only; leave --orders out")
     found = read_items(items, id=id_column, text=text_column, context=context_column, context_id=context_id)
+    known = None if not asked else _as_in(found, read_several(asked, is_kept=True))
+    rng = np.random.default_rng(seed)
     columns = next_pairs(
         found.names,
         calls,
-        None if asked is None else Comparisons.read(asked),
+        known,
         strategy=strategy,
-        orders=orders,
+        orders=orders or ("one" if names else DEFAULT_ORDERS),
         goal=goal,
         repeats=repeats,
         contrast=contrasts(found) if found.texts else None,
-        rng=seed,
+        rng=rng,
     )
+    if names:
+        shared = share_out(columns, names, twice=twice, asked=known, rng=rng)
+        if sheet:
+            _write(out, shared, found)
+            return
+        columns = {name: [each for part in shared.values() for each in part[name]] for name in columns}
+        columns["judge"] = [name for name, part in shared.items() for _ in part["first"]]
     if output == "jsonl":
         for row in zip(*columns.values(), strict=True):
             print_text(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n")
     else:
         print_text(csv_text(columns))
+
+
+def _write(folder: Path, shared: dict[Any, dict[str, list[Any]]], items: Items) -> None:
+    """Write the sheets, print where they are, and say what comes next."""
+    written = write_sheets(folder, shared, items)
+    print_text("".join(f"{path}\n" for path in written))
+    rows = ", ".join(f"{name} {len(part['first'])}" for name, part in shared.items())
+    if not items.texts:
+        say("Note: the items have no texts, so that the sheets have only their names", "yellow")
+    say(f"Pairs for each judge: {rows}. Fill in the column winner, then: comparo fit {folder}/*{written[-1].suffix}")
+
+
+def _as_in(items: Items, asked: Comparisons) -> Comparisons:
+    """The comparisons with the labels that the items have: a spreadsheet has text where they may have numbers."""
+    columns, names = asked.to_columns(), Names(items)
+    contexts = columns.get("context", np.full(len(asked), None)).tolist()
+    labels = zip(contexts, columns["first"].tolist(), columns["second"].tolist(), strict=True)
+    context, first, second = zip(*(names.key(*key) for key in labels), strict=True)
+    more: dict[str, Any] = {"judge": asked.judges[asked.judge]} if asked.judges is not None else {}
+    more |= {"context": context} if asked.contexts is not None and names.has_contexts else {}
+    known = Comparisons.from_columns(first, second, np.zeros(len(asked)), asked.weight, **more)
+    return replace(known, p=asked.p)

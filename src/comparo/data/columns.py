@@ -147,22 +147,26 @@ def numbers(table: Table, name: str, most: float, meaning: str) -> NDArray[np.fl
 def winners(table: Table, words: Mapping[str, float], first: str, second: str) -> NDArray[np.float64]:
     """The column `winner` as numbers: 1 for the item in the column `first`, 0 for that in `second`.
 
-    A winner is named by its own label or by one of `words` (compared in lower case, without spaces around it), which
-    map to numbers. Where the two contradict each other (the winner is "A", and "A" is the label of the second item),
-    the other rows decide which is meant; if they do not, it is an error.
+    A winner is named by its own label or by one of `words`, which map to numbers. Spaces around it do not matter, nor
+    upper and lower case unless the two labels differ by that alone. Where a label and a word contradict each other (the
+    winner is "A", and "A" is the label of the second item), the other rows decide which is meant; if they do not, it is
+    an error.
 
     >>> columns = {"left": ["ana", "ana"], "right": ["bo", "bo"], "winner": ["Left", "bo"]}
     >>> winners(Table(columns), {"left": 1.0, "right": 0.0}, "left", "right")
     array([1., 0.])
     """
     column = table.columns["winner"]
-    said = [str(winner).strip() for winner in column]
+    said = list(map(_spelt, column))
     meaning = {word: words.get(word.lower(), np.nan) for word in set(said)}
     by_word = np.fromiter(map(meaning.__getitem__, said), np.float64, len(said))
     won, lost = (
-        np.fromiter((word == str(name).strip() for word, name in zip(said, table.columns[side], strict=True)), bool)
+        np.fromiter((word == _spelt(name) for word, name in zip(said, table.columns[side], strict=True)), bool)
         for side in (first, second)
     )
+    for row in np.flatnonzero(np.isnan(by_word) & ~won & ~lost).tolist():
+        ends = [_spelt(table.columns[side][row]).casefold() for side in (first, second)]
+        won[row], lost[row] = (ends.count(said[row].casefold()) == 1 and end == said[row].casefold() for end in ends)
     by_name = np.where(won, 1.0, np.where(lost, 0.0, np.nan))
     worded, named = ~np.isnan(by_word), won | lost
     bad = np.flatnonzero(~(worded | named))
@@ -175,6 +179,11 @@ def winners(table: Table, words: Mapping[str, float], first: str, second: str) -
         problem = f"{shown(column[unclear[0]])} is one item's name and also says the other; write {first} or {second}"
         raise table.error(unclear, "winner", problem)
     return np.where(worded & (all_worded | ~named), by_word, by_name)
+
+
+def _spelt(label: Any) -> str:
+    """A label as text; a data frame makes floats of whole numbers where one of them is missing."""
+    return str(int(label) if isinstance(label, float) and label.is_integer() else label).strip()
 
 
 def is_missing(label: Any) -> bool:

@@ -1,10 +1,10 @@
 """The layouts in which comparisons come: four of columns, and a square matrix; every value is checked here.
 
 Frames, mappings and files have the columns `first, second, p`, or `first, second, winner`, `model_a, model_b, winner`
-or `left, right, winner`. A winner is named by its column, by A or B, or by its own label; tie, draw or equal means
-neither. A row without a winner was not judged and is left out. Each layout may also have `weight`, `context` (or
-`context_id`) and `judge`; other columns are ignored, except that rows with an `error` are judgements that failed and
-are left out.
+or `left, right, winner`. A winner is named by its column, by A or B, or by its own label, in upper or lower case; tie,
+draw or equal means neither. A row without a winner was not judged and is left out. Each layout may also have `weight`,
+`context` (or `context_id`) and `judge`; other columns are ignored, except that rows with an `error` are judgements that
+failed and are left out.
 """
 
 import logging
@@ -42,6 +42,20 @@ logger = logging.getLogger(__name__)
 
 def fields_from_table(table: Table) -> dict[str, Any]:
     """The fields of `Comparisons` from a table in a known layout, after a check of every column."""
+    fields, rows = judged_fields(table)
+    place, left = table.source or "the data", rows - len(fields["p"])
+    if left == rows:
+        raise table.error(range(max(rows, 1)), "winner", "no row has a winner; there is nothing to fit")
+    if left:
+        logger.warning("%s: %d of %d comparisons have no winner and are left out", place, left, rows)
+    return fields
+
+
+def judged_fields(table: Table, is_kept: bool = False) -> tuple[dict[str, Any], int]:
+    """The fields of the rows that were judged, of which there may be none, and the number of all rows.
+
+    With `is_kept` the fields have all rows; p is NaN where there is no winner.
+    """
     table = _answered(table)
     column = _layout(table)
     lengths = {name: len(table.columns[name]) for name in column.values()}
@@ -52,15 +66,20 @@ def fields_from_table(table: Table) -> dict[str, Any]:
         place = table.source or "the data"
         raise ComparisonsError(f"there are no comparisons in {place}; at least two items are needed, compared once")
     words = WINNERS[column["second"]] if column["p"] == "winner" else None
-    if words is not None:
-        table = _decided(table, column)
+    table, judged = _judged(table, column)
+    rows = len(judged)
+    if not (is_kept or judged.any()):
+        return {"p": np.empty(0)}, rows
+    if not (is_kept or judged.all()):
+        table, judged = table.take(np.flatnonzero(judged).tolist()), judged[judged]
     items, (first, second) = factorise(table, column["first"], column["second"])
     same = np.flatnonzero(first == second)
     if same.size:
         label = shown(table.columns[column["second"]][same[0]])
         raise table.error(same, column["second"], f"{label} is compared with itself; drop the row")
     if words is not None:
-        p = winners(table, words, column["first"], column["second"])
+        p = np.full(len(judged), np.nan)
+        p[judged] = winners(table.take(np.flatnonzero(judged).tolist()), words, column["first"], column["second"])
     else:
         p = numbers(table, "p", 1.0, "a probability between 0 and 1")
     largest = float(np.finfo(np.float64).max)
@@ -68,7 +87,7 @@ def fields_from_table(table: Table) -> dict[str, Any]:
     contexts, (context,) = factorise(table, column["context"]) if "context" in column else (None, (None,))
     judges, (judge,) = factorise(table, column["judge"]) if "judge" in column else (None, (None,))
     fields = {"items": items, "first": first, "second": second, "p": p, "weight": weight}
-    return fields | {"contexts": contexts, "context": context, "judges": judges, "judge": judge}
+    return fields | {"contexts": contexts, "context": context, "judges": judges, "judge": judge}, rows
 
 
 def _answered(table: Table) -> Table:
@@ -83,19 +102,14 @@ def _answered(table: Table) -> Table:
     return replace(table, columns=columns).take(kept)
 
 
-def _decided(table: Table, column: Mapping[str, str]) -> Table:
-    """The table without the rows that have no winner: they were not judged."""
+def _judged(table: Table, column: Mapping[str, str]) -> tuple[Table, NDArray[np.bool_]]:
+    """The table without the rows that are blank, and which of the others have a winner, or a p."""
     said = table.columns[column["p"]]
-    kept = [row for row, word in enumerate(said) if not is_missing(word)]
-    if not kept:
-        raise table.error(range(len(said)), "winner", "no row has a winner; there is nothing to fit")
-    left = sum(map(is_missing, said)) - sum(
-        is_missing(word) and is_missing(first) for word, first in zip(said, table.columns[column["first"]], strict=True)
-    )
-    if left:
-        place = table.source or "the data"
-        logger.warning("%s: %d of %d comparisons have no winner and are left out", place, left, left + len(kept))
-    return table.take(kept)
+    if column["p"] != "winner":
+        return table, np.ones(len(said), dtype=bool)
+    judged = np.fromiter((not is_missing(word) for word in said), bool, len(said))
+    kept = [row for row, name in enumerate(table.columns[column["first"]]) if judged[row] or not is_missing(name)]
+    return table.take(kept), judged[kept]
 
 
 def _layout(table: Table) -> dict[str, str]:

@@ -1,11 +1,11 @@
-"""Spreadsheets: CSV cells that no spreadsheet executes as a formula, and the first sheet of a workbook as CSV."""
+"""Spreadsheets: CSV cells that no spreadsheet executes as a formula, and workbooks read as CSV, or written."""
 
 import csv
 import importlib.util
 import io
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from typing import Any
 
@@ -17,6 +17,8 @@ from comparo.errors import ComparisonsError
 _FORMULA = re.compile("'*[=+\\-@\t\r\n＝＋－＠]")
 _GUARDED = re.compile("'+[=+\\-@\t\r\n＝＋－＠]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+CELL = 32_767  # characters in a cell of .xlsx, at most (Excel's specifications and limits)
+CUT = " … [cut: a cell holds no more; the .csv file has the whole text]"
 
 logger = logging.getLogger(__name__)
 
@@ -91,3 +93,44 @@ def _cell(value: object) -> str:
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     return "" if value is None else str(value)
+
+
+def workbook(columns: Mapping[str, Sequence[str]], wide: Collection[str], answer: str, words: Sequence[str]) -> bytes:
+    """An .xlsx file of text: `wide` columns are wrapped, and the cells of the column `answer` offer `words` to choose.
+
+    Every cell is a string, so that none is a formula or a link. A text that is longer than a cell can be is cut, and
+    says so.
+    """
+    import xlsxwriter
+
+    content = io.BytesIO()
+    with xlsxwriter.Workbook(content, {"in_memory": True}) as book:
+        sheet = book.add_worksheet("pairs")
+        look = {"valign": "top", "text_wrap": True}
+        plain, header = book.add_format(look), book.add_format({"bold": True, "bottom": 1})
+        marked = book.add_format({**look, "bg_color": "#FFF7D6", "border": 1, "border_color": "#BFBFBF"})
+        rows = len(next(iter(columns.values())))
+        for place, (name, cells) in enumerate(columns.items()):
+            longest = max(map(len, (name, *cells)))
+            sheet.set_column(place, place, 60 if name in wide else min(max(longest + 2, 10), 24))
+            sheet.write_string(0, place, name, header)
+            for row, cell in enumerate(cells, 1):
+                if name == answer:
+                    sheet.write_blank(row, place, None, marked)
+                else:
+                    sheet.write_string(row, place, _fitted(cell), plain)
+            if name == answer:
+                choice = {"validate": "list", "source": list(words), "error_title": "Which text is better?"}
+                offered = ", ".join(words[:-1]) + f" or {words[-1]}"
+                choice |= {"error_message": f"Choose {offered}, or leave the cell empty."}
+                sheet.data_validation(1, place, rows, place, choice)
+        sheet.freeze_panes(1, 0)
+    return content.getvalue()
+
+
+def _fitted(cell: str) -> str:
+    """The text as a cell holds it: at most `CELL` UTF-16 units."""
+    units = cell.encode("utf-16-le", "surrogatepass")
+    if len(units) <= 2 * CELL:
+        return cell
+    return units[: 2 * (CELL - len(CUT))].decode("utf-16-le", "ignore") + CUT

@@ -20,6 +20,7 @@ from comparo.errors import ComparisonsError
 STANDARD_INPUT = "standard input"
 DATABASE = "judgements.db"
 ENDINGS = (".db", ".sqlite", ".sqlite3")
+TEXTS = (".txt", ".md")  # files of a folder that are one text each
 
 
 def database_of(path: str | os.PathLike[str]) -> Path | None:
@@ -39,13 +40,14 @@ def database_of(path: str | os.PathLike[str]) -> Path | None:
 def judged(database: Path) -> Table:
     """The answers of a run in the order of their arrival: first, second, p and, if any, weight, context and judge.
 
-    Judgements that failed are left out.
+    Judgements that failed or were withdrawn are left out.
     """
     with _opened(database, "judgements", "first, second, p") as connection:
         names = {row[1] for row in connection.execute("PRAGMA table_info(judgements)")}
         voice = "voice" if "voice" in names else "NULL"  # an older folder has no such column
         rows = connection.execute(
-            f"SELECT first, second, p, weight, context, {voice} FROM judgements WHERE error IS NULL ORDER BY number"
+            f"SELECT first, second, p, weight, context, {voice} FROM judgements WHERE error IS NULL AND "
+            f"{standing(connection)} ORDER BY number"
         ).fetchall()
     if not rows:
         raise ComparisonsError(f"{database.parent} holds no answers yet; run its command again to go on")
@@ -60,10 +62,21 @@ def judged(database: Path) -> Table:
     return Table(columns, str(database.parent))
 
 
+def standing(connection: sqlite3.Connection) -> str:
+    """The condition that a judgement of a run was not withdrawn; an older folder has no such table.
+
+    >>> standing(sqlite3.connect(":memory:"))
+    'TRUE'
+    """
+    (there,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'withdrawn'").fetchone()
+    return "number NOT IN (SELECT number FROM withdrawn)" if there else "TRUE"
+
+
 def masses(database: Path) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The probability of the labels in the answers that `judged` reads, in the same order; NaN where it is unknown."""
     with _opened(database, "judgements", "mass") as connection:
-        rows = connection.execute("SELECT mass FROM judgements WHERE error IS NULL ORDER BY number").fetchall()
+        kept = f"error IS NULL AND {standing(connection)}"
+        rows = connection.execute(f"SELECT mass FROM judgements WHERE {kept} ORDER BY number").fetchall()
     return np.array([np.nan if mass is None else mass for (mass,) in rows], dtype=np.float64)
 
 
@@ -163,9 +176,10 @@ def _standard_input(header: bool) -> Table:
 
 
 def _folder(path: Path) -> Table:
-    files = sorted(file for file in path.glob("[!.]*") if file.suffix.lower() == ".txt" and file.is_file())
+    there = (file for file in path.glob("[!.]*") if file.suffix.lower() in TEXTS and file.is_file())
+    files = sorted(file for file in there if file.stem.lower() != "readme")  # which is about the folder
     if not files:
-        raise ComparisonsError(f"the folder {path} has no .txt files; put each text into one, or name a file")
+        raise ComparisonsError(f"the folder {path} has no .txt or .md files; put each text into one, or name a file")
     texts = [_content(file).rstrip() for file in files]
     for file, text in zip(files, texts, strict=True):
         if not text:

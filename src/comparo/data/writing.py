@@ -6,11 +6,11 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from uuid import uuid4
 
 import narwhals as nw
@@ -33,13 +33,20 @@ def write_columns(path: str | os.PathLike[str], columns: Mapping[str, Column]) -
     if not path.parent.is_dir():
         raise ComparisonsError(f"the folder {path.parent} does not exist; create it first")
     ending, compressed = split_ending(path, WRITTEN)
+    with (
+        whole(path) as raw,
+        gzip.GzipFile("", "wb", 6, raw, mtime=0) if compressed else nullcontext(raw) as file,
+    ):
+        _WRITERS[ending](file, columns, str(path))
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to that appears under its name once all is written, or not at all."""
     temporary = path.parent / f".{uuid4().hex}.tmp"
     try:
-        with (
-            temporary.open("xb") as raw,
-            gzip.GzipFile("", "wb", 6, raw, mtime=0) if compressed else nullcontext(raw) as file,
-        ):
-            _WRITERS[ending](file, columns, str(path))
+        with temporary.open("xb") as file:
+            yield file
         os.replace(temporary, path)
     except UnicodeEncodeError as error:
         raise ComparisonsError(f"{path}: a label is not valid Unicode ({error.reason}); rename it") from error
@@ -64,7 +71,7 @@ def _chunks_of_rows(columns: Mapping[str, Column]) -> Iterator[list[tuple[Any, .
         yield list(zip(*(part.tolist() if isinstance(part, np.ndarray) else part for part in slices), strict=True))
 
 
-def _write_csv(file: io.BufferedIOBase, columns: Mapping[str, Column], source: str, delimiter: str = ",") -> None:
+def _write_csv(file: BinaryIO, columns: Mapping[str, Column], source: str, delimiter: str = ",") -> None:
     for rows in chain([[tuple(columns)]], _chunks_of_rows(columns)):
         text = io.StringIO(newline="")
         csv.writer(text, delimiter=delimiter).writerows(map(guarded, row) for row in rows)
@@ -73,14 +80,14 @@ def _write_csv(file: io.BufferedIOBase, columns: Mapping[str, Column], source: s
         file.write(text.getvalue().encode())
 
 
-def _write_json_lines(file: io.BufferedIOBase, columns: Mapping[str, Column], _source: str) -> None:
+def _write_json_lines(file: BinaryIO, columns: Mapping[str, Column], _source: str) -> None:
     encode = json.JSONEncoder(ensure_ascii=False).encode
     for rows in _chunks_of_rows(columns):
         objects = (dict(zip(columns, row, strict=True)) for row in rows)
         file.write("".join(f"{encode(value)}\n" for value in objects).encode())
 
 
-def _write_parquet(file: io.BufferedIOBase, columns: Mapping[str, Column], source: str) -> None:
+def _write_parquet(file: BinaryIO, columns: Mapping[str, Column], source: str) -> None:
     library, data = parquet_library(source), io.BytesIO()
     try:
         nw.from_dict(columns, backend=library).write_parquet(data)

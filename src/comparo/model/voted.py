@@ -73,6 +73,7 @@ class Expectation:
 class Point:
     """The posterior for one (S, ω², σ²): t (n,) and its covariance H⁻¹ + root·rootᵀ, root (n, M).
 
+    What groups and the machine's parts predict of t is `mean` (n,), with the covariance lead·leadᵀ, `lead` (n, M).
     `coefficient` (D,) is S·b with its covariance `error` (D, D), and `evidence` the log probability of the votes.
     `choices` are their settled sites.
     """
@@ -80,6 +81,8 @@ class Point:
     scores: Array
     laplacian: Laplacian
     root: Array
+    mean: Array
+    lead: Array
     coefficient: Array
     error: Array
     evidence: float
@@ -130,6 +133,27 @@ class Voted:
                 break
             variance[batch.nodes] = np.einsum("bii->bi", self.block(batch)).ravel()
         return np.where(compared(self.pattern.graph), np.sqrt(np.maximum(variance, 0.0)), np.nan)
+
+    def means(self, by: Array, group: Index, is_new: bool) -> tuple[Array, Array]:
+        """Means of groups (G,) and their covariance (G, G), with `by` (G, n) and the `group` of each text (n,).
+
+        In new contexts δ is not that of these, and the machine's parts vary around their mean in the group, with a
+        variance v that adds v·by·byᵀ.
+        """
+        found, covariances = [], []
+        graph = self.pattern.graph
+        for point in self.points:
+            if is_new:
+                apart = graph.centre(point.mean - (by @ point.mean)[group])
+                left, own = by @ point.lead, float(np.mean(apart**2)) * by @ by.T
+                found.append(by @ point.mean)
+            else:
+                left, own = by @ point.root, by @ point.laplacian.solve(by.T)
+                found.append(by @ point.scores)
+            covariances.append(left @ left.T + own)
+        scatter = np.array(found) - np.mean(found, axis=0)
+        covariance = np.mean(covariances, axis=0) + scatter.T @ scatter / len(found)
+        return np.asarray(np.mean(found, axis=0)), 0.5 * (covariance + covariance.T)
 
     def difference(self, one: int, other: int) -> float:
         """The variance of the difference of two texts of one context."""
@@ -249,12 +273,14 @@ class _Posterior:
                 break
             choices = choices.learn(mean, variance)
         own = ~self.is_group
-        part = np.sqrt(usual.variance)
+        part, half = np.sqrt(usual.variance), np.linalg.cholesky(solved.error)
         error = part[:, None] * solved.error[np.ix_(own, own)] * part
         return Point(
             scores=graph.centre(expected + solved.scores),
             laplacian=solved.laplacian,
-            root=solved.follow @ np.linalg.cholesky(solved.error),
+            root=solved.follow @ half,
+            mean=expected + self.columns @ solved.theta,
+            lead=self.columns @ half,
             coefficient=spread * usual.mean + part * solved.theta[own],
             error=error,
             evidence=choices.evidence(solved.evidence, mean, variance),

@@ -19,6 +19,7 @@ from comparo.model.mixed import mixed
 from comparo.model.panel import Panel, panel
 from comparo.model.predicted import Predicted
 from comparo.model.product import Product
+from comparo.model.voted import Voted
 from comparo.ranking.leaderboard import Leaderboard, Over, win_probability
 from comparo.ranking.places import among_best
 from comparo.types import Array, Index
@@ -78,18 +79,24 @@ def group_means(graph: Graph, group: Index) -> tuple[Array, Array]:
     return columns, np.asarray(np.linalg.solve(square + ridge, columns.T), dtype=np.float64)
 
 
-def leaderboard(judged: Fitted, group: Index, names: NDArray[Any], contexts: Over) -> Leaderboard:
-    """The leaderboard of the groups of a judge's ranking; see `comparo.Ranking.groups`."""
+def leaderboard(ranked: Fitted, group: Index, names: NDArray[Any], contexts: Over) -> Leaderboard:
+    """The leaderboard of the groups of a judge's ranking, or of people's; see `comparo.Ranking.groups`."""
     if contexts not in ("new", "these"):
         raise ValueError(f"contexts is 'new' or 'these', not {contexts!r}")
-    graph = judged.graph
+    graph = ranked.graph
     if problem := why_not(graph, group, names):
         raise ValueError(problem)
-    scores, covariance, predicted = _model(judged, group)
     means = group_means(graph, group)[1]
-    # Where every pair is the only link of two texts, noise cannot be told from what differs between contexts.
-    is_new = contexts == "new" or predicted.freedom(is_new=False) <= 0
-    score, cov = predicted.new(means, group) if is_new else predicted.these(means)
+    covariance: Covariance = ranked.covariance
+    if isinstance(covariance, Voted):
+        scores, freedom = covariance.scores, float("inf")
+        score, cov = covariance.means(means, group, is_new=contexts == "new")
+    else:
+        scores, covariance, predicted = _model(ranked, group)
+        # Where every pair is the only link of two texts, noise cannot be told from what differs between contexts.
+        is_new = contexts == "new" or predicted.freedom(is_new=False) <= 0
+        score, cov = predicted.new(means, group) if is_new else predicted.these(means)
+        freedom = predicted.freedom(is_new)
     count = len(names)
     centre = np.eye(count) - 1.0 / count
     order = np.argsort(-score, kind="stable")
@@ -100,8 +107,8 @@ def leaderboard(judged: Fitted, group: Index, names: NDArray[Any], contexts: Ove
         group=names[order],
         score=(centre @ score)[order],
         covariance=cov,
-        freedom=predicted.freedom(is_new),
-        level=judged.level,
+        freedom=freedom,
+        level=ranked.level,
         over=contexts,
         wins=_wins(graph, group, scores, covariance, count)[np.ix_(order, order)],
         won=won[order],

@@ -13,6 +13,7 @@ on recorded judges beside people's scores (docs/people.md); votes overrule them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -67,7 +68,7 @@ def with_votes(ranking: Ranking, votes: Any) -> Ranking:
     """
     judged, said = ranking.judged, Comparisons.of(votes)
     graph = judged.graph
-    first, second = _nodes(judged, said)
+    first, second = find_voted(said, graph.labels(judged.comparisons))
     asked = replace(graph.whole(), first=first, second=second)
     group = None if judged.group is None else judged.group[0]
     parts = _parts(ranking)
@@ -79,7 +80,8 @@ def with_votes(ranking: Ranking, votes: Any) -> Ranking:
     (own, odds), (lone, usual) = _reached(both), _reached(alone)
     voters = 1 if said.judges is None else len(np.unique(said.judged_by))
     validity, low, high = _validity(both, sizes, judged.level) if len(sizes) == 2 else (None, None, None)
-    people = People(len(said), voters, validity, low, high, own, lone, len(said) * odds / usual)
+    told = len(said), voters, judged.level, validity, low, high
+    people = People(*told, own, lone, len(said) * odds / usual)
     return replace(
         judged, scores=both.scores, covariance=both, validity=validity, opinion=judged, people=people, controlled=None
     )
@@ -129,27 +131,33 @@ def _validity(found: Voted, sizes: Array, level: float) -> tuple[float, float, f
     return float(middle), float(low), float(high)
 
 
-def _nodes(judged: Ranking, votes: Comparisons) -> tuple[Index, Index]:
-    """The candidates of each vote, (K,) and (K,)."""
-    known = judged.graph.labels(judged.comparisons)
-    contexts = judged.comparisons.contexts
-    if votes.contexts is None or votes.context is None:
-        only = None if contexts is None else contexts[0]
-        if contexts is not None and len(contexts) > 1:
-            raise ComparisonsError("the votes have no column context, and the texts have several; add it to the votes")
-        named: list[Any] = [only] * len(votes)
-    else:
-        named = [None] * len(votes) if contexts is None else votes.contexts[votes.context].tolist()
+def find_voted(votes: Comparisons, known: Sequence[tuple[Any, Any]]) -> tuple[Index, Index]:
+    """The numbers of both texts of each vote, (K,) and (K,), among the `known` (context, item).
+
+    Labels that differ only in being a number or text are the same. A ComparisonsError for a text that is not known.
+
+    >>> find_voted(Comparisons.from_rows([("1", "2", 1.0)]), [(None, 1), (None, 2)])
+    (array([0], dtype=int32), array([1], dtype=int32))
+    """
+    contexts = list(dict.fromkeys(context for context, _ in known))
+    if votes.contexts is None and len(contexts) > 1:
+        raise ComparisonsError("the votes have no column context, and the texts have several; add it to the votes")
+    named = [contexts[0]] * len(votes)
+    if votes.contexts is not None and votes.context is not None:
+        named = votes.contexts[votes.context].tolist()
+    written = [(str(context), str(item)) for context, item in known]
     found = []
     for column in (votes.first, votes.second):
         labels = list(zip(named, votes.items[column].tolist(), strict=True))
         nodes = look_up(labels, known)
         if (nodes < 0).any():
+            nodes = look_up([(str(context), str(item)) for context, item in labels], written)
+        if (nodes < 0).any():
             row = int(np.argmin(nodes))
             context, item = labels[row]
             place = "" if context is None else f" of context {context!r}"
             raise ComparisonsError(
-                f"vote {row + 1} is about {item!r}{place}, which is not among the {len(known)} texts that were ranked; "
+                f"vote {row + 1} is about {item!r}{place}, which is not among the {len(known)} texts that are ranked; "
                 "leave it out, or rank that text too"
             )
         found.append(nodes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -167,7 +167,8 @@ class Ranking(Placed):
         -------
         Leaderboard
             The groups best first, in logits of the judge, by the mixed model (`comparo.ranking.leaderboard`). Where
-            the ranking was not made by it with these groups, the same comparisons are fitted again.
+            the ranking was not made by it with these groups, the same comparisons are fitted again. With votes of
+            people (`comparo.with_votes`) it is people's leaderboard, in logits of their votes.
 
         Raises
         ------
@@ -184,7 +185,7 @@ class Ranking(Placed):
         (['new', 'old'], [1, 2])
         """
         group, names = asked_groups(self.comparisons, self.graph, self.group, by)
-        return leaderboard(self.judged, group, names, contexts)
+        return leaderboard(self.judged if self.people is None else self, group, names, contexts)
 
     @cached_property
     def leaderboard(self) -> Leaderboard | None:
@@ -235,6 +236,8 @@ class Ranking(Placed):
         """
         document: dict[str, Any] = {"method": self.method, "estimate": self.estimate, "validity": self.validity}
         document |= {"level": self.level, "notes": list(self.notes)}
+        if self.people is not None:
+            document["people"] = {name: plain(value) for name, value in asdict(self.people).items()}
         if self.product is not None:
             document["dispersion"] = plain(self.product.dispersion)
             document["bias"] = json_rows(self._bias_columns())
@@ -271,7 +274,11 @@ class Ranking(Placed):
     def __repr__(self) -> str:
         contexts = "" if self.context is None else f" in {self.graph.contexts} contexts"
         best = [visible(item, lines=False) for item in self.items[self._order[:3]]] + ["…"] * (self.graph.nodes > 3)
-        shared = "" if self.opinion is None else f", consensus with validity {self.validity:.2f}"
+        shared = ""
+        if self.people is not None:
+            shared = f", with {self.people.votes:,} votes of people"
+        elif self.opinion is not None:
+            shared = f", consensus with validity {self.validity:.2f}"
         return f"<Ranking of {self.graph.nodes} candidates{contexts} by {self.method}{shared}: {', '.join(best)}>"
 
     def __str__(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from comparo.data.prompts import PAPER, Prompt, criterion_prompt, paper_prompt
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.judges import Judgement
+from comparo.ranking.ranking import Whose
 from comparo.run.budget import dollars
 
 METHODS = {
@@ -25,7 +26,7 @@ METHODS = {
 CHOSEN = ("budget", "until", "goal", "strategy", "orders", "method", "bias", "estimate", "seed")
 
 
-def score_meaning(method: str, is_consensus: bool = False) -> str:
+def score_meaning(method: str, whose: Whose = "judge") -> str:
     """What a score of a method says, in a sentence for someone who knows none of the methods."""
     if method in ("win-ratio", "avg-prob"):
         counted = "share of its comparisons that it won" if method == "win-ratio" else METHODS[method]
@@ -34,7 +35,9 @@ def score_meaning(method: str, is_consensus: bool = False) -> str:
         apart = "by 0.1, the model expects the better one to win with probability 0.60"
     else:
         apart = "by 1, the model expects the better one to win with probability 0.73; by 2, 0.88"
-    if is_consensus:
+    if whose == "people":
+        return f"They are what people would say, in the scale of their votes. Of two texts whose scores differ {apart}."
+    if whose == "consensus":
         return f"They are what people would say, as far as one judge can tell. Where the judge's own differ {apart}."
     return f"Of two texts whose scores differ {apart}."
 
@@ -65,14 +68,18 @@ def question(prompt: Prompt) -> str:
 
 
 def settings(
-    configuration: Mapping[str, Any], judgements: Sequence[Judgement], validity: float | None = None
+    configuration: Mapping[str, Any], judgements: Sequence[Judgement], validity: float | None = None, votes: int = 0
 ) -> list[tuple[str, str]]:
-    """The settings, cost and time of a run, as names and values; `validity` is that of a consensus."""
+    """The settings, cost and time of a run, as names and values; `validity` is that of a consensus.
+
+    With `votes` of people the scores are theirs.
+    """
     identity = configuration["identity"]
     tokens = sum(judgement.tokens_in + judgement.tokens_out for judgement in judgements)
     costs = [judgement.cost for judgement in judgements if not math.isnan(judgement.cost)]
     seconds = [judgement.seconds for judgement in judgements if not math.isnan(judgement.seconds)]
     took = f"{sum(seconds) / len(seconds):.2f} s per call, {len(seconds):,} calls" if sum(seconds) else "unknown"
+    whose = "the judge's own" if validity is None else f"consensus, validity {validity:.2f}"
     found = {
         "wording": configuration.get("wording"),
         "judge": identity["judge"],
@@ -83,7 +90,7 @@ def settings(
             for name, value in asked["settings"].items()
         },
         **{name: _setting(configuration, name) for name in (*CHOSEN, "started")},
-        "scores": "the judge's own" if validity is None else f"consensus, validity {validity:.2f}",
+        "scores": f"people's, {votes:,} votes" if votes else whose,
         "cost": dollars(sum(costs)) if costs else "unknown",
         "tokens": f"{tokens:,}" if tokens else "unknown",
         "time": took,

@@ -107,6 +107,7 @@ def _template() -> Template:
 def _contents(record: Record, tables: Tables) -> dict[str, Any]:
     """What the template shows in any case, however little of the data fits the page."""
     ranking, ahead = record.ranking, outlook(record)
+    votes = 0 if ranking.people is None else ranking.people.votes
     people = agreements(record, tables.mean is not None)
     view, columns = tables.shown
     sizes = np.diff(ranking.graph.starts)
@@ -126,7 +127,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "judge": label(configuration["identity"]["judge"], SETTING),
         "method": ranking.method,
         "method_name": METHODS[ranking.method],
-        "score_meaning": score_meaning(ranking.method, ranking.estimate == "consensus"),
+        "score_meaning": score_meaning(ranking.method, ranking.estimate),
         "level": f"{ranking.level:.0%}",
         "unsure": f"{1 - ranking.level:.0%}",
         "started": str(configuration.get("started", ""))[:10],
@@ -149,7 +150,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "prompt": prompt,
         "settings": [
             (label(name), label(value, SETTING))
-            for name, value in settings(configuration, record.judgements, ranking.validity)[:SETTINGS]
+            for name, value in settings(configuration, record.judgements, ranking.validity, votes)[:SETTINGS]
         ],
     }
 

@@ -24,7 +24,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.answers import comparisons
 from comparo.run.loop import Run
 from comparo.run.recipe import Fitting
-from comparo.run.store import read_configuration, read_judgements, stored_items
+from comparo.run.store import VOTES, read_configuration, read_judgements, stored_items
 from comparo.types import Array, LongIndex
 
 
@@ -133,8 +133,10 @@ def read_record(folder: Path) -> Record:
     control = given("control") or {}
     numbers = {name: np.array(values, dtype=float) for name, values in control.items() if values is not None}
     items, held = replace(items, numbers=numbers), tuple(control)
-    fitting = Fitting(items, method, bias, plain, True, given("estimate", "judge"), given("validity"), held)
-    return Record(configuration, items, judgements, fitting.rank(comparisons(judgements)), fitting)
+    votes = Comparisons.read(folder / VOTES) if given("votes") else None
+    whose = given("estimate", "judge"), given("validity"), held, votes
+    fitting = Fitting(items, method, bias, plain, True, *whose)
+    return Record(configuration, items, judgements, fitting.conclude(comparisons(judgements)), fitting)
 
 
 def run_record(run: Run, ranking: Ranking) -> Record:

@@ -149,7 +149,9 @@ def _connected(record: Record) -> Sign:
 
 
 def _whose(record: Record) -> Sign | None:
-    """What the scores of a consensus are."""
+    """What the scores of a consensus, or of people, are."""
+    if record.ranking.people is not None:
+        return Sign("Whose opinion", f"people, {record.ranking.people.votes:,} votes", "plain", _people(record))
     k, effects = record.ranking.validity, record.ranking.effects
     if k is None or effects is None:
         return None
@@ -171,6 +173,13 @@ def _whose(record: Record) -> Sign | None:
         "without new calls."
     )
     return Sign("Whose opinion", f"consensus, validity {k:.2f}", "plain", sentence)
+
+
+def _people(record: Record) -> str:
+    """What the scores are where people voted, and what their votes told of the judge."""
+    told, equal = record.ranking.people, "The judge's own scores are the column judge_score of ranking.csv."
+    assert told is not None
+    return f"Scores are what people would say of all texts, and intervals are for that. {told.sentence} {equal}"
 
 
 def _sources(record: Record) -> Sign | None:

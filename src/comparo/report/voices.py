@@ -199,7 +199,8 @@ def _left_out(record: Record) -> dict[str, str]:
 
 def _without(record: Record, heard: Heard) -> list[float]:
     """Spearman's correlation of the ranking without each voice with the full one; none where that takes too long."""
-    ranking, data = record.ranking, record.ranking.comparisons
+    ranking = record.ranking if record.ranking.people is None else record.ranking.judged
+    data = ranking.comparisons
     if not 2 <= len(heard.names) <= REFITTED or len(data) > CHEAP:
         return []
     rest = (record.refit(data.take(np.flatnonzero(heard.voice != r))) for r in range(len(heard.names)))

@@ -15,6 +15,7 @@ from typing import IO, Any
 from uuid import uuid4
 
 from comparo.data.prompts import Question
+from comparo.data.sources import standing
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
 
@@ -38,6 +39,16 @@ MIGRATIONS = (
     "ALTER TABLE items ADD COLUMN shared TEXT",  # the item's group
     "CREATE TABLE run (number INTEGER PRIMARY KEY CHECK (number = 1), configuration TEXT NOT NULL)",
     "ALTER TABLE judgements ADD COLUMN voice TEXT",  # NULL in a run of one voice
+    # A pair that was shown to a person; `judgement` is the number of the answer, NULL while there is none, and `turn`
+    # how often the ballot was opened: once, and again whenever its answer was withdrawn.
+    """
+    CREATE TABLE ballots (
+        number INTEGER PRIMARY KEY, voter TEXT NOT NULL,
+        context TEXT NOT NULL, first TEXT NOT NULL, second TEXT NOT NULL,
+        shown TEXT NOT NULL, turn INTEGER NOT NULL, judgement INTEGER
+    )
+    """,
+    "CREATE TABLE withdrawn (number INTEGER PRIMARY KEY)",  # judgements that are not read any more
 )
 DATABASE = "judgements.db"
 ANSWER = tuple(field.name for field in fields(Judgement))[1:]
@@ -198,10 +209,13 @@ def open_database(path: str) -> sqlite3.Connection:
 
 
 def stored_judgements(connection: sqlite3.Connection) -> Iterator[tuple[Key, Judgement]]:
-    """All judgements with their keys, in the order in which they were stored; questions hold labels but no texts."""
+    """All judgements with their keys, in the order in which they were stored; questions hold labels but no texts.
+
+    Those that were withdrawn are left out.
+    """
     columns = f"context, first, second, {voice_column(connection)}, {', '.join(ANSWER)}"
     for context, first, second, voice, *answer, error in connection.execute(
-        f"SELECT {columns} FROM judgements ORDER BY number"
+        f"SELECT {columns} FROM judgements WHERE {standing(connection)} ORDER BY number"
     ):
         known: list[Any] = [*(math.nan if value is None else value for value in answer), error]
         question = Question(decode(first), decode(second), decode(context), voice=voice)

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,8 +27,11 @@ TABLES = {  # in the order in which a database's tables are made
     "contexts": "context, text",
     "items": "number, context, id, text, scores, shared",
     "run": "number, configuration",
+    "ballots": "number, voter, context, first, second, shown, turn, judgement",
+    "withdrawn": "number",
 }
 LABELS = {"judgements": slice(2, 5), "contexts": slice(0, 1), "items": slice(1, 3), "run": slice(1, 2)}
+LABELS |= {"ballots": slice(2, 5), "withdrawn": slice(0, 0)}
 FARTHEST = 2**40  # rows that are skipped in one step in search of some behind the damage
 
 
@@ -45,10 +48,16 @@ class Summary:
     ranked: bool
 
 
-def choose_folder(name: str, identity: Mapping[str, Any], fresh: bool = False, root: Path = ROOT) -> Path:
+def choose_folder(
+    name: str,
+    identity: Mapping[str, Any],
+    fresh: bool = False,
+    root: Path = ROOT,
+    may_differ: Collection[str] = (),
+) -> Path:
     """The newest folder of the same run, to continue it; otherwise, or if `fresh`, a new one named after the time.
 
-    Folders that cannot be read are skipped.
+    Folders that cannot be read are skipped. A run is the same if its identity is, except in what `may_differ`.
     """
     for folder in [] if fresh else sorted(folders(root), reverse=True):
         try:
@@ -56,7 +65,7 @@ def choose_folder(name: str, identity: Mapping[str, Any], fresh: bool = False, r
         except StoreError as error:
             logger.warning("skipped: %s", error)
             continue
-        if not differences(configuration["identity"], identity):
+        if not differences(configuration["identity"], identity, may_differ):
             return folder
     stem = re.sub(r"[^\w.-]+", "-", Path(name).stem).strip("-.") or "items"
     base = root / f"{datetime.now():%Y%m%d-%H%M%S}-{stem}"

@@ -162,7 +162,7 @@ class Run:
     def ranking(self) -> Ranking:
         if not self.progress.answered:
             raise RunError("there are no answers to rank by yet")
-        return self.task.fitting.rank(comparisons(self.judgements))
+        return self.task.fitting.conclude(comparisons(self.judgements))
 
     def ask_alike(self) -> None:
         """Ask every voice the same pairs to the end, whatever they answer; before anything is asked."""

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from comparo.data.comparisons import Comparisons
 from comparo.data.items import LENGTH, Items
 from comparo.data.prompts import Prompt
 from comparo.judges import Judgement
@@ -49,6 +50,7 @@ def rank(
     control: str | Sequence[str] = (),
     least_mass: float = DEFAULT_LEAST_MASS,
     audition: str | Path | Audition | None = None,
+    votes: Any = None,
     out: Folder = None,
     fresh: bool = False,
     notes: Mapping[str, Any] | None = None,
@@ -107,6 +109,9 @@ def rank(
         What `audition` returned for these texts, or its folder. The answers of those voices that this run has too (the
         same judge with the same options, criterion and wording) count within the budget, in calls and dollars, and are
         not asked again.
+    votes
+        Comparisons by people about some of the texts, in any form that `Comparisons.of` reads, such as the folder of a
+        vote. The ranking is then what people would say (`with_votes`); no call depends on them.
     out, fresh, notes
         A folder in which everything asked is stored, or a function that chooses it for the `Task`; a call that was
         stopped continues there. With `fresh` an existing folder is renamed first. `notes` are added to its run.json.
@@ -144,11 +149,12 @@ def rank(
     named = reader_among(judge)
     prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
     asked = make_judges(judge, options)
+    said = None if votes is None else Comparisons.of(votes)
     how = (strategy, orders, method, bias, seed, plain, least_mass, estimate, validity, held)
 
     def task(voices: Sequence[Voice], limit: Budget, begun: tuple[Judgement, ...]) -> Task:
         several = tuple(voices) if len(voices) > 1 else ()
-        return Task(items, voices[0].prompt, voices[0].judge, limit, until, goal, *how, several, begun)
+        return Task(items, voices[0].prompt, voices[0].judge, limit, until, goal, *how, several, begun, said)
 
     if goal in SYSTEM_GOALS and (is_auto or audition is not None):
         raise ValueError(f"answers of an audition do not count for --goal {goal}; name a wording, and no --audition")

@@ -23,6 +23,7 @@ from comparo.model.graph import Graph
 from comparo.model.product import Bias
 from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.grouping import group_codes
+from comparo.ranking.people import find_voted, with_votes
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.traits import Held, control_of
 from comparo.selection.contrast import contrasts, fitted_power
@@ -39,7 +40,8 @@ class Fitting:
     The `estimate` is the judge's own ranking, a consensus with this `validity`, or "auto": a consensus where items have
     groups and variances are estimated. What `control` names ("length", or numbers of the items) is held equal in
     `Ranking.controlled`. A consensus without groups is one beyond style. Where the comparisons contain no
-    group twice, as those of one context may, the ranking is the judge's.
+    group twice, as those of one context may, the ranking is the judge's. With `votes` of people about some of the items
+    the ranking of a whole run is people's (`conclude`).
 
     >>> items = Items.of({"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."})
     >>> data = Comparisons.from_rows([("ana", "bo", 0.8), ("bo", "cy", 0.7)])
@@ -55,12 +57,15 @@ class Fitting:
     estimate: Scores = "judge"
     validity: float | None = None
     control: tuple[str, ...] = ()
+    votes: Comparisons | None = None
 
     def check(self) -> None:
         """Raise a ValueError if the estimate cannot be made from these items by this method."""
         if self.estimate not in get_args(Scores):
             raise ValueError(f"estimate is one of {', '.join(get_args(Scores))}, not {self.estimate!r}")
         check_validity(self.validity)
+        if self.votes is not None:
+            find_voted(self.votes, self._labels)
         if self.control:
             self._check_control()
         if self.estimate == "judge" and self.validity is not None:
@@ -148,6 +153,11 @@ class Fitting:
     def rank(self, data: Comparisons) -> Ranking:
         """The ranking from comparisons as answered."""
         return self.fit(self.weigh(data) if self.pools else data)
+
+    def conclude(self, data: Comparisons) -> Ranking:
+        """The ranking of a whole run: that of its comparisons, or people's where they voted."""
+        ranking = self.rank(data)
+        return ranking if self.votes is None else with_votes(ranking, self.votes)
 
     def weigh(self, data: Comparisons) -> Comparisons:
         """The comparisons with weights contrast^a, a estimated from the answers; the sum of weights is unchanged.

@@ -8,11 +8,12 @@ from typing import Any
 
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt, choose_prompt
+from comparo.data.writing import csv_text
 from comparo.judges import Judge, as_judge, load_judge
 from comparo.ranking.ranking import Ranking
 from comparo.run.folders import set_aside
 from comparo.run.loop import Progress, Run, logger
-from comparo.run.store import Store
+from comparo.run.store import VOTES, Store
 from comparo.run.task import Task
 
 Asked = str | Judge | Callable[..., float]
@@ -39,6 +40,8 @@ class Start:
             set_aside(folder)
         with closing(Store(folder, task.identity, {**task.configuration, **(self.notes or {})})) as store:
             store.add_items(task.items)
+            if task.votes is not None:
+                store.write(VOTES, csv_text(task.votes.to_columns()))
             return self.finish(Run(task, store, self.watch, self.say))
 
 

@@ -2,6 +2,7 @@
 
     run.json        the resolved configuration, versions, seed and hashes
     judgements.db   SQLite in WAL mode: the configuration again, the items, and judgements that are only ever added
+    votes.csv       people's votes about the items, where some were given
     ranking.csv     the ranking, voices.csv the scores by each of several voices, report.html the page about it
 
 A judgement is in the database when `Store.add` returns, so a process that is killed loses the calls in flight and
@@ -14,13 +15,14 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import repeat, takewhile
 from pathlib import Path
 from typing import IO, Any
 
 from comparo.data.items import Items
-from comparo.data.sources import table_of_items
+from comparo.data.sources import standing, table_of_items
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.run.database import (
@@ -42,6 +44,7 @@ from comparo.run.database import (
 )
 
 CONFIGURATION = "run.json"
+VOTES = "votes.csv"
 KEPT = ("started", "ahead", "versions")  # of the first start: the rounds depend on how far the judge works ahead
 EXCERPT, AROUND = 80, 30  # characters of a setting that differs, and how many of them before the difference
 MOST_UNSYNCED, LONGEST_UNSYNCED = 64, 1.0  # judgements, and seconds, that a power cut may cost
@@ -51,8 +54,8 @@ class Store:
     """The judgements and the configuration of a run; without a folder, only in memory.
 
     `identity` is what must not change between two starts: a folder made with another one is refused, saying what
-    differs. `add` may be called from any thread. `close` gives the folder back. `most_unsynced` judgements, or those of
-    `longest_unsynced` seconds, may be lost in a power cut.
+    differs, except for the settings that `may_differ`. `add` may be called from any thread. `close` gives the folder
+    back. `most_unsynced` judgements, or those of `longest_unsynced` seconds, may be lost in a power cut.
 
     >>> from comparo.data.prompts import Question
     >>> store = Store(None, {"judge": "simulated/soft"})
@@ -67,6 +70,7 @@ class Store:
         identity: Mapping[str, Any],
         configuration: Mapping[str, Any] | None = None,
         *,
+        may_differ: Collection[str] = (),
         most_unsynced: int = MOST_UNSYNCED,
         longest_unsynced: float = LONGEST_UNSYNCED,
     ) -> None:
@@ -88,7 +92,7 @@ class Store:
                 make_private(folder / DATABASE)
                 self._connection = open_database(str(folder / DATABASE))
                 self._file = os.stat(folder / DATABASE).st_ino
-                self.configuration = self._configure(folder, identity, configuration or {})
+                self.configuration = self._configure(folder, identity, configuration or {}, may_differ)
                 sync(folder)
         except BaseException:
             self.close()
@@ -99,15 +103,29 @@ class Store:
 
         They survive the end of the process when this returns, and a power failure after 64 judgements or one second.
         """
+        with self.transaction() as connection:
+            kept = [insert(connection, judgement) for judgement in judgements]
+        self.settle()
+        return kept
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """The database, to change rows in one piece: all of them are kept, or none after an exception.
+
+        They are as safe as judgements are when `add` returns.
+
+        >>> store = Store(None, {})
+        >>> with store.transaction() as connection:
+        ...     _ = connection.execute("INSERT INTO withdrawn VALUES (7)")
+        """
         with self._turn, explained(self.folder):
             self._check_there()
             with self._connection as connection:
-                kept = [insert(connection, judgement) for judgement in judgements]
-            self._unsynced += len(kept)
+                before = connection.total_changes
+                yield connection
+            self._unsynced += connection.total_changes - before
             if self._unsynced >= self.most_unsynced:
                 self._sync()
-        self.settle()
-        return kept
 
     def settle(self) -> None:
         """Flush judgements that have waited for a second to the disk."""
@@ -181,7 +199,9 @@ class Store:
                 "that came since then are not kept. If you moved it, move it back and run the same command again"
             )
 
-    def _configure(self, folder: Path, identity: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    def _configure(
+        self, folder: Path, identity: Mapping[str, Any], now: Mapping[str, Any], may_differ: Collection[str]
+    ) -> dict[str, Any]:
         """Check that the folder belongs to this run, and store the configuration as it is `now`."""
         identity = json.loads(json.dumps(identity, default=str))
         begun = self._connection.execute("SELECT 1 FROM judgements LIMIT 1").fetchone() is not None
@@ -190,19 +210,29 @@ class Store:
             before = _written_configuration(folder)
         kept = {}
         if before is not None:
-            if differing := differences(before["identity"], identity):
+            if differing := differences(before["identity"], identity, may_differ):
                 raise WrongFolderError(
                     f"{folder} holds another run: {'; '.join(differing)}. Choose another --out, or start anew with "
                     "--fresh"
                 )
             kept = {name: before[name] for name in KEPT if name in before}
         configuration = {"identity": identity, **now, **kept}
-        text = json.dumps(configuration, ensure_ascii=False, indent=2, default=str) + "\n"
-        text = clean(text)
+        self._write_configuration(folder, configuration)
+        return configuration
+
+    def identify(self, identity: Mapping[str, Any]) -> None:
+        """Store an identity that differs from the one so far in what may differ, such as who has joined."""
+        self.configuration = {**self.configuration, "identity": dict(identity)}
+        if self.folder is not None:
+            with self._turn, explained(self.folder):
+                self._check_there()
+                self._write_configuration(self.folder, self.configuration)
+
+    def _write_configuration(self, folder: Path, configuration: Mapping[str, Any]) -> None:
+        text = clean(json.dumps(configuration, ensure_ascii=False, indent=2, default=str) + "\n")
         with self._connection as connection:
             connection.execute("INSERT OR REPLACE INTO run VALUES (1, ?)", (text,))
         write_text(folder / CONFIGURATION, text)
-        return configuration
 
 
 def read_configuration(folder: Path) -> dict[str, Any]:
@@ -226,8 +256,9 @@ def read_judgements(folder: Path) -> list[Judgement]:
 def count_judgements(folder: Path) -> tuple[int, int]:
     """The number of answered questions of a run folder, and of failed ones without an answer."""
     with reading(folder) as connection:
-        asked = f"SELECT context, first, second, {voice_column(connection)} FROM judgements WHERE error IS {{}} NULL"
-        (answered,) = connection.execute("SELECT count(*) FROM judgements WHERE error IS NULL").fetchone()
+        kept = f"FROM judgements WHERE {standing(connection)} AND error IS"
+        asked = f"SELECT context, first, second, {voice_column(connection)} {kept} {{}} NULL"
+        (answered,) = connection.execute(f"SELECT count(*) {kept} NULL").fetchone()
         lost = f"SELECT count(*) FROM ({asked.format('NOT')} EXCEPT {asked.format('')})"
         return answered, connection.execute(lost).fetchone()[0]
 
@@ -262,8 +293,8 @@ def _written_configuration(folder: Path) -> dict[str, Any]:
     return configuration
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Describe every difference between two identities; nested settings are named individually.
+def differences(before: Mapping[str, Any], now: Mapping[str, Any], may_differ: Collection[str] = ()) -> list[str]:
+    """Describe every difference between two identities, except in what `may_differ`; nested settings are named.
 
     >>> differences({"judge": "a", "seed": 0}, {"judge": "b", "seed": 0})
     ["judge was 'a' and is 'b'"]
@@ -271,7 +302,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     ["prompt was …x...x coherent' and is …x...x fluent'"]
     """
     found: list[str] = []
-    for name in dict.fromkeys([*before, *now]):
+    for name in (name for name in dict.fromkeys([*before, *now]) if name not in may_differ):
         old, new = before.get(name), now.get(name)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             found += [f"{name}: {difference}" for difference in differences(old, new)]

@@ -15,6 +15,7 @@ from typing import Any, get_args
 import numpy as np
 
 from comparo.analysis.confidence import expected_spearman, top_probability
+from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
 from comparo.judges import Judge, Judgement
@@ -52,7 +53,8 @@ class Task:
     held equal (`Fitting`); no call depends on them. The run stops if the judge's first answers put on average less than
     `least_mass` of the probability on the labels. With several voices (`panel`), `judge` and `prompt` are those of the
     first, and the ranking is their consensus. Answers that are `given` (`auditioned`) are questions of the run that
-    need not be asked; they count as calls within the budget.
+    need not be asked; they count as calls within the budget. With `votes` of people the ranking is theirs; no call
+    depends on them.
     """
 
     items: Items
@@ -73,6 +75,7 @@ class Task:
     control: tuple[str, ...] = ()
     panel: tuple[Voice, ...] = ()
     given: tuple[Judgement, ...] = ()
+    votes: Comparisons | None = None
 
     def __post_init__(self) -> None:
         if self.strategy is None:
@@ -188,7 +191,7 @@ class Task:
     @cached_property
     def fitting(self) -> Fitting:
         """How the answers become a ranking."""
-        whose = self.estimate, self.validity, self.control
+        whose = self.estimate, self.validity, self.control, self.votes
         return Fitting(self.items, self.method, self.bias or "none", self.plain, True, *whose)
 
     @property
@@ -209,6 +212,7 @@ class Task:
             "control": {
                 name: self.items.numbers[name].tolist() if name in self.items.numbers else None for name in self.control
             },
+            "votes": None if self.votes is None else len(self.votes),
             "ahead": self.ahead,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": {"python": platform.python_version(), **packages},

@@ -200,7 +200,7 @@ class Selector:
         return [(self._items[first], self._items[second]) for first, second in rows]
 
     def observe(self, data: Any) -> None:
-        """Take comparisons into account, in any form that `Comparisons.of` reads, also of other pairs."""
+        """Take comparisons into account, as `Comparisons.of` reads them, also of other pairs; p NaN: no answer yet."""
         comparisons = Comparisons.of(data)
         if comparisons.contexts is not None and len(comparisons.contexts) > 1:
             raise ComparisonsError(
@@ -222,8 +222,8 @@ class Selector:
         if not self.repeats:
             seen = set(map(tuple, rows.tolist()))
             self._queue = [row for row in self._queue if row not in seen]
-        if self._contrast is not None:
-            known = self._asked.where(~np.isnan(self._asked.p))
+        known = self._asked.where(~np.isnan(self._asked.p))
+        if self._contrast is not None and len(known.p):
             first, second = np.ascontiguousarray(known.rows.T)
             answers = Comparisons(np.arange(len(self._items)), first, second, known.p, known.weight)
             self._raise_to(fitted_power(answers, self._contrast[first, second]))

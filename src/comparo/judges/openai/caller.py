@@ -255,7 +255,7 @@ class Caller:
     def _without_logprobs(self) -> JudgeError:
         where = f"{self.judge.name} at {self.judge.base_url}"
         return JudgeError(
-            f"{where} gives no log-probabilities; use --votes 5 to sample verdicts instead "
+            f"{where} gives no log-probabilities; use --option votes=5 to sample verdicts instead "
             "(that is another run: give it another --out, or none)"
         )
 

@@ -1,0 +1,120 @@
+"""Comparisons from several files, such as one sheet for each judge, read together.
+
+Labels that are numbers in one file and text in another are text in all: a spreadsheet has text where a run has numbers.
+An answer that stands in two files, with the same judge, items, order and context, counts once: the sheets of a judge
+may come as .csv and as .xlsx.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from comparo.data.comparisons import Comparisons
+from comparo.data.layouts import LABELS, WANTED, judged_fields
+from comparo.data.reading import read_columns
+from comparo.data.sources import database_of, judged
+from comparo.errors import ComparisonsError
+
+logger = logging.getLogger(__name__)
+PathLike = str | os.PathLike[str]
+ROLES = ("first", "second", "context", "judge")
+
+
+def read_several(paths: Sequence[PathLike], *, is_kept: bool = False) -> Comparisons:
+    """The comparisons of files and run folders, in any layouts, as those of one.
+
+    Rows without a winner are left out, and counted in one line of the log for all files.
+
+    Parameters
+    ----------
+    paths
+        At least one file or run folder that `Comparisons.read` reads.
+    is_kept
+        Keep the rows without a winner, with p = NaN: what was handed out and has no answer yet.
+
+    Returns
+    -------
+    Comparisons
+        In the order of the files. A single file gives what `Comparisons.read` gives.
+
+    Raises
+    ------
+    ComparisonsError
+        If a file cannot be used, if no file has an answer, or if only some of the files have a column judge or context.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for judge in ("ana", "bo"):
+    ...         one = Comparisons.from_columns(["x"], ["y"], [1], judge=[judge])
+    ...         one.write(f"{folder}/{judge}.csv")
+    ...     read_several([f"{folder}/ana.csv", f"{folder}/bo.csv"]).judges
+    array(['ana', 'bo'], dtype=object)
+    """
+    if len(paths) == 1 and not is_kept:
+        return Comparisons.read(paths[0])
+    parts: dict[str, Mapping[str, Any]] = {}
+    blank = []
+    for path in dict.fromkeys(map(str, paths)):
+        database = database_of(path)
+        table = read_columns(path, WANTED, LABELS) if database is None else judged(database)
+        fields, rows = judged_fields(table, is_kept)
+        if len(fields["p"]):
+            parts[path] = Comparisons(**fields).to_columns()
+        if left := rows - len(fields["p"]):
+            blank.append(f"{left} of {rows} in {path}")
+    if blank:
+        logger.warning("comparisons without a winner are left out: %s", ", ".join(blank))
+    if not parts:
+        raise ComparisonsError(f"no row of {_named(list(map(str, paths)))} has a winner; there is nothing to fit")
+    return _once(parts, _joined(parts))
+
+
+def _joined(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The columns of all files below each other."""
+    joined: dict[str, list[Any]] = {"first": [], "second": [], "p": []}
+    for name in ("judge", "context", "weight"):
+        having = [path for path, columns in parts.items() if name in columns]
+        if having and len(having) < len(parts) and name != "weight":
+            missing = next(path for path in parts if path not in having)
+            raise ComparisonsError(
+                f"{missing} has no column {name!r} and {having[0]} has one; add it to {Path(missing).name} as well"
+            )
+        if having:
+            joined[name] = []
+    for columns in parts.values():
+        for name, values in joined.items():
+            values.extend(columns[name].tolist() if name in columns else [1.0] * len(columns["p"]))
+    for names in (("first", "second"), ("context",), ("judge",)):
+        kinds = {isinstance(label, str) for name in names for label in joined.get(name, ())}
+        for name in names if len(kinds) > 1 else ():
+            joined[name] = list(map(str, joined[name]))
+    return joined
+
+
+def _once(parts: Mapping[str, Mapping[str, Any]], joined: Mapping[str, list[Any]]) -> Comparisons:
+    """The comparisons without the answers of a judge that another file has as well."""
+    source = np.repeat(np.arange(len(parts)), [len(columns["p"]) for columns in parts.values()]).tolist()
+    kept, seen = list(range(len(source))), dict[Any, int]()
+    if "judge" in joined:
+        answers = zip(*(joined[name] for name in (*ROLES, "p") if name in joined), strict=True)
+        # NaN is not equal to itself: a row that has no answer yet is the same row in both files.
+        keys = [(*key, None if p != p else p) for *key, p in answers]
+        kept = [row for row in kept if seen.setdefault(keys[row], source[row]) == source[row]]
+    if twice := len(source) - len(kept):
+        logger.warning("%d answers of a judge stand in two files, equal in both, and count once", twice)
+    columns = {name: [values[row] for row in kept] for name, values in joined.items()}
+    p = np.array(columns.pop("p"))
+    known = Comparisons.from_columns(p=np.zeros(len(p)), **columns)
+    return Comparisons(**{**vars(known), "p": p})
+
+
+def _named(paths: Sequence[str]) -> str:
+    return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"

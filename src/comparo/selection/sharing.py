@@ -1,0 +1,120 @@
+"""Pairs shared out to judges: who judges which pair, and which text each of them sees first.
+
+No judge gets a pair twice, also counting what was handed out before; some pairs go to two judges, so that their
+agreement can be measured. Every judge gets as many rows as the others, to within one where the judges are free, and
+sees each text first as often as second, as nearly as its pairs allow.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from comparo.data.comparisons import Comparisons
+from comparo.types import Seed, as_generator
+
+TWICE = 0.2  # share of the pairs that two judges get: 60 pairs give 12, an interval of about ±0.25 for their agreement
+
+
+def share_out(
+    pairs: Mapping[str, Sequence[Any]],
+    judges: Sequence[Hashable],
+    *,
+    twice: float = TWICE,
+    asked: Comparisons | None = None,
+    rng: Seed = None,
+) -> dict[Any, dict[str, list[Any]]]:
+    """Share pairs out to judges.
+
+    Parameters
+    ----------
+    pairs
+        Columns first, second and, where there are contexts, context, as `contexts.next_pairs` returns them: P rows.
+    judges
+        The judges, at least one.
+    twice
+        The share of the pairs, from 0 to 1, that two judges get; with one judge there are none.
+    asked
+        What was handed out before, with judges: nobody gets such a pair again.
+    rng
+        A seed or a generator.
+
+    Returns
+    -------
+    dict
+        The columns of each judge, of P·(1 + twice)/R rows each, to within one where nothing was asked before.
+
+    Raises
+    ------
+    ValueError
+        If a judge is named twice, if `twice` is no share, or if every judge had a pair before.
+
+    Examples
+    --------
+    >>> pairs = {"first": ["a", "b", "c", "d", "e"], "second": ["b", "c", "d", "e", "a"]}
+    >>> shared = share_out(pairs, ["ana", "bo"], rng=0)
+    >>> [len(columns["first"]) for columns in shared.values()]
+    [3, 3]
+    """
+    names = list(judges)
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"name each judge once, not {', '.join(map(str, names)) or 'none'}")
+    if not 0 <= twice <= 1:
+        raise ValueError(f"twice is the share of the pairs that two judges get, from 0 to 1, not {twice!r}")
+    rng = as_generator(rng)
+    rows = list(zip(pairs["first"], pairs["second"], pairs.get("context", [None] * len(pairs["first"])), strict=True))
+    had = _had(asked)
+    number = round(twice * len(rows)) if len(names) > 1 else 0
+    doubled = set(rng.permutation(len(rows))[:number].tolist())
+    load = dict.fromkeys(names, 0)
+    balance = {name: dict[Any, int]() for name in names}  # how much more often a text was first than second
+    shared: dict[Any, dict[str, list[Any]]] = {name: {column: [] for column in pairs} for name in names}
+    for row in sorted(range(len(rows)), key=lambda row: row not in doubled):  # two judges are harder to find than one
+        first, second, context = rows[row]
+        key = (frozenset((first, second)), context)
+        free = [names[k] for k in rng.permutation(len(names)).tolist() if key not in had.get(names[k], ())]
+        if len(free) < 1 + (row in doubled):
+            raise ValueError(
+                f"{'two judges are' if row in doubled else 'a judge is'} needed for {first!r} and {second!r}, and "
+                f"{', '.join(map(str, names))} had this pair before; name more judges, or leave --repeats out"
+            )
+        for name in sorted(free, key=load.__getitem__)[: 1 + (row in doubled)]:
+            load[name] += 1
+            lead = _lead(balance[name], (context, first), (context, second), rng)
+            ends = (first, second) if lead else (second, first)
+            for column, value in zip(("first", "second", "context"), (*ends, context), strict=True):
+                if column in pairs:
+                    shared[name][column].append(value)
+    return {name: _shuffled(columns, rng) for name, columns in shared.items()}
+
+
+def _had(asked: Comparisons | None) -> dict[Any, set[Any]]:
+    """The pairs that each judge had before, by the label of the judge."""
+    had: dict[Any, set[Any]] = {}
+    if asked is not None and asked.judges is not None:
+        columns = asked.to_columns()
+        contexts = columns.get("context", np.full(len(asked), None))
+        labels = (columns[name].tolist() for name in ("judge", "first", "second"))
+        for judge, first, second, context in zip(*labels, contexts.tolist(), strict=True):
+            had.setdefault(judge, set()).add((frozenset((first, second)), context))
+    return had
+
+
+def _lead(balance: dict[Any, int], first: Any, second: Any, rng: np.random.Generator) -> bool:
+    """Whether the first text is shown first, by what the judge sees otherwise; equal ones are decided by chance."""
+    more = balance.get(first, 0) - balance.get(second, 0)
+    lead = bool(more < 0 or (more == 0 and rng.random() < 0.5))
+    balance[first] = balance.get(first, 0) + (1 if lead else -1)
+    balance[second] = balance.get(second, 0) - (1 if lead else -1)
+    return lead
+
+
+def _shuffled(columns: dict[str, list[Any]], rng: np.random.Generator) -> dict[str, list[Any]]:
+    """The rows in an order of their own: contexts stay together, since reading a context takes time."""
+    order = rng.permutation(len(columns["first"])).tolist()
+    if "context" in columns:
+        place = {
+            context: number for number, context in enumerate(dict.fromkeys(columns["context"][row] for row in order))
+        }
+        order.sort(key=lambda row: place[columns["context"][row]])
+    return {name: [values[row] for row in order] for name, values in columns.items()}

@@ -1,0 +1,403 @@
+"""Sheets for people who judge elsewhere: shared out, written, filled in and read again."""
+
+import csv
+import importlib.util
+import io
+import random
+from itertools import combinations, pairwise
+from pathlib import Path
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from python_calamine import load_workbook
+
+from comparo.data.comparisons import Comparisons
+from comparo.data.handed import sheet_columns, write_sheets
+from comparo.data.items import Items
+from comparo.data.several import read_several
+from comparo.data.sheets import CELL
+from comparo.errors import ComparisonsError
+from comparo.selection.contexts import next_pairs
+from comparo.selection.sharing import share_out
+from workbooks import write_workbook
+
+NAMES = [f"essay {number}" for number in range(12)]
+
+
+@pytest.fixture
+def comparo(tmp_path, run):
+    return lambda *arguments: run(tmp_path, arguments)
+
+
+@pytest.fixture
+def essays(tmp_path):
+    """A folder of texts, with formulas, quotes, lines and letters of other alphabets among them."""
+    folder = tmp_path / "essays"
+    folder.mkdir()
+    for number, name in enumerate(NAMES):
+        ending = ".md" if number % 2 else ".txt"
+        text = f'=HYPERLINK("http://evil/{number}")\n„Schöner“ text, «тоже» {"x" * (number + 1)}'
+        (folder / f"{name}{ending}").write_text(text, encoding="utf-8")
+    return folder
+
+
+def cells(path):
+    """The rows of a sheet, by the names of its columns."""
+    if path.suffix == ".csv":
+        rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline="")))
+    else:
+        rows = load_workbook(path).get_sheet_by_index(0).to_python()
+    return [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+
+
+def fill(path, answer):
+    """Write the answer to each row into a sheet, and the file anew."""
+    rows = [row | {"winner": answer(row)} for row in cells(path)]
+    table = [list(rows[0]), *(list(row.values()) for row in rows)]
+    if path.suffix == ".xlsx":
+        write_workbook(path, pairs=table)
+    else:
+        with path.open("w", encoding="cp1252" if path.stem == "old" else "utf-8", newline="") as file:
+            csv.writer(file, delimiter=";").writerows(table)
+    return rows
+
+
+# Sharing out
+
+SHARES = st.tuples(st.integers(1, 40), st.integers(1, 5), st.floats(0, 1), st.integers(0, 9), st.booleans())
+
+
+@given(SHARES)
+def test_no_judge_gets_a_pair_twice_and_all_get_as_many(drawn):
+    calls, judges, twice, seed, several = drawn
+    contexts = {"x": list(range(10)), "y": list(range(10))} if several else {None: list(range(10))}
+    columns = next_pairs(contexts, calls, orders="one", strategy="random", rng=seed)
+    names = [f"judge {number}" for number in range(judges)]
+    shared = share_out(columns, names, twice=twice, rng=seed)
+    rows = {name: list(zip(*part.values(), strict=True)) for name, part in shared.items()}
+    pairs = {name: [(frozenset(row[:2]), *row[2:]) for row in part] for name, part in rows.items()}
+    assert all(len(set(part)) == len(part) for part in pairs.values())
+    counted = [sum(pair in part for part in pairs.values()) for pair in {p for part in pairs.values() for p in part}]
+    chosen = len(columns["first"])
+    assert len(counted) == chosen
+    assert counted.count(2) == (round(twice * chosen) if judges > 1 else 0)
+    assert max(counted) <= 2
+    loads = [len(part) for part in rows.values()]
+    assert max(loads) - min(loads) <= 1
+    for part in rows.values():
+        first, second = ([(row[side], *row[2:]) for row in part] for side in (0, 1))
+        assert all(abs(first.count(text) - second.count(text)) <= 3 for text in {*first, *second})
+        if several:  # a context is read once
+            order = [row[2] for row in part]
+            assert sum(one != other for one, other in pairwise(order)) <= 1
+
+
+def test_what_was_handed_out_before_goes_to_others():
+    columns = {"first": ["a", "b", "c"], "second": ["b", "c", "a"]}
+    before = Comparisons.from_columns(["b", "c"], ["a", "b"], [1, 0], judge=["ana", "ana"])
+    shared = share_out(columns, ["ana", "bo"], twice=0, asked=before, rng=0)
+    assert {frozenset(pair) for pair in zip(*shared["bo"].values(), strict=True)} >= {frozenset("ab"), frozenset("bc")}
+    with pytest.raises(ValueError, match="a judge is needed for 'a' and 'b', and ana had this pair before; name more"):
+        share_out(columns, ["ana"], asked=before)
+    with pytest.raises(ValueError, match="two judges are needed for 'a' and 'b'"):
+        share_out({"first": ["a"], "second": ["b"]}, ["ana", "bo"], twice=1, asked=before)
+    for judges, twice, message in ((["ana", "ana"], 0.2, "once, not ana, ana"), ([], 0.2, "none"), (["a"], 2, "share")):
+        with pytest.raises(ValueError, match=message):
+            share_out(columns, judges, twice=twice)
+
+
+def test_positions_are_balanced_for_each_judge():
+    columns = next_pairs({None: list(range(20))}, 150, orders="one", rng=0)
+    for part in share_out(columns, ["ana", "bo", "cy"], rng=0).values():
+        first, second = (np.bincount(part[side], minlength=20) for side in ("first", "second"))
+        assert np.max(np.abs(first - second)) <= 2
+
+
+# Writing
+
+
+def test_a_sheet_has_both_texts_and_no_cell_is_executed(comparo, essays, tmp_path):
+    done = comparo("select", "essays", "--next", 30, "--for", "ana, bo", "--sheet")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [f"sheets/{name}.{kind}" for name in ("ana", "bo") for kind in ("csv", "xlsx")]
+    assert "ana 18, bo 18. Fill in the column winner, then: comparo fit sheets/*.xlsx" in done.stderr
+    texts = {file.stem: file.read_text(encoding="utf-8") for file in essays.iterdir()}
+    for name in ("ana", "bo"):
+        book = tmp_path / "sheets" / f"{name}.xlsx"
+        rows = cells(book)
+        assert list(rows[0]) == ["text A", "text B", "winner", "first", "second", "judge"]
+        assert all((row["text A"], row["text B"]) == (texts[row["first"]], texts[row["second"]]) for row in rows)
+        assert {(row["winner"], row["judge"]) for row in rows} == {("", name)}
+        plain = cells(book.with_suffix(".csv"))
+        assert [{**row, "text A": 0, "text B": 0} for row in plain] == [
+            {**row, "text A": 0, "text B": 0} for row in rows
+        ]
+        assert all(row["text A"].startswith("'=") for row in plain)
+        xml = ZipFile(book).read("xl/worksheets/sheet1.xml").decode()
+        assert "<f>" not in xml
+        assert "hyperlink" not in xml
+        assert '<dataValidation type="list"' in xml
+        assert f'sqref="C2:C{len(rows) + 1}"' in xml
+        assert '<formula1>"A,B,equal"</formula1>' in xml
+        assert 'ySplit="1" topLeftCell="A2"' in xml
+        assert 'state="frozen"' in xml
+        assert 'wrapText="1"' in ZipFile(book).read("xl/styles.xml").decode()
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+@pytest.mark.usefixtures("essays")
+def test_answers_are_never_overwritten(comparo, tmp_path, kind):
+    order = ("select", "essays", "--next", 10, "--for", "ana,bo", "--sheet")
+    assert comparo(*order).returncode == 0
+    assert comparo(*order, "--seed", 1).returncode == 0  # nothing was filled in
+    answers = iter("A     ")
+    fill(tmp_path / "sheets" / f"bo.{kind}", lambda _: next(answers).strip())
+    filled = {path.name: path.read_bytes() for path in (tmp_path / "sheets").iterdir()}
+    done = comparo(*order, "--seed", 2)
+    assert done.returncode == 2
+    assert f"sheets/bo.{kind} has 1 answers and is not overwritten; choose another folder with --out" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert {path.name: path.read_bytes() for path in (tmp_path / "sheets").iterdir()} == filled
+    assert comparo(*order, "--out", "later").stdout.startswith("later/ana.csv")
+    (tmp_path / "later" / "ana.csv").write_text("my,notes\n1,2\n")
+    assert "later/ana.csv is there and is no sheet of pairs" in comparo(*order, "--out", "later").stderr
+    (tmp_path / "later" / "ana.csv").write_bytes(b"\xff\xfe")
+    assert "later/ana.csv is there and cannot be read as a sheet" in comparo(*order, "--out", "later").stderr
+
+
+def test_contexts_are_shown_and_named(tmp_path):
+    rows = [
+        {"id": n, "text": f"{c} {n}", "context": f"The text of {c}. " * 9, "context_id": c}
+        for c in "xy"
+        for n in (1, 2, 3)
+    ]
+    items = Items.of(rows)
+    shared = share_out(next_pairs(items.names, 2, orders="one", rng=0), ["ana"], rng=0)
+    columns = sheet_columns(shared["ana"], "ana", items)
+    assert list(columns) == ["context_text", "text A", "text B", "winner", "first", "second", "context", "judge"]
+    assert all(
+        text.startswith(f"The text of {c}.")
+        for text, c in zip(columns["context_text"], columns["context"], strict=True)
+    )
+    short = Items.of([{**row, "context": row["context_id"]} for row in rows])
+    assert "context_text" not in sheet_columns(shared["ana"], "ana", short)
+    paths = write_sheets(tmp_path, shared, items)
+    fill(paths[1], lambda _: "A")
+    assert set(Comparisons.read(paths[1]).contexts) == {"x", "y"}
+
+
+def test_a_text_that_no_cell_holds_is_cut_and_says_so(tmp_path):
+    items = Items.of({"long": "😀" * CELL, "short": "Short."})
+    paths = write_sheets(tmp_path, {"ana": {"first": ["long"], "second": ["short"]}}, items)
+    text = cells(paths[1])[0]["text A"]
+    assert len(text.encode("utf-16-le")) // 2 <= CELL
+    assert text.endswith("the .csv file has the whole text]")
+    assert cells(paths[0])[0]["text A"] == "😀" * CELL
+
+
+def test_texts_get_other_names_where_an_item_is_called_so(tmp_path):
+    items = Items.of({"a": "One.", "left": "Two.", "c": "Three."})
+    pairs = {"first": ["c", "a"], "second": ["a", "left"]}
+    columns = sheet_columns(pairs, "zoe", items)
+    assert "text first" in columns
+    paths = write_sheets(tmp_path, {"zoe": pairs}, items)
+    assert '"first,second,draw"' in ZipFile(paths[1]).read("xl/worksheets/sheet1.xml").decode()
+    fill(paths[1], lambda _: "first")
+    assert Comparisons.read(paths[1]).p.tolist() == [1, 1]
+
+
+def test_judges_whose_names_make_no_file():
+    items = Items.of({"a": "One.", "b": "Two."})
+    pairs = {"first": ["a"], "second": ["b"]}
+    with pytest.raises(ComparisonsError, match="two of the judges a/b, a b give the same file; rename one"):
+        write_sheets(Path("nowhere"), {"a/b": pairs, "a b": pairs}, items)
+    with pytest.raises(ComparisonsError, match=r"'\.\.' cannot be the name of a file"):
+        write_sheets(Path("nowhere"), {"..": pairs}, items)
+
+
+# Reading
+
+
+@pytest.mark.usefixtures("essays")
+def test_sheets_come_back_filled_in(comparo, tmp_path):
+    """Two people fill in .xlsx files in their own way; the second round leaves out what they had."""
+    comparo("select", "essays", "--next", 40, "--for", "ana,bo", "--sheet")
+    better, luck = {name: number for number, name in enumerate(NAMES)}, random.Random(0)
+
+    def answer(row):
+        if luck.random() < 0.1:
+            return luck.choice(["", "  "])
+        if luck.random() < 0.1:
+            return luck.choice(["equal", "Tie ", " DRAW"])
+        won = better[row["first"]] > better[row["second"]]
+        name = row["first"] if won else row["second"]
+        return luck.choice(
+            [["A", "a ", "Left", "FIRST"], ["B", " b", "right\u00a0", "second"]][not won] + [name, name.upper()]
+        )
+
+    rows = [row for name in ("ana", "bo") for row in fill(tmp_path / "sheets" / f"{name}.xlsx", answer)]
+    blank = [sum(not row["winner"].strip() for row in part) for part in (rows[:24], rows[24:])]
+    done = comparo("fit", *sorted((tmp_path / "sheets").glob("*.xlsx")), "--format", "csv")
+    assert done.returncode == 0, done.stderr
+    told = (
+        f"{blank[0]} of 24 in {tmp_path / 'sheets' / 'ana.xlsx'}, {blank[1]} of 24 in {tmp_path / 'sheets' / 'bo.xlsx'}"
+    )
+    assert f"comparisons without a winner are left out: {told}\n" in done.stderr
+    assert "2 judges: method mixed" in done.stderr
+    order = [row["item"] for row in csv.DictReader(io.StringIO(done.stdout))]
+    assert order[0] in NAMES[-3:]
+    assert order[-1] in NAMES[:3]
+    compared = sum(int(row["comparisons"]) for row in csv.DictReader(io.StringIO(done.stdout)))
+    assert compared == 2 * (48 - sum(blank))
+
+    both = sorted((tmp_path / "sheets").iterdir())  # the .csv files were never filled in
+    again = comparo("fit", *both, "--format", "csv")
+    assert again.stdout == done.stdout
+    assert f"24 of 24 in {tmp_path / 'sheets' / 'ana.csv'}" in again.stderr
+    one = comparo("fit", tmp_path / "sheets" / "ana.xlsx")
+    assert "judges: method" not in one.stderr
+
+    asked = [part for path in both for part in ("--asked", path)]
+    later = comparo("select", "essays", "--next", 20, "--for", "ana,bo", *asked, "--out", "later", "--sheet")
+    assert later.returncode == 0, later.stderr
+    had = {frozenset((row["first"], row["second"])) for row in rows}
+    new = [row for name in ("ana", "bo") for row in cells(tmp_path / "later" / f"{name}.xlsx")]
+    assert len(new) == 24
+    assert not had & {frozenset((row["first"], row["second"])) for row in new}
+    left = 12 * 11 // 2 - len(had)
+    many = comparo("select", "essays", "--next", left + 1, "--for", "ana,bo", *asked, "--out", "later", "--sheet")
+    assert f"{left + 1} calls are more than the {left} that are left" in many.stderr
+
+
+def test_an_excel_of_other_countries_saves_semicolons(comparo, tmp_path):
+    (tmp_path / "a.csv").write_text("\ufefffirst;second;winner;judge\r\nü;b;A;ana\r\nb;c; ;ana\r\n", encoding="utf-8")
+    (tmp_path / "b.csv").write_text("first\tsecond\twinner\tjudge\nü\tb\tb\tbo\n", encoding="utf-8")
+    read = read_several([tmp_path / "a.csv", tmp_path / "b.csv"]).to_columns()
+    assert (read["first"].tolist(), read["p"].tolist(), read["judge"].tolist()) == (["ü", "ü"], [1, 0], ["ana", "bo"])
+    (tmp_path / "a.csv").write_bytes("first;second;winner\r\nü;b;A\r\n".encode("cp1252"))
+    done = comparo("fit", "a.csv")
+    assert done.returncode == 2
+    assert "a.csv is not UTF-8 text" in done.stderr
+    assert "save it again as UTF-8" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("rows", "p"),
+    [
+        ([("Ana", "bo", "ANA"), ("Ana", "bo", "Bo")], [1, 0]),
+        ([("ana", "Ana", "Ana"), ("ana", "Ana", "ana")], [0, 1]),
+        ([("7", "8", 8.0)], [0]),
+        ([(7, 8, 7.0), (8, 7, 7.0)], [1, 0]),
+        ([("A", "B", "A"), ("A", "B", "B")], [1, 0]),
+    ],
+)
+def test_a_winner_may_be_a_name_in_any_case(rows, p):
+    made = [dict(zip(("first", "second", "winner"), row, strict=True)) for row in rows]
+    assert Comparisons.from_rows(made).p.tolist() == p
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("ana", "ANA", "Ana")], "row 1, column 'winner': 'Ana' is not one of first, second, left, right, a, b, tie"),
+        ([("B", "A", "A")], "row 1, column 'winner': 'A' is one item's name and also says the other; write first or"),
+    ],
+)
+def test_a_winner_that_is_unclear(rows, message):
+    with pytest.raises(ComparisonsError, match=message):
+        Comparisons.from_rows([dict(zip(("first", "second", "winner"), row, strict=True)) for row in rows])
+
+
+def written(folder, name, text):
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder / name
+
+
+def test_several_files_are_one(tmp_path, caplog):
+    ana = written(tmp_path, "ana.csv", "first,second,winner,judge\n1,2,A,ana\n2,3,,ana\n1,3,B,ana\n")
+    bo = written(tmp_path, "bo.jsonl", '{"first": 2, "second": 1, "p": 0.25, "judge": "bo", "weight": 2}\n')
+    read = read_several([ana, bo, ana])  # the same file twice is one file
+    assert read.to_columns()["first"].tolist() == ["1", "1", "2"]
+    assert (read.p.tolist(), read.weight.tolist()) == ([1, 0, 0.25], [1, 1, 2])
+    assert caplog.messages == [f"comparisons without a winner are left out: 1 of 3 in {ana}"]
+    kept = read_several([ana], is_kept=True)
+    assert np.isnan(kept.p).tolist() == [False, True, False]
+    copy = written(tmp_path, "copy.csv", ana.read_text())
+    assert read_several([ana, copy, bo]).p.tolist() == [1, 0, 0.25]
+    assert "2 answers of a judge stand in two files, equal in both, and count once" in caplog.messages
+    other = written(tmp_path, "other.csv", "first,second,winner,judge\n1,2,B,ana\n")
+    assert read_several([ana, other]).p.tolist() == [1, 0, 0]  # the judge was of another mind
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (
+            ("first,second,p,judge\na,b,1,ana\n", "first,second,p\na,b,1\n"),
+            "1.csv has no column 'judge' and .*0.csv has",
+        ),
+        (("first,second,p,context\na,b,1,x\n", "first,second,p\na,b,1\n"), "1.csv has no column 'context' and .*0.csv"),
+        (
+            ("first,second,winner\na,b,\n", "first,second,winner\na,b,\n"),
+            "no row of .*0.csv and 1 more has a winner; t",
+        ),
+        (("first,second,p\na,b,1\n", "first,second,p\na,b,7\n"), r"1.csv, row 1 \(line 2\), column 'p': 7.0 is not a"),
+    ],
+)
+def test_files_that_do_not_go_together(tmp_path, texts, message):
+    with pytest.raises(ComparisonsError, match=message):
+        read_several([written(tmp_path, f"{number}.csv", text) for number, text in enumerate(texts)])
+
+
+# The command
+
+
+def test_pairs_for_judges_without_a_sheet(comparo, tmp_path):
+    written(tmp_path, "items.jsonl", "".join(f'{{"id": {n}, "text": "Text {n}."}}\n' for n in range(6)))
+    done = comparo("select", "items.jsonl", "--next", 10, "--for", "ana,bo", "--twice", 0.5)
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [row["judge"] for row in rows] == ["ana"] * 8 + ["bo"] * 7 or [row["judge"] for row in rows].count(
+        "ana"
+    ) == 7
+    assert len(rows) == 15
+    answers = "first,second,winner,judge\n" + "".join(f"{a},{b},A,ana\n" for a, b in combinations(range(5), 2))
+    written(tmp_path, "answers.csv", answers)  # text where the items have numbers
+    done = comparo("select", "items.jsonl", "--asked", "answers.csv", "--next", 5, "--for", "ana")
+    assert {row["first"] == "5" or row["second"] == "5" for row in csv.DictReader(io.StringIO(done.stdout))} == {True}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--sheet"], "--sheet needs the names of those who judge; add --for ana,bo"),
+        (["--for", " , ", "--sheet"], "--sheet needs the names"),
+        (["--for", "ana", "--orders", "both"], "a judge sees a pair in one order only; leave --orders out"),
+        (["--for", "ana,ana"], "name each judge once, not ana, ana"),
+    ],
+)
+@pytest.mark.usefixtures("essays")
+def test_sheets_that_cannot_be_had(comparo, tmp_path, arguments, message):
+    done = comparo("select", "essays", "--next", 4, *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not (tmp_path / "sheets").exists()
+
+
+@pytest.mark.usefixtures("essays")
+def test_without_xlsxwriter_there_is_csv(comparo, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "xlsxwriter" else found(name))
+    done = comparo("select", "essays", "--next", 4, "--for", "ana", "--sheet")
+    assert done.stdout == "sheets/ana.csv\n"
+    assert 'pip install "comparo[data]"' in done.stderr
+    assert "comparo fit sheets/*.csv" in done.stderr
+
+
+def test_items_without_texts_have_sheets_of_names(comparo, tmp_path):
+    written(tmp_path, "names.csv", "id\nana\nbo\ncy\n")
+    done = comparo("select", "names.csv", "--next", 2, "--for", "zoe", "--sheet")
+    assert "the items have no texts" in done.stderr
+    assert list(cells(tmp_path / "sheets" / "zoe.xlsx")[0]) == ["first", "second", "winner", "judge"]

@@ -1,6 +1,6 @@
 """People's leaderboard with a machine's help: do its intervals hold, and how many votes does the machine save?
 
-    python -m benchmarks.powered [--runs 100] [--draws 20] [--data ../shared/data] [--part simulation|arena|llmfao]
+    python -m benchmarks.powered [--runs 50] [--draws 20] [--data ../shared/data] [--part simulation|arena|llmfao]
 
 Prints the tables of docs/powered.md: coverage and width in simulation, with machines that are useful, useless, biased
 and reversed; with the recorded answers at hand, leaderboards from some of the votes against those from all of them.
@@ -9,8 +9,9 @@ and reversed; with the recorded answers at hand, leaderboards from some of the v
 from __future__ import annotations
 
 import argparse
+import csv
+import gzip
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -23,6 +24,7 @@ from benchmarks.soundness import spread
 from benchmarks.verdict import table
 from comparo import Comparisons, powered
 from comparo.methods import quiet_fit
+from comparo.model.graph import Graph
 from comparo.ranking.people import with_votes
 
 SPREAD, OWN, APART = 0.7, 0.7, 0.3  # logits: systems' means, texts of a system, the machine's own view of systems
@@ -31,7 +33,6 @@ SHARED = 0.8  # correlation of people's and the machine's view of a text
 TIES = 0.15  # share of votes
 MORE = 10  # contexts that the machine answers, for each with votes
 ASKED = 4  # pairs of each context that it answers, beside those voted on
-SHARES = (0.01, 0.05, 0.2)
 MACHINES = ("useful", "knows texts", "useless", "biased", "reversed")
 
 
@@ -146,9 +147,107 @@ def simulation(runs, seed):
     print(*table(header, rows), sep="\n")
 
 
-if __name__ == "__main__":
+def without(data):
+    """The comparisons without their judges."""
+    return replace(data, judges=None, judge=None)
+
+
+def figures(board, target):
+    """Mean distance of ranks to those of the target, mean width, and share of intervals that cover its scores."""
+    place = {name: k for k, name in enumerate(target.group.tolist())}
+    at = np.array([place[name] for name in board.group.tolist()])
+    true = target.score[at]
+    return [
+        np.mean(np.abs(board.rank - target.rank[at])),
+        np.mean(board.high - board.low),
+        np.mean((board.low <= true) & (true <= board.high)),
+    ]
+
+
+def _connected(rng, data, votes, number):
+    """Some of the votes, by chance, that connect all systems."""
+    while True:
+        some = np.sort(rng.choice(votes, number, replace=False))
+        if Graph.build(replace(without(data.take(some)), contexts=None, context=None)).components == 1:
+            return some
+
+
+def draw(data, human, shares, over, single, seed):
+    """The figures of one draw of votes: {(share, who): [rank, width, covered, votes, worth per vote]}."""
+    rng = np.random.default_rng([seed])
+    is_vote = data.judged_by == data.judges.tolist().index(human)
+    votes = np.flatnonzero(is_vote)
+    names = [name for name in data.judges.tolist() if name != human]
+    target = powered(data, people=[human], contexts=over).people_only
+    found = {}
+    for share in shares:
+        some = _connected(rng, data, votes, round(share * len(votes)))
+        for chosen in [names, *([name] for name in names)]:
+            rows = np.isin(data.judges[data.judged_by], chosen)
+            both = powered(data.take(np.concatenate([some, np.flatnonzero(rows)])), people=[human], contexts=over)
+            who = "both, all machines" if len(chosen) > 1 else f"both, {chosen[0]}"
+            gained = [both.votes, both.worth / both.votes]
+            found[share, who] = [*figures(both.board, target), *gained]
+            found[share, "people only"] = [*figures(both.people_only, target), both.votes, 1.0]
+            for name, board in both.machine_only.items():
+                found[share, f"machine only, {name}"] = [*figures(board, target), np.nan, np.nan]
+        if seed < single:
+            machine = without(data.take(data.judges[data.judged_by] == names[0]))
+            votes_only = replace(without(data.take(some)), weight=None).decisions()  # it takes single votes
+            board = with_votes(quiet_fit(machine, "mixed", groups="items"), votes_only).groups(contexts=over)
+            apart = figures(board, target)[0]
+            found[share, f"with_votes, {names[0]}"] = [apart, np.nan, np.nan, len(some), np.nan]
+    return found
+
+
+def recorded(data, human, shares, over, draws, single):
+    """The table of one set of battles that people and machines judged."""
+    work = partial(draw, data, human, shares, over, single)
+    found = spread(work, range(draws), os.cpu_count() or 1)
+    rows = []
+    for key in sorted(found[0], key=lambda key: (key[0], "both people machine with".index(key[1].split()[0][:4]))):
+        own = np.array([each[key] for each in found if key in each])
+        mean, error = np.mean(own, axis=0), np.std(own, axis=0) / np.sqrt(len(own))
+        figure = [
+            "–" if np.isnan(mean[k]) else f"{scale * mean[k]:.{digits}f} ± {scale * error[k]:.{digits}f}"
+            for k, scale, digits in ((0, 1, 2), (1, 1, 2), (2, 100, 1), (4, 1, 2))
+        ]
+        rows.append([f"{100 * key[0]:.0f}%", "–" if np.isnan(mean[3]) else f"{mean[3]:.0f}", key[1], *figure])
+    header = ["share of votes", "votes", "leaderboard", "ranks apart, mean", "width, logits", "covered, %"]
+    print(*table([*header, "a vote is worth"], rows), sep="\n")
+
+
+def arena(folder, draws, single):
+    """26,919 battles of 20 systems, each about a question of its own."""
+    data = Comparisons.of(folder / "judges.arena_ppr.csv.gz")
+    recorded(data, "human", (0.01, 0.05, 0.2), "new", draws, single)
+
+
+def llmfao(folder, draws, single):
+    """59 systems on 13 prompts, 2139 pairs; a row of people is the mean of up to five votes."""
+    path = folder / "judges.llmfao.csv.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        weight = np.array([float(row["votes"]) for row in csv.DictReader(file)])
+    data = replace(Comparisons.of(path), weight=weight)
+    recorded(data, "human_crowd", (0.2, 0.5), "these", draws, single)
+
+
+def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--runs", type=int, default=50, help="of each of the four ways of a row of the simulation")
+    parser.add_argument("--draws", type=int, default=20, help="of recorded votes")
+    parser.add_argument("--single", type=int, default=1, help="of them, how many also by with_votes (a minute each)")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--part", choices=("all", "simulation", "arena", "llmfao"), default="all")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    simulation(args.runs, args.seed)
+    if args.part in ("all", "simulation"):
+        simulation(args.runs, args.seed)
+    for work in (arena, llmfao):
+        if args.part in ("all", work.__name__) and args.data.is_dir():
+            print("", f"{work.__doc__}", "", sep="\n")
+            work(args.data / "panel", args.draws, args.single)
+
+
+if __name__ == "__main__":
+    main()

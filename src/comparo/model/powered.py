@@ -86,9 +86,14 @@ class Fit:
         return len(np.unique(self.answers.cluster))
 
     @property
-    def freedom(self) -> int:
-        """Degrees of freedom of the variances."""
-        return max(min(self.clusters - 1, len(self.answers) - len(self.x) + 1), 1)
+    def freedom(self) -> float:
+        """Degrees of freedom of `covariance`: those of a group's own answers and of what is expected (Smyth 2004).
+
+        The latter is scaled by the mean of all groups, which has (C − 1)·(G − 1) itself.
+        """
+        groups = len(self.x) - 1
+        own = max(min(self.clusters - 1, len(self.answers) - groups), 1)
+        return min(own + EXPECTED, float(own * (groups - 1)))
 
     @property
     def correction(self) -> float:

@@ -270,7 +270,7 @@ def _board(
         group=labels[order],
         score=ordered,
         covariance=covariance[np.ix_(order, order)],
-        freedom=float(fit.freedom),
+        freedom=fit.freedom,
         level=level,
         over=over,
         wins=np.asarray(expit(ordered[:, None] - ordered)),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from comparo.cli.rank import progress_line
+from comparo.cli.progress import progress_line
 from comparo.run.budget import Budget
 from comparo.run.loop import Progress
 from comparo.run.store import read_judgements

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from comparo.analysis.plots import plot_ranking as plot_ranking
     from comparo.analysis.reliability import reliability as reliability
     from comparo.data.comparisons import Comparisons as Comparisons
+    from comparo.data.imports import import_file as import_file
     from comparo.data.items import Items as Items
     from comparo.data.prompts import Prompt as Prompt
     from comparo.data.prompts import Question as Question
     from comparo.errors import ComparisonsError as ComparisonsError
     from comparo.errors import JudgeError as JudgeError
+    from comparo.export import export_run as export_run
     from comparo.judges import Judge as Judge
     from comparo.judges import Judgement as Judgement
     from comparo.judges import load_judge as load_judge
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from comparo.model.experts import Gaussian as Gaussian
     from comparo.model.experts import StudentT as StudentT
     from comparo.ranking.leaderboard import Leaderboard as Leaderboard
+    from comparo.ranking.people import with_votes as with_votes
     from comparo.ranking.powered import Powered as Powered
     from comparo.ranking.powered import powered as powered
     from comparo.ranking.ranking import Ranking as Ranking
@@ -61,14 +64,17 @@ _NAMES = {
     "plot_ranking",
     "analysis.reliability": "reliability",
     "data.comparisons": "Comparisons",
+    "data.imports": "import_file",
     "data.items": "Items",
     "data.prompts": "Prompt Question",
     "errors": "ComparisonsError JudgeError",
+    "export": "export_run",
     "judges": "Judge Judgement load_judge",
     "methods": "fit",
     "model.determinant": "design_log_det",
     "model.experts": "BradleyTerry Davidson Expert Gaussian StudentT",
     "ranking.leaderboard": "Leaderboard",
+    "ranking.people": "with_votes",
     "ranking.powered": "Powered powered",
     "ranking.ranking": "Ranking",
     "report": "write_report",

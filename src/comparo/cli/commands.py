@@ -32,6 +32,14 @@ COMMANDS = {
         "rejudge",
         "The pairs of a run put to another judge: how far the two rankings agree, and their consensus.",
     ),
+    "import": (
+        "import_",
+        "Comparisons, and texts where there are any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.",
+    ),
+    "export": (
+        "export",
+        "What a run found as a file for other tools: comparisons, preference pairs, a data set for Hugging Face.",
+    ),
     "report": ("runs", "Make the page of a run again, report.html in its folder, and print where it is."),
     "runs": (
         "runs",

@@ -1,5 +1,6 @@
 """comparo fit: scores and a ranking from recorded comparisons."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,8 +19,14 @@ from comparo.model.zermelo import Algorithm
 from comparo.ranking.equal import control_sentences
 from comparo.ranking.grouping import group_codes
 from comparo.ranking.indecision import tie_sentences
+from comparo.ranking.people import with_votes
+from comparo.run.recipe import Fitting
+from comparo.run.store import read_configuration, stored_items
 
-EPILOG = "Example: `comparo fit comparisons.csv --method poe-bt --bias joint --format csv`; `comparo fit sheets/*.xlsx`"
+EPILOG = (
+    "Example: `comparo fit comparisons.csv --method poe-bt --bias joint --format csv`; `comparo fit sheets/*.xlsx`; a "
+    "run by one of its voices: `comparo fit comparo-runs/20260301-120000-stories --voice openai/gpt-4o-mini`"
+)
 
 
 def fit_command(
@@ -62,6 +69,13 @@ def fit_command(
     prior_pairs: Annotated[
         PriorPairs, typer.Option(help="For bt: which pairs get the prior of 1/(N − 1) wins for either side.")
     ] = "compared",
+    voice: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Fit the answers of this judge alone: a voice of a run folder, or a name in the column judge. May be "
+            "repeated."
+        ),
+    ] = None,
     people: Annotated[
         list[str] | None,
         typer.Option(help="For panel: a judge that is a person. The consensus is what people say. May be repeated."),
@@ -76,8 +90,24 @@ def fit_command(
     items: Annotated[
         Path | None,
         typer.Option(
-            help="For --control: the file of the texts, with columns id, text and, if you have them, context_id. "
-            "Default: those of a run folder."
+            help="For --control and --grouped: the file of the texts, with columns id, text and, if you have them, "
+            "context_id and group. Default: those of a run folder."
+        ),
+    ] = None,
+    grouped: Annotated[
+        bool,
+        typer.Option(
+            "--grouped",
+            help="For mixed, panel and --leaderboard: use the groups of the texts, such as the system that wrote them, "
+            "as the run folder or --items has them (else the same id in other contexts): texts of one group inform "
+            "each other's scores, and the leaderboard is that of the groups.",
+        ),
+    ] = False,
+    votes: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="People's votes about some of the same items: the ranking is then what people would say of all items, "
+            "from both. May be repeated."
         ),
     ] = None,
     leaderboard: Annotated[
@@ -99,26 +129,38 @@ def fit_command(
     and how many comparisons the item is in. A panel adds a table of its judges: agreement with the consensus, scale,
     taste, noise and position bias.
     """
-    comparisons = read_several(files)
+    chosen = _chosen(files, voice)
+    method = method or _usual(files, chosen, prior)
+    estimates = method in ("mixed", "panel") or prior == "estimated"
+    if grouped and not (estimates or leaderboard):
+        raise ValueError("--grouped belongs to --method mixed or panel, or to --leaderboard; add one of them")
+    texts = _texts(files, items, control or (), grouped)
+    groups = _groups(texts) if grouped and texts is not None else None
     ranking = quiet_fit(
-        comparisons,
-        method or _usual(files, comparisons, prior),
+        chosen,
+        method,
         bias=bias,
         prior=_prior(prior),
-        control=_held(files, control, items),
+        groups=groups if estimates else None,
+        control=_held(texts, control) if control and texts is not None else None,
         people=people or (),
         algorithm=algorithm,
         prior_pairs=prior_pairs,
         level=level,
     )
+    if votes:
+        ranking = with_votes(ranking, read_several(votes))
     if leaderboard:
-        ranking = replace(ranking, group=group_codes(ranking.comparisons, ranking.graph, "items"))
+        ranking = replace(ranking, group=group_codes(ranking.comparisons, ranking.graph, groups or "items"))
         board = ranking.groups()  # says what is wrong where items cannot be compared
         if output == "table":
             print_board(board)
     print_ranking(ranking, output, top)
+    if voice or (len(files) == 1 and database_of(files[0]) is not None):
+        say(_fitted(chosen, files, method))
     print_notes(ranking.notes)
-    for sentence in (*tie_sentences(ranking.ties), *control_sentences(ranking.control)):
+    told = () if ranking.people is None else (ranking.people.sentence,)
+    for sentence in (*told, *tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         say(sentence)
 
 
@@ -134,20 +176,69 @@ def _usual(files: list[Path], comparisons: Comparisons, prior: str | None) -> Me
     return "mixed"
 
 
-def _held(files: list[Path], control: list[str] | None, items: Path | None) -> dict[str, dict[Any, Any]] | None:
-    """What is held equal, by the labels of the comparisons: CSV has text where the items may have numbers."""
-    if not control:
+def _chosen(files: list[Path], voices: list[str] | None) -> Comparisons:
+    """The comparisons of files or run folders, those of some voices alone where they are named."""
+    comparisons = read_several(files)
+    if not voices:
+        return comparisons
+    by_text = {str(name): name for name in ([] if comparisons.judges is None else comparisons.judges.tolist())}
+    known = list(by_text) or _only_voice(files)
+    if not known:
+        raise ValueError(f"{files[0]} has no column judge, so there is no --voice to choose; leave it out")
+    if missing := [name for name in voices if name not in known]:
+        raise ValueError(f"{files[0]} has no voice {missing[0]!r}; its voices are {', '.join(known)}")
+    return comparisons.by_judges(by_text[name] for name in voices) if by_text else comparisons
+
+
+def _only_voice(files: list[Path]) -> list[str]:
+    """The judge of a run of one voice, whose answers name none; nothing for a file."""
+    database = database_of(files[0]) if len(files) == 1 else None
+    return [] if database is None else [str(read_configuration(database.parent)["identity"]["judge"])]
+
+
+def _fitted(comparisons: Comparisons, files: list[Path], method: str) -> str:
+    """What was fitted, in one line."""
+    names = list(map(str, [] if comparisons.judges is None else comparisons.judges.tolist())) or _only_voice(files)
+    who = f"{len(names)} voices ({', '.join(names)})" if len(names) > 1 else names[0]
+    return f"fitted by {method}: {len(comparisons):,} answers by {who}"
+
+
+def _texts(files: list[Path], items: Path | None, control: Sequence[str], grouped: bool) -> Items | None:
+    """The items that --control and --grouped need, from their file or the run folder."""
+    if not (control or grouped):
         if items is not None:
-            raise ValueError("--items belongs to --control; add it, or leave --items out")
+            raise ValueError("--items belongs to --control and --grouped; add one of them, or leave --items out")
         return None
-    if items is None and (len(files) > 1 or database_of(files[0]) is None):
-        raise ValueError("--control needs the texts; name their file by --items")
-    texts = Items.of(str(items or files[0]), numbers=[name for name in control if name != LENGTH])
-    found: dict[str, dict[Any, Any]] = {}
-    for name, of_item in texts.held(control).items():
-        found[name] = of_item | {(None if a is None else str(a), str(b)): value for (a, b), value in of_item.items()}
-        if len(set(texts.ids.tolist())) == len(texts):
-            found[name] |= {spelt: value for (_, b), value in of_item.items() for spelt in (b, str(b))}
+    if items is not None:
+        return Items.of(str(items), numbers=[name for name in control if name != LENGTH])
+    database = database_of(files[0]) if len(files) == 1 else None
+    if database is None:
+        raise ValueError(f"--{'control' if control else 'grouped'} needs the texts; name their file by --items")
+    return stored_items(database.parent)
+
+
+def _held(texts: Items, control: list[str]) -> dict[str, dict[Any, Any]]:
+    """What is held equal, by the labels of the comparisons."""
+    return {name: _spelt(texts, of_item) for name, of_item in texts.held(control).items()}
+
+
+def _groups(texts: Items) -> dict[Any, Any]:
+    """The group of each text, by the labels of the comparisons."""
+    group = Fitting(texts).group
+    if group is None:
+        raise ValueError(
+            "--grouped: no two texts share a group; give them a column group in --items, or the same ids in several "
+            "contexts"
+        )
+    return _spelt(texts, {(context, item): of for context, own in group.items() for item, of in own.items()})
+
+
+def _spelt(texts: Items, of_item: Mapping[tuple[Any, Any], Any]) -> dict[Any, Any]:
+    """What is known by context and id, also as CSV spells both, and by the id alone where that is enough."""
+    found: dict[Any, Any] = {(None if a is None else str(a), str(b)): value for (a, b), value in of_item.items()}
+    found |= of_item
+    if len(set(texts.ids.tolist())) == len(texts):
+        found |= {spelt: value for (_, b), value in of_item.items() for spelt in (b, str(b))}
     return found
 
 

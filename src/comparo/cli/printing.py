@@ -7,6 +7,7 @@ out; files and pipes get the text as it is.
 import json
 import math
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -22,6 +23,7 @@ from comparo.ranking.ranking import Ranking
 
 Format = Literal["table", "csv", "json"]
 Something = TypeVar("Something")
+MINUTE = 60.0  # seconds between two lines of progress in a log
 
 
 class Console(RichConsole):
@@ -71,21 +73,26 @@ def print_board(board: Leaderboard) -> None:
 
 
 def print_table(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table for people on stdout, numbers to the right; as wide as it needs to be where that is no terminal."""
+    """A table for people on stdout, as wide as it needs to be where that is no terminal."""
+    table, console = rich_table(header, rows), Console()
+    if not console.is_terminal:
+        console.width = console.measure(table, options=console.options.update(max_width=1_000_000)).maximum
+    console.print(table)
+
+
+def rich_table(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """A table for people, numbers to the right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     columns = list(zip(header, *rows, strict=True))
     for name, *values in columns:
         number = name != "item" and all(isinstance(value, int | float) for value in values)
-        width = max(len(name), *(len(_cell(value)) for value in values)) if number else 4
+        width = max([len(name), *(len(_cell(value)) for value in values)]) if number else 4
         table.add_column(
             Text(visible(name, lines=False)), justify="right" if number else "left", no_wrap=number, min_width=width
         )
     for row in zip(*(values for _, *values in columns), strict=True):
         table.add_row(*(Text(_cell(value)) for value in row))
-    console = Console()
-    if not console.is_terminal:
-        console.width = console.measure(table, options=console.options.update(max_width=1_000_000)).maximum
-    console.print(table)
+    return table
 
 
 def _cell(value: Any) -> str:
@@ -100,9 +107,13 @@ def print_notes(notes: Iterable[str]) -> None:
         say(f"Note: {note}", "yellow")
 
 
-def watch(things: Iterable[Something], total: int) -> Iterator[Something]:
-    """The things as they come, with a bar on stderr where that is a terminal."""
+def watch(things: Iterable[Something], total: int, every: float = MINUTE) -> Iterator[Something]:
+    """The things as they come, with a bar on stderr where that is a terminal, else a line in `every` seconds."""
     columns = (TextColumn("judging"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
+    console, said = Console(stderr=True), time.monotonic()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        yield from progress.track(things, total=total)
+        for number, thing in enumerate(progress.track(things, total=total), 1):
+            yield thing
+            if not console.is_terminal and time.monotonic() - said >= every:
+                said = time.monotonic()
+                say(f"{number:,}/{total:,} judged")

@@ -1,8 +1,7 @@
 """comparo rank: the whole job, from texts to a ranking."""
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,19 +9,17 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.live import Live
-from rich.text import Text
 
 from comparo.analysis.agreement import agreement
 from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.printing import Console, Format, print_board, print_notes, print_ranking
+from comparo.cli.progress import watched
 from comparo.cli.settings import command_line
 from comparo.cli.stopping import say_interrupted, stoppable
 from comparo.data.items import LENGTH
 from comparo.data.several import read_several
-from comparo.data.words import visible
 from comparo.methods import Method
 from comparo.model.product import Bias
 from comparo.ranking.equal import control_sentences
@@ -32,9 +29,10 @@ from comparo.run.audition import Trial
 from comparo.run.auto import AUTO, beside
 from comparo.run.budget import dollars
 from comparo.run.folders import choose_folder
-from comparo.run.loop import Progress, Run
+from comparo.run.loop import Run
 from comparo.run.rank import rank
 from comparo.run.recipe import Scores
+from comparo.run.stops import stop_sentence
 from comparo.run.task import DEFAULT_LEAST_MASS, DEFAULT_METHOD, Expense, Task
 from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 
@@ -218,7 +216,7 @@ def finish(run: Run, shown: Shown) -> Ranking:
     def so_far() -> None:
         if run.progress.answered and not is_trial:
             shown.console.print("The ranking so far:", style="yellow")
-            _print(run.ranking(), run, shown)
+            _print(run.ranking(), run, shown, is_finished=False)
 
     ranking = complete(run, shown.console, so_far)
     if not is_trial:
@@ -230,7 +228,7 @@ def complete(run: Run, console: Console, so_far: Callable[[], None] = lambda: No
     """Ask all questions, with the progress on stderr; where that is interrupted, show what there is `so_far`."""
     say_begin(console, run)
     try:
-        with stoppable(), _watched(run, console):
+        with stoppable(), watched(run, console):
             return run.finish()
     except KeyboardInterrupt as stop:
         say_interrupted(console, run, stop)
@@ -249,7 +247,7 @@ def _given(task: Task) -> str:
     return f", {len(task.given):,} of them answered in the audition" if task.given else ""
 
 
-def _print(ranking: Ranking, run: Run, shown: Shown) -> None:
+def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -> None:
     """Print the ranking, and write the report to the run folder."""
     from comparo.report import write_report
     from comparo.report.record import run_record
@@ -270,6 +268,8 @@ def _print(ranking: Ranking, run: Run, shown: Shown) -> None:
     if progress.cost:
         parts.append(dollars(progress.cost))
     console.print("; ".join(parts))
+    if run.task.until is not None and is_finished:
+        console.print(stop_sentence(run.task, ranking, run.rounds, progress.answered, progress.total), soft_wrap=True)
     console.print(_whose(ranking), markup=False, soft_wrap=True)
     for sentence in (*tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         console.print(sentence, markup=False, soft_wrap=True)
@@ -331,31 +331,3 @@ def first_question(task: Task) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST].rstrip()}… ({len(text):,} characters)"
-
-
-@contextmanager
-def _watched(run: Run, console: Console) -> Iterator[None]:
-    """A line on stderr that tells how far the run is, where that is a terminal."""
-    if not console.is_terminal or console.quiet:
-        yield
-        return
-    with Live(Text("starting"), console=console, transient=True, refresh_per_second=4) as live:
-        run.watch = lambda progress: live.update(progress_line(progress))
-        yield
-
-
-def progress_line(progress: Progress) -> Text:
-    """How far a run is, in one line: calls, rate, time left, cost, failures and the leaders."""
-    done = progress.answered + progress.failed
-    parts = [f"{done:,}/{progress.total:,} calls", f"{progress.rate:.1f}/s"]
-    if progress.rate:
-        left = (progress.total - done) / progress.rate
-        parts.append(f"{left // 60:.0f} min {left % 60:.0f} s left" if left >= 60 else f"{left:.0f} s left")
-    if progress.cost:
-        parts.append(dollars(progress.cost))
-    if progress.failed:
-        parts.append(f"{progress.failed} failed")
-    if progress.ranking is not None:
-        best = progress.ranking.to_columns()["item"][:3].tolist()
-        parts.append("leading: " + ", ".join(visible(f"{item!s:.20}", lines=False) for item in best))
-    return Text("  ".join(parts), style="cyan", overflow="ellipsis", no_wrap=True)

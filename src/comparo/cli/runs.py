@@ -1,17 +1,23 @@
 """comparo runs and comparo report: what was run, and its page made again."""
 
-from dataclasses import asdict
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from rich.live import Live
 
 from comparo.cli import groups
-from comparo.cli.printing import print_table, print_text, say
+from comparo.cli.printing import MINUTE, Console, print_table, print_text, rich_table, say
 from comparo.data.writing import csv_text
-from comparo.run.folders import ROOT, list_runs, repair
+from comparo.run.folders import ROOT, Summary, list_runs, repair
 
 EPILOG = "Example: `comparo runs --format csv`"
+REFRESH = 2.0  # seconds between two looks at the folders, on a terminal
 REPORT_EPILOG = "Example: `comparo report comparo-runs/20260301-120000-stories`"
 
 
@@ -26,6 +32,14 @@ def runs_command(
             "damaged database is kept beside.",
         ),
     ] = None,
+    is_watched: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            help="Show the list again and again, until interrupted, also while runs are going on; elsewhere than on a "
+            "terminal once a minute.",
+        ),
+    ] = False,
 ) -> None:
     """The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed."""
     if damaged is not None:
@@ -33,17 +47,44 @@ def runs_command(
         lost = f", {found.lost:,} are lost" if found.lost else ""
         print_text(f"{found.kept:,} judgements are kept{lost}; the damaged database is {found.aside}\n")
         return
+    if root != ROOT and not root.is_dir():
+        raise ValueError(f"{root} is not a folder; name the one that holds the run folders")
+    if is_watched:
+        if output == "csv":
+            raise ValueError("--watch shows a table; leave --format csv out")
+        watch_runs(root, Console())
+        return
     runs = list_runs(root)
     if not runs:
-        if root != ROOT and not root.is_dir():
-            raise ValueError(f"{root} is not a folder; name the one that holds the run folders")
         say(f"There are no runs in {root}.")
-        return
-    columns = {name: [getattr(run, name) for run in runs] for name in asdict(runs[0])}
-    if output == "csv":
-        print_text(csv_text(columns))
+    elif output == "csv":
+        print_text(csv_text(_columns(runs)))
     else:
-        print_table(columns, zip(*columns.values(), strict=True))
+        _print_runs(runs)
+
+
+def watch_runs(root: Path, console: Console, wait: Callable[[float], None] = time.sleep) -> None:
+    """Show the runs in a folder until interrupted, and `wait` some seconds between; runs may go on meanwhile."""
+    with suppress(KeyboardInterrupt):
+        if not console.is_terminal:
+            while True:
+                print_text(f"{datetime.now():%Y-%m-%d %H:%M:%S}\n")
+                _print_runs(list_runs(root))
+                wait(MINUTE)
+        with Live(console=console, auto_refresh=False) as live:
+            while True:
+                columns = _columns(list_runs(root))
+                live.update(rich_table(columns, zip(*columns.values(), strict=True)), refresh=True)
+                wait(REFRESH)
+
+
+def _print_runs(runs: Sequence[Summary]) -> None:
+    columns = _columns(runs)
+    print_table(columns, zip(*columns.values(), strict=True))
+
+
+def _columns(runs: Sequence[Summary]) -> dict[str, list[Any]]:
+    return {field.name: [getattr(run, field.name) for run in runs] for field in fields(Summary)}
 
 
 def report_command(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from comparo.data.columns import Table, shown
+from comparo.data.columns import Table, look_up, shown
 from comparo.data.frames import column_from_values, columns_from_frame, frame_from_columns
 from comparo.data.layouts import LABELS, WANTED, fields_from_matrix, fields_from_table
 from comparo.data.reading import columns_from_objects, read_columns
@@ -214,6 +214,21 @@ class Comparisons:
         """
         columns = {name: getattr(self, name) for name in ("first", "second", "p", "weight", "context", "judge")}
         return replace(self, **{name: column[rows] for name, column in columns.items() if column is not None})
+
+    def by_judges(self, names: Iterable[Any]) -> Comparisons:
+        """The comparisons of some judges alone, with the items, contexts and judges that are left.
+
+        >>> rows = [{"first": "a", "second": "b", "p": p, "judge": judge} for p, judge in ((0.7, "x"), (0.4, "y"))]
+        >>> Comparisons.from_rows(rows).by_judges(["y"]).p
+        array([0.4])
+        """
+        known = [] if self.judges is None else self.judges.tolist()
+        wanted = list(names)
+        if missing := [name for name in wanted if name not in known]:
+            there = f"the judges are {', '.join(map(str, known))}" if known else "they have no column judge"
+            raise ComparisonsError(f"the comparisons have no judge {shown(missing[0])}; {there}")
+        kept = self.take(np.isin(self.judged_by, look_up(wanted, known)))
+        return Comparisons.from_columns(**kept.to_columns())
 
     def merge_orders(self) -> Comparisons:
         """One comparison for each unordered pair within a context and a judge, without the position bias.

@@ -15,6 +15,7 @@ import re
 import zlib
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -49,23 +50,9 @@ def read_columns(
     {'first': ['ana'], 'p': ['0.7']}
     """
     path = Path(path)
-    if os.path.isdir(path):
-        raise ComparisonsError(f"{path} is a folder; name a file in it")
-    if not os.path.exists(path):
-        raise ComparisonsError(f"{path} does not exist; check the name (the working folder is {Path.cwd()})")
-    ending, compressed = split_ending(path, READ)
-    read = _READERS[ending]
-    try:
-        with gzip.open(path, "rb") if compressed else path.open("rb") as file:
-            if not file.peek(1):
-                raise ComparisonsError(f"{path} is empty; write its rows first")
-            table = read(file, str(path), wanted)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ComparisonsError(f"{path} is not a whole gzip file ({error}); copy it again or drop the .gz") from error
-    except UnicodeDecodeError as error:
-        raise ComparisonsError(f"{path} is not UTF-8 text ({error.reason}); save it again as UTF-8") from error
-    except OSError as error:
-        raise ComparisonsError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
+    with _opened(path) as file:
+        ending, _ = split_ending(path, READ)
+        table = _READERS[ending](file, str(path), wanted)
     if ending not in (".csv", ".tsv") or not labels:
         return table
     restored = {
@@ -74,6 +61,45 @@ def read_columns(
         if name in labels
     }
     return replace(table, columns={**table.columns, **restored})
+
+
+def read_document(path: str | os.PathLike[str]) -> Table | dict[str, Any]:
+    """The object that a JSON file holds as a whole, or else the columns of a file, as `read_columns` reads them.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "results.json")
+    ...     _ = path.write_text('{"version": 3,\\n "results": []}')
+    ...     read_document(path)
+    {'version': 3, 'results': []}
+    """
+    path = Path(path)
+    with _opened(path) as file:
+        text = file.read().decode("utf-8-sig") if split_ending(path, READ)[0] == ".json" else ""
+    if text.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):  # more than one object: lines of JSON
+            return dict(json.loads(text))
+    return read_columns(path)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Binary]:
+    """A file that is there and not empty, open for reading; what goes wrong is one error that names it."""
+    if os.path.isdir(path):
+        raise ComparisonsError(f"{path} is a folder; name a file in it")
+    if not os.path.exists(path):
+        raise ComparisonsError(f"{path} does not exist; check the name (the working folder is {Path.cwd()})")
+    try:
+        with gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb") as file:
+            if not file.peek(1):
+                raise ComparisonsError(f"{path} is empty; write its rows first")
+            yield file
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ComparisonsError(f"{path} is not a whole gzip file ({error}); copy it again or drop the .gz") from error
+    except UnicodeDecodeError as error:
+        raise ComparisonsError(f"{path} is not UTF-8 text ({error.reason}); save it again as UTF-8") from error
+    except OSError as error:
+        raise ComparisonsError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
 
 
 def columns_from_text(text: str, source: str) -> Table:

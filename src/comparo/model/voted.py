@@ -41,7 +41,7 @@ VARIES = 0.7  # standard deviation of log ω² and log σ² around the usual: a 
 WIDEST = 4.0  # how far the logarithms may go: S from 0.03 to 80 logits
 MOST, NEAR = 50, 0.05  # evaluations of the search, and what ends it, in logarithms and in nats: no vote tells less
 FIRST = 0.7  # first steps of the search
-STEP = 0.5  # of a logarithm, for the curvature of the evidence
+STEPS, FURTHEST, LEAST = 3, 3.0, 1e-3  # towards a given rise of the cost: how many, by which factor, and from what rise
 SWEEPS, SETTLED = 30, 1e-3  # of expectation propagation, and the change of a difference, in logits, that ends them
 
 
@@ -96,8 +96,11 @@ class Voted:
     It is a `comparo.model.covariance.Covariance`: the mean of the points' covariances, and the scatter of their scores.
     """
 
-    pattern: Pattern
     points: tuple[Point, ...]
+
+    @property
+    def pattern(self) -> Pattern:
+        return self.points[0].laplacian.pattern
 
     @cached_property
     def scores(self) -> Array:
@@ -201,15 +204,16 @@ def voted(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Li
         method="Nelder-Mead",
         options={"maxfev": MOST, "xatol": NEAR, "fatol": NEAR, "initial_simplex": simplex},
     ).x
-    middle = cost(best)
-    points = []
-    for number, own in enumerate(error):
-        way = np.eye(len(usual))[number]
-        bend = (cost(best + STEP * way) + cost(best - STEP * way) - 2 * middle) / STEP**2
-        reach = np.sqrt(len(usual) / max(bend, own**-2))  # the cubature of degree 3 of a normal distribution
-        points += [best + reach * way, best - reach * way]
+    middle, rise = cost(best), 0.5 * len(usual)  # √d standard deviations away: the cubature of a normal distribution
+    points, furthest = [], float(np.sqrt(len(usual)))  # where the votes say nothing, and the prior alone decides
+    for way in (*np.diag(error), *-np.diag(error)):
+        reach = 1.0
+        for _ in range(STEPS):
+            risen = max(cost(best + reach * way) - middle, LEAST)
+            reach = min(reach * float(np.clip(np.sqrt(rise / risen), 1.0 / FURTHEST, FURTHEST)), furthest)
+        points.append(best + reach * way)
     whole = _Posterior.of(votes, graph, expectation, limits)
-    return Voted(Pattern(graph, limits=limits), tuple(whole.at(np.clip(h, -WIDEST, WIDEST)) for h in points))
+    return Voted(tuple(whole.at(np.clip(h, -WIDEST, WIDEST)) for h in points))
 
 
 def _about_voted(

@@ -14,7 +14,7 @@ on recorded judges beside people's scores (docs/people.md); votes overrule them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,14 +29,31 @@ from comparo.ranking.told import People
 from comparo.types import Array, Index
 
 BETWEEN = 1.0 / (1.0 + PEOPLE)  # B
-GROUPS, GROUPS_VARY = 0.65, 0.25  # ρ_m, and its standard deviation between judges
-TEXTS_VARY, TEXTS_MOST = 0.15, 0.85  # the standard deviation of ρ_δ between judges, and the most that is expected of it
-ALONE, ALONE_VARIES = 0.45, 0.2  # the same for all of a judge's view, where no groups are known
+TEXTS_MOST = 0.85  # the most that is expected of ρ_δ
 DRAWS = 20_000  # for the interval of k: its ends have an error of 2% of its standard error
 NONE = 1e-6  # standard deviation of a part, relative to that of the scores, that is rounding
 
 
-def with_votes(ranking: Ranking, votes: Any) -> Ranking:
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """How much people usually share of a judge's view: correlations, and their standard deviations between judges.
+
+    `groups` is ρ_m, `texts_vary` the standard deviation of ρ_δ, and `whole` the correlation with all of a judge's view,
+    where no groups are known. Means over four sets of recorded judges beside people's scores (docs/people.md); the
+    deviations are about twice those between the sets, since ratings have noise of their own.
+    """
+
+    groups: float = 0.65
+    groups_vary: float = 0.25
+    texts_vary: float = 0.15
+    whole: float = 0.32
+    whole_varies: float = 0.2
+
+
+USUAL = Usual()
+
+
+def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
     """What people would say of all texts, from a machine's ranking of them and people's votes about some.
 
     Parameters
@@ -46,6 +63,8 @@ def with_votes(ranking: Ranking, votes: Any) -> Ranking:
     votes
         Comparisons by people, in any form that `Comparisons.of` reads, of texts of the ranking: p is 1, 0, or ½ for a
         tie.
+    usual
+        What is expected of a judge before any vote.
 
     Returns
     -------
@@ -72,16 +91,16 @@ def with_votes(ranking: Ranking, votes: Any) -> Ranking:
     asked = replace(graph.whole(), first=first, second=second)
     group = None if judged.group is None else judged.group[0]
     parts = _parts(ranking)
-    expectation, sizes = _expected(judged.scores, parts, group)
+    expectation, sizes = _expected(judged.scores, parts, group, usual)
     both = voted(said, asked, expectation)
     none = np.zeros((graph.nodes, 0))
     between = 0.0 if group is None else BETWEEN
     alone = voted(said, asked, Expectation(none, np.zeros(0), np.zeros(0), group, between, 1.0 - between))
-    (own, odds), (lone, usual) = _reached(both), _reached(alone)
+    (own, odds), (lone, least) = _reached(both), _reached(alone)
     voters = 1 if said.judges is None else len(np.unique(said.judged_by))
     validity, low, high = _validity(both, sizes, judged.level) if len(sizes) == 2 else (None, None, None)
     told = len(said), voters, judged.level, validity, low, high
-    people = People(*told, own, lone, len(said) * odds / usual)
+    people = People(*told, own, lone, len(said) * odds / least)
     return replace(
         judged, scores=both.scores, covariance=both, validity=validity, opinion=judged, people=people, controlled=None
     )
@@ -93,26 +112,26 @@ def _parts(ranking: Ranking) -> Parts | None:
     return parts if parts is None or ranking.validity is None else replace(parts, usual=ranking.validity)
 
 
-def _expected(scores: Array, parts: Parts | None, group: Index | None) -> tuple[Expectation, Array]:
+def _expected(scores: Array, parts: Parts | None, group: Index | None, usual: Usual) -> tuple[Expectation, Array]:
     """What is expected of people's scores, and the standard deviations of the machine's parts, (D,)."""
     size = float(np.std(scores)) or 1.0
     if parts is None or np.std(parts.expected) < NONE * size or np.std(scores - parts.expected) < NONE * size:
         between = 0.0 if group is None else BETWEEN
-        left = 1.0 - ALONE**2
-        column, b, vary = scores[:, None] / size, np.array([ALONE]), np.array([ALONE_VARIES**2])
+        left = 1.0 - usual.whole**2
+        column, b, vary = scores[:, None] / size, np.array([usual.whole]), np.array([usual.whole_varies**2])
         return Expectation(column, b, vary, group, between * left, (1.0 - between) * left), np.array([size])
     columns = np.column_stack([parts.expected, scores - parts.expected])
     sizes = np.std(columns, axis=0)
     if group is None:
         wanted = sizes * [1.0, parts.usual]
-        b = ALONE * wanted / float(np.linalg.norm(wanted))
-        vary = np.full(2, ALONE_VARIES**2)
-        return Expectation(columns / sizes, b, vary, None, 0.0, 1.0 - ALONE**2), sizes
+        b = usual.whole * wanted / float(np.linalg.norm(wanted))
+        vary = np.full(2, usual.whole_varies**2)
+        return Expectation(columns / sizes, b, vary, None, 0.0, 1.0 - usual.whole**2), sizes
     share = np.array([BETWEEN, 1.0 - BETWEEN])
-    texts = parts.usual * GROUPS * float(np.sqrt(share[0] / share[1])) * sizes[1] / sizes[0]
-    rho = np.array([GROUPS, min(texts, TEXTS_MOST)])
+    texts = parts.usual * usual.groups * float(np.sqrt(share[0] / share[1])) * sizes[1] / sizes[0]
+    rho = np.array([usual.groups, min(texts, TEXTS_MOST)])
     rest = share * (1.0 - rho**2)
-    vary = share * np.array([GROUPS_VARY, TEXTS_VARY]) ** 2
+    vary = share * np.array([usual.groups_vary, usual.texts_vary]) ** 2
     return Expectation(columns / sizes, np.sqrt(share) * rho, vary, group, float(rest[0]), float(rest[1])), sizes
 
 

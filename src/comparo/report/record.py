@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -130,9 +130,7 @@ def read_record(folder: Path) -> Record:
     # A folder from before runs could be plain holds one that was.
     method, bias, plain = given("method", "poe-bt"), given("bias", "joint"), given("plain", True)
     # One from before there was a consensus holds the judge's scores.
-    control = given("control") or {}
-    numbers = {name: np.array(values, dtype=float) for name, values in control.items() if values is not None}
-    items, held = replace(items, numbers=numbers), tuple(control)
+    held = tuple(given("control") or {})
     votes = Comparisons.read(folder / VOTES) if given("votes") else None
     whose = given("estimate", "judge"), given("validity"), held, votes
     fitting = Fitting(items, method, bias, plain, True, *whose)

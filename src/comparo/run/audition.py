@@ -23,10 +23,11 @@ from comparo.data.wordings import WORDINGS
 from comparo.ranking.ranking import Ranking
 from comparo.run.auditioned import Answers, Audition
 from comparo.run.budget import Budget
-from comparo.run.loop import Progress, Run, logger
+from comparo.run.loop import Run, logger
 from comparo.run.starting import Asked, Folder, Start, listed, make_judges, make_prompt, reader_among
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
 from comparo.run.voices import Voice, voices_of
+from comparo.run.watching import Watch
 
 PAIRS = 20  # for each voice; 80% of the gap to the best voice is closed with n calls to all voices (docs/panel.md)
 FEWEST = 15  # pairs: a voice of fewer than 30 answers has no variances of its own
@@ -52,7 +53,7 @@ def audition(
     out: Folder = None,
     notes: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-    watch: Callable[[Progress], None] | None = None,
+    watch: Watch = None,
     say: Callable[[str], None] = logger.warning,
     finish: Callable[[Run], Ranking] = Run.finish,
 ) -> Audition:

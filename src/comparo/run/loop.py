@@ -27,7 +27,7 @@ from comparo.run.task import Task
 from comparo.run.worker import PATIENCE, Asking
 from comparo.selection.selector import Selector
 
-LOOK = 0.5  # seconds between two looks at the clock
+LOOK = 0.5  # seconds between two looks at the clock, and between two reports of the progress
 GRACE = 10.0  # seconds that calls in flight have to come back when a run is stopped
 
 logger = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class Run:
             voice.name: Health(voice.prompt.labels, task.least_mass, first, self._masses(voice.name))
             for voice in task.voices
         }
-        self._looked = 0.0
+        self._looked, self.pace = time.monotonic(), LOOK  # when the progress was reported, and how often it is
         # Whether a context may begin; None where that is not known yet, False where no further context need be asked.
         self.may_begin: Callable[[Any], bool | None] = lambda _: True
         self._priced = task.budget.unit == "$"
@@ -300,7 +300,7 @@ class Run:
 
     def _look(self) -> None:
         """Report the progress, with a ranking as long as fitting takes at most a tenth of the time."""
-        if self.watch is None or time.monotonic() - self._looked < LOOK:
+        if self.watch is None or time.monotonic() - self._looked < self.pace:
             return
         begin = time.monotonic()
         if len(self.rounds) == 1 and self.progress.answered:

@@ -17,11 +17,12 @@ from comparo.run.audition import all_wordings
 from comparo.run.auditioned import Answers, Audition
 from comparo.run.auto import AUTO, choose_wordings
 from comparo.run.budget import Budget
-from comparo.run.loop import Progress, Run, logger
+from comparo.run.loop import Run, logger
 from comparo.run.recipe import Scores
 from comparo.run.starting import Asked, Folder, Start, listed, make_judges, make_prompt, reader_among
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, DEFAULT_METHOD, Task
 from comparo.run.voices import Voice, voices_of
+from comparo.run.watching import Watch
 from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, SYSTEM_GOALS, Orders, Strategy
 
 
@@ -55,7 +56,7 @@ def rank(
     fresh: bool = False,
     notes: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-    watch: Callable[[Progress], None] | None = None,
+    watch: Watch = None,
     say: Callable[[str], None] = logger.warning,
     finish: Callable[[Run], Ranking] = Run.finish,
     id: str | None = None,  # noqa: A002
@@ -116,8 +117,9 @@ def rank(
         A folder in which everything asked is stored, or a function that chooses it for the `Task`; a call that was
         stopped continues there. With `fresh` an existing folder is renamed first. `notes` are added to its run.json.
     watch, say, finish
-        Called with the progress about twice per second, with a sentence that the user should read at once, and with
-        the `Run`, to complete it and return its ranking.
+        Called with the progress about twice per second and at the end ("bar": a bar of text on stderr, for notebooks
+        and terminals), with a sentence that the user should read at once, and with the `Run`, to complete it and return
+        its ranking.
 
     Returns
     -------

@@ -31,6 +31,7 @@ from comparo.run.rounds import Pair, Rounds
 from comparo.run.store import Store, read_configuration, read_judgements, stored_items
 from comparo.run.task import DEFAULT_LEAST_MASS, Expense, Task
 from comparo.run.voices import Voice
+from comparo.run.watching import Watch, finish_watched
 from comparo.types import Array
 
 
@@ -144,7 +145,7 @@ def rejudge(
     budget: str | int = "100%",
     out: str | Path | Callable[[Repeated], Path | None] | None = None,
     notes: Mapping[str, Any] | None = None,
-    watch: Callable[[Progress], None] | None = None,
+    watch: Watch = None,
     say: Callable[[str], None] = logger.warning,
     finish: Callable[[Run], Ranking] = Run.finish,
 ) -> Rejudged:
@@ -195,7 +196,7 @@ def rejudge(
         store.add_items(task.items)
         known = store.known()
         store.add(one for one in before if key_of(one.question) not in known)
-        ranking = finish(Again(task, store, watch, say))
+        ranking = finish_watched(lambda watcher: Again(task, store, watcher, say), watch, finish)
         answered = [one for one in store.judgements() if not one.failed]
     return _compared(task, ranking, answered)
 

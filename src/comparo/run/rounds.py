@@ -62,7 +62,7 @@ class Rounds:
         self.selector = selector
         self.left = max(0, calls - len(given))
         self.given = list(given)
-        self.returned = returned
+        self.returned, self.is_sure = returned, False
         self.size = size
         self._rounds: list[dict[Pair, Judgement | None]] = []
         self._open: dict[Pair, int] = {}
@@ -116,9 +116,9 @@ class Rounds:
         """Allow the choice of rounds up to the second after so many."""
         self._allowed = rounds
 
-    def stop(self) -> None:
-        """Choose no further round."""
-        self.left, self.returned = 0, False
+    def stop(self, is_sure: bool = False) -> None:
+        """Choose no further round; `is_sure` where the target is reached."""
+        self.left, self.returned, self.is_sure = 0, False, is_sure
         self._learn()
 
     def _learn(self) -> None:

@@ -12,9 +12,10 @@ from comparo.data.writing import csv_text
 from comparo.judges import Judge, as_judge, load_judge
 from comparo.ranking.ranking import Ranking
 from comparo.run.folders import set_aside
-from comparo.run.loop import Progress, Run, logger
+from comparo.run.loop import Run, logger
 from comparo.run.store import VOTES, Store
 from comparo.run.task import Task
+from comparo.run.watching import Watch, finish_watched
 
 Asked = str | Judge | Callable[..., float]
 Folder = str | Path | Callable[[Task], Path] | None
@@ -28,7 +29,7 @@ class Start:
     out: Folder = None
     fresh: bool = False
     notes: Mapping[str, Any] | None = None
-    watch: Callable[[Progress], None] | None = None
+    watch: Watch = None
     say: Callable[[str], None] = logger.warning
     finish: Callable[[Run], Ranking] = Run.finish
 
@@ -42,7 +43,7 @@ class Start:
             store.add_items(task.items)
             if task.votes is not None:
                 store.write(VOTES, csv_text(task.votes.to_columns()))
-            return self.finish(Run(task, store, self.watch, self.say))
+            return finish_watched(lambda watch: Run(task, store, watch, self.say), self.watch, self.finish)
 
 
 def make_judges(judge: Asked | Sequence[Asked], options: Any = None) -> list[Judge]:

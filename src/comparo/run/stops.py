@@ -27,11 +27,14 @@ from comparo.analysis.evidence import SURE, log_evidence
 from comparo.data.comparisons import Comparisons
 from comparo.judges import Judgement
 from comparo.model.graph import Graph
+from comparo.ranking.ranking import Ranking
 from comparo.run.allocation import Allocation
 from comparo.run.answers import comparisons
 from comparo.run.rounds import Rounds
 from comparo.run.task import Task
+from comparo.selection.defaults import DEFAULT_GOAL
 from comparo.selection.systems import Systems, sureness
+from comparo.types import Array
 
 GROWTH = 1.25  # answers, relative to those at the last look, that make another one
 
@@ -86,7 +89,7 @@ class Stops:
                 reached = self._reached(comparisons(answers), active)
         for context, rounds in self.rounds.items():
             if context in reached:
-                rounds.stop()
+                rounds.stop(is_sure=True)
             else:
                 rounds.go_on(wave)
         self.wave, self._late = wave, list(self._sizes)
@@ -120,8 +123,39 @@ class Stops:
         if not (able := connected.intersection(active)):
             return set()
         ranking = self.task.fitting.rank(data)
-        top = self.task.goal.removeprefix("top-")
-        found = expected_spearman(ranking) if top == "ranking" else top_probability(ranking, int(top))
-        reached = found >= (self.task.until or 1.0)
+        reached = _found(self.task, ranking) >= (self.task.until or 1.0)
         able.intersection_update(label for label, is_reached in zip(labels, reached, strict=True) if is_reached)
         return able if able and log_evidence(ranking.comparisons) >= math.log(SURE) else set()
+
+
+def _found(task: Task, ranking: Ranking) -> Array:
+    """What `until` is about, for each context; for a goal about groups one number, nan where they are not connected."""
+    if task.compares_groups:
+        board = ranking.leaderboard
+        return np.array([math.nan if board is None else sureness(board, task.goal)])
+    if task.goal == DEFAULT_GOAL:
+        return expected_spearman(ranking)
+    return top_probability(ranking, int(task.goal.removeprefix("top-")))
+
+
+def stop_sentence(task: Task, ranking: Ranking, rounds: Mapping[Any, Rounds], calls: int, most: int) -> str:
+    """Whether a run that has ended stopped because it reached its target, and what the target measures now."""
+    found = _found(task, ranking)
+    name = {
+        DEFAULT_GOAL: "the expected Spearman correlation",
+        "systems": "the expected correlation of the order of systems",
+        "best-system": "the probability that the best system is right",
+    }.get(task.goal, "the probability that the best are right")
+    value = "unknown" if np.isnan(found).all() else f"{np.nanmean(found):.3f}"
+    if len(found) > 1 and not np.isnan(found).all():
+        value += f" on average, {np.nanmin(found):.3f} at least"
+    said, sure = f"{name} is {value}", sum(one.is_sure for one in rounds.values())
+    if sure == len(rounds):
+        return f"stopped by --until {task.until:g} after {calls:,} of at most {most:,} calls: {said}"
+    if sure:
+        return f"--until {task.until:g} stopped {sure:,} of {len(rounds):,} contexts; over all of them, {said}"
+    if not np.all(found >= (task.until or 1.0)):
+        return f"not stopped by --until {task.until:g}, as it was not reached: {said}; a larger --budget goes on"
+    if not task.compares_groups and log_evidence(ranking.comparisons) < math.log(SURE):
+        return f"not stopped by --until {task.until:g}: {said}, but so few answers may be chance"
+    return f"not stopped by --until {task.until:g} before the last call: {said}"

@@ -17,9 +17,12 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import repeat, takewhile
 from pathlib import Path
 from typing import IO, Any
+
+import numpy as np
 
 from comparo.data.items import Items
 from comparo.data.sources import standing, table_of_items
@@ -264,12 +267,14 @@ def count_judgements(folder: Path) -> tuple[int, int]:
 
 
 def stored_items(folder: Path) -> Items:
-    """The items of a run folder; a StoreError where there are none."""
+    """The items of a run folder, with the numbers that it held equal; a StoreError where there are none."""
     with reading(folder) as connection:
         table = table_of_items(connection, str(folder))
     if not table.columns["id"]:
         raise StoreError(f"{folder} holds no items, so there is nothing to show; run the same command again")
-    return Items.of(table)
+    held = read_configuration(folder).get("control") or {}
+    numbers = {name: np.array(values, dtype=float) for name, values in held.items() if values is not None}
+    return replace(Items.of(table), numbers=numbers)
 
 
 def _stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | None:

@@ -96,7 +96,8 @@ class Systems:
         matters = np.zeros((self.count, self.count), dtype=bool)
         matters[0, 1:] = matters[1:, 0] = True
         weight = np.empty((self.count, self.count))
-        weight[np.ix_(code, code)] = matters * np.exp(np.min(square[matters]) - square) / variance
+        # A difference that does not matter may be smaller than all that do, and e^ of that much infinite.
+        weight[np.ix_(code, code)] = np.exp(np.where(matters, np.min(square[matters]) - square, -np.inf)) / variance
         self._weigh(weight)
 
     def _weigh(self, weight: Array) -> None:

@@ -1,0 +1,74 @@
+"""comparo import: files of other tools as comparisons and items."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from comparo.cli.printing import print_text, say
+from comparo.data.imports import Imported, Source, import_file
+from comparo.data.writing import write_columns
+
+EPILOG = (
+    "Example: `comparo import annotations.json --out judged.csv`, then `comparo fit judged.csv --leaderboard` for the "
+    "systems, or `comparo rank judged-items.jsonl --criterion 'more helpful'` to judge the texts again"
+)
+
+
+def import_command(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Results of promptfoo (results.json or .jsonl), annotations of AlpacaEval (annotations.json), battles "
+            "of Chatbot Arena (JSON, JSONL, Parquet, or the CSV of Kaggle), or pairwise judgements of MT-Bench "
+            "(gpt-4_pair.jsonl); also gzipped."
+        ),
+    ],
+    source: Annotated[
+        Source | None, typer.Option("--from", help="Whose file it is. Default: by what is in it.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The file of comparisons: .csv, .jsonl or .parquet. Default: FILE-comparisons.csv, in the working "
+            "folder."
+        ),
+    ] = None,
+    items: Annotated[
+        Path | None,
+        typer.Option(
+            help="The file of the texts, written where FILE holds them: .jsonl, .csv or .parquet. Default: "
+            "FILE-items.jsonl, or named after --out."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
+) -> None:
+    """Comparisons, and texts where there are any, from files of promptfoo, AlpacaEval, Chatbot Arena and MT-Bench.
+
+    A system is an item, and a question a context. Prints the paths of what it wrote. Rows that hold no comparison are
+    left out and counted; a malformed row is an error that names it, and nothing is written.
+    """
+    stem = file.name.removesuffix(".gz").rpartition(".")[0]
+    judged = out or Path(f"{stem}-comparisons.csv")
+    texts = items or (Path(f"{stem}-items.jsonl") if out is None else out.with_name(f"{out.stem}-items.jsonl"))
+    found = import_file(file, source)
+    for path in (judged, texts) if found.items else (judged,):
+        if path.exists() and not force:
+            raise ValueError(f"{path} is there already; choose another --out or --items, or overwrite it by --force")
+    found.comparisons.write(judged)
+    print_text(f"{judged}\n")
+    if found.items:
+        write_columns(texts, found.items)
+        print_text(f"{texts}\n")
+    say(_summary(found))
+
+
+def _summary(found: Imported) -> str:
+    """What was read, in one line."""
+    data = found.comparisons
+    contexts = "" if data.contexts is None else f" in {len(data.contexts):,} contexts"
+    judges = [] if data.judges is None else data.judges.tolist()
+    who = "" if not judges else f" by {judges[0]}" if len(judges) == 1 else f" by {len(judges):,} judges"
+    left = ", ".join(f"{count:,} {why}" for why, count in found.left_out.items())
+    said = f"{found.source}: {len(data):,} comparisons of {len(data.items):,} items{contexts}{who}"
+    return f"{said}; left out: {left}" if left else said

@@ -1,0 +1,5 @@
+"""What a run leaves to other tools: its comparisons, preference pairs, and a data set folder, as files."""
+
+from comparo.export.exporting import Exported, Format, export_run
+
+__all__ = ["Exported", "Format", "export_run"]

@@ -1,0 +1,361 @@
+"""comparo import: small files in the layouts of other tools, written by hand, and what they become."""
+
+import csv
+import gzip
+import json
+
+import pandas
+import pytest
+
+from comparo import Comparisons, Items, import_file
+from comparo.errors import ComparisonsError
+
+
+@pytest.fixture
+def comparo(run, tmp_path):
+    return lambda *arguments: run(tmp_path, arguments)
+
+
+@pytest.fixture
+def write(tmp_path):
+    """A file of JSON, a list in one piece or in lines."""
+
+    def written(rows, name="file.json"):
+        path = tmp_path / name
+        lines = name.removesuffix(".gz").endswith("l")
+        text = "\n".join(map(json.dumps, rows)) if lines else json.dumps(rows, indent=2)
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+        return path
+
+    return written
+
+
+def rows_of(found):
+    columns = found.comparisons.to_columns()
+    names = [name for name in ("context", "first", "second", "p", "judge", "weight") if name in columns]
+    return list(zip(*(columns[name].tolist() for name in names), strict=True))
+
+
+def annotation(preference, instruction="Why is it so?", **more):
+    return {
+        "instruction": instruction,
+        "output_1": "Because.",
+        "generator_1": "reference",
+        "dataset": "helpful_base",
+        "output_2": f"It is so, as {instruction} says.",
+        "generator_2": "mine",
+        "annotator": "weighted_gpt4",
+        "preference": preference,
+        "price_per_example": 0.01,
+        **more,
+    }
+
+
+def test_annotations_of_alpaca_eval_soft_hard_tied_and_missing(write):
+    preferences = [1, 2.0, 1.25, 1.5, 0, None, float("nan")]
+    rows = [annotation(each, f"Question {number}") for number, each in enumerate(preferences)]
+    found = import_file(write(rows))
+    assert found.source == "alpaca_eval"
+    assert [row[3] for row in rows_of(found)] == [1, 0, 0.75, 0.5, 0.5]
+    assert rows_of(found)[0] == ("1", "reference", "mine", 1.0, "weighted_gpt4")
+    assert found.left_out == {"without a preference": 2}
+    items = Items.of(pandas.DataFrame(found.items))
+    assert len(items) == 14
+    assert items.question("3", "reference", "mine").context_text == "Question 2"
+    assert items.question("3", "reference", "mine").second_text == "It is so, as Question 2 says."
+
+
+def test_the_same_instruction_is_one_context_and_another_text_of_the_same_name_is_counted(write):
+    rows = [
+        annotation(1),
+        annotation(2, generator_2="other"),
+        annotation(2, output_1="No."),
+        annotation(1, generator_2="reference"),
+    ]
+    found = import_file(write(rows, "annotations.jsonl.gz"))
+    assert [row[:3] for row in rows_of(found)] == [
+        ("1", "reference", "mine"),
+        ("1", "reference", "other"),
+        ("1", "reference", "mine"),
+    ]
+    assert found.left_out["of a system with itself"] == 1
+    assert found.left_out["texts that differ from an earlier one of the same name and question"] == 2
+    assert found.items["id"] == ["reference", "mine", "other"]
+    assert found.items["text"][0] == "Because."
+
+
+def battle(winner, question="q1", **more):
+    said = [{"role": "user", "content": f"Tell me {question}"}]
+    return {
+        "question_id": question,
+        "model_a": "koala",
+        "model_b": "vicuna",
+        "winner": winner,
+        "judge": "arena_user_7",
+        "conversation_a": [*said, {"role": "assistant", "content": "A short one."}],
+        "conversation_b": [*said, {"role": "assistant", "content": "A longer one."}],
+        "turn": 1,
+        "anony": True,
+        "language": "English",
+        "tstamp": 1682351591.1,
+        **more,
+    }
+
+
+@pytest.mark.parametrize("name", ["battles.json", "battles.jsonl", "battles.parquet"])
+def test_battles_of_chatbot_arena(write, tmp_path, name):
+    said = ["model_a", "model_b", "tie", "tie (bothbad)", None]
+    rows = [battle(winner, f"q{number}") for number, winner in enumerate(said)]
+    if name.endswith("parquet"):
+        pandas.DataFrame(rows).to_parquet(tmp_path / name)
+    found = import_file(tmp_path / name if name.endswith("parquet") else write(rows, name))
+    assert found.source == "arena"
+    assert rows_of(found) == [
+        ("q0", "koala", "vicuna", 1.0, "arena_user_7"),
+        ("q1", "koala", "vicuna", 0.0, "arena_user_7"),
+        ("q2", "koala", "vicuna", 0.5, "arena_user_7"),
+        ("q3", "koala", "vicuna", 0.5, "arena_user_7"),
+    ]
+    assert found.left_out == {"without a winner": 1}
+    items = Items.of(pandas.DataFrame(found.items))
+    assert items.question("q1", "koala", "vicuna").first_text == "A short one."
+    assert items.question("q1", "koala", "vicuna").context_text == "Tell me q1"
+
+
+def test_battles_without_questions_compare_models_directly(write):
+    rows = [{name: battle("tie")[name] for name in ("model_a", "model_b", "winner", "judge", "turn")}] * 2
+    found = import_file(write(rows))
+    assert rows_of(found) == [("koala", "vicuna", 0.5, "arena_user_7")] * 2
+    assert not found.items
+
+
+def test_turns_of_one_question_are_contexts_and_longer_talks_are_told_whole(write):
+    talk = [{"role": role, "content": f"{role} {k}"} for k in (1, 2) for role in ("user", "assistant")]
+    rows = [battle("model_a", 81, judge="expert_1"), battle("model_b", 81, turn=2, conversation_a=talk, judge=None)]
+    found = import_file(write(rows))
+    assert [row[0] for row in rows_of(found)] == ["81 turn 1", "81 turn 2"]
+    assert [row[-1] for row in rows_of(found)] == ["expert_1", "unknown"]
+    text = found.items["text"][found.items["context_id"].index("81 turn 2")]
+    assert text == "Assistant: assistant 1\n\nUser: user 2\n\nAssistant: assistant 2"
+
+
+def test_the_table_of_the_kaggle_competition(tmp_path):
+    path = tmp_path / "train.csv"
+    marks = [(1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 0)]
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(
+            "id model_a model_b prompt response_a response_b winner_model_a winner_model_b winner_tie".split()
+        )
+        for number, each in enumerate(marks):
+            talk = [json.dumps([f"Ask {number}", "And?"]), json.dumps(["Yes.", "\ud83d"]), json.dumps(["No.", None])]
+            writer.writerow([number, "koala", "vicuna", *talk, *each])
+    found = import_file(path)
+    assert rows_of(found) == [("0", "koala", "vicuna", 1), ("1", "koala", "vicuna", 0), ("2", "koala", "vicuna", 0.5)]
+    assert found.left_out == {"without a winner": 1}
+    assert found.items["text"][0] == "Assistant: Yes.\n\nUser: And?\n\nAssistant: ?"
+    assert found.items["context"][0] == "Ask 0"
+    path.write_text(path.read_text().replace(",0,0,1\n", ",0,1,1\n"))
+    with pytest.raises(
+        ComparisonsError, match=r"train.csv, row 3 \(line 4\), column 'winner_model_a': .* is not one 1"
+    ):
+        import_file(path)
+
+
+def game(one, other, **more):
+    return {
+        "question_id": 81,
+        "model_1": "alpaca-13b",
+        "model_2": "gpt-4",
+        "g1_winner": one,
+        "g2_winner": other,
+        "judge": ["gpt-4", "pair-v2"],
+        "g1_user_prompt": "…",
+        "g1_judgment": "[[B]]",
+        "g2_user_prompt": "…",
+        "g2_judgment": "[[A]]",
+        "turn": 1,
+        "tstamp": 1687222222.2,
+        **more,
+    }
+
+
+def test_judgements_of_mt_bench_are_both_orders(write):
+    rows = [
+        game("model_2", "model_2"),
+        game("model_1", "tie", turn=2),
+        game("error", "model_1"),
+        game("model_1", "model_1", m1_score=8, m2_score=6, turn=None),
+    ]
+    found = import_file(write(rows, "gpt-4_pair.jsonl"))
+    assert found.source == "mt_bench"
+    judge = "gpt-4 · pair-v2"
+    assert rows_of(found) == [
+        ("81", "alpaca-13b", "gpt-4", 0.0, judge),
+        ("81", "gpt-4", "alpaca-13b", 1.0, judge),
+        ("81 turn 2", "alpaca-13b", "gpt-4", 1.0, judge),
+        ("81 turn 2", "gpt-4", "alpaca-13b", 0.5, judge),
+        ("81", "gpt-4", "alpaca-13b", 0.0, judge),
+        ("81", "alpaca-13b", "gpt-4", 1.0, judge),
+    ]
+    assert found.left_out == {"games without a verdict": 1}
+    assert not found.items
+
+
+def output(test, column, score, *, text="An answer.", components=(), prompt="Say {{topic}}", **more):
+    grading = {"pass": score > 0.5, "score": score, "reason": "…", "componentResults": list(components)}
+    return {
+        "cost": 0,
+        "error": None,
+        "gradingResult": grading,
+        "id": f"id-{test}-{column}",
+        "latencyMs": 5,
+        "namedScores": {},
+        "prompt": {"raw": f"Say topic {test}", "label": prompt},
+        "promptId": "abc",
+        "promptIdx": column,
+        "provider": {"id": f"openai:model-{column}", "label": ""},
+        "response": {"output": text, "tokenUsage": {}},
+        "score": score,
+        "success": score > 0.5,
+        "failureReason": 0,
+        "testCase": {},
+        "testIdx": test,
+        "vars": {"topic": f"topic {test}"},
+        **more,
+    }
+
+
+def results(*entries):
+    stats = {"successes": 1, "failures": 1}
+    return {
+        "evalId": "eval-abc",
+        "results": {"version": 3, "timestamp": "2026-03-01", "prompts": [], "results": list(entries), "stats": stats},
+        "config": {"env": {"OPENAI_API_KEY": "sk-secret"}},
+        "shareableUrl": None,
+    }
+
+
+def best(passed, value="the funniest"):
+    return {"pass": passed, "score": int(passed), "reason": "…", "assertion": {"type": "select-best", "value": value}}
+
+
+def test_scores_of_promptfoo_are_comparisons_within_a_test_case(write):
+    entries = [output(0, column, score) for column, score in enumerate((0.9, 0.4, 0.4))]
+    entries += [output(1, 0, 1), output(1, 1, 0, response=None, failureReason=2, error="refused")]
+    found = import_file(write(results(*entries)))
+    assert found.source == "promptfoo"
+    names = [f"openai:model-{column}" for column in range(3)]
+    assert rows_of(found) == [
+        ("1", names[0], names[1], 1.0, "score", pytest.approx(2 / 3)),
+        ("1", names[0], names[2], 1.0, "score", pytest.approx(2 / 3)),
+        ("1", names[1], names[2], 0.5, "score", pytest.approx(2 / 3)),
+    ]
+    assert found.left_out == {"outputs that failed": 1, "test cases with a single output": 1}
+    assert found.items["context"][0] == "Say topic 0"
+    assert found.items["id"] == names
+    lines = import_file(write(entries, "results.jsonl"))
+    assert rows_of(lines) == rows_of(found)
+
+
+def test_the_selected_output_beats_the_others_and_scores_are_not_used(write):
+    """The losers of select-best have lost their scores too: promptfoo overwrites them."""
+    contains = {"pass": True, "score": 1, "assertion": {"type": "contains", "value": "x"}}
+    entries = [output(0, column, 0, components=[contains, best(column == 1)]) for column in range(3)]
+    alone = output(1, 0, 1)
+    alone["gradingResult"] = best(passed=True)
+    other = output(1, 1, 0)
+    other["gradingResult"] = best(passed=False)
+    entries += [
+        alone,
+        other,
+        output(2, 0, 0, components=[best(passed=False)]),
+        output(2, 1, 0, components=[best(passed=False)]),
+    ]
+    found = import_file(write(results(*entries)))
+    assert [row[:5] for row in rows_of(found)] == [
+        ("1", "openai:model-0", "openai:model-1", 0.0, "select-best · the funniest"),
+        ("1", "openai:model-1", "openai:model-2", 1.0, "select-best · the funniest"),
+        ("2", "openai:model-0", "openai:model-1", 1.0, "select-best · the funniest"),
+    ]
+    assert found.left_out == {"select-best assertions without one winner": 1}
+
+
+def test_outputs_are_named_after_prompts_where_there_are_several_and_after_columns_of_one_name(write):
+    entries = [output(0, 0, 1), output(0, 1, 0, prompt="Shout " + "x" * 80, provider={"id": "openai:model-0"})]
+    entries += [output(0, 2, 0.5, provider="openai:model-0"), output(0, 0, 1, text={"a": 1})]
+    found = import_file(write(results(*entries)))
+    assert found.items["id"] == [
+        "openai:model-0 · Say {{topic}} #1",
+        "openai:model-0 · prompt 2",
+        "openai:model-0 · Say {{topic}} #2",
+    ]
+    assert found.items["context"][0] == "topic: topic 0"
+    assert found.left_out == {"test cases with a single output": 1}  # the repeat
+
+
+def test_a_file_of_an_older_version_has_no_numbers_of_test_cases(write):
+    entries = [output(test, column, column) for test in (0, 1) for column in (0, 1)]
+    for entry in entries:
+        del entry["testIdx"], entry["promptIdx"]
+        entry["prompt"] = {"raw": "Say", "display": "Say {{topic}}"}
+    found = import_file(write({"results": {"version": 2, "results": entries, "table": {}}}))
+    assert [row[:4] for row in rows_of(found)] == [
+        (f'{{"topic": "topic {test}"}}', "openai:model-0", "openai:model-1", 0.0) for test in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([annotation(1), annotation("both")], "row 2, column 'preference': 'both' is not a number from 1 to 2"),
+        ([annotation(1), annotation(3)], "row 2, column 'preference': 3 is not a number from 1 to 2"),
+        ([annotation(1, generator_2=None)], "row 1, column 'generator_2': there is no name"),
+        ([annotation(None)], "holds no comparison (1 without a preference)"),
+        ([battle("tie"), battle("nobody")], "row 2, column 'winner': 'nobody' is not one of"),
+        ([{"model_a": "x", "model_b": "y"}], "holds no comparison (1 without a winner)"),
+        ([battle("tie", model_a="")], "row 1, column 'model_a': there is no name"),
+        ([battle("tie", conversation_a=["hello", "you"])], "row 1, column 'conversation_a': 'hello' is not a message"),
+        ([game("model_1", "A")], "row 1, column 'g2_winner': 'A' is not one of model_1, model_2, tie, error"),
+        (
+            results(output(0, 0, 1), {**output(0, 1, 1), "score": "1"}),
+            "results, row 2, column 'score': '1' is not a number",
+        ),
+        (results(output(0, 0, 1, provider={})), "results, row 1, column 'provider': there is no provider with an id"),
+        (results(7), "results, row 1: 7 is not an object"),
+        ([{"first": "a", "second": "b", "p": 0.5}], "file.json is of no known layout (promptfoo: prompt, provider"),
+        ({"hello": 1}, "file.json is of no known layout"),
+    ],
+)
+def test_a_malformed_row_is_one_message_with_its_place(comparo, write, tmp_path, rows, message):
+    write(rows)
+    done = comparo("import", "file.json")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["file.json"]
+
+
+def test_the_command_writes_files_that_fit_and_rank_read(comparo, write, tmp_path):
+    write(
+        [annotation(each, f"Question {number}") for number, each in enumerate((1, 2, 1.25, None))], "annotations.json"
+    )
+    done = comparo("import", "annotations.json")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "annotations-comparisons.csv\nannotations-items.jsonl\n"
+    assert done.stderr == (
+        "alpaca_eval: 3 comparisons of 2 items in 3 contexts by weighted_gpt4; left out: 1 without a preference\n"
+    )
+    assert Comparisons.read(tmp_path / "annotations-comparisons.csv").p.tolist() == [1, 0, 0.75]
+    assert len(Items.of(tmp_path / "annotations-items.jsonl")) == 8
+    fitted = comparo("fit", "annotations-comparisons.csv", "--leaderboard")
+    assert fitted.returncode == 0, fitted.stderr
+    refused = comparo("import", "annotations.json")
+    assert refused.returncode == 2
+    assert "annotations-comparisons.csv is there already" in refused.stderr
+    assert comparo("import", "annotations.json", "--force").returncode == 0
+    named = comparo("import", "annotations.json", "--from", "alpaca_eval", "--out", "judged.parquet")
+    assert named.stdout == "judged.parquet\njudged-items.jsonl\n"
+    wrong = comparo("import", "annotations.json", "--from", "arena", "--out", "x.csv")
+    assert wrong.returncode == 2
+    assert "annotations.json is not a file of arena: there is no model_a, model_b; it has annotator" in wrong.stderr

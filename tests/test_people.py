@@ -1,0 +1,265 @@
+"""People's votes beside a machine's ranking: the algebra, recovery and coverage in simulation, and the commands."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import comparo
+from comparo import Comparisons, fit, with_votes
+from comparo.errors import ComparisonsError
+from comparo.model.choices import Choices
+from comparo.model.graph import Graph
+from comparo.model.limits import LIMITS
+from comparo.model.voted import Expectation, _Posterior, _Solved, voted
+from comparo.ranking.people import find_voted
+
+
+def votes_about(rng, t, number):
+    """Votes about random pairs of the texts t (contexts, groups)."""
+    contexts, groups = t.shape
+    context, first = rng.integers(contexts, size=number), rng.integers(groups, size=number)
+    second = (first + rng.integers(1, groups, size=number)) % groups
+    p = (rng.random(number) < expit(t[context, first] - t[context, second])).astype(float)
+    return Comparisons.from_columns(first, second, p, context=context)
+
+
+def world(rng, contexts=15, groups=6, of_groups=0.7, of_texts=0.4):
+    """People's scores, the means of their groups, and the answers of a judge that shares so much of them."""
+    mean, own = rng.standard_normal(groups), rng.standard_normal((contexts, groups))
+    s = of_groups * mean + np.sqrt(1 - of_groups**2) * rng.standard_normal(groups)
+    s = 0.7 * s + of_texts * own + np.sqrt(1 - of_texts**2) * rng.standard_normal(own.shape)
+    rows = [
+        (c, i, j, expit(s[c, i] - s[c, j] + 0.2 + 0.4 * rng.standard_normal()))
+        for c in range(contexts)
+        for i in range(groups)
+        for j in range(groups)
+        if i != j and rng.random() < 0.6
+    ]
+    context, first, second, p = (np.array(column) for column in zip(*rows, strict=True))
+    return mean + own, mean, Comparisons.from_columns(first, second, p, context=context)
+
+
+def true_scores(ranking, t):
+    centred = t - t.mean(axis=1, keepdims=True)
+    return np.array([centred[int(c), int(i)] for c, i in ranking.graph.labels(ranking.comparisons)])
+
+
+@pytest.fixture(scope="module")
+def example():
+    rng = np.random.default_rng(3)
+    t, _, data = world(rng)
+    return t, fit(data, "mixed", groups="items"), votes_about(rng, t, 150)
+
+
+def test_the_solution_is_that_of_the_dense_model():
+    rng = np.random.default_rng(0)
+    votes = votes_about(rng, rng.standard_normal((3, 5)), 40)
+    graph = Graph.build(votes).whole()
+    choices = Choices.of(votes, graph, False, LIMITS).with_plain_biases()
+    columns, prior, within = graph.centre(rng.standard_normal((graph.nodes, 4))), np.array([2.0, 0.5, 1.0, 3.0]), 0.7
+    found = _Solved.of(choices, columns, within, prior)
+    n, pattern = graph.nodes, choices.pattern
+    x = np.zeros((len(choices.c), n))
+    x[np.arange(len(x)), pattern.first], x[np.arange(len(x)), pattern.second] = 1.0, -1.0
+    before = within * np.eye(n) + columns @ np.diag(prior) @ columns.T
+    precision = x.T @ (choices.c[:, None] * x)
+    covariance = np.linalg.inv(np.linalg.inv(before) + precision)
+    b = x.T @ choices.pull
+    mean, variance = found.differences()
+    assert mean == pytest.approx(x @ covariance @ b, abs=1e-8)
+    assert variance == pytest.approx(np.diagonal(x @ covariance @ x.T), abs=1e-8)
+    total = np.linalg.slogdet(np.eye(n) + before @ precision)[1]
+    assert found.evidence == pytest.approx(0.5 * (b @ covariance @ b - total), abs=1e-8)
+
+
+def test_evidence_is_that_of_numerical_integration():
+    votes = Comparisons.from_columns([0, 0, 1], [1, 1, 0], [1.0, 1.0, 1.0], context=[0, 0, 0])
+    graph = Graph.build(votes).whole()
+    expected = Expectation(np.array([[1.0], [-1.0]]), np.array([0.5]), np.array([0.1]), None, 0.0, 0.8)
+    posterior = _Posterior.of(votes, graph, expected, LIMITS)
+    point = posterior.at(np.array([0.3, 0.0]))
+    spread = np.exp(0.3)
+    bias = posterior.choices.gamma[0, 0]
+    d = np.linspace(-40, 40, 200_001)
+    variance = 2 * 0.8 * spread**2 + 4 * 0.1 * spread**2
+    prior = np.exp(-0.5 * (d - spread * 1.0) ** 2 / variance) / np.sqrt(2 * np.pi * variance)
+    likelihood = expit(d - bias) ** 2 * expit(-d - bias)
+    weight = prior * likelihood * (d[1] - d[0])
+    assert point.evidence == pytest.approx(np.log(weight.sum()), abs=1e-3)
+    assert np.ptp(point.scores) == pytest.approx(np.sum(weight * d) / weight.sum(), abs=2e-3)
+
+
+def test_evidence_of_ties_is_that_of_numerical_integration():
+    votes = Comparisons.from_columns([0, 0, 0], [1, 1, 1], [1.0, 0.5, 0.5], context=[0, 0, 0])
+    graph = Graph.build(votes).whole()
+    none = Expectation(np.zeros((2, 0)), np.zeros(0), np.zeros(0), None, 0.0, 1.0)
+    point = _Posterior.of(votes, graph, none, LIMITS).at(np.array([0.0, 0.0]))
+    (nu,), bias = point.choices.nu, point.choices.gamma[0, 0]
+    d = np.linspace(-30, 30, 100_001)
+    e = d - bias
+    total = np.exp(e / 2) + np.exp(-e / 2) + nu
+    weight = np.exp(-(d**2) / 4) / np.sqrt(4 * np.pi) * np.exp(e / 2) / total * (nu / total) ** 2 * (d[1] - d[0])
+    assert point.evidence == pytest.approx(np.log(weight.sum()), abs=1e-3)
+
+
+def test_covariance_is_that_of_the_points(example):
+    _, machine, votes = example
+    ranking = with_votes(machine, votes)
+    found = ranking.covariance
+    batch = found.pattern.batches[0]
+    block = found.block(batch)
+    assert np.sqrt(np.einsum("bii->bi", block)).ravel() == pytest.approx(ranking.std)
+    apart = block[0, 0, 0] + block[0, 1, 1] - 2 * block[0, 0, 1]
+    assert found.difference(0, 1) == pytest.approx(apart)
+    large = voted(votes, _asked(machine, votes), _expected(machine), replace(LIMITS, exact=4))
+    assert large.difference(0, 1) == pytest.approx(_voted(machine, votes).difference(0, 1), rel=1e-6)
+
+
+def _asked(machine, votes):
+    first, second = find_voted(votes, machine.graph.labels(machine.comparisons))
+    return replace(machine.graph.whole(), first=first, second=second)
+
+
+def _expected(machine):
+    scores = machine.scores[:, None] / machine.scores.std()
+    return Expectation(scores, np.array([0.4]), np.array([0.04]), machine.group[0], 0.3, 0.5)
+
+
+def _voted(machine, votes):
+    return voted(votes, _asked(machine, votes), _expected(machine))
+
+
+def test_votes_and_the_judge_are_better_than_either(example):
+    t, machine, votes = example
+    ranking = with_votes(machine, votes)
+    true = true_scores(ranking, t)
+    reached = np.corrcoef(ranking.scores, true)[0, 1]
+    assert reached > np.corrcoef(machine.scores, true)[0, 1] + 0.1
+    assert ranking.people.correlation > ranking.people.alone
+    assert ranking.people.worth > ranking.people.votes == 150
+    assert ranking.estimate == "people"
+    assert ranking.judged is machine
+    assert ranking.people.low < ranking.people.validity == ranking.validity < ranking.people.high
+
+
+def test_many_votes_overrule_the_judge():
+    rng = np.random.default_rng(5)
+    t, _, data = world(rng, of_groups=-0.8, of_texts=-0.5)
+    ranking = with_votes(fit(data, "mixed", groups="items"), votes_about(rng, t, 4000))
+    assert np.corrcoef(ranking.scores, true_scores(ranking, t))[0, 1] > 0.95
+    assert ranking.people.worth < 1.05 * 4000
+
+
+def test_position_and_order_of_votes_do_not_matter(example):
+    _, machine, votes = example
+    one = with_votes(machine, votes)
+    turned = Comparisons.from_columns(
+        votes.items[votes.second], votes.items[votes.first], 1 - votes.p, context=votes.contexts[votes.context]
+    )
+    half = np.arange(len(votes)) % 2 == 0
+    balanced = np.where(half, votes.p, 1 - votes.p)
+    assert turned.p.mean() == pytest.approx(1 - votes.p.mean())
+    assert balanced.shape == votes.p.shape
+    other = with_votes(machine, turned)
+    assert other.scores == pytest.approx(one.scores, abs=0.02)
+
+
+def test_coverage():
+    covered, groups = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        t, mean, data = world(rng)
+        ranking = with_votes(fit(data, "mixed", groups="items"), votes_about(rng, t, 200))
+        true = true_scores(ranking, t)
+        covered.append(np.mean(np.abs(ranking.scores - true) < 1.96 * ranking.std))
+        for over, truth in (("new", mean - mean.mean()), ("these", (t - t.mean(axis=1, keepdims=True)).mean(axis=0))):
+            board = ranking.groups(contexts=over)
+            own = truth[board.group.astype(int)]
+            groups.append(np.mean((board.low <= own) & (own <= board.high)))
+    assert 0.92 < np.mean(covered) < 0.985
+    assert 0.87 < np.mean(groups) <= 1.0  # 72 means of groups
+
+
+def test_without_groups_there_is_no_validity():
+    machine = fit([("a", "b", 0.9), ("b", "c", 0.8), ("c", "a", 0.2), ("b", "a", 0.2)])
+    ranking = with_votes(machine, [("c", "a", 1.0)] * 3 + [("c", "b", 1.0)] * 2)
+    assert ranking.people.validity is None
+    assert ranking.validity is None
+    assert "people share" not in ranking.people.sentence
+    assert "votes of people" in repr(ranking)
+    assert json.loads(ranking.to_json())["people"]["votes"] == 5
+
+
+@pytest.mark.parametrize(
+    ("votes", "message"),
+    [
+        ([("a", "x", 1.0)], r"vote 1 is about 'x', which is not among the 3 texts"),
+        (
+            [{"first": "a", "second": "b", "p": 1.0, "context": "one"}],
+            "of context 'one', which is not among the 3 texts",
+        ),
+    ],
+)
+def test_votes_about_unknown_texts(votes, message):
+    machine = fit([("a", "b", 0.9), ("b", "c", 0.8)])
+    with pytest.raises(ComparisonsError, match=message):
+        with_votes(machine, votes)
+
+
+def test_votes_without_contexts_of_texts_with_several(example):
+    with pytest.raises(ComparisonsError, match="the votes have no column context"):
+        with_votes(example[1], [("0", "1", 1.0)])
+
+
+TEXTS = [
+    {"id": s, "text": f"{s} says {c} " * (2 + c % 3), "context_id": f"c{c}", "context": f"Q{c}"}
+    for c in range(6)
+    for s in "abcd"
+]
+SCORES = dict(zip("abcd", (1.0, 0.5, 0.0, -0.5), strict=True))
+
+
+def voted_file(path):
+    rng = np.random.default_rng(1)
+    rows = ["context,first,second,winner,judge"]
+    for _ in range(60):
+        c, (i, j) = rng.integers(6), rng.choice(4, 2, replace=False)
+        rows.append(f"c{c},{'abcd'[i]},{'abcd'[j]},{'A' if i > j else 'B'},{'ana' if rng.random() < 0.5 else 'bo'}")
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def test_rank_with_votes(tmp_path):
+    items = tmp_path / "items.jsonl"
+    items.write_text("\n".join(map(json.dumps, TEXTS)))
+    votes = voted_file(tmp_path / "votes.csv")
+    judge = comparo.load_judge("simulated/soft", scores=SCORES)
+    ranking = comparo.rank(str(items), "better", judge=judge, budget="3n", out=tmp_path / "run", votes=str(votes))
+    assert ranking.people.votes == 60
+    assert ranking.people.voters == 2
+    assert ranking.groups().group.tolist() == ["d", "c", "b", "a"]  # people say the opposite of the judge
+    from comparo.report import write_report
+    from comparo.report.record import read_record
+
+    again = read_record(tmp_path / "run").ranking
+    assert again.scores == pytest.approx(ranking.scores, abs=1e-6)
+    page = write_report(str(tmp_path / "run")).read_text(encoding="utf-8")
+    assert "people, 60 votes" in page
+    assert "in the scale of their votes" in page
+
+
+def test_rank_refuses_votes_before_it_asks(tmp_path):
+    votes = tmp_path / "votes.csv"
+    votes.write_text("context,first,second,winner\nc0,a,nobody,A\n")
+    asked = []
+
+    def judge(first, second):
+        asked.append((first, second))
+        return 0.5
+
+    with pytest.raises(ComparisonsError, match="vote 1 is about 'nobody' of context 'c0'"):
+        comparo.rank(TEXTS, "better", judge=judge, votes=str(votes))
+    assert not asked

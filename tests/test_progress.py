@@ -1,0 +1,211 @@
+"""Long work: lines in a log, a list of runs that is shown again and again, a bar, and why a run ended."""
+
+import io
+import re
+from functools import partial
+
+import pytest
+
+from comparo import load_judge, rank, rejudge
+from comparo.cli.printing import Console, watch
+from comparo.cli.progress import watched
+from comparo.cli.runs import watch_runs
+from comparo.errors import JudgeError
+from comparo.judges.simulated import Simulated
+from comparo.run.loop import Progress
+from comparo.run.stops import stop_sentence
+from comparo.run.watching import Bar
+from stored import QUALITY, ROWS, one_voice, two_voices
+
+LINE = re.compile(r"\d+/60 calls  [\d,.]+/s")
+
+
+def log():
+    return Console(file=io.StringIO(), force_terminal=False, highlight=False, width=200)
+
+
+def test_a_run_that_is_shorter_than_a_minute_says_nothing_and_a_longer_one_does(tmp_path):
+    paces = []
+
+    def finish(run, console, **every):
+        with watched(run, console, **every):
+            paces.append(run.pace)
+            return run.finish()
+
+    short, long = log(), log()
+    one_voice(tmp_path / "short", finish=partial(finish, console=short))
+    assert short.file.getvalue() == ""
+    assert paces == [60.0]
+    one_voice(tmp_path / "long", finish=partial(finish, console=long, every=0.0))
+    assert LINE.search(long.file.getvalue())
+    quiet = Console(file=io.StringIO(), quiet=True)
+    one_voice(tmp_path / "quiet", finish=partial(finish, console=quiet, every=0.0))
+    assert quiet.file.getvalue() == ""
+
+
+def test_judging_pairs_says_a_line_a_minute_too(capfd):
+    assert list(watch(iter("abc"), 3, every=0.0)) == ["a", "b", "c"]
+    assert capfd.readouterr().err.splitlines() == ["1/3 judged", "2/3 judged", "3/3 judged"]
+    assert list(watch(iter("abc"), 3)) == ["a", "b", "c"]
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_the_list_of_runs_is_shown_while_a_run_goes_on_until_interrupted(tmp_path, capfd, is_terminal):
+    console = Console(file=io.StringIO(), force_terminal=True, width=200) if is_terminal else log()
+    waits = []
+
+    def finish(run):
+        """Look at the runs while this one holds its folder, with more answers at the second look than at the first."""
+
+        def wait(seconds):
+            waits.append(seconds)
+            if len(waits) == 3:
+                raise KeyboardInterrupt
+            if len(waits) == 2:
+                run.finish()
+
+        watch_runs(tmp_path, console, wait)
+        return run.ranking()
+
+    one_voice(tmp_path / "run", finish=finish)
+    said = console.file.getvalue() if is_terminal else capfd.readouterr().out
+    assert waits == [2.0 if is_terminal else 60.0] * 3
+    assert [int(number) for number in re.findall(r"5n +(\d+)", said)][:3] == [0, 0, 60]
+
+
+def test_watching_an_empty_folder_and_a_wrong_format(run, tmp_path, capfd):
+    def stop(_):
+        raise KeyboardInterrupt
+
+    watch_runs(tmp_path, log(), stop)
+    assert "answered" in capfd.readouterr().out
+    done = run(tmp_path, ["runs", ".", "--watch", "--format", "csv"])
+    assert done.returncode == 2
+    assert "--watch shows a table; leave --format csv out" in done.stderr
+
+
+class Calm(Simulated):
+    """A judge that works on few questions at once: rounds are small, so that there is something left to stop."""
+
+    ahead = 4
+
+
+def ended(rows=ROWS, strength=3.0, **options):
+    """The sentence about the end of a run, and the run."""
+    runs = []
+
+    def finish(run):
+        runs.append(run)
+        return run.finish()
+
+    judge = Calm("soft", scores={name: strength * score for name, score in QUALITY.items()}, noise=0.1)
+    ranking = rank(rows, "better", judge=judge, finish=finish, **options)
+    (run,) = runs
+    progress = run.progress
+    return stop_sentence(run.task, ranking, run.rounds, progress.answered, progress.total), run
+
+
+def test_the_end_of_a_run_says_whether_and_at_what_it_stopped():
+    said, run = ended(until=0.9, budget="100%")
+    assert run.progress.answered < run.progress.total
+    pattern = r"stopped by --until 0.9 after (\d+) of at most 60 calls: the expected Spearman correlation is "
+    found = re.match(pattern + r"[01]\.\d+ on average, [01]\.\d+ at least", said)
+    assert found, said
+    assert int(found[1]) == run.progress.answered
+    said, run = ended(until=0.9999, budget="3n", rows=ROWS[:6], strength=0.1)
+    assert run.progress.answered == run.progress.total
+    assert re.fullmatch(
+        r"not stopped by --until 0.9999, as it was not reached: the expected Spearman correlation is 0\.\d+; "
+        "a larger --budget goes on",
+        said,
+    )
+    said, _ = ended(until=0.8, goal="top-2", budget="100%", rows=ROWS[:6])
+    assert "the probability that the best are right is" in said
+    said, _ = ended(until=0.8, goal="best-system", budget="100%", rows=[row | {"group": row["id"]} for row in ROWS])
+    assert "the probability that the best system is right is" in said
+
+
+def test_some_contexts_may_stop_and_others_not():
+    """In one context texts differ clearly, in the other hardly."""
+    rows = [row | {"id": f"{row['id']} {row['context_id']}"} for row in ROWS]
+    scores = {row["id"]: QUALITY[row["id"][:2]] * (4 if row["context_id"] == "x" else 0.001) for row in rows}
+    runs = []
+    judge = Calm("soft", scores=scores, noise=0.1)
+    ranking = rank(
+        [{name: value for name, value in row.items() if name != "group"} for row in rows],
+        "better",
+        judge=judge,
+        until=0.9,
+        budget="100%",
+        finish=lambda run: runs.append(run) or run.finish(),
+    )
+    sure = [one.is_sure for one in runs[0].rounds.values()]
+    said = stop_sentence(runs[0].task, ranking, runs[0].rounds, 50, 60)
+    assert sum(sure) == 1
+    assert said.startswith(
+        "--until 0.9 stopped 1 of 2 contexts; over all of them, the expected Spearman correlation is"
+    )
+
+
+def test_the_command_prints_how_it_ended_unless_there_was_no_target(run, tmp_path):
+    lines = [f'{{"id": "i{k}", "text": "Text {k}.", "score_wit": {k / 3}}}' for k in range(30)]
+    (tmp_path / "items.jsonl").write_text("\n".join(lines))
+    words = ["rank", "items.jsonl", "--judge", "simulated/soft", "-o", "scores=wit", "-o", "noise=0.1"]
+    done = run(tmp_path, [*words, "--out", "a", "--until", "0.9", "--budget", "20n"])
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^stopped by --until 0.9 after \d+ of at most \d+ calls: the expected", done.stderr, re.MULTILINE)
+    assert "--until" not in run(tmp_path, [*words, "--out", "b"]).stderr
+
+
+def test_a_bar_ends_at_the_last_call_and_ends_its_line(tmp_path, capfd):
+    one_voice(tmp_path / "run", watch="bar")
+    said = capfd.readouterr().err
+    assert said.endswith("\n")
+    last = said.removesuffix("\n").split("\r")[-1].rstrip()
+    assert last.startswith("100%|████████████████████| 60/60 calls")
+    assert all(len(line) <= 79 for line in said.splitlines()[-1].split("\r"))
+    judge = load_judge("simulated/hard", scores=QUALITY)
+    rejudge(tmp_path / "run", judge, watch="bar")
+    assert "100%|" in capfd.readouterr().err
+    two_voices(tmp_path / "two", watch="bar")
+    assert "120/120 calls" in capfd.readouterr().err
+
+
+def test_a_bar_is_closed_where_the_run_breaks_off(capfd):
+    def refuse(_first, _second):
+        raise JudgeError("no more")
+
+    def finish(run):
+        run.watch(run.progress)
+        return run.finish()
+
+    with pytest.raises(Exception, match="no more"):
+        rank(["A.", "B.", "C."], "better", judge=refuse, watch="bar", finish=finish)
+    assert capfd.readouterr().err.startswith("\r  0%|                    | 0/6 calls  0.0/s\n")
+
+
+def test_a_function_that_watches_sees_the_end_and_a_wrong_word_is_refused_first():
+    seen, asked = [], []
+
+    def judge(first, second):
+        asked.append((first, second))
+        return 0.6
+
+    rank(["A.", "B.", "C."], "better", judge=judge, watch=lambda progress: seen.append(progress.answered))
+    assert seen[-1] == 6
+    before = len(asked)
+    with pytest.raises(ValueError, match="watch is a function of the progress, or 'bar', not 'line'"):
+        rank(["A.", "B.", "C."], "better", judge=judge, watch="line")
+    assert len(asked) == before
+
+
+def test_a_shorter_line_leaves_nothing_of_a_longer_one():
+
+    stream = io.StringIO()
+    bar = Bar(stream)
+    bar(Progress(total=10, answered=3, failed=2, cost=1.5))
+    bar(Progress(total=10, answered=5))
+    first, second = stream.getvalue().split("\r")[1:]
+    assert len(second) == len(first)
+    assert second.rstrip() == " 50%|██████████          | 5/10 calls  0.0/s"

@@ -22,10 +22,9 @@ from scipy.special import expit
 
 from benchmarks.soundness import spread
 from benchmarks.verdict import table
-from comparo import Comparisons, powered
+from comparo import Comparisons, powered, with_votes
 from comparo.methods import quiet_fit
 from comparo.model.graph import Graph
-from comparo.ranking.people import with_votes
 
 SPREAD, OWN, APART = 0.7, 0.7, 0.3  # logits: systems' means, texts of a system, the machine's own view of systems
 FIRST, NOISE = 0.4, 0.5  # logits: the machine's bias towards the first, and the noise of its soft answers

@@ -126,6 +126,8 @@ def powered(
     data, judge, names = _told_apart(Comparisons.of(machine), votes, people)
     graph = Graph.build(data)
     group, labels = group_codes(data, graph, groups)
+    there, code = np.unique(group, return_inverse=True)
+    group, labels = code.astype(np.int32), labels[there]
     if len(labels) == graph.nodes:
         raise ComparisonsError(
             "every group has one text only, so that no vote can be matched with the machine's answer about the same "

@@ -67,7 +67,7 @@ def test_what_a_cluster_adds_is_the_derivative_in_its_weight():
         step = 1e-3 * (some.cluster == cluster)
         up, down = (naive_scores(replace(some, weight=some.weight * (1 + sign * step)), 4) for sign in (1, -1))
         derivative = centred(up - down) / 2e-3
-        np.testing.assert_allclose((found.take @ found.pulls[[cluster]].toarray().T)[:, 0], derivative, atol=1e-4)
+        np.testing.assert_allclose((found.gain @ found.pulls[[cluster]].toarray().T)[:, 0], derivative, atol=1e-4)
 
 
 def parts(seed, clusters):
@@ -92,10 +92,10 @@ def test_the_estimate_is_that_of_finite_differences_over_clusters():
         all_answers, voted = (
             replace(some, weight=some.weight * (1 + step * (some.cluster == cluster))) for some in (machine, seen)
         )
-        return -own.take @ surprise(naive_scores(all_answers, 4), voted)
+        return -own.gain @ surprise(naive_scores(all_answers, 4), voted)
 
     helped = np.array([(moved(cluster, 1e-3) - moved(cluster, -1e-3)) / 2e-3 for cluster in range(20)])
-    alone = (own.take @ own.pulls.toarray().T).T
+    alone = (own.gain @ own.pulls.toarray().T).T
 
     def robust(weight):
         each = own.correction * (alone + weight * helped)
@@ -104,7 +104,7 @@ def test_the_estimate_is_that_of_finite_differences_over_clusters():
     best = minimize_scalar(lambda weight: np.trace(robust(weight))).x
     found = estimated(own, [(whole, seen)])
     assert found.weight[0] == pytest.approx(best, abs=1e-3)
-    expected = own.scores - best * own.take @ surprise(whole.x, seen)
+    expected = own.scores - best * own.gain @ surprise(whole.x, seen)
     np.testing.assert_allclose(found.scores, expected, atol=1e-3)
     np.testing.assert_allclose(found.covariance, own.covariance(robust(best)), atol=1e-4)
     assert np.trace(found.covariance) < np.trace(own.covariance(own.robust))
@@ -244,6 +244,13 @@ def test_a_group_that_won_all_of_its_votes_is_not_sure_of_its_score():
     at = board.group.tolist().index(0)
     assert at == 0
     assert board.std[at] > 1.5 * np.max(np.delete(board.std, at))
+
+
+def test_votes_that_are_all_ties_are_equal_groups():
+    machine, votes = small()
+    found = powered(machine, replace(votes, p=np.full(len(votes), 0.5)))
+    np.testing.assert_allclose(found.board.score, 0.0, atol=1e-9)
+    assert found.worth == found.votes
 
 
 def test_the_table_says_what_the_votes_are_worth():

@@ -59,14 +59,13 @@ class Answers:
 class Fit:
     """Bradley–Terry scores of G groups, and what each cluster of answers adds to them.
 
-    `x` (G + 1,) are the scores and γ, `inverse` (G + 1, G + 1) is H⁻¹ with the pseudo-votes, `curvature` H without;
-    `pulls` (C, G + 1) is Σ w·x·(p − σ(d)) over the answers of each cluster.
+    `x` (G + 1,) are the scores and γ, `inverse` (G + 1, G + 1) is H⁻¹; `pulls` (C, G + 1) is Σ w·x·(p − σ(d)) over the
+    answers of each cluster; `dispersion` is the variance of the answers relative to that of coin flips.
     """
 
     answers: Answers
     x: Array
     inverse: Array
-    curvature: Array
     pulls: sparse.csr_array
     dispersion: float
 
@@ -76,7 +75,7 @@ class Fit:
         return np.asarray(self.x[:-1] - np.mean(self.x[:-1]))
 
     @property
-    def take(self) -> Array:
+    def gain(self) -> Array:
         """H⁻¹ from pulls to centred scores, (G, G + 1)."""
         return np.asarray(self.inverse[:-1] - np.mean(self.inverse[:-1], axis=0))
 
@@ -105,8 +104,8 @@ class Fit:
     @property
     def robust(self) -> Array:
         """The covariance of θ from the clusters alone, (G, G)."""
-        take = self.correction * self.take
-        return np.asarray(take @ (self.pulls.T @ self.pulls).toarray() @ take.T)
+        gain = self.correction * self.gain
+        return np.asarray(gain @ (self.pulls.T @ self.pulls).toarray() @ gain.T)
 
     def covariance(self, robust: Array) -> Array:
         """`robust`, an estimate from the clusters alone, drawn towards what Bradley–Terry expects, (G, G).
@@ -116,12 +115,12 @@ class Fit:
         variance of a group with n clusters of answers is the mean of both with the weights n and `EXPECTED`: three
         votes that all were won say little of how much votes vary.
         """
-        own, take = self.robust, self.take
+        own = self.robust
         groups = len(own)
         centre = np.eye(groups) - 1.0 / groups
-        expected = take[:, :-1] @ centre
-        total, size = float(np.trace(own)), float(np.trace(expected))
-        expected *= max(total / size, self.dispersion) * float(np.trace(robust)) / total
+        expected = self.gain[:, :-1] @ centre
+        total = max(float(np.trace(own)), np.finfo(float).tiny)  # 0 where every vote is a tie
+        expected *= max(total / float(np.trace(expected)), self.dispersion) * float(np.trace(robust)) / total
         met = np.concatenate([self.answers.first, self.answers.second]).astype(np.int64)
         pairs = np.unique(met * self.pulls.shape[0] + np.tile(self.answers.cluster, 2)) // self.pulls.shape[0]
         share = EXPECTED / (EXPECTED + np.bincount(pairs, minlength=groups))
@@ -152,14 +151,11 @@ def fitted(answers: Answers, groups: int, clusters: int, is_reduced: bool = Fals
     """
     cells = Cells.of(answers, groups)
     x, more = cells.maximum(np.zeros(groups + 1), np.zeros(len(cells.weight)))
-    dispersion = float(np.sum(answers.weight**2) / np.sum(answers.weight))
-    for _ in range(2 if is_reduced else 0):
-        x, more = cells.reduced(x, dispersion)
-        dispersion = cells.dispersion(answers, x)
-    curvature = cells.curvature(x, cells.weight) + np.diag(cells.ridge)
-    inverse = _inverse(curvature + cells.curvature(x, more))
-    dispersion = cells.dispersion(answers, x)
-    return Fit(answers, x, inverse, curvature, _pulls(answers, x, groups, clusters), dispersion)
+    if is_reduced:
+        x, more = cells.reduced(x, float(np.sum(answers.weight**2) / np.sum(answers.weight)))
+        x, more = cells.reduced(x, cells.dispersion(answers, x))
+    inverse = _inverse(cells.curvature(x, cells.weight + more) + np.diag(cells.ridge))
+    return Fit(answers, x, inverse, _pulls(answers, x, groups, clusters), cells.dispersion(answers, x))
 
 
 def powered(people: Fit, machines: Sequence[tuple[Fit, Answers]]) -> Estimate:
@@ -180,18 +176,18 @@ def powered(people: Fit, machines: Sequence[tuple[Fit, Answers]]) -> Estimate:
     True
     """
     size, count = len(people.x), len(machines)
-    take = people.correction * people.take
+    gain = people.correction * people.gain
     parts, ways, shifts = [people.pulls], np.zeros((count + 1, size - 1, (2 * count + 1) * size)), []
-    ways[0, :, :size] = take
+    ways[0, :, :size] = gain
     for number, (machine, asked) in enumerate(machines):
         pulls = _pulls(asked, machine.x, size - 1, people.pulls.shape[0])
         d = machine.x[asked.first] - machine.x[asked.second] - machine.x[-1]
         seen = _squares(asked.first, asked.second, asked.weight * logistic_curvature(d), size - 1)
         begin = (2 * number + 1) * size
-        ways[number + 1, :, begin : begin + size] = take @ seen @ machine.inverse
-        ways[number + 1, :, begin + size : begin + 2 * size] = -take
+        ways[number + 1, :, begin : begin + size] = gain @ seen @ machine.inverse
+        ways[number + 1, :, begin + size : begin + 2 * size] = -gain
         parts += [machine.pulls, pulls]
-        shifts.append(-people.take @ np.asarray(pulls.sum(axis=0)))
+        shifts.append(-people.gain @ np.asarray(pulls.sum(axis=0)))
     stacked = sparse.hstack(parts, format="csr")
     gram = (stacked.T @ stacked).toarray()
     traces = np.einsum("agm,mn,bgn->ab", ways, gram, ways, optimize=True)

@@ -155,7 +155,7 @@ def powered(
             "items, or let the machine answer the pairs of the votes"
         )
     found = estimated(own, machines)
-    alone = own.covariance(own.robust)
+    alone, left = own.covariance(own.robust), float(np.trace(found.covariance))
 
     def board(fit: Fit, scores: Array, covariance: Array, rows: Mask) -> Leaderboard:
         return _board(labels, fit, scores, covariance, _counts(graph, group, rows, count), level, over)
@@ -170,7 +170,7 @@ def powered(
         weight=dict(zip(names, found.weight.tolist(), strict=True)),
         votes=len(own.answers),
         matched=matched,
-        worth=len(own.answers) * float(np.trace(alone) / np.trace(found.covariance)),
+        worth=len(own.answers) * (float(np.trace(alone) / left) if left > 0 else 1.0),
     )
 
 

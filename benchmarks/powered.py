@@ -32,6 +32,7 @@ SHARED = 0.8  # correlation of people's and the machine's view of a text
 TIES = 0.15  # share of votes
 MORE = 10  # contexts that the machine answers, for each with votes
 ASKED = 4  # pairs of each context that it answers, beside those voted on
+WHO = ("both", "people only", "machine only", "with_votes")
 MACHINES = ("useful", "knows texts", "useless", "biased", "reversed")
 
 
@@ -179,6 +180,8 @@ def draw(data, human, shares, over, single, seed):
     names = [name for name in data.judges.tolist() if name != human]
     target = powered(data, people=[human], contexts=over).people_only
     found = {}
+    if seed < single:
+        ranking = quiet_fit(without(data.take(data.judges[data.judged_by] == names[0])), "mixed", groups="items")
     for share in shares:
         some = _connected(rng, data, votes, round(share * len(votes)))
         for chosen in [names, *([name] for name in names)]:
@@ -191,9 +194,8 @@ def draw(data, human, shares, over, single, seed):
             for name, board in both.machine_only.items():
                 found[share, f"machine only, {name}"] = [*figures(board, target), np.nan, np.nan]
         if seed < single:
-            machine = without(data.take(data.judges[data.judged_by] == names[0]))
             votes_only = replace(without(data.take(some)), weight=None).decisions()  # it takes single votes
-            board = with_votes(quiet_fit(machine, "mixed", groups="items"), votes_only).groups(contexts=over)
+            board = with_votes(ranking, votes_only).groups(contexts=over)
             apart = figures(board, target)[0]
             found[share, f"with_votes, {names[0]}"] = [apart, np.nan, np.nan, len(some), np.nan]
     return found
@@ -204,13 +206,13 @@ def recorded(data, human, shares, over, draws, single):
     work = partial(draw, data, human, shares, over, single)
     found = spread(work, range(draws), os.cpu_count() or 1)
     rows = []
-    for key in sorted(found[0], key=lambda key: (key[0], "both people machine with".index(key[1].split()[0][:4]))):
+    for key in sorted(found[0], key=lambda key: (key[0], WHO.index(key[1].split(",")[0]))):
         own = np.array([each[key] for each in found if key in each])
         mean, error = np.mean(own, axis=0), np.std(own, axis=0) / np.sqrt(len(own))
-        figure = [
-            "–" if np.isnan(mean[k]) else f"{scale * mean[k]:.{digits}f} ± {scale * error[k]:.{digits}f}"
-            for k, scale, digits in ((0, 1, 2), (1, 1, 2), (2, 100, 1), (4, 1, 2))
-        ]
+        figure = []
+        for k, scale, digits in ((0, 1, 2), (1, 1, 2), (2, 100, 1), (4, 1, 2)):
+            known = f" ± {scale * error[k]:.{digits}f}" if error[k] > 0 else ""  # one draw, or the same in all
+            figure.append("–" if np.isnan(mean[k]) else f"{scale * mean[k]:.{digits}f}{known}")
         rows.append([f"{100 * key[0]:.0f}%", "–" if np.isnan(mean[3]) else f"{mean[3]:.0f}", key[1], *figure])
     header = ["share of votes", "votes", "leaderboard", "ranks apart, mean", "width, logits", "covered, %"]
     print(*table([*header, "a vote is worth"], rows), sep="\n")

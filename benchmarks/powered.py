@@ -211,7 +211,7 @@ def recorded(data, human, shares, over, draws, single):
         mean, error = np.mean(own, axis=0), np.std(own, axis=0) / np.sqrt(len(own))
         figure = []
         for k, scale, digits in ((0, 1, 2), (1, 1, 2), (2, 100, 1), (4, 1, 2)):
-            known = f" ± {scale * error[k]:.{digits}f}" if error[k] > 0 else ""  # one draw, or the same in all
+            known = f" ± {scale * error[k]:.{digits}f}" if error[k] > 1e-9 else ""  # one draw, or the same in all
             figure.append("–" if np.isnan(mean[k]) else f"{scale * mean[k]:.{digits}f}{known}")
         rows.append([f"{100 * key[0]:.0f}%", "–" if np.isnan(mean[3]) else f"{mean[3]:.0f}", key[1], *figure])
     header = ["share of votes", "votes", "leaderboard", "ranks apart, mean", "width, logits", "covered, %"]

@@ -16,11 +16,13 @@ from benchmarks import (
     prices,
     scale,
     selection,
+    sheets,
     study,
     systems,
     ties,
     validity,
     voices,
+    votes,
     wordings,
 )
 
@@ -46,5 +48,7 @@ for part in (
     ties,
     control,
     goals,
+    sheets,
+    votes,
 ):
     part.main()

@@ -30,15 +30,17 @@ RECORDED = Path(__file__).parents[2] / "shared" / "data"
 TIERS = {
     "cluster": "ray",
     "judges": """hf_judge judges label_tokens single_failures openai_judge openai_faults tree_attention verdicts
-        function_judge providers judge_command vllm_judge reliability""",
-    "browser": "report_browser notebook",
+        function_judge providers judge_command vllm_judge reliability vote""",
+    "browser": "report_browser vote_browser notebook",
     "recorded": "recorded",
     "package": "wheel",
     "statistical": "mixed ties control sound_cases contrast confidence planning study yardstick baselines soundness",
 }
 FILES = {f"test_{name}.py": tier for tier, names in TIERS.items() for name in names.split()}
 TOGETHER = {"test_judges.py": "unpacked", "test_hf_judge.py": "unpacked"}
-TOGETHER |= {f"test_{name}.py": name for name in ("ray", "report_browser", "notebook", "study", "wheel")}
+TOGETHER |= {
+    f"test_{name}.py": name for name in ("ray", "report_browser", "vote_browser", "notebook", "study", "wheel")
+}
 
 
 def pytest_ignore_collect(collection_path, config):

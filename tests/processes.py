@@ -14,7 +14,10 @@ from typing import Any
 
 CONTEXT = get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["comparo.cli.rank", "comparo.run.rank", "comparo.report", "comparo.judges.openai", "httpx2", "scipy.stats"]
+    [
+        *("comparo.cli.rank", "comparo.run.rank", "comparo.report", "comparo.judges.openai", "httpx2", "scipy.stats"),
+        *("comparo.cli.vote", "comparo.vote.app", "uvicorn", "uvicorn.protocols.http.auto", "uvicorn.loops.auto"),
+    ]
 )
 
 
@@ -37,6 +40,10 @@ class Forked:
         arguments = (list(command[3:]), cwd or Path.cwd(), dict(env), self._printed)
         self._process: Any = CONTEXT.Process(target=_run, args=arguments)
         self._process.start()
+
+    @property
+    def pid(self) -> int:
+        return int(self._process.pid)
 
     @property
     def returncode(self) -> int | None:

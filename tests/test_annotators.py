@@ -14,8 +14,8 @@ from comparo.analysis.annotators import (
     krippendorff_alpha,
     nominal_alpha,
     raw_agreement,
-    resampled,
 )
+from comparo.analysis.chance import resampled
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 

@@ -129,7 +129,7 @@ def at_variances(state, variances, shared):
         state = state.learn(*apart)
     apart = differences(*solve(state.system, variances, shared))
     variances = replace(variances, spectrum=Spectrum.of(state.system, shared.columns))
-    return state, apart[0], state.evidence(variances, *apart)
+    return state, apart[0], state.evidence(variances.evidence, *apart)
 
 
 def test_the_evidence_of_one_pair_is_exact():

@@ -183,7 +183,7 @@ def test_contexts_are_shown_and_named(tmp_path):
         for text, c in zip(columns["context_text"], columns["context"], strict=True)
     )
     short = Items.of([{**row, "context": row["context_id"]} for row in rows])
-    assert "context_text" not in sheet_columns(shared["ana"], "ana", short)
+    assert list(sheet_columns(shared["ana"], "ana", short))[:3] == ["context", "text A", "text B"]
     paths = write_sheets(tmp_path, shared, items)
     fill(paths[1], lambda _: "A")
     assert set(Comparisons.read(paths[1]).contexts) == {"x", "y"}
@@ -272,6 +272,17 @@ def test_sheets_come_back_filled_in(comparo, tmp_path):
     assert f"{left + 1} calls are more than the {left} that are left" in many.stderr
 
 
+def test_ids_that_look_like_formulas_or_numbers_come_back(tmp_path):
+    names = ["=1+1", "'=x", "-5", "007", "+49", "@me", " padded ", "two\nlines", "1e5", "TRUE", "ü"]
+    items = Items.of({name: f"Text of {name}" for name in names})
+    pairs = {"first": names[:-1], "second": names[1:]}
+    for path in write_sheets(tmp_path, {"=ana": pairs}, items):
+        fill(path, lambda _: "A")
+        read = Comparisons.read(path).to_columns()
+        assert (read["first"].tolist(), read["second"].tolist()) == (names[:-1], names[1:])
+        assert set(read["judge"]) == {"=ana"}
+
+
 def test_an_excel_of_other_countries_saves_semicolons(comparo, tmp_path):
     (tmp_path / "a.csv").write_text("\ufefffirst;second;winner;judge\r\nü;b;A;ana\r\nb;c; ;ana\r\n", encoding="utf-8")
     (tmp_path / "b.csv").write_text("first\tsecond\twinner\tjudge\nü\tb\tb\tbo\n", encoding="utf-8")
@@ -330,6 +341,7 @@ def test_several_files_are_one(tmp_path, caplog):
     assert "2 answers of a judge stand in two files, equal in both, and count once" in caplog.messages
     other = written(tmp_path, "other.csv", "first,second,winner,judge\n1,2,B,ana\n")
     assert read_several([ana, other]).p.tolist() == [1, 0, 0]  # the judge was of another mind
+    assert "1 answers of a judge stand in two files and differ; both count: name one of the files" in caplog.messages
 
 
 @pytest.mark.parametrize(

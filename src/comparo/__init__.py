@@ -7,6 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from comparo.analysis.agree import agree as agree
+    from comparo.analysis.agree_plots import plot_agreement as plot_agreement
+    from comparo.analysis.annotators import cohen_kappa as cohen_kappa
+    from comparo.analysis.annotators import krippendorff_alpha as krippendorff_alpha
+    from comparo.analysis.annotators import raw_agreement as raw_agreement
     from comparo.analysis.calibration import calibrate as calibrate
     from comparo.analysis.confidence import expected_spearman as expected_spearman
     from comparo.analysis.confidence import top_probability as top_probability
@@ -57,6 +62,9 @@ if TYPE_CHECKING:
     from comparo.selection.selector import greedy_pairs as greedy_pairs
 
 _NAMES = {
+    "analysis.agree": "agree",
+    "analysis.agree_plots": "plot_agreement",
+    "analysis.annotators": "cohen_kappa krippendorff_alpha raw_agreement",
     "analysis.calibration": "calibrate",
     "analysis.confidence": "expected_spearman top_probability",
     "analysis.group_plots": "plot_groups plot_length plot_wins",

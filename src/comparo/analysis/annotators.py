@@ -13,34 +13,22 @@ of one context share texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
+from comparo.analysis.chance import Estimate as Estimate
+from comparo.analysis.chance import Texts, beyond_chance, coincided, coincidences, counted, estimate, tabulated
 from comparo.analysis.verdicts import NEAR
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
-from comparo.types import Array, Seed, as_generator
+from comparo.types import Array, Seed
 
 DRAWS = 1000  # of the bootstrap: the ends of a 95% interval are then known to about 0.1 of its standard error
 CONTEXTS = 20  # from which contexts are drawn, and pairs below: as few as 12 gave intervals that were too short
-LEAST = 10  # pairs, or contexts, for an interval
-CELLS = 10_000_000  # numbers drawn at once: 80 MB
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A measure with the ends of its interval, and on how many pairs it rests; NaN is what the verdicts do not tell."""
-
-    value: float
-    low: float
-    high: float
-    pairs: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,13 +38,18 @@ class Verdicts:
     Parameters
     ----------
     pair, judge : The pair, from 0 to M − 1, and the code of the judge of each verdict, shape (V,).
-    said : 1 for the item with the lower code, −1 for the other, 0 for a tie, shape (V,).
+    p, said : P(the item with the lower code is better), and 1 for that item, −1 for the other, 0 for a tie, (V,).
+    low, high, context : The lower and the higher code of each pair's items, and its context, 0 without any, shape (M,).
     unit : The context of each pair where contexts are what is drawn for intervals, else the pair itself, shape (M,).
     """
 
     pair: NDArray[np.int64]
     judge: NDArray[np.int32]
+    p: Array
     said: NDArray[np.int64]
+    low: NDArray[np.int32]
+    high: NDArray[np.int32]
+    context: NDArray[np.int32]
     unit: NDArray[np.int64]
 
     @classmethod
@@ -69,12 +62,13 @@ class Verdicts:
         merged = comparisons.merge_orders()
         keys = replace(merged, judges=None, judge=None).pair_keys()
         _, lead, pair = np.unique(keys, return_index=True, return_inverse=True)
-        said = np.where(np.abs(merged.p - 0.5) > NEAR, np.sign(merged.p - 0.5), 0.0).astype(np.int64)
-        unit = np.arange(len(lead))
-        if merged.context is not None:
-            context = np.unique(merged.context[lead], return_inverse=True)[1]
-            unit = context if context.max(initial=0) + 1 >= CONTEXTS else unit
-        return cls(pair, merged.judged_by, np.where(merged.first < merged.second, said, -said), unit)
+        p = np.where(merged.first < merged.second, merged.p, 1 - merged.p)
+        said = np.where(np.abs(p - 0.5) > NEAR, np.sign(p - 0.5), 0.0).astype(np.int64)
+        ends = np.sort(np.stack([merged.first[lead], merged.second[lead]]), axis=0)
+        context = np.zeros(len(lead), dtype=np.int32) if merged.context is None else merged.context[lead]
+        codes = np.unique(context, return_inverse=True)[1]
+        unit = codes if codes.max(initial=0) + 1 >= CONTEXTS else np.arange(len(lead))
+        return cls(pair, merged.judged_by, p, said, ends[0], ends[1], context, unit)
 
     def counts(self) -> Array:
         """How many judges said −1, 0 and 1 of each pair, shape (M, 3)."""
@@ -91,7 +85,7 @@ class Verdicts:
         return pairs, table[0, pairs], table[1, pairs]
 
 
-def krippendorff_alpha(comparisons: Comparisons, *, level: float = 0.95, draws: int = DRAWS, rng: Seed = 0) -> Estimate:
+def krippendorff_alpha(data: Any, *, level: float = 0.95, draws: int = DRAWS, rng: Seed = 0) -> Estimate:
     """Krippendorff's α of all judges, with the nominal metric: any two different verdicts differ equally.
 
     With n_uc judges who gave pair u the verdict c (first, second, tie) and m_u = Σ_c n_uc ≥ 2,
@@ -103,8 +97,9 @@ def krippendorff_alpha(comparisons: Comparisons, *, level: float = 0.95, draws: 
 
     Parameters
     ----------
-    comparisons
-        With judges; each is a person or a machine. Soft answers count by the side of ½ on which they are.
+    data
+        Comparisons with judges, each a person or a machine, in any form that `fit` reads. Soft answers count by the
+        side of ½ on which they are.
     level, draws, rng
         The coverage of the interval, the number of draws of the bootstrap, and its seed.
 
@@ -115,20 +110,29 @@ def krippendorff_alpha(comparisons: Comparisons, *, level: float = 0.95, draws: 
 
     Examples
     --------
-    >>> rows = [("a", "b", 1), ("b", "c", 1), ("a", "c", 1), ("c", "d", 0)]
-    >>> judges = {"ana": [1, 1, 1, 0], "bo": [1, 1, 1, 1]}
-    >>> columns = [[(*row[:2], p, who) for row, p in zip(rows, said)] for who, said in judges.items()]
-    >>> first, second, p, judge = zip(*sum(columns, []))
-    >>> round(krippendorff_alpha(Comparisons.from_columns(first, second, p, judge=judge)).value, 3)
+    >>> pairs = [("a", "b"), ("b", "c"), ("a", "c"), ("c", "d")]
+    >>> said = [("ana", 1, 1, 1, 0), ("bo", 1, 1, 1, 1)]
+    >>> rows = [{"first": a, "second": b, "p": p, "judge": who} for who, *ps in said for (a, b), p in zip(pairs, ps)]
+    >>> round(krippendorff_alpha(rows).value, 3)
     0.531
     """
-    verdicts = Verdicts.of(comparisons)
-    counts = verdicts.counts()
+    verdicts = Verdicts.of(Comparisons.of(data))
+    return alpha_of(verdicts.counts(), verdicts.unit, level, draws, rng)
+
+
+def alpha_of(
+    counts: Array, unit: NDArray[np.int64], level: float, draws: int, rng: Seed, texts: Texts | None = None
+) -> Estimate:
+    """`krippendorff_alpha` from the counts (M, 3) of verdicts −1, 0 and 1 of each pair, and what is drawn (M,).
+
+    With `texts`, both texts of each pair, (2, M), the interval is as wide as pairs that share a text make it.
+    """
     several = np.sum(counts, axis=1) >= 2
-    columns = _coincidences(counts[several])
+    columns = coincidences(counts[several])
     columns[:, 1:] += columns[:, :0:-1].copy()  # both orientations of each pair
     columns[:, 0] *= 2
-    return _estimate(_coincided, columns, verdicts.unit[several], level, draws, rng)
+    shared = None if texts is None else texts[:, several]
+    return estimate(coincided, columns, unit[several], level, draws, rng, shared)
 
 
 def nominal_alpha(counts: Array) -> float:
@@ -138,12 +142,10 @@ def nominal_alpha(counts: Array) -> float:
     0.444
     """
     several = np.sum(counts, axis=1) >= 2
-    return float(_beyond_chance(_coincided(np.sum(_coincidences(counts[several]), axis=0))))
+    return float(beyond_chance(coincided(np.sum(coincidences(counts[several]), axis=0))))
 
 
-def cohen_kappa(
-    comparisons: Comparisons, one: Any, other: Any, *, level: float = 0.95, draws: int = DRAWS, rng: Seed = 0
-) -> Estimate:
+def cohen_kappa(data: Any, one: Any, other: Any, *, level: float = 0.95, draws: int = DRAWS, rng: Seed = 0) -> Estimate:
     """Cohen's κ of two judges on the pairs that both judged: (p_o − p_e)/(1 − p_e).
 
     p_o is the share of equal verdicts (first, second, tie), and p_e that of two judges with the same shares of ties who
@@ -152,8 +154,8 @@ def cohen_kappa(
 
     Parameters
     ----------
-    comparisons, one, other
-        With judges, and the labels of two of them.
+    data, one, other
+        Comparisons with judges, in any form that `fit` reads, and the labels of two of them.
     level, draws, rng
         As in `krippendorff_alpha`.
 
@@ -174,12 +176,29 @@ def cohen_kappa(
     >>> round(cohen_kappa(comparisons, "ana", "bo").value, 3)
     0.333
     """
+    comparisons = Comparisons.of(data)
     verdicts = Verdicts.of(comparisons)
     pairs, a, b = verdicts.both(judge_code(comparisons, one), judge_code(comparisons, other))
-    tables = np.zeros((len(pairs), 9))
-    for row, column in ((a, b), (-a, -b)):  # both orientations
-        tables[np.arange(len(pairs)), 3 * row + column + 4] += 1
-    return _estimate(_tabulated, tables, verdicts.unit[pairs], level, draws, rng)
+    return kappa_of(a, b, verdicts.unit[pairs], level, draws, rng)
+
+
+def kappa_of(
+    one: NDArray[np.int64],
+    other: NDArray[np.int64],
+    unit: NDArray[np.int64],
+    level: float,
+    draws: int,
+    rng: Seed,
+    texts: Texts | None = None,
+) -> Estimate:
+    """`cohen_kappa` from verdicts −1, 0 and 1 on the same pairs, and what is drawn, each of shape (P,).
+
+    With `texts`, both texts of each pair, (2, P), the interval is as wide as pairs that share a text make it.
+    """
+    tables = np.zeros((len(one), 9))
+    for row, column in ((one, other), (-one, -other)):  # both orientations
+        tables[np.arange(len(one)), 3 * row + column + 4] += 1
+    return estimate(tabulated, tables, unit, level, draws, rng, texts)
 
 
 def kappa(table: Array) -> float:
@@ -188,11 +207,11 @@ def kappa(table: Array) -> float:
     >>> round(kappa(np.array([[20.0, 5.0], [10.0, 15.0]])), 3)
     0.4
     """
-    return float(_beyond_chance(_tabulated(table.reshape(-1))))
+    return float(beyond_chance(tabulated(table.reshape(-1))))
 
 
 def raw_agreement(
-    comparisons: Comparisons, one: Any, other: Any, *, level: float = 0.95, draws: int = DRAWS, rng: Seed = 0
+    data: Any, one: Any, other: Any, *, level: float = 0.95, draws: int = DRAWS, rng: Seed = 0
 ) -> Estimate:
     """The share of pairs with the same winner, among those that both judges decided; coins have ½.
 
@@ -202,11 +221,12 @@ def raw_agreement(
     >>> raw_agreement(Comparisons.from_columns(**columns, judge=["ana"] * 3 + ["bo"] * 3), "ana", "bo").value
     0.5
     """
+    comparisons = Comparisons.of(data)
     verdicts = Verdicts.of(comparisons)
     pairs, a, b = verdicts.both(judge_code(comparisons, one), judge_code(comparisons, other))
     decided = (a != 0) & (b != 0)
     columns = np.stack([(a != b)[decided], np.ones(np.count_nonzero(decided))], axis=1).astype(np.float64)
-    return _estimate(_counted, columns, verdicts.unit[pairs[decided]], level, draws, rng)
+    return estimate(counted, columns, verdicts.unit[pairs[decided]], level, draws, rng)
 
 
 def judge_code(comparisons: Comparisons, name: Any) -> int:
@@ -224,89 +244,3 @@ def judge_code(comparisons: Comparisons, name: Any) -> int:
     raise ComparisonsError(
         f"{shown(name)} is not a judge of the comparisons; they are {', '.join(map(shown, labels[:20]))}"
     )
-
-
-Disagreement = tuple[Array, Array]  # observed and by chance
-
-
-def _coincidences(counts: Array) -> Array:
-    """Per unit, the number of different values among its pairable ones, and the counts: (U, 1 + C)."""
-    values = np.sum(counts, axis=1)
-    different = (values**2 - np.sum(counts**2, axis=1)) / np.maximum(values - 1, 1)
-    return np.column_stack([different, counts])
-
-
-def _coincided(totals: Array) -> Disagreement:
-    """From sums (…, 1 + C) of what `_coincidences` returns."""
-    different, counts = totals[..., 0], totals[..., 1:]
-    values = np.sum(counts, axis=-1)
-    chance = (values**2 - np.sum(counts**2, axis=-1)) / np.maximum(values * (values - 1), 1)
-    return different / np.maximum(values, 1), chance
-
-
-def _tabulated(totals: Array) -> Disagreement:
-    """From tables of counts (…, C²)."""
-    size = round(totals.shape[-1] ** 0.5)
-    table = totals.reshape(*totals.shape[:-1], size, size)
-    count = np.maximum(np.sum(table, axis=(-2, -1)), 1)
-    chance = np.sum(np.sum(table, axis=-1) * np.sum(table, axis=-2), axis=-1) / count**2
-    observed = np.trace(table, axis1=-2, axis2=-1) / count
-    return 1 - observed, np.where(np.sum(table, axis=(-2, -1)) > 0, 1 - chance, 0.0)
-
-
-def _counted(totals: Array) -> Disagreement:
-    """From the number of different verdicts and of all (…, 2), without a correction for chance."""
-    different, count = totals[..., 0], totals[..., 1]
-    return different / np.maximum(count, 1), np.where(count > 0, 1.0, 0.0)
-
-
-def _beyond_chance(disagreement: Disagreement) -> Array:
-    """1 − D_o/D_e, NaN where D_e is 0."""
-    observed, chance = np.asarray(disagreement)
-    return np.asarray(1 - np.divide(observed, chance, out=np.full(np.shape(chance), np.nan), where=chance > 1e-12))
-
-
-def _estimate(
-    measure: Callable[[Array], Disagreement],
-    columns: Array,
-    unit: NDArray[np.int64],
-    level: float,
-    draws: int,
-    rng: Seed,
-) -> Estimate:
-    """The measure of the sums of `columns` (P, k), and the ends of its bootstrap over the units (P,) of the pairs.
-
-    Where all verdicts agree, all draws do: the lower end is then that of Wilson's interval for 0 of U units that
-    disagree, z²/(U + z²); and likewise where none agree.
-    """
-    if not 0 < level < 1:
-        raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
-    observed, chance = measure(np.sum(columns, axis=0))
-    value = float(_beyond_chance((observed, chance)))
-    names, unit = np.unique(unit, return_inverse=True)
-    units = len(names)
-    if units < LEAST or np.isnan(value):
-        return Estimate(value, np.nan, np.nan, len(columns))
-    sums = np.stack([np.bincount(unit, column, units) for column in columns.T], axis=1).astype(np.float64)
-    drawn = _beyond_chance(measure(resampled(sums, draws, as_generator(rng))))
-    low, high = np.nanquantile(drawn, [(1 - level) / 2, (1 + level) / 2]).tolist()
-    z = float(ndtri((1 + level) / 2)) ** 2
-    if np.isclose(observed, 0.0):
-        low = float(1 - z / (units + z) / chance)
-    elif np.isclose(observed, 1.0):
-        high = float(1 - units / (units + z) / chance)
-    return Estimate(value, low, high, len(columns))
-
-
-def resampled(sums: Array, draws: int, rng: np.random.Generator) -> Array:
-    """The sums of `draws` bootstrap samples of U units (U, k), shape (draws, k); equal units are drawn together.
-
-    >>> resampled(np.array([[1.0], [1.0]]), 3, np.random.default_rng(0)).ravel()
-    array([2., 2., 2.])
-    """
-    kinds, count = np.unique(sums, axis=0, return_counts=True)
-    blocks = [
-        rng.multinomial(len(sums), count / len(sums), size) @ kinds
-        for size in np.diff(np.r_[0 : draws : max(CELLS // len(kinds), 1), draws])
-    ]
-    return np.concatenate(blocks)

@@ -20,7 +20,12 @@ COMMANDS = {
         "compare",
         "Is B better than A, on how many inputs, by how much, and how sure is that? Stops once the answer is sure.",
     ),
+    "vote": (
+        "vote",
+        "People vote on a page: two texts side by side, which is better? Every vote is safe before the next pair.",
+    ),
     "fit": ("fit", "Scores and a ranking from recorded comparisons."),
+    "agree": ("agree", "A judge against people on the same pairs."),
     "select": ("select", "The next pairs to ask, for those who judge elsewhere."),
     "judge": ("judge", "Judgements of pairs of texts, one a line, as they come."),
     "plan": ("plan", "How many calls a ranking will take, by simulation; no judge is asked."),

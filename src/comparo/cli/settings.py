@@ -162,8 +162,8 @@ class Command(TyperCommand):
 
     comparo.toml in the working folder is read without being asked for, and folders come from elsewhere: a repository,
     an archive, a colleague. What it says of servers, of judges that are asked over the network, of options of a judge,
-    of Ray, and of folders elsewhere to write to is used only if it is agreed to on a terminal. A file named by --config
-    or COMPARO_CONFIG, flags and variables are the user's own words.
+    of Ray, of the address of a voting page, and of folders elsewhere to write to is used only if it is agreed to on a
+    terminal. A file named by --config or COMPARO_CONFIG, flags and variables are the user's own words.
     """
 
     def invoke(self, ctx: Any) -> Any:
@@ -177,15 +177,15 @@ def decides(flag: str, value: Any) -> bool:
 
     >>> decides("base-url", "http://localhost"), decides("judge", ["openai/gpt-4o"]), decides("judge", "local/smollm2")
     (True, True, False)
-    >>> decides("out", "run"), decides("out", "/srv/public"), decides("budget", "20n")
-    (False, True, False)
+    >>> decides("out", "run"), decides("out", "/srv/public"), decides("budget", "20n"), decides("host", "0.0.0.0")
+    (False, True, False, True)
     """
     if flag == "judge":
         judges = map(str, value if isinstance(value, list | tuple) else [value])
         return any(judge.partition("/")[0] not in HERE or ";" in judge for judge in judges)
     if flag == "out":
         return PurePath(value).is_absolute() or ".." in PurePath(value).parts
-    return flag in ("base-url", "option", "engine", "ray-address")
+    return flag in ("base-url", "option", "engine", "ray-address", "host")
 
 
 def _agree(context: typer.Context) -> None:

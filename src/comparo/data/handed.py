@@ -51,6 +51,8 @@ def sheet_columns(columns: Mapping[str, Sequence[Any]], judge: Any, items: Items
     made: dict[str, list[str]] = {}
     if any(text is not None and text != str(label) for text, label in zip(shared, contexts, strict=bool(shared))):
         made["context_text"] = [text or "" for text in shared]
+    elif any(shared):  # a short context is its own label
+        made["context"] = labels.pop("context")
     for name, side in ((f"text {one}", rows[0]), (f"text {other}", rows[1])) if items.texts else ():
         made[name] = [items.texts[row] for row in side]
     empty, judges = [""] * len(contexts), [str(judge)] * len(contexts)

@@ -23,6 +23,7 @@ from comparo.errors import ComparisonsError
 
 logger = logging.getLogger(__name__)
 PathLike = str | os.PathLike[str]
+Part = Mapping[str, Any]  # the columns of a file
 ROLES = ("first", "second", "context", "judge")
 
 
@@ -60,7 +61,15 @@ def read_several(paths: Sequence[PathLike], *, is_kept: bool = False) -> Compari
     """
     if len(paths) == 1 and not is_kept:
         return Comparisons.read(paths[0])
-    parts: dict[str, Mapping[str, Any]] = {}
+    return join(read_parts(paths, is_kept=is_kept))
+
+
+def read_parts(paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bool = False) -> dict[str, Part]:
+    """The columns of each file, by its path, as `read_several` reads them; files without answers are left out.
+
+    With `is_named`, a file without a column judge is that of a judge called like the file.
+    """
+    parts: dict[str, Part] = {}
     blank = []
     for path in dict.fromkeys(map(str, paths)):
         database = database_of(path)
@@ -68,16 +77,30 @@ def read_several(paths: Sequence[PathLike], *, is_kept: bool = False) -> Compari
         fields, rows = judged_fields(table, is_kept)
         if len(fields["p"]):
             parts[path] = Comparisons(**fields).to_columns()
+            if is_named and "judge" not in parts[path]:
+                name = (Path(path) if database is None else database.parent).resolve().name.partition(".")[0]
+                parts[path] = {**parts[path], "judge": np.full(len(fields["p"]), name, dtype=object)}
         if left := rows - len(fields["p"]):
             blank.append(f"{left} of {rows} in {path}")
     if blank:
         logger.warning("comparisons without a winner are left out: %s", ", ".join(blank))
     if not parts:
-        raise ComparisonsError(f"no row of {_named(list(map(str, paths)))} has a winner; there is nothing to fit")
+        named = f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else str(paths[0])
+        raise ComparisonsError(f"no row of {named} has a winner; there is nothing to compare")
+    return parts
+
+
+def join(parts: Mapping[str, Part]) -> Comparisons:
+    """The comparisons of all files together, in their order.
+
+    >>> one = Comparisons.from_columns([1], [2], [1], judge=["ana"]).to_columns()
+    >>> join({"a.csv": one, "b.csv": {**one, "judge": np.array(["bo"])}}).judges
+    array(['ana', 'bo'], dtype=object)
+    """
     return _once(parts, _joined(parts))
 
 
-def _joined(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Any]]:
+def _joined(parts: Mapping[str, Part]) -> dict[str, list[Any]]:
     """The columns of all files below each other."""
     joined: dict[str, list[Any]] = {"first": [], "second": [], "p": []}
     for name in ("judge", "context", "weight"):
@@ -99,22 +122,24 @@ def _joined(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Any]]:
     return joined
 
 
-def _once(parts: Mapping[str, Mapping[str, Any]], joined: Mapping[str, list[Any]]) -> Comparisons:
+def _once(parts: Mapping[str, Part], joined: Mapping[str, list[Any]]) -> Comparisons:
     """The comparisons without the answers of a judge that another file has as well."""
     source = np.repeat(np.arange(len(parts)), [len(columns["p"]) for columns in parts.values()]).tolist()
     kept, seen = list(range(len(source))), dict[Any, int]()
-    if "judge" in joined:
+    if "judge" in joined and len(parts) > 1:
         answers = zip(*(joined[name] for name in (*ROLES, "p") if name in joined), strict=True)
         # NaN is not equal to itself: a row that has no answer yet is the same row in both files.
         keys = [(*key, None if p != p else p) for *key, p in answers]
         kept = [row for row in kept if seen.setdefault(keys[row], source[row]) == source[row]]
+        other = dict[Any, int]()
+        differ = sum(other.setdefault(keys[row][:-1], source[row]) != source[row] for row in kept)
+        if differ:
+            logger.warning(
+                "%d answers of a judge stand in two files and differ; both count: name one of the files", differ
+            )
     if twice := len(source) - len(kept):
         logger.warning("%d answers of a judge stand in two files, equal in both, and count once", twice)
     columns = {name: [values[row] for row in kept] for name, values in joined.items()}
     p = np.array(columns.pop("p"))
     known = Comparisons.from_columns(p=np.zeros(len(p)), **columns)
     return Comparisons(**{**vars(known), "p": p})
-
-
-def _named(paths: Sequence[str]) -> str:
-    return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"

@@ -31,6 +31,7 @@ from comparo.model.graph import Graph
 from comparo.model.laplacian import Laplacian
 from comparo.model.limits import LIMITS, Limits
 from comparo.model.pattern import Batch, Pattern
+from comparo.model.variances import NARROWEST, WIDEST
 from comparo.types import Array, Index
 
 SPREAD, WIDE = (
@@ -38,11 +39,13 @@ SPREAD, WIDE = (
     1.0,
 )  # S before any vote, logits, and the standard deviation of its logarithm: chances of 0.6 to 0.99
 VARIES = 0.7  # standard deviation of log ω² and log σ² around the usual: a factor of 2 either way
-WIDEST = 4.0  # how far the logarithms may go: S from 0.03 to 80 logits
+FAR = 3.0  # of these standard deviations, how far the search goes
 MOST, NEAR = 50, 0.05  # evaluations of the search, and what ends it, in logarithms and in nats: no vote tells less
 FIRST = 0.7  # first steps of the search
 STEPS, FURTHEST, LEAST = 3, 3.0, 1e-3  # towards a given rise of the cost: how many, by which factor, and from what rise
-SWEEPS, SETTLED = 30, 1e-3  # of expectation propagation, and the change of a difference, in logits, that ends them
+# Of expectation propagation: how many sweeps, those without damping, the share of a step with it, and the change of a
+# difference, in units of S, that ends them.
+SWEEPS, FREE, DAMPED, SETTLED = 60, 4, 0.5, 1e-3
 
 
 @dataclass(frozen=True)
@@ -193,9 +196,11 @@ def voted(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Li
     usual = np.array([spread, 0.0, 0.0] if expectation.group is not None else [spread, 0.0])
     error = np.array([WIDE, VARIES, VARIES])[: len(usual)]
 
+    low, high = usual - FAR * error, usual + FAR * error
+    low[0], high[0] = np.log(NARROWEST), np.log(WIDEST)
+
     def cost(h: Array) -> float:
-        nearest = np.clip(h, -WIDEST, WIDEST)
-        return float(0.5 * np.sum(((h - usual) / error) ** 2)) - at(nearest).evidence
+        return float(0.5 * np.sum(((h - usual) / error) ** 2)) - at(np.clip(h, low, high)).evidence
 
     simplex = np.vstack([usual, usual + FIRST * np.eye(len(usual))])
     best = minimize(
@@ -213,7 +218,7 @@ def voted(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Li
             reach = min(reach * float(np.clip(np.sqrt(rise / risen), 1.0 / FURTHEST, FURTHEST)), furthest)
         points.append(best + reach * way)
     whole = _Posterior.of(votes, graph, expectation, limits)
-    return Voted(tuple(whole.at(np.clip(h, -WIDEST, WIDEST)) for h in points))
+    return Voted(tuple(whole.at(np.clip(h, low, high)) for h in points))
 
 
 def _about_voted(
@@ -269,13 +274,15 @@ class _Posterior:
         pattern = self.choices.pattern
         choices = replace(self.choices, offset=expected[pattern.first] - expected[pattern.second])
         before = np.full(len(choices.c), np.inf)
-        for _ in range(SWEEPS):
+        for sweep in range(SWEEPS):
             solved = _Solved.of(choices, self.columns, within, prior)
             mean, variance = solved.differences()
             moved, before = float(np.sqrt(np.mean((mean - before) ** 2))), mean
-            if moved < SETTLED:
+            if moved < SETTLED * spread:
                 break
-            choices = choices.learn(mean, variance)
+            share, found = 1.0 if sweep < FREE else DAMPED, choices.learn(mean, variance)
+            c, pull = (old + share * (new - old) for old, new in ((choices.c, found.c), (choices.pull, found.pull)))
+            choices = replace(found, c=c, pull=pull)
         own = ~self.is_group
         part, half = np.sqrt(usual.variance), np.linalg.cholesky(solved.error)
         error = part[:, None] * solved.error[np.ix_(own, own)] * part

@@ -90,8 +90,7 @@ def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
     first, second = find_voted(said, graph.labels(judged.comparisons))
     asked = replace(graph.whole(), first=first, second=second)
     group = None if judged.group is None else judged.group[0]
-    parts = _parts(ranking)
-    expectation, sizes = _expected(judged.scores, parts, group, usual)
+    expectation, sizes = expected_of(ranking, usual)
     both = voted(said, asked, expectation)
     none = np.zeros((graph.nodes, 0))
     between = 0.0 if group is None else BETWEEN
@@ -106,10 +105,15 @@ def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
     )
 
 
-def _parts(ranking: Ranking) -> Parts | None:
-    """The machine's parts with the usual validity, or the one that the ranking has; None where they are not known."""
-    parts = parts_of(ranking.judged)
-    return parts if parts is None or ranking.validity is None else replace(parts, usual=ranking.validity)
+def expected_of(ranking: Ranking, usual: Usual = USUAL) -> tuple[Expectation, Array]:
+    """What is expected of people's scores before any vote, and the standard deviations of the machine's parts, (D,).
+
+    The validity is the usual one, or the one that the ranking has.
+    """
+    judged, parts = ranking.judged, parts_of(ranking.judged)
+    if parts is not None and ranking.validity is not None:
+        parts = replace(parts, usual=ranking.validity)
+    return _expected(judged.scores, parts, None if judged.group is None else judged.group[0], usual)
 
 
 def _expected(scores: Array, parts: Parts | None, group: Index | None, usual: Usual) -> tuple[Expectation, Array]:

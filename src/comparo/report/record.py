@@ -114,6 +114,13 @@ class Record:
         pairs = sum(len(ids) * (len(ids) - 1) for ids in self.items.names.values())
         return pairs * max(1, len(self.configuration["identity"].get("voices", {})))
 
+    @property
+    def remedy(self) -> str:
+        """What to do for more answers."""
+        if self.configuration["identity"].get("asked") == "people":
+            return "run comparo vote again for more votes"
+        return "raise --budget and run the same command again"
+
     def refit(self, data: Comparisons) -> Ranking:
         """A ranking from some of the ranking's comparisons by the run's method."""
         return self.fitting.fit(data)
@@ -132,7 +139,7 @@ def read_record(folder: Path) -> Record:
     # One from before there was a consensus holds the judge's scores.
     held = tuple(given("control") or {})
     votes = Comparisons.read(folder / VOTES) if given("votes") else None
-    whose = given("estimate", "judge"), given("validity"), held, votes
+    whose = given("estimate", "judge"), given("validity"), held, votes, given("together", False)
     fitting = Fitting(items, method, bias, plain, True, *whose)
     return Record(configuration, items, judgements, fitting.conclude(comparisons(judgements)), fitting)
 

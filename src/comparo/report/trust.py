@@ -113,7 +113,7 @@ def _more(record: Record, ahead: Sequence[Outlook]) -> Sign | None:
     parts = [f"{figure(step.expected)} with {step.more:,} more calls" for step in ahead[1:]]
     doubled = min(ahead[1:], key=lambda step: abs(step.more - 4 * ahead[1].more))
     worth = doubled.expected - now >= bounds.WORTH
-    advice = "Raise --budget and run the same command again" if worth else "So more calls would change little"
+    advice = f"To get them, {record.remedy}" if worth else "So more calls would change little"
     return Sign(
         name,
         f"+{doubled.more:,} → {figure(doubled.expected)}",
@@ -141,7 +141,7 @@ def _connected(record: Record) -> Sign:
     else:
         enough = least >= bounds.COMPARISONS
         state, verdict = "all connected", "fine" if enough else "check"
-        advice = "" if enough else " One answer can decide the rank of a text with so few comparisons: raise --budget."
+        advice = "" if enough else f" One answer can decide a rank with so few comparisons: {record.remedy}."
         meaning = f"A chain of comparisons connects any two texts of a context, so scores can be compared.{advice}"
     sentence = f"{meaning} Fewest comparisons of a text: {least:,}."
     source = f"Fine if all are connected and each text has at least {bounds.COMPARISONS} comparisons."

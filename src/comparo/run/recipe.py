@@ -41,7 +41,8 @@ class Fitting:
     groups and variances are estimated. What `control` names ("length", or numbers of the items) is held equal in
     `Ranking.controlled`. A consensus without groups is one beyond style. Where the comparisons contain no
     group twice, as those of one context may, the ranking is the judge's. With `votes` of people about some of the items
-    the ranking of a whole run is people's (`conclude`).
+    the ranking of a whole run is people's (`conclude`). Several voices are ranked by what they agree on, or `together`
+    as if they were one, which is better where each has given few answers (docs/vote.md).
 
     >>> items = Items.of({"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."})
     >>> data = Comparisons.from_rows([("ana", "bo", 0.8), ("bo", "cy", 0.7)])
@@ -58,6 +59,7 @@ class Fitting:
     validity: float | None = None
     control: tuple[str, ...] = ()
     votes: Comparisons | None = None
+    together: bool = False
 
     def check(self) -> None:
         """Raise a ValueError if the estimate cannot be made from these items by this method."""
@@ -206,7 +208,7 @@ class Fitting:
             ranking = quiet_fit(data, self.method, bias=self.bias)
             named = None if self._groups is None else group_codes(data, ranking.graph, self._groups)
             return replace(ranking, group=named)
-        method = self.method if data.judges is None else "panel"
+        method = self.method if data.judges is None or self.together else "panel"
         shared: dict[str, Any] = {"groups": self._groups, "features": self._features, "control": self._control(data)}
         ranking = quiet_fit(data, method, bias=self.bias, prior="estimated", **shared)
         effects, panel = ranking.effects, ranking.panel

@@ -113,19 +113,33 @@ class Stops:
 
     def _reached(self, data: Comparisons, active: Iterable[Any]) -> set[Any]:
         """The active contexts whose items are all connected and whose ranking has reached the target."""
-        graph = Graph.build(data)
-        labels = [None] if data.contexts is None else data.contexts.tolist()
-        ends = graph.component[graph.starts[:-1]], graph.component[graph.starts[1:] - 1]
-        whole = zip(graph.context[graph.starts[:-1]].tolist(), np.diff(graph.starts), *ends, strict=True)
-        connected = {
-            labels[code] for code, nodes, one, last in whole if nodes == self._sizes[labels[code]] and one == last
-        }
-        if not (able := connected.intersection(active)):
+        able = connected(data, self._sizes).intersection(active)
+        if not able:
             return set()
         ranking = self.task.fitting.rank(data)
-        reached = _found(self.task, ranking) >= (self.task.until or 1.0)
-        able.intersection_update(label for label, is_reached in zip(labels, reached, strict=True) if is_reached)
-        return able if able and log_evidence(ranking.comparisons) >= math.log(SURE) else set()
+        return able & sure_contexts(ranking, _found(self.task, ranking), self.task.until or 1.0)
+
+
+def connected(data: Comparisons, sizes: Mapping[Any, int]) -> set[Any]:
+    """The contexts whose items, so many by `sizes`, are all connected by comparisons.
+
+    >>> connected(Comparisons.from_rows([("ana", "bo", 0.7)]), {None: 2}), connected(
+    ...     Comparisons.from_rows([("ana", "bo", 0.7)]), {None: 3})
+    ({None}, set())
+    """
+    graph = Graph.build(data)
+    labels = [None] if data.contexts is None else data.contexts.tolist()
+    ends = graph.component[graph.starts[:-1]], graph.component[graph.starts[1:] - 1]
+    whole = zip(graph.context[graph.starts[:-1]].tolist(), np.diff(graph.starts), *ends, strict=True)
+    return {labels[code] for code, nodes, one, last in whole if nodes == sizes[labels[code]] and one == last}
+
+
+def sure_contexts(ranking: Ranking, found: Array, until: float) -> set[Any]:
+    """The contexts whose sureness `found` (C,) has reached `until`; none while the answers may be chance."""
+    labels = ranking.comparisons.contexts
+    names = [None] if labels is None else labels.tolist()
+    reached = {label for label, value in zip(names, found.tolist(), strict=True) if value >= until}
+    return reached if reached and log_evidence(ranking.comparisons) >= math.log(SURE) else set()
 
 
 def _found(task: Task, ranking: Ranking) -> Array:

@@ -1,0 +1,77 @@
+"""Votes of people as `comparo vote` collects them: ranked together, or as a panel that weighs each judge.
+
+    python -m benchmarks.votes
+
+Texts have scores with standard deviation 1.5, and each judge a taste of their own with standard deviation 0.5; a tenth
+of the votes are ties. Pairs are dealt to judges in random turns, as the page deals them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+from scipy.special import expit
+from scipy.stats import spearmanr
+
+from comparo import Comparisons, Items, expected_spearman
+from comparo.run.recipe import Fitting
+from comparo.vote.ballots import Ballot
+from comparo.vote.dealing import Dealer
+
+RUNS = 20
+SCENES = (  # texts, judges, of whom so many click at random, votes in all
+    (20, 3, 0, 60),
+    (20, 3, 0, 120),
+    (60, 5, 0, 300),
+    (60, 20, 0, 600),
+    (60, 5, 0, 1200),
+    (60, 5, 1, 600),
+    (60, 5, 1, 1200),
+)
+
+
+def voted(
+    rng: np.random.Generator, texts: int, judges: int, careless: int, votes: int
+) -> tuple[Comparisons, np.ndarray]:
+    """Votes, and the scores of the texts."""
+    scores = 1.5 * rng.standard_normal(texts)
+    taste = 0.5 * rng.standard_normal((judges, texts))
+    dealer = Dealer(Items.of([f"Text {number}." for number in range(texts)]), twice=0.2, seed=int(rng.integers(2**31)))
+    rows = []
+    for number in range(votes):
+        judge = int(rng.integers(judges))
+        dealt = dealer.deal(str(judge), judges)
+        if dealt is None:
+            continue
+        _, first, second = dealt
+        view = scores + taste[judge]
+        chance = 0.5 if judge < careless else expit(view[first] - view[second])
+        p = 0.5 if rng.random() < 0.1 else float(rng.random() < chance)
+        dealer.know(Ballot(number, str(judge), *dealt, datetime.now(UTC), judgement=number, p=p))
+        rows.append((first, second, p, str(judge)))
+    first, second, p, judge = zip(*rows, strict=True)
+    return Comparisons.from_columns(first, second, np.array(p), judge=list(judge)), scores
+
+
+def main() -> None:
+    print("\n| texts | judges | of them careless | votes | together: ρ × 100 | expected | panel: ρ × 100 | expected |")
+    print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for texts, judges, careless, votes in SCENES:
+        found = []
+        for seed in range(RUNS):
+            data, scores = voted(np.random.default_rng(seed), texts, judges, careless, votes)
+            alike = Fitting(Items.of([f"Text {number}." for number in range(texts)]))
+            row: list[float] = []
+            for fitting in (replace(alike, together=True), alike):
+                ranking = fitting.rank(data)
+                rho = float(spearmanr(ranking.scores, scores[ranking.items.astype(int)])[0])
+                row += [100 * rho, 100 * float(expected_spearman(ranking)[0])]
+            found.append(row)
+        mean = " | ".join(f"{value:.1f}" for value in np.mean(found, axis=0))
+        print(f"| {texts} | {judges} | {careless} | {votes} | {mean} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

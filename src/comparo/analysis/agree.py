@@ -1,0 +1,230 @@
+"""A judge against people on the same pairs: how often they agree, where they do not, and what more votes would tell.
+
+The accuracy is the share of people's votes with the judge's verdict, among those that both decided. Its ceiling is how
+often two people agree with each other. κ and α correct for chance and count ties (`annotators`); κ is that of the judge
+and any person. Intervals know that votes on the same texts belong together (`shares`); those of κ and α are a bootstrap
+over contexts or, below 20 of them, over pairs, made as much wider as pairs that share a text make it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from comparo.analysis.agree_tables import (
+    Row,
+    accuracy,
+    by_confidence,
+    by_length,
+    calibration,
+    calibration_error,
+    disagreements,
+    share_row,
+    without_position,
+)
+from comparo.analysis.annotators import DRAWS, Estimate, alpha_of, kappa_of
+from comparo.analysis.more_votes import more_votes
+from comparo.analysis.shares import share_of
+from comparo.analysis.votes import Panel, Votes
+from comparo.data.comparisons import Comparisons
+from comparo.data.items import Items
+from comparo.types import Array
+
+PEOPLE = "people among themselves"
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What `agree` found, as lists of rows; NaN is what the votes do not tell.
+
+    Parameters
+    ----------
+    people : The names of the people.
+    judges : A row per judge: pairs, votes, accuracy, κ, α, ties, calibration errors; last, people among themselves.
+    confidence, length : The accuracy by the judge's confidence, and by how much longer one text is.
+    calibration : People's share for the text shown first, in bins of the judge's p.
+    disagreements : By person, text, item, group, context and length: the share of votes against the judge.
+    more : The intervals with as many votes, twice and four times as many.
+    level : The coverage of the intervals.
+    """
+
+    people: tuple[str, ...]
+    judges: list[Row]
+    confidence: list[Row]
+    length: list[Row]
+    calibration: list[Row]
+    disagreements: list[Row]
+    more: list[Row]
+    level: float
+
+    def to_json(self) -> str:
+        """The rows as JSON, null where a number is not known."""
+        return json.dumps(_plain(asdict(self)), ensure_ascii=False)
+
+
+def agree(
+    data: Any,
+    people: Collection[Hashable],
+    *,
+    items: Any = None,
+    level: float = 0.95,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Agreement:
+    """Compare judges with people on the pairs that both judged.
+
+    Parameters
+    ----------
+    data
+        Comparisons with judges, in any form that `fit` reads: the votes of people and the answers of judges.
+    people
+        The judges that are people; all others are judges to compare with them.
+    items
+        The texts, in any form that `Items.of` reads: for what depends on length or on groups. None: unknown.
+    level, draws, seed
+        The coverage of the intervals, and the number of draws and the seed of the bootstrap of κ and α.
+
+    Returns
+    -------
+    Agreement
+
+    Raises
+    ------
+    ComparisonsError
+        If the data cannot be used, if a person is not one of the judges, or if no pair was judged by both.
+    ValueError
+        If `level` is not between 0 and 1.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows = []
+    >>> for _ in range(300):
+    ...     i, j = rng.permutation(30)[:2].tolist()
+    ...     right = i > j
+    ...     for judge, chance in (("ana", 0.95), ("bo", 0.95), ("gpt", 0.85)):
+    ...         p = right if rng.random() < chance else not right
+    ...         rows.append({"first": i, "second": j, "p": float(p), "judge": judge})
+    >>> found = agree(rows, ["ana", "bo"])
+    >>> [(row["judge"], round(row["accuracy"], 2)) for row in found.judges]
+    [('gpt', 0.87), ('people among themselves', 0.97)]
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
+    panel = Panel.of(Comparisons.of(data), people)
+    length, group = _known(panel.comparisons, None if items is None else Items.of(items))
+    tables: dict[str, list[Row]] = {
+        name: [] for name in ("confidence", "length", "calibration", "disagreements", "more")
+    }
+    judges = []
+    for judge in panel.judges.tolist():
+        votes, name = panel.votes(judge), str(panel.name(judge))
+        found = accuracy(votes, level)
+        curve = list(calibration(panel, judge, level))
+        judges.append({"judge": name, **_measured(panel, judge, votes, curve, level, draws, seed)})
+        parts = {
+            "confidence": by_confidence(votes, level),
+            "length": () if length is None else by_length(votes, length, level),
+            "calibration": curve,
+            "disagreements": disagreements(panel, votes, length, group, level),
+            "more": more_votes(panel, judge, found, level),
+        }
+        for table, rows in parts.items():
+            tables[table] += [{"judge": name, **row} for row in rows]
+    judges.append({"judge": PEOPLE, **_ceiling(panel, level, draws, seed)})
+    names = tuple(str(panel.name(code)) for code in panel.people.tolist())
+    return Agreement(names, judges, **tables, level=level)
+
+
+def _measured(panel: Panel, judge: int, votes: Votes, curve: list[Row], level: float, draws: int, seed: int) -> Row:
+    """The row of a judge."""
+    told = panel.verdicts
+    here = np.zeros(len(told.unit), dtype=bool)
+    here[votes.clusters.pair] = True
+    counted = (np.isin(told.judge, panel.people) | (told.judge == judge)) & here[told.pair]
+    counts = np.bincount(3 * told.pair[counted] + told.said[counted] + 1, minlength=3 * len(here)).reshape(-1, 3)
+    alpha = alpha_of(counts.astype(np.float64), told.unit, level, draws, seed, panel.texts(np.arange(len(here))))
+    texts = panel.texts(votes.clusters.pair.astype(np.int64))
+    kappa = kappa_of(votes.judged, votes.said, votes.unit, level, draws, seed, texts)
+    errors = {
+        name: calibration_error([row for row in curve if row["answers"] == answers])
+        for name, answers in (("calibration", "as said"), ("calibration_fair", "without position bias"))
+    }
+    return {
+        "pairs": len(np.unique(votes.clusters.pair)),
+        "votes": len(votes),
+        "decided": int(np.count_nonzero(votes.decided)),
+        **_ends("accuracy", share_row("accuracy", accuracy(votes, level))),
+        "accuracy_fair": accuracy(without_position(votes), level).value,
+        **_estimated("kappa", kappa),
+        **_estimated("alpha", alpha),
+        "ties": float(np.mean(votes.judged == 0)),
+        "people_ties": float(np.mean(votes.said == 0)),
+        **{name: found[0] for name, found in errors.items()},
+        "calibration_chance": errors["calibration"][1],
+    }
+
+
+def _ceiling(panel: Panel, level: float, draws: int, seed: int) -> Row:
+    """How far people agree with each other: a row like that of a judge, as far as it has a meaning."""
+    pair, one, other = panel.between_people()
+    decided = (one != 0) & (other != 0)
+    same = share_of((one == other)[decided].astype(np.float64), panel.clusters(pair[decided]), level)
+    told = panel.verdicts
+    every = panel.texts(np.arange(len(told.unit)))
+    person = np.isin(told.judge, panel.people)
+    counts = np.bincount(3 * told.pair[person] + told.said[person] + 1, minlength=3 * len(told.unit)).reshape(-1, 3)
+    return {
+        "pairs": len(np.unique(pair)),
+        "votes": len(pair),
+        "decided": same.votes,
+        **_ends("accuracy", share_row("accuracy", same)),
+        **_estimated("kappa", kappa_of(one, other, told.unit[pair], level, draws, seed, panel.texts(pair))),
+        **_estimated("alpha", alpha_of(counts.astype(np.float64), told.unit, level, draws, seed, every)),
+        "people_ties": float(np.mean(told.said[person] == 0)),
+    }
+
+
+def _ends(name: str, row: Row) -> Row:
+    return {name: row[name], f"{name}_low": row["low"], f"{name}_high": row["high"]}
+
+
+def _estimated(name: str, found: Estimate) -> Row:
+    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+
+
+def _known(comparisons: Comparisons, items: Items | None) -> tuple[Array | None, Mapping[int, Any]]:
+    """The length of each text by its number (context · items + item), NaN where unknown, and its group.
+
+    CSV has text where the items may have numbers, so that labels are compared as text.
+    """
+    if items is None:
+        return None, {}
+    contexts = [None] if comparisons.contexts is None else comparisons.contexts.tolist()
+    labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
+    row = {(None if context is None else str(context), str(label)): k for k, (context, label) in enumerate(labels)}
+    size = len(comparisons.items)
+    found = {
+        context * size + item: row[key]
+        for context, place in enumerate(contexts)
+        for item, label in enumerate(comparisons.items.tolist())
+        if (key := (None if place is None else str(place), str(label))) in row
+    }
+    length = np.full(len(contexts) * size, np.nan)
+    length[list(found)] = [len(items.texts[k]) for k in found.values()]
+    groups = {} if items.group is None else {text: items.group[k] for text, k in found.items()}
+    return length, groups
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

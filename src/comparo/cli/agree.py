@@ -1,0 +1,91 @@
+"""comparo agree: a judge against people on the same pairs."""
+
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from comparo.analysis.agree import agree
+from comparo.analysis.agree_text import TOP, markdown, sections
+from comparo.cli import groups
+from comparo.cli.printing import print_table, print_text
+from comparo.data.columns import shown
+from comparo.data.comparisons import Comparisons
+from comparo.data.items import Items
+from comparo.data.several import join, read_parts
+from comparo.data.sources import database_of
+from comparo.errors import ComparisonsError
+
+EPILOG = (
+    "Example: `comparo agree machine.csv sheets/*.xlsx`; `comparo agree judged.csv --people ana,bo --items essays.csv`"
+)
+
+
+def agree_command(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Comparisons, in any form that `comparo fit` reads, run folders too: one file with a column judge, "
+            "and --people; or the answers of the judge, and then the votes of people. A file without a column judge is "
+            "that of one judge, called like the file."
+        ),
+    ],
+    people: Annotated[
+        str | None,
+        typer.Option(
+            help="The judges that are people, such as ana,bo. Default, with several files: all but the first's."
+        ),
+    ] = None,
+    items: Annotated[
+        Path | None,
+        typer.Option(
+            help="The texts, for what depends on length or on groups, with columns id, text and, if you have them, "
+            "context_id and group. Default: those of a run folder."
+        ),
+    ] = None,
+    group: groups.GroupColumn = None,
+    level: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
+    top: Annotated[int, typer.Option(min=1, help="Texts of each kind to print, the most disagreement first.")] = TOP,
+    seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap of κ and α.")] = 0,
+    is_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    is_markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
+) -> None:
+    """A judge against people on the same pairs.
+
+    Prints how often they agree where both decided, κ and α, how often people agree with each other (the ceiling), the
+    accuracy by confidence and by length, calibration, the texts on which they disagree most, and what more votes would
+    tell.
+    """
+    if is_json and is_markdown:
+        raise ValueError("choose one of --json and --markdown")
+    comparisons, named = _read(files, people)
+    texts = None
+    if (source := items or next((file for file in files if database_of(file) is not None), None)) is not None:
+        texts = Items.of(str(source), group=group)
+    found = agree(comparisons, named, items=texts, level=level, seed=seed)
+    if is_json:
+        print_text(found.to_json() + "\n")
+    elif is_markdown:
+        print_text(markdown(found, top))
+    else:
+        for section in sections(found, top):
+            print_text(f"{section.title}\n")
+            print_table(section.header, section.rows)
+            print_text(f"{section.note}\n\n" if section.note else "\n")
+
+
+def _read(files: Sequence[Path], people: str | None) -> tuple[Comparisons, list[str]]:
+    """All comparisons, and the names of the people among their judges."""
+    parts = read_parts(files, is_named=True)
+    judges = [{str(name): None for name in part["judge"].tolist()} for part in parts.values()]
+    if people is not None:
+        return join(parts), [name.strip() for name in people.split(",") if name.strip()]
+    if len(parts) == 1:
+        known = ", ".join(map(shown, list(judges[0])[:20]))
+        raise ComparisonsError(f"name the people among the judges {known}: --people NAMES")
+    voters = list(dict.fromkeys(chain(*judges[1:])))
+    if both := [name for name in judges[0] if name in voters]:
+        raise ComparisonsError(f"{shown(both[0])} is a judge in both files; say who are the people: --people NAMES")
+    return join(parts), voters

@@ -1,0 +1,247 @@
+"""comparo vote: people are the judges, on a page of this machine."""
+
+import getpass
+import shlex
+import webbrowser
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from socket import socket
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from comparo.cli.groups import ColumnFlags, with_groups
+from comparo.cli.printing import print_text, say
+from comparo.cli.settings import command_line
+from comparo.cli.stopping import stoppable
+from comparo.run.starting import make_prompt
+from comparo.vote.booth import Booth
+from comparo.vote.links import Links
+from comparo.vote.people import parse_names
+from comparo.vote.server import HOST, LOCAL, check_installed, is_local, open_socket, origin_of, serve
+from comparo.vote.session import Voting, opened, telling_of
+
+if TYPE_CHECKING:
+    from comparo.vote.pages import Pages
+
+EPILOG = (
+    "Example: `comparo vote essays/ --criterion 'better argued' --judges ana,bo,cy`, or for a class in one network: "
+    "`comparo vote essays/ --criterion 'better argued' --invite --host 0.0.0.0`. Then `comparo report RUN` for the "
+    "report. docs/vote.md has more."
+)
+
+
+@dataclass(frozen=True)
+class PeopleFlags:
+    """Who votes, and how pairs are shared out."""
+
+    judges: Annotated[
+        str | None,
+        typer.Option(
+            help="Names with commas between; each judge gets a link. More may be added later by the same command. "
+            "Default: you."
+        ),
+    ] = None
+    invite: Annotated[
+        bool,
+        typer.Option("--invite", help="Also an invitation: whoever opens it gives a name and gets a link."),
+    ] = False
+    twice: Annotated[
+        float, typer.Option(help="The share of pairs that go to two judges, so that their agreement can be measured.")
+    ] = 0.2
+    each: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many votes each judge is asked for; all may give more. Default: five pairs per text, shared "
+            "among the judges; none with --invite.",
+        ),
+    ] = None
+    until: Annotated[
+        float | None,
+        typer.Option(
+            help="Tell the organiser when the expected Spearman correlation with the ranking after endless votes is "
+            "this high, such as 0.9."
+        ),
+    ] = None
+    seed: Annotated[int, typer.Option(min=0, help="Another seed begins with other pairs.")] = 0
+
+    def names(self) -> list[str]:
+        """The names of the judges, by default the user's, and none where others are invited."""
+        if self.judges is not None:
+            return parse_names(self.judges)
+        if self.invite:
+            return []
+        try:
+            return parse_names(getpass.getuser().replace(",", " "))
+        except (OSError, KeyError, ValueError):
+            return ["me"]
+
+
+@dataclass(frozen=True)
+class PageFlags:
+    """The page and its address."""
+
+    markdown: Annotated[
+        bool,
+        typer.Option(
+            "--markdown",
+            help="Show texts as Markdown: headings, lists, bold, italics, code. HTML and links stay text. Default: as "
+            "they are.",
+        ),
+    ] = False
+    break_after: Annotated[
+        float, typer.Option(min=0, help="Minutes of judging after which a break is suggested; 0 for never.")
+    ] = 50.0  # the rest of the hour is a break, as the UK's Health and Safety Executive advises for work at screens
+    host: Annotated[
+        str,
+        typer.Option(help="The address to serve at. The default is for this machine only; 0.0.0.0 is for its network."),
+    ] = HOST
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="The port. Default: that of the last start, the usual one, or a free one."),
+    ] = None
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the links only, and open no page.")] = False
+
+
+@with_groups
+def vote_command(
+    context: typer.Context,
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="The texts: a folder of .txt or .md files, or JSONL, JSON, CSV, TSV, Parquet or .xlsx with columns "
+            "id, text (and context), a .txt file with a text a line, or a run folder: of a judge's run, the pairs that "
+            "tell most about the judge come first."
+        ),
+    ],
+    criterion: Annotated[
+        str,
+        typer.Option(help='What makes a text better, to end "Which Text is …": "better argued", "more convincing".'),
+    ],
+    kind: Annotated[str, typer.Option(help="What the texts are, as judges are told: Essay, Summary.")] = "Text",
+    heading: Annotated[
+        str | None, typer.Option(help="What stands above the context: Article. Default: the name of its column.")
+    ] = None,
+    *,
+    people: PeopleFlags,
+    page: PageFlags,
+    columns: ColumnFlags,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The run folder. Default: comparo-runs/TIME-NAME, or that of the same voting, to continue."),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; an existing folder is renamed and kept.")] = False,
+) -> None:
+    """People vote on a page: two texts side by side, which is better? Every vote is safe before the next pair.
+
+    Opens a page on this machine. Judges choose with the keys A, B and = (equal), U takes back, S skips with a reason,
+    D marks the differences. The organiser's page shows votes, speed, agreement and the ranking as they come. Stop with
+    Ctrl-C; the same command continues, with the same links. The run folder is like that of `comparo rank`.
+    """
+    check_installed()
+    items = columns.read(data)
+    prompt = make_prompt(items, criterion, None, kind=kind, heading=heading, context=columns.context_column)
+    first = telling_of(data, people.seed)
+    if first:
+        say(f"The first {len(first)} pairs are those that tell most about the judge of {data}; then the others.")
+    voting = Voting(items, prompt, people.names(), people.twice, people.until, people.seed, first)
+    folder = voting.folder("stdin" if data == "-" else data, out, fresh)
+    place = Place(page)
+    try:
+        notes = {"command": command_line(context)}
+        with opened(voting, folder, notes, fresh=fresh and out is not None, place=place.open) as booth:
+            shown = (heading or columns.context_column or "context").replace("_", " ").capitalize()
+            _serve(_pages(booth, voting, people, place, kind, shown), place)
+    finally:
+        place.close()
+
+
+@dataclass
+class Place:
+    """The socket of a page, which is opened when the links of the run are known."""
+
+    page: PageFlags
+    listening: socket | None = None
+    before: int | None = None
+
+    def open(self, links: Links) -> int:
+        """Open the port, and return it."""
+        self.before = links.port
+        self.listening = open_socket(self.page.host, self.page.port, links.port)
+        return self.port
+
+    @property
+    def port(self) -> int:
+        return 0 if self.listening is None else int(self.listening.getsockname()[1])
+
+    @property
+    def origin(self) -> str:
+        """How others address the page."""
+        return "" if self.listening is None else origin_of(self.listening, self.page.host)
+
+    def close(self) -> None:
+        if self.listening is not None:
+            self.listening.close()
+
+
+def _pages(booth: Booth, voting: Voting, people: PeopleFlags, place: Place, kind: str, heading: str) -> "Pages":
+    from comparo.vote.pages import Look, Pages
+    from comparo.vote.standing import Live
+
+    each = None if people.invite else voting.each(len(booth.links.judges))
+    if people.each is not None:
+        each = min(people.each, voting.pairs)
+    look = Look(kind, heading, each, place.page.break_after, place.page.markdown, place.origin)
+    return Pages(booth, Live(booth), look, people.invite)
+
+
+def _serve(pages: "Pages", place: Place) -> None:
+    """Serve the pages until the server is stopped, and say then where the votes are."""
+    from comparo.vote.app import make_app
+
+    assert place.listening is not None
+    booth, code = pages.booth, 0
+    app = make_app(pages, (*LOCAL, place.page.host) if is_local(place.page.host) else None)
+    try:
+        with stoppable():
+            serve(app, place.listening, lambda: _begin(pages, place))
+    except KeyboardInterrupt as stop:
+        code = getattr(stop, "code", 0)
+    folder, votes = shlex.quote(str(booth.store.folder)), sum(ballot.is_vote for ballot in booth.shown())
+    say(f"\nStopped. Votes so far: {votes:,}, in {folder}. The same command goes on, with the same links.")
+    if votes:
+        say(f"The ranking: comparo fit {folder}\nThe report: comparo report {folder}")
+    raise typer.Exit(code)
+
+
+def _begin(pages: "Pages", place: Place) -> None:
+    """Print the links, and open the page of the only judge, or the organiser's."""
+    links, origin = pages.booth.links, pages.look.origin
+    organiser = f"{origin}/organiser/{links.organiser}/"
+    rows = [("organiser", organiser), *((name, f"{origin}/vote/{token}/") for name, token in links.judges.items())]
+    if pages.has_invitation:
+        rows.append(("invitation", f"{origin}/join/{links.invitation}/"))
+    width = max(len(name) for name, _ in rows)
+    print_text("".join(f"{name:<{width}}  {link}\n" for name, link in rows))
+    if place.before not in (None, place.port):
+        say(f"The links have changed: they were at port {place.before}, and are at {place.port} now.", "yellow")
+    if not is_local(place.page.host):
+        say(
+            f"WARNING: everybody who can reach {origin} and has a link can vote and read the texts, and what is sent "
+            "is not encrypted. Use a network that you trust.",
+            "bold red",
+        )
+    say(f"Votes are stored in {pages.booth.store.folder}. Stop with Ctrl-C.")
+    if not place.page.no_browser:
+        _open(rows[1][1] if len(links.judges) == 1 and not pages.has_invitation else organiser)
+
+
+def _open(link: str) -> None:
+    """Open a link in a browser with windows; one in the terminal would keep the server from starting."""
+    with suppress(webbrowser.Error):
+        browser = webbrowser.get()
+        if type(browser) is not webbrowser.GenericBrowser:
+            Thread(target=browser.open, args=(link,), daemon=True).start()

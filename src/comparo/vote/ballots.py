@@ -1,0 +1,139 @@
+"""Ballots: each pair that is shown to a judge, stored before it is shown, and the vote that answers it.
+
+A ballot is answered once: its number and turn name what a vote is about, so that one that is posted twice counts once.
+A vote that is taken back is not deleted. It is withdrawn, and its ballot is open again, in the next turn.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from comparo.data.prompts import Question
+from comparo.judges import Judgement
+from comparo.run.database import decode, encode, insert
+from comparo.run.store import Store
+
+CHOICES = {"A": 1.0, "=": 0.5, "B": 0.0}  # the probability that the text on the left is better
+SKIPPED = "skipped: "
+
+Pair = tuple[Any, frozenset[Hashable]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """A pair as it is shown to a judge: `first` is A, on the left. `judgement` is the number of its answer."""
+
+    number: int
+    voter: str
+    context: Any
+    first: Any
+    second: Any
+    shown: datetime
+    turn: int = 1
+    judgement: int | None = None
+    p: float | None = None
+
+    @property
+    def pair(self) -> Pair:
+        """The pair, whichever text is on the left."""
+        return self.context, frozenset((self.first, self.second))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it waits for an answer."""
+        return self.judgement is None
+
+    @property
+    def is_skip(self) -> bool:
+        """Whether it was skipped."""
+        return self.judgement is not None and self.p is None
+
+    @property
+    def is_vote(self) -> bool:
+        """Whether it was answered, and not skipped."""
+        return self.p is not None
+
+
+def show(store: Store, voter: str, context: Any, first: Any, second: Any) -> Ballot:
+    """Store a new ballot.
+
+    >>> store = Store(None, {})
+    >>> ballot = show(store, "ana", None, "x", "y")
+    >>> vote = answer(store, ballot, "A", 3.5)
+    >>> vote.p, [one.reply for one in store.judgements()]
+    (1.0, ['A'])
+    >>> again = withdraw(store, vote)
+    >>> again.turn, again.is_open, list(store.judgements())
+    (2, True, [])
+    >>> answer(store, ballot, "B", 1.0) is None  # of a turn that is over
+    True
+    """
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    row = (voter, encode(context), encode(first), encode(second), now, 1)
+    with store.transaction() as connection:
+        connection.execute(
+            "INSERT INTO ballots (voter, context, first, second, shown, turn) VALUES (?, ?, ?, ?, ?, ?)", row
+        )
+        number = _last(connection)
+    return Ballot(number, voter, context, first, second, datetime.fromisoformat(now))
+
+
+def answer(store: Store, ballot: Ballot, choice: str, seconds: float) -> Ballot | None:
+    """Store the vote of a ballot, "A", "B" or "="; None where the ballot was answered before."""
+    p = CHOICES[choice]
+    return _close(store, ballot, Judgement(_question(ballot), p=p, reply=choice, seconds=seconds), p)
+
+
+def skip(store: Store, ballot: Ballot, reason: str, seconds: float) -> Ballot | None:
+    """Store that a ballot was skipped, a failed judgement and no tie; None where it was answered before."""
+    judgement = Judgement(_question(ballot), seconds=seconds, error=f"{SKIPPED}{reason}")
+    return _close(store, ballot, judgement, None)
+
+
+def withdraw(store: Store, ballot: Ballot) -> Ballot:
+    """Take back the answer of a ballot, and open it again."""
+    with store.transaction() as connection:
+        connection.execute("INSERT OR IGNORE INTO withdrawn VALUES (?)", (ballot.judgement,))
+        connection.execute(
+            "UPDATE ballots SET judgement = NULL, turn = turn + 1 WHERE number = ? AND turn = ?",
+            (ballot.number, ballot.turn),
+        )
+    return replace(ballot, judgement=None, p=None, turn=ballot.turn + 1)
+
+
+def stored_ballots(store: Store) -> Iterator[Ballot]:
+    """All ballots in the order in which they were shown."""
+    columns = "ballots.number, voter, ballots.context, ballots.first, ballots.second, shown, turn, judgement, p"
+    with store.transaction() as connection:
+        rows = connection.execute(
+            f"SELECT {columns} FROM ballots LEFT JOIN judgements ON judgements.number = judgement ORDER BY 1"
+        ).fetchall()
+    for number, voter, context, first, second, shown, turn, judgement, p in rows:
+        labels = (decode(context), decode(first), decode(second))
+        yield Ballot(number, voter, *labels, datetime.fromisoformat(shown), turn, judgement, p)
+
+
+def _close(store: Store, ballot: Ballot, judgement: Judgement, p: float | None) -> Ballot | None:
+    """Store a judgement and which ballot it answers, both or neither."""
+    with store.transaction() as connection:
+        known = connection.execute(
+            "SELECT 1 FROM ballots WHERE number = ? AND turn = ? AND judgement IS NULL", (ballot.number, ballot.turn)
+        ).fetchone()
+        if known is None:
+            return None
+        insert(connection, judgement)
+        number = _last(connection)
+        connection.execute("UPDATE ballots SET judgement = ? WHERE number = ?", (number, ballot.number))
+    return replace(ballot, judgement=number, p=p)
+
+
+def _question(ballot: Ballot) -> Question:
+    return Question(ballot.first, ballot.second, ballot.context, voice=ballot.voter)
+
+
+def _last(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT last_insert_rowid()").fetchone()[0])

@@ -1,0 +1,144 @@
+"""Which pair a judge sees next, and which text of it is on the left.
+
+1. A pair that wants another look: a share `twice` of all pairs goes to two judges, so that their agreement can be
+   measured; one that was skipped goes to another judge once; and so does one that somebody opened and left.
+2. Otherwise a pair that nobody has seen: first those that tell most of a machine's ranking, where there is one
+   (`selection.telling`), then of the context with the fewest pairs for its size (`decks`).
+3. When all pairs have been seen: the pair with the fewest looks that this judge has not seen.
+
+The first two are of the judge's last context until each of its texts could have been shown once. No judge sees a pair
+twice. The text that the judge has seen less often on the left than on the right is on the left.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from comparo.data.items import Items
+from comparo.vote.ballots import Ballot, Pair
+from comparo.vote.decks import Deck
+
+LEFT = timedelta(minutes=30)  # after which an open ballot counts as left: several times what two long texts take
+
+
+class Dealer:
+    """Deals pairs to judges; `know` tells it of every ballot, as it is shown, answered or opened again.
+
+    >>> dealer = Dealer(Items.of({"ana": "A story.", "bo": "Another.", "cy": "A third."}), twice=0.0)
+    >>> context, first, second = dealer.deal("me", 1)
+    >>> dealer.know(Ballot(1, "me", context, first, second, datetime.now(UTC)))
+    >>> {first, second} == set(dealer.deal("me", 1)[1:])
+    False
+    """
+
+    def __init__(self, items: Items, twice: float, seed: int = 0, first: Sequence[tuple[Any, Any, Any]] = ()) -> None:
+        self.items, self.twice = items, twice
+        self._first: list[Pair] = [(context, frozenset(pair)) for context, *pair in first]
+        self.decks = {name: Deck(ids, [seed, code]) for code, (name, ids) in enumerate(items.names.items())}
+        self.looks: dict[Pair, dict[int, Ballot]] = {}  # by the number of the ballot
+        self.seen: dict[str, set[Pair]] = {}
+        self._numbers: dict[Pair, int] = {}  # in the order in which pairs were first shown
+        self._wanting: dict[Pair, None] = {}  # pairs with fewer votes than they should have, the oldest first
+        self._begun: Counter[Any] = Counter()  # pairs of each context
+        self._stay: dict[str, tuple[Any, int]] = {}  # the context that a judge saw last, and how often in a row
+        self._left: Counter[tuple[Any, ...]] = Counter()  # how often more on the left than on the right
+
+    def know(self, ballot: Ballot) -> None:
+        """Take a ballot into account, new or changed."""
+        looks = self.looks.setdefault(ballot.pair, {})
+        before = looks.get(ballot.number)
+        if before is None:
+            self._show(ballot, is_first=not looks)
+        looks[ballot.number] = ballot
+        deck = self.decks[ballot.context]
+        if ballot.p is not None:
+            deck.vote(ballot.number, (ballot.first, ballot.second, ballot.p))
+        elif before is not None and before.p is not None:
+            deck.withdraw(ballot.number)
+        if sum(look.is_vote for look in looks.values()) < self._wanted(ballot.pair):
+            self._wanting.setdefault(ballot.pair)
+        else:
+            self._wanting.pop(ballot.pair, None)
+
+    def _show(self, ballot: Ballot, is_first: bool) -> None:
+        pair, voter, context = ballot.pair, ballot.voter, ballot.context
+        self.seen.setdefault(voter, set()).add(pair)
+        if is_first:
+            self._begun[context] += 1
+            self._numbers[pair] = len(self._numbers)
+        last, row = self._stay.get(voter, (None, 0))
+        self._stay[voter] = context, row + 1 if last == context else 1
+        for item, side in ((ballot.first, 1), (ballot.second, -1)):
+            for whose in (voter, None):
+                self._left[whose, context, item] += side
+
+    def deal(self, voter: str, voters: int) -> tuple[Any, Any, Any] | None:
+        """The context and the two items that a judge sees next, left and right; None where there are no more.
+
+        `voters` is how many judges there are, for whom pairs are chosen ahead.
+        """
+        last, row = self._stay.get(voter, (None, 0))
+        stays = 0 < row < len(self.decks[last].ids) // 2
+        here = [last] if stays else []
+        pair = (
+            self._another_look(voter, here or self.decks)
+            or self._new(voters, here)
+            or self._another_look(voter, self.decks)
+            or self._any(voter)
+        )
+        if pair is None:
+            return None
+        context, items = pair
+        return context, *self._sides(voter, context, *sorted(items, key=lambda item: self.items.row(context, item)))
+
+    def ahead(self, voters: int) -> int:
+        """How many pairs of a context are chosen ahead: the next one of each judge, and the one after."""
+        return 2 * max(1, voters)
+
+    def _wanted(self, pair: Pair) -> int:
+        """How many votes a pair should have: two for a share `twice` of pairs, spread evenly, else one."""
+        number = self._numbers[pair]
+        return 1 + math.floor((number + 1) * self.twice) - math.floor(number * self.twice)
+
+    def _another_look(self, voter: str, contexts: Collection[Any]) -> Pair | None:
+        """The oldest pair that wants a vote which nobody is about to give, and that this judge has not seen."""
+        seen, late = self.seen.get(voter, set()), datetime.now(UTC) - LEFT
+        for pair in self._wanting:
+            if pair not in seen and pair[0] in contexts:
+                looks, wanted = self.looks[pair].values(), self._wanted(pair)
+                coming = sum(look.is_vote or (look.is_open and look.shown > late) for look in looks)
+                if coming < wanted and len(looks) <= wanted:
+                    return pair
+        return None
+
+    def _new(self, voters: int, here: Sequence[Any]) -> Pair | None:
+        """A pair that nobody has seen: one of the first, else of the contexts `here` if they have one."""
+        self._first = [pair for pair in self._first if pair not in self.looks]
+        if self._first:
+            return self._first[0]
+        others = sorted(self.decks, key=lambda name: self._begun[name] / len(self.decks[name].ids))
+        for context in (*here, *others):
+            found = self.decks[context].take(partial(self._is_known, context), self.ahead(voters))
+            if found is not None:
+                return context, frozenset(found)
+        return None
+
+    def _is_known(self, context: Any, items: tuple[Any, Any]) -> bool:
+        return (context, frozenset(items)) in self.looks
+
+    def _any(self, voter: str) -> Pair | None:
+        seen = self.seen.get(voter, set())
+        return min(
+            (pair for pair in self.looks if pair not in seen), key=lambda pair: len(self.looks[pair]), default=None
+        )
+
+    def _sides(self, voter: str, context: Any, one: Any, other: Any) -> tuple[Any, Any]:
+        """The two items, the one for the left first: balanced for this judge, then for all."""
+        for whose in (voter, None):
+            more = self._left[whose, context, one] - self._left[whose, context, other]
+            if more:
+                return (other, one) if more > 0 else (one, other)
+        return (one, other) if len(self._numbers) % 2 else (other, one)

@@ -1,0 +1,23 @@
+"use strict";
+// The invitation: a name for a link of one's own.
+const trouble = document.getElementById("trouble");
+let sent = false;
+document.getElementById("join").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  if (sent) return;
+  sent = true;
+  trouble.hidden = true;
+  try {
+    const answer = await fetch(`${document.body.dataset.base}/name`, {
+      method: "POST", headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ name: document.getElementById("name").value }),
+    });
+    const said = await answer.json();
+    if (answer.ok) return location.replace(said.path);
+    trouble.textContent = said.error;
+  } catch {
+    trouble.textContent = "The server does not answer. Try again.";
+  }
+  trouble.hidden = false;
+  sent = false;
+});

@@ -1,0 +1,104 @@
+"""The server: a socket on this machine or its network, and the application on it until it is stopped."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import logging
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+HOST = "127.0.0.1"
+PORT = 8377  # the usual one; any that is rarely used would do
+LOCAL = ("localhost", "127.0.0.1", "::1")
+GRACE = 3  # seconds that requests in flight have to end when the server is stopped
+
+logger = logging.getLogger(__name__)
+
+
+def check_installed() -> None:
+    """Raise an ImportError with the pip command where the server's libraries are missing."""
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"comparo vote needs {error.name}: pip install 'comparo[vote]'") from error
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine can reach a server at this host.
+
+    >>> is_local("127.0.0.1"), is_local("localhost"), is_local("::1"), is_local("0.0.0.0")
+    (True, True, True, False)
+    """
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+def open_socket(host: str, port: int | None, last: int | None = None) -> socket.socket:
+    """A socket that listens at a host and port; without a port at the `last` or the usual one, else at a free one.
+
+    A ValueError says what is wrong with the host, or that the port is taken.
+    """
+    wanted = [port] if port is not None else [*([last] if last else []), PORT, 0]
+    for number in wanted:
+        try:
+            return _listening(host, number)
+        except socket.gaierror as error:
+            raise ValueError(f"--host {host}: there is no such address ({error.strerror})") from error
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise ValueError(f"--host {host} is not an address of this machine; 0.0.0.0 is all of them") from error
+            if port is not None or number == 0:
+                why = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be opened ({error.strerror})"
+                raise ValueError(f"--port {number} {why}; choose another, or leave --port out") from error
+    raise AssertionError("a free port is tried last")
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # so that a server that was killed can return
+        listening.bind(address)
+        listening.listen(128)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def origin_of(listening: socket.socket, host: str) -> str:
+    """How others address a server: http:// with the host, or this machine's address in its network, and the port."""
+    port = listening.getsockname()[1]
+    with suppress(ValueError):
+        if ipaddress.ip_address(host).is_unspecified:
+            host = _address(listening.family)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _address(family: int) -> str:
+    """The address from which this machine would reach others; nothing is sent to find it out."""
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:  # addresses for documentation (RFC 5737, RFC 3849), which nobody has
+            probe.connect(("192.0.2.1" if family == socket.AF_INET else "2001:db8::1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return socket.gethostname()
+
+
+def serve(app: ASGIApp, listening: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
+    """Serve until a signal ends it (Ctrl-C, SIGTERM), which is raised again when requests in flight are answered."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        app, log_level="error", access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=GRACE
+    )
+    ready()
+    uvicorn.Server(config).run(sockets=[listening])

@@ -1,0 +1,246 @@
+"""What the organiser sees: who has voted how, how far the judges agree, and the ranking so far.
+
+Everything is computed from the votes in the run folder, by a thread of its own and at most a sixth of the time, so that
+no judge waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from comparo.analysis.annotators import Estimate, krippendorff_alpha
+from comparo.analysis.confidence import expected_spearman
+from comparo.analysis.verdicts import Flips, count_flips
+from comparo.data.sources import standing
+from comparo.data.writing import csv_text
+from comparo.judges import Judgement
+from comparo.ranking.ranking import Ranking
+from comparo.run.answers import comparisons
+from comparo.run.database import decode, reading
+from comparo.run.stops import connected, sure_contexts
+from comparo.run.store import read_judgements
+from comparo.vote.booth import Booth
+
+REST = 5.0  # how many times as long as it took to compute the standing nothing is computed
+UNLIKELY = 0.05  # the probability that, of judges who choose no side, any one is said to do so (Bonferroni)
+SKIPS = 20  # pairs that were skipped, of which the organiser sees the reasons; the run folder has all
+WINNERS = {1.0: "first", 0.5: "tie", 0.0: "second"}
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One judge: votes, pairs skipped, the share of ties, the median seconds of a vote, and the side that is chosen.
+
+    `left` is the share of decided votes for the text on the left, with its interval; `p` the probability of a share
+    that is at least as far from ½ if sides are chosen by the texts alone, since each text is as often left as right.
+    """
+
+    name: str
+    votes: int
+    skipped: int
+    ties: float
+    seconds: float
+    left: float
+    low: float
+    high: float
+    p: float
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The standing after some votes. Where there are none, `ranking` is None; α and flips are of pairs with two looks.
+
+    `spearman` has an entry for each context of the ranking, `later` the same after twice as many votes, and `sure` are
+    the contexts that have reached the target. `skips` are the last pairs that were skipped, the latest first.
+    """
+
+    votes: int
+    members: Sequence[Member]
+    alpha: Estimate | None = None
+    flips: Flips | None = None
+    ranking: Ranking | None = None
+    spearman: Sequence[float] = ()
+    later: Sequence[float] = ()
+    sure: int = 0
+    contexts: int = 1
+    skips: Sequence[Judgement] = ()
+
+    @property
+    def one_sided(self) -> list[str]:
+        """The judges whose choice of sides is unlikely to be chance."""
+        return [member.name for member in self.members if member.p < UNLIKELY / len(self.members)]
+
+    @property
+    def expected(self) -> float:
+        """The expected Spearman correlation, the mean over contexts; NaN where it is not known."""
+        return _mean(self.spearman)
+
+    @property
+    def expected_later(self) -> float:
+        """The same after twice as many votes."""
+        return _mean(self.later)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether every context has reached the target."""
+        return self.sure == self.contexts
+
+
+def standing_of(booth: Booth) -> Standing:
+    """The standing of the votes that are stored now."""
+    folder = booth.store.folder
+    judgements = [] if folder is None else read_judgements(folder)
+    members = members_of(judgements, list(booth.links.judges))
+    sizes = {context: len(ids) for context, ids in booth.items.names.items()}
+    votes = sum(member.votes for member in members)
+    skips = [judgement for judgement in reversed(judgements) if judgement.failed][:SKIPS]
+    if not votes:
+        return Standing(0, members, contexts=len(sizes), skips=skips)
+    data = comparisons(judgements)
+    ranking = booth.fitting.rank(data)
+    spearman, later = expected_spearman(ranking), expected_spearman(ranking, more=1.0)
+    whole = connected(data, sizes)
+    names = [None] if data.contexts is None else data.contexts.tolist()
+    known = [name in whole for name in names]
+    is_sure = set() if booth.until is None else sure_contexts(ranking, spearman, booth.until) & whole
+    together = replace(data, judges=None, judge=None)
+    return Standing(
+        votes,
+        members,
+        krippendorff_alpha(data),
+        count_flips(together),
+        ranking,
+        [value if is_known else math.nan for value, is_known in zip(spearman.tolist(), known, strict=True)],
+        [value if is_known else math.nan for value, is_known in zip(later.tolist(), known, strict=True)],
+        len(is_sure),
+        len(sizes),
+        skips,
+    )
+
+
+def members_of(judgements: Sequence[Judgement], names: Sequence[str]) -> list[Member]:
+    """What each judge has done, judges without a vote too.
+
+    >>> from comparo.data.prompts import Question
+    >>> asked = Question("a", "b", voice="ana")
+    >>> votes = [Judgement(asked, p=1.0, seconds=4.0), Judgement(asked, p=1.0, seconds=8.0)]
+    >>> one, other = members_of([*votes, Judgement(asked, error="skipped: illegible")], ["ana", "bo"])
+    >>> one.votes, one.skipped, one.seconds, one.left, one.p, other.votes
+    (2, 1, 6.0, 1.0, 0.5, 0)
+    """
+    own: dict[str, list[Judgement]] = {name: [] for name in names}
+    for judgement in judgements:
+        own.setdefault(str(judgement.question.voice), []).append(judgement)
+    return [_member(name, given) for name, given in own.items()]
+
+
+def _member(name: str, given: Sequence[Judgement]) -> Member:
+    votes = [judgement for judgement in given if not judgement.failed]
+    p = np.array([judgement.p for judgement in votes])
+    seconds = [judgement.seconds for judgement in votes if not math.isnan(judgement.seconds)]
+    left, decided = int(np.count_nonzero(p > 0.5)), int(np.count_nonzero(p != 0.5))
+    share, low, high, chance = math.nan, math.nan, math.nan, math.nan
+    if decided:
+        from scipy.stats import binomtest  # half of the time that the server takes to start
+
+        test = binomtest(left, decided)
+        share, chance = left / decided, float(test.pvalue)
+        low, high = test.proportion_ci(method="wilson")
+    return Member(
+        name,
+        len(votes),
+        len(given) - len(votes),
+        1 - decided / len(votes) if votes else math.nan,
+        float(np.median(seconds)) if seconds else math.nan,
+        share,
+        float(low),
+        float(high),
+        chance,
+    )
+
+
+class Live:
+    """The latest standing; `look` returns it at once, and lets a thread compute a newer one where there are votes."""
+
+    def __init__(self, booth: Booth) -> None:
+        self.booth = booth
+        self.problem = ""
+        self._latest: Standing | None = None
+        self._seen: object = None
+        self._rested = 0.0
+        self._turn = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def look(self, wait: bool = False) -> Standing | None:
+        """The latest standing, None before there is one; with `wait`, one of all votes that are stored now."""
+        thread = self._begin(at_once=wait)
+        if wait and thread is not None:
+            thread.join()  # which may have begun before the last votes
+            if (thread := self._begin(at_once=True)) is not None:
+                thread.join()
+        return self._latest
+
+    def _begin(self, at_once: bool) -> threading.Thread | None:
+        """The thread that computes, begun now if there is something new; None where there is none."""
+        with self._turn:
+            if self._thread is not None and self._thread.is_alive():
+                return self._thread
+            state = self._state()
+            if state == self._seen or not (at_once or time.monotonic() >= self._rested):
+                return None
+            self._thread = threading.Thread(target=self._compute, args=(state,), daemon=True)
+            self._thread.start()
+            return self._thread
+
+    def _state(self) -> object:
+        """What the standing depends on: the votes, which are known by the answers of their ballots, and the judges."""
+        return [each.judgement for each in self.booth.shown()], list(self.booth.links.judges)
+
+    def _compute(self, state: object) -> None:
+        begun = time.monotonic()
+        try:
+            self._latest, self.problem = standing_of(self.booth), ""
+        except Exception as error:  # the organiser is told, and judges go on
+            logger.exception("the standing could not be computed")
+            self.problem = str(error) or type(error).__name__
+        self._seen = state
+        self._rested = time.monotonic() + REST * (time.monotonic() - begun)
+
+
+def votes_csv(booth: Booth) -> str:
+    """All votes as CSV: first, second, winner, p, judge, context, seconds and at; `first` was on the left."""
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("first", "second", "winner", "p", "judge", "context", "seconds", "at")
+    }
+    if booth.store.folder is not None:
+        with reading(booth.store.folder) as connection:
+            rows = connection.execute(
+                "SELECT first, second, p, voice, context, seconds, at FROM judgements WHERE error IS NULL AND "
+                f"{standing(connection)} ORDER BY number"
+            ).fetchall()
+        for first, second, p, voice, context, seconds, at in rows:
+            values = (decode(first), decode(second), WINNERS[p], p, voice, decode(context), seconds, at)
+            for name, value in zip(columns, values, strict=True):
+                columns[name].append(value)
+    if all(context is None for context in columns["context"]):
+        del columns["context"]
+    return csv_text(columns)
+
+
+def ranking_csv(standing: Standing | None) -> str:
+    """The ranking as CSV, only a header where there is none."""
+    return "item\n" if standing is None or standing.ranking is None else standing.ranking.to_csv()
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.nan if not values or any(map(math.isnan, values)) else float(np.mean(values))

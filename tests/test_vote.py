@@ -1,0 +1,665 @@
+"""The voting page by HTTP: who may do what, what is stored, and what survives."""
+
+import csv
+import html
+import io
+import json
+import os
+import random
+import re
+import resource
+import socket
+import sqlite3
+import stat
+import sys
+import threading
+from collections import Counter
+from contextlib import closing
+
+import pytest
+
+from comparo.data.comparisons import Comparisons
+from comparo.data.items import Items
+from comparo.data.prompts import criterion_prompt
+from comparo.errors import StoreError
+from comparo.report.record import read_record
+from comparo.run.folders import list_runs, repair
+from comparo.run.store import Store, read_configuration, read_judgements
+from comparo.vote.booth import Booth
+from comparo.vote.links import Links
+from comparo.vote.people import identity_of, task_of
+from comparo.vote.server import HOST, open_socket
+from comparo.vote.text import as_markdown, differences
+from voting import LOST, Server, Voter, essays
+
+JUDGES = ("--judges", "ana,bo,cy")
+
+
+@pytest.fixture
+def texts(tmp_path):
+    return essays(tmp_path / "essays")
+
+
+@pytest.fixture
+def server(texts, tmp_path):
+    with Server(texts, tmp_path / "run", *JUDGES) as started:
+        yield started
+
+
+def rows(folder, query):
+    connection = sqlite3.connect(folder / "judgements.db")
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+# Who may do what
+
+
+def test_without_a_token_nothing_is_shown(server):
+    token = server.links()["judges"]["ana"]
+    wrong = [
+        "/", "/vote/", f"/vote/{token[:-1]}/", f"/vote/{token}x/", f"/organiser/{token}/", f"/join/{token}/",
+        f"/vote/{server.links()['organiser']}/", f"/vote/{token}/live", f"/vote/{token}/../../etc/passwd",
+        f"/vote/{token}/base.html.j2", "/docs", f"/join/{server.links()['invitation']}/", "/vote/%00/", "/vote/é/",
+    ]  # fmt: skip
+    answers = [server.request("GET", path.replace("é", "%C3%A9")) for path in wrong]
+    assert {status for status, _, _ in answers} == {403}
+    assert len({text for _, _, text in answers}) == 1
+    assert "comparo" not in answers[0][2]
+    assert "Essay" not in answers[0][2]
+    for path in (f"/vote/{token}x/vote", "/vote/x/undo", "/join/x/name"):
+        assert server.request("POST", path, {})[0] == 403
+
+
+def test_every_answer_has_the_headers_that_keep_it_private(server):
+    for path in ("/", f"{server.voter('ana').base}/", f"{server.organiser}/live", f"{server.organiser}/page.css"):
+        _, headers, _ = server.request("GET", path)
+        assert headers["cache-control"] == "no-store"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["x-frame-options"] == "DENY"
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+
+
+def test_what_another_site_sends_is_refused(server):
+    voter = server.voter("ana")
+    vote = {"ballot": voter.ballot, "turn": 1, "choice": "A", "seconds": 1}
+    for headers in (
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Content-Type": "text/plain"},
+        {"Content-Type": "application/x-www-form-urlencoded"},
+        {"Host": "evil.example"},
+    ):
+        assert server.request("POST", f"{voter.base}/vote", vote, headers)[0] == 403
+    assert read_judgements(server.out) == []
+    own = {"Origin": f"http://127.0.0.1:{server.port}", "Sec-Fetch-Site": "same-origin"}
+    assert server.request("POST", f"{voter.base}/vote", vote, own)[0] == 200
+    assert len(read_judgements(server.out)) == 1
+
+
+def test_another_name_for_this_machine_is_refused_also_for_reading(server):
+    base = server.voter("ana").base
+    assert server.request("GET", f"{base}/", headers={"Host": "evil.example"})[0] == 403
+    assert server.request("GET", f"{base}/", headers={"Host": "localhost:99"})[0] == 200
+
+
+def test_a_vote_that_makes_no_sense_is_refused_and_changes_nothing(server):
+    voter = server.voter("ana")
+    for message in (
+        *(b"{", b"[]", b"\xff", b'{"ballot": 1e400}', b"[" * 9000, b" " * 20_000),
+        {"ballot": "1", "turn": 1, "choice": "A"},
+        {"ballot": 1, "turn": 1, "choice": "C"},
+        {"ballot": 1, "turn": 1, "choice": ["A"]},
+        {"ballot": True, "turn": 1, "choice": "A"},
+        {"ballot": 10**30, "turn": 1, "choice": "A"},
+    ):
+        status, _, text = server.request("POST", f"{voter.base}/vote", message)
+        assert status in (400, 413), message
+        assert json.loads(text)["error"]
+    assert server.request("POST", f"{voter.base}/skip", {"ballot": 1, "turn": 1, "reason": " "})[0] == 400
+    assert read_judgements(server.out) == []
+
+
+def test_a_judge_answers_own_ballots_only(server):
+    ana, bo = server.voter("ana"), server.voter("bo")
+    for action, message in (
+        ("vote", {"ballot": ana.ballot, "turn": 1, "choice": "A"}),
+        ("skip", {"ballot": ana.ballot, "turn": 1, "reason": "no"}),
+    ):
+        assert bo.post(action, **message)[0] == 200
+    assert read_judgements(server.out) == []
+    ana.vote("A")
+    assert bo.post("undo", vote=ana.last)[0] == 200
+    assert server.request("GET", f"{bo.base}/differences?ballot={ana.ballot}")[0] == 400
+    assert len(read_judgements(server.out)) == 1
+
+
+def test_the_files_of_a_run_are_private(server):
+    for path in [server.out, *server.out.iterdir()]:
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
+
+
+# Votes
+
+
+def test_votes_ties_and_skips_are_stored_as_judgements(server):
+    ana = server.voter("ana")
+    for choice in ("A", "B", "="):
+        assert ana.vote(choice)[0] == 200
+    ana.skip("  the text\nis cut \x1b[31m ")
+    found = read_judgements(server.out)
+    assert [(one.reply, one.p) for one in found[:3]] == [("A", 1.0), ("B", 0.0), ("=", 0.5)]
+    assert [one.question.voice for one in found] == ["ana"] * 4
+    assert all(0 <= one.seconds <= 2.0 for one in found)
+    assert found[3].failed
+    assert found[3].error.startswith("skipped: the text is cut")
+    assert "\x1b" not in found[3].error
+    assert (ana.votes, server.voter("bo").votes) == (3, 0)
+
+
+def test_a_vote_that_is_posted_twice_counts_once(server):
+    ana = server.voter("ana")
+    first = {"ballot": ana.ballot, "turn": ana.turn, "choice": "A", "seconds": 1.0}
+    shown = [ana.post("vote", **first)[1]["html"], ana.post("vote", **first | {"choice": "B"})[1]["html"]]
+    assert shown[0] == shown[1]
+    assert [one.reply for one in read_judgements(server.out)] == ["A"]
+    threads = [threading.Thread(target=server.voter("bo").vote, args=("B",)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(read_judgements(server.out)) == 2
+
+
+def test_a_vote_can_be_taken_back_and_given_again(server):
+    ana = server.voter("ana")
+    ana.vote("A")
+    ana.vote("A")
+    late = {"ballot": ana.ballot - 1, "turn": 1, "choice": "A"}
+    number, seen = ana.last, (ana.ballot, ana.texts())
+    assert ana.undo()[0] == 200
+    assert (ana.ballot, ana.turn, ana.votes) == (late["ballot"], 2, 1)
+    assert len(read_judgements(server.out)) == 1
+    ana.post("undo", vote=number)
+    ana.post("vote", **late)  # arrives late, and is about what was taken back
+    assert (ana.votes, len(read_judgements(server.out))) == (1, 1)
+    ana.vote("B")
+    assert [one.reply for one in read_judgements(server.out)] == ["A", "B"]
+    assert (ana.ballot, ana.texts()) == seen
+    for _ in range(2):
+        ana.undo()
+    assert (ana.votes, ana.last) == (0, None)
+    assert read_judgements(server.out) == []
+    assert len(rows(server.out, "SELECT * FROM judgements")) == 3
+
+
+def test_a_skip_can_be_taken_back(server):
+    ana = server.voter("ana")
+    pair = ana.texts()
+    ana.skip("I know who wrote one")
+    ana.undo()
+    assert ana.texts() == pair
+    ana.vote("=")
+    assert [one.p for one in read_judgements(server.out)] == [0.5]
+
+
+def test_texts_are_shown_and_names_are_not(server):
+    ana = server.voter("ana")
+    assert len(ana.texts()) == 2
+    assert "e0" not in ana.html
+    assert "bo" not in ana.html.split("<body")[1].split("<dialog")[0].replace("body", "")
+
+
+# Who sees which pair
+
+
+def test_pairs_are_shared_out(texts, tmp_path):
+    with Server(texts, tmp_path / "run", "--judges", "ana,bo,cy,di", "--twice", "0.25") as server:
+        voters = {name: server.voter(name) for name in server.links()["judges"]}
+        rng, seen = random.Random(0), {name: [] for name in voters}
+        for _ in range(75):
+            name = rng.choice(list(voters))
+            seen[name].append(tuple(voters[name].texts()))
+            voters[name].vote(rng.choice("AB="))
+    looks = Counter(frozenset(pair) for pairs in seen.values() for pair in pairs)
+    for pairs in seen.values():
+        assert len(set(map(frozenset, pairs))) == len(pairs)
+        sides = Counter()
+        for left, right in pairs:
+            sides[left] += 1
+            sides[right] -= 1
+        assert max(map(abs, sides.values())) <= 2
+    # 60 pairs, of which 15 want a second look; the last ones may still wait for theirs
+    assert set(looks.values()) <= {1, 2}
+    assert 12 <= sum(look == 2 for look in looks.values()) <= 15
+    assert {number for pair in looks for number in pair} == set(range(12))
+
+
+def test_a_judge_sees_every_pair_once_and_is_thanked(tmp_path):
+    with Server(essays(tmp_path / "essays", 4), tmp_path / "run", "--judges", "ana,bo", "--each", "9") as server:
+        for name in ("ana", "bo"):
+            voter, seen = server.voter(name), set()
+            while voter.ballot is not None:
+                assert frozenset(voter.texts()) not in seen
+                seen.add(frozenset(voter.texts()))
+                voter.vote("A")
+            assert len(seen) == 6
+            assert "seen every pair" in voter.html
+            assert "6 of 6 votes" in voter.html
+            voter.undo()
+            assert voter.ballot is not None
+
+
+def test_a_skipped_pair_goes_to_another_judge(tmp_path):
+    with Server(essays(tmp_path / "essays", 6), tmp_path / "run", "--judges", "ana,bo", "--twice", "0") as server:
+        ana = server.voter("ana")
+        pair = frozenset(ana.texts())
+        ana.skip("I cannot decide")
+        assert frozenset(server.voter("bo").texts()) == pair
+
+
+def test_a_judge_stays_with_a_context_for_a_while(tmp_path):
+    items = [
+        {"id": f"s{k}", "text": f"Essay number {k} of {c}.", "context": f"Article {c} <b>"}
+        for c in range(3)
+        for k in range(6)
+    ]
+    (tmp_path / "items.json").write_text(json.dumps(items))
+    with Server(tmp_path / "items.json", tmp_path / "run", "--judges", "ana,bo", "--heading", "Article") as server:
+        seen = []
+        ana = server.voter("ana")
+        for _ in range(9):
+            seen.append(ana.html.split("Article ")[1][0])
+            assert f"Article {seen[-1]} &lt;b&gt;" in ana.html
+            ana.vote("A")
+        assert server.voter("bo").texts()
+    assert [seen[k : k + 3] for k in (0, 3, 6)] == [[c] * 3 for c in "012"]
+    assert {one.question.context for one in read_judgements(server.out)} == {f"Article {c} <b>" for c in range(3)}
+
+
+# Judges who come later
+
+
+def test_an_invitation_gives_a_link_of_ones_own(texts, tmp_path):
+    with Server(texts, tmp_path / "run", "--invite") as server:
+        path = f"/join/{server.links()['invitation']}"
+        assert "Your name" in server.request("GET", f"{path}/")[2]
+        status, _, text = server.request("POST", f"{path}/name", {"name": " Ana  Lima "})
+        assert status == 200
+        voter = Voter(server, json.loads(text)["path"].rstrip("/"))
+        assert "Ana Lima" in voter.html
+        voter.vote("A")
+        for name in ("ana lima", "", "others", "x" * 41, "a\x07", 7, None):
+            assert server.request("POST", f"{path}/name", {"name": name})[0] == 409, name
+        Voter(server, json.loads(server.request("POST", f"{path}/name", {"name": "Bo"})[2])["path"].rstrip("/")).vote(
+            "B"
+        )
+        assert list(server.links()["judges"]) == ["Ana Lima", "Bo"]
+    assert list(read_configuration(server.out)["identity"]["voices"]) == ["Ana Lima", "Bo"]
+    assert len(read_judgements(server.out)) == 2
+
+
+# What survives
+
+
+def test_the_same_command_goes_on_with_the_same_links(texts, tmp_path):
+    with Server(texts, tmp_path / "run", *JUDGES) as server:
+        ana = server.voter("ana")
+        ana.vote("A")
+        before, shown, ballot = server.links(), ana.texts(), ana.ballot
+        out, said = server.stop()
+    assert server.process.returncode == 0
+    assert f"http://127.0.0.1:{before['port']}/vote/{before['judges']['ana']}/" in out
+    assert f"Votes so far: 1, in {tmp_path / 'run'}" in said
+    assert f"comparo report {tmp_path / 'run'}" in said
+    with Server(texts, tmp_path / "run", "--judges", "ana,bo,cy,di") as again:
+        links = again.links()
+        assert {name: links["judges"][name] for name in before["judges"]} == before["judges"]
+        assert "di" in links["judges"]
+        ana = again.voter("ana")
+        assert (ana.texts(), ana.ballot, ana.votes) == (shown, ballot, 1)
+        ana.undo()
+        assert ana.votes == 0
+
+
+def test_a_fresh_start_keeps_what_there_was_elsewhere(texts, tmp_path):
+    with Server(texts, tmp_path / "run", *JUDGES) as server:
+        server.voter("ana").vote("A")
+        before = server.links()
+    with Server(texts, tmp_path / "run", *JUDGES, "--fresh") as again:
+        assert not set(again.links()["judges"].values()) & set(before["judges"].values())
+        assert again.voter("ana").votes == 0
+    assert len(read_judgements(tmp_path / "run-1")) == 1
+
+
+def test_another_question_or_other_texts_are_another_run(texts, tmp_path, run):
+    with Server(texts, tmp_path / "run", *JUDGES):
+        pass
+    (texts / "e00.txt").write_text("Another.")
+    found = run(tmp_path, ["vote", texts, "--criterion", "better argued", "--out", "run", "--no-browser"])
+    assert found.returncode == 2
+    assert "holds another run: items was" in found.stderr
+
+
+def test_a_full_disk_stops_the_page_and_loses_nothing(server):
+    ana = server.voter("ana")
+    ana.vote("A")
+    shown = ana.ballot
+    hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)[1]
+    resource.prlimit(
+        server.process.pid, resource.RLIMIT_FSIZE, (os.path.getsize(server.out / "judgements.db-wal"), hard)
+    )
+    for action in (lambda: ana.vote("B"), lambda: ana.skip("why"), ana.undo):
+        status, answer = action()
+        assert status == 507
+        assert "NOT saved" in answer["error"]
+        assert "organiser" in answer["error"]
+    bo = server.request("GET", f"/vote/{server.links()['judges']['bo']}/")
+    assert (bo[0], "Essay" in bo[2]) == (507, False)
+    assert [one.reply for one in read_judgements(server.out)] == ["A"]
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    ana.open()
+    assert ana.ballot == shown
+    assert ana.vote("B")[0] == 200
+    assert [one.reply for one in read_judgements(server.out)] == ["A", "B"]
+
+
+def test_a_repaired_folder_keeps_ballots_and_what_was_taken_back(texts, tmp_path):
+    with Server(texts, tmp_path / "run", *JUDGES) as server:
+        ana = server.voter("ana")
+        for choice in "ABAB":
+            ana.vote(choice)
+        ana.undo()
+        shown = ana.ballot
+    before = [one.reply for one in read_judgements(server.out)]
+    assert repair(server.out).kept == 4
+    assert [one.reply for one in read_judgements(server.out)] == before == ["A", "B", "A"]
+    with Server(texts, tmp_path / "run", *JUDGES) as again:
+        assert again.voter("ana").ballot == shown
+
+
+def test_fifty_kills_under_load_lose_and_double_nothing(tmp_path):
+    """Five judges vote as fast as they can, 1,000 votes in all, while the server is killed again and again."""
+    texts, each, kills = essays(tmp_path / "essays", 60), 200, 50
+    names = [f"judge {number}" for number in range(5)]
+    server = Server(texts, tmp_path / "run", "--judges", ",".join(names))
+    given: dict[str, list[tuple[int, str]]] = {name: [] for name in names}
+    up, trouble = threading.Event(), []
+
+    def work(name):
+        rng = random.Random(name)
+        while len(given[name]) < each:
+            up.wait()
+            try:
+                voter = server.voter(name)
+                while len(given[name]) < each:
+                    ballot, choice = voter.ballot, rng.choice("AB=")
+                    # Once more where the answer is lost: the judge clicks the same again.
+                    while True:
+                        try:
+                            status, _ = voter.vote(choice)
+                            break
+                        except LOST:
+                            up.wait()
+                            threading.Event().wait(0.01)
+                    assert status == 200
+                    given[name].append((ballot, choice))
+            except LOST:
+                continue
+            except Exception as error:  # of this test
+                trouble.append(error)
+                return
+
+    threads = [threading.Thread(target=work, args=(name,), daemon=True) for name in names]
+    for thread in threads:
+        thread.start()
+    for kill in range(1, kills + 1):
+        with server:
+            up.set()
+            while sum(map(len, given.values())) < kill * each * len(names) / (kills + 1) and not trouble:
+                threading.Event().wait(0.001)
+            up.clear()
+            server.kill()
+    with server:
+        up.set()
+        for thread in threads:
+            thread.join(60)
+    assert not trouble
+    assert [len(votes) for votes in given.values()] == [each] * len(names)
+    stored = rows(
+        server.out,
+        "SELECT voter, ballots.number, reply FROM ballots JOIN judgements ON judgements.number = judgement",
+    )
+    assert sorted(stored) == sorted((name, *vote) for name, votes in given.items() for vote in votes)
+    assert len(read_judgements(server.out)) == len(stored) == each * len(names)
+    seen = rows(server.out, "SELECT voter, min(first, second), max(first, second) FROM ballots")
+    assert len(seen) == len(set(seen))
+    looks = Counter(tuple(pair) for _, *pair in seen)
+    assert max(looks.values()) <= 2
+    assert sum(look == 2 for look in looks.values()) / len(looks) == pytest.approx(0.2, abs=0.02)
+
+
+# What the organiser sees
+
+
+def test_the_organiser_sees_judges_agreement_and_the_ranking(texts, tmp_path, run):
+    with Server(texts, tmp_path / "run", *JUDGES, "--twice", "1", "--until", "0.5") as server:
+        assert "There is no ranking before the first votes" in server.request("GET", f"{server.organiser}/")[2]
+        voters = [server.voter(name) for name in ("ana", "bo", "cy")]
+        for _ in range(30):
+            for voter in voters[:2]:
+                left, right = voter.texts()
+                voter.vote("A" if left > right else "B")
+            voters[2].vote("A")
+        voters[2].skip("<i>I cannot decide")
+        ranking = csv.DictReader(io.StringIO(server.request("GET", f"{server.organiser}/ranking.csv")[2]))
+        best = [row["item"] for row in ranking]
+        assert best[:3] != sorted(best)[:3]
+        assert best.index("e11") < best.index("e00")
+        live = json.loads(server.request("GET", f"{server.organiser}/live")[2])["html"]
+        text = server.request("GET", f"{server.organiser}/votes.csv")[2]
+    assert "chooses one side more than chance explains" in live.split("<bdi>cy</bdi>")[1].split("</th>")[0]
+    assert live.count("chooses one side") == 1
+    assert 'Sure enough (0.5)?</h3><p class="figure">Yes' in live
+    assert "&lt;i&gt;I cannot decide" in live
+    assert "90" in live.split("<h3>Votes</h3>")[1][:40]
+    votes = list(csv.DictReader(io.StringIO(text)))
+    assert len(votes) == 90
+    assert set(votes[0]) == {"first", "second", "winner", "p", "judge", "seconds", "at"}
+    (tmp_path / "votes.csv").write_text(text)
+    assert len(Comparisons.read(tmp_path / "votes.csv")) == 90
+    fitted = run(tmp_path, ["fit", "votes.csv", "--format", "csv"])
+    assert fitted.returncode == 0
+    assert fitted.stdout.splitlines()[1].startswith("e1")
+
+
+@pytest.mark.parametrize("votes", [1, 10])
+@pytest.mark.parametrize("judges", ["ana", "ana,bo,cy"])
+def test_other_commands_read_the_run_folder(texts, tmp_path, run, judges, votes):
+    rng = random.Random(0)
+    with Server(texts, tmp_path / "run", "--judges", judges) as server:
+        for name in judges.split(","):
+            voter = server.voter(name)
+            for _ in range(votes):
+                voter.vote(rng.choice("AB="))
+            voter.skip("no")
+        voter.undo()
+        voter.undo()
+    number = votes * len(judges.split(",")) - 1
+    (summary,) = list_runs(tmp_path)
+    assert (summary.answered, summary.failed) == (number, len(judges.split(",")) - 1)
+    for command in ("report", "fit"):
+        found = run(tmp_path, [command, "run"])
+        assert (found.returncode == 0) == (number > 0), found.stderr
+    if number:
+        page = (tmp_path / "run" / "report.html").read_text()
+        assert "Which Text is better argued?" in page
+        assert "raise --budget" not in page
+        assert len(Comparisons.of(tmp_path / "run")) == number
+        assert read_record(tmp_path / "run").ranking.panel is None  # all people together
+        assert Items.of(tmp_path / "run").ids.tolist() == [f"e{k:02}" for k in range(12)]
+
+
+# What is wrong before anything starts
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--judges", "ana,bo,Ana"], "there is a judge called 'ana' already"),
+        (["--judges", "ana,,bo"], "a judge has no name"),
+        (["--judges", "others"], "no judge can be called 'others'"),
+        (["--twice", "2"], "--twice 2.0 is not a share of the pairs"),
+        (["--until", "7"], "until = 7.0 is not between 0 and 1"),
+        (["--host", "no.such.host.invalid"], "--host no.such.host.invalid: there is no such address"),
+        (["--host", "192.0.2.1"], "--host 192.0.2.1 is not an address of this machine"),
+        (["--criterion", " "], "the criterion is empty"),
+    ],
+)
+def test_a_wrong_flag_is_one_clear_message(texts, tmp_path, run, flags, message):
+    found = run(tmp_path, ["vote", texts, "--criterion", "better", "--no-browser", "--out", "run", *flags])
+    assert found.returncode == 2
+    assert message in found.stderr
+    assert "Traceback" not in found.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_that_nobody_named_opens_no_page_for_the_network(texts, tmp_path, run):
+    (tmp_path / "comparo.toml").write_text('[vote]\nhost = "0.0.0.0"\n')
+    found = run(tmp_path, ["vote", texts, "--criterion", "better", "--no-browser"])
+    assert found.returncode == 2
+    assert "decides where keys and texts go (host = '0.0.0.0')" in found.stderr
+
+
+def test_texts_that_cannot_be_compared_are_one_clear_message(tmp_path, run):
+    (tmp_path / "empty").mkdir()
+    essays(tmp_path / "one", 1)
+    for data, message in (
+        ("empty", "has no .txt or .md files"),
+        ("one", "is the only item"),
+        ("none", "does not exist"),
+    ):
+        found = run(tmp_path, ["vote", data, "--criterion", "better", "--no-browser"])
+        assert found.returncode == 2
+        assert message in found.stderr
+    assert not (tmp_path / "comparo-runs").exists()
+
+
+def test_a_taken_port_is_one_clear_message(texts, tmp_path, run):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        found = run(tmp_path, ["vote", texts, "--criterion", "better", "--no-browser", "--out", "run", "--port", port])
+        assert found.returncode == 2
+        assert f"--port {port} is taken" in found.stderr
+        assert not (tmp_path / "run").exists()
+
+
+def test_a_port_that_was_not_asked_for_gives_way():
+    with open_socket(HOST, None) as one:
+        last = one.getsockname()[1]
+        with open_socket(HOST, None, last) as another:
+            assert another.getsockname()[1] != last
+
+
+def test_a_folder_in_use_is_one_clear_message(texts, tmp_path, run):
+    with Server(texts, tmp_path / "run", *JUDGES):
+        found = run(tmp_path, ["vote", texts, "--criterion", "better argued", "--no-browser", "--out", "run", *JUDGES])
+        assert found.returncode == 1
+        assert "is in use by another process" in found.stderr
+
+
+def test_a_missing_library_is_named_with_its_command(texts, tmp_path, run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "starlette", None)
+    found = run(tmp_path, ["vote", texts, "--criterion", "better", "--no-browser"])
+    assert found.returncode == 2
+    assert "pip install 'comparo[vote]'" in found.stderr
+
+
+def test_a_page_for_the_network_is_said_loudly(texts, tmp_path):
+    with Server(texts, tmp_path / "run", "--host", "0.0.0.0", "--invite") as server:
+        path = f"/join/{server.links()['invitation']}/"
+        assert server.request("GET", path, headers={"Host": "class.example"})[0] == 200
+        out, said = server.stop()
+    assert "WARNING: everybody who can reach http://" in said
+    assert "0.0.0.0" not in out
+    with Server(texts, tmp_path / "other") as server:
+        assert "WARNING" not in server.stop()[1]
+
+
+# Texts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "[x](javascript:alert(1))",
+        '![x](https://example.org/track.png "title")',
+        "<a href='https://example.org'>x</a>",
+        "**<b onmouseover=alert(1)>**",
+        "`</code><script>`",
+        "```\n</code></pre><script>\n```",
+        "# <img src=x onerror=alert(1)>",
+        "- <svg/onload=alert(1)>",
+        "1. *a **b* c**",
+        "&lt;script&gt; &#60;script&#62;",
+        "[a]: javascript:alert(1)\n\n[a]",
+        "<https://example.org>",
+    ],
+)
+def test_markdown_makes_no_tag_but_its_own(text):
+    shown = str(as_markdown(text))
+    tags = re.findall(r"<[^>]*>", shown)
+    assert set(tags) <= {f"<{end}{name}>" for end in ("", "/") for name in "p h3 ul ol li strong em code pre".split()}
+    assert "javascript:" not in shown or "[a]" in shown
+    assert "](" not in shown
+    assert "example.org/track" not in shown
+
+
+def test_differences_mark_words_and_keep_every_character():
+    one, other = "The <b>cat</b>  sat,\n& slept.", "A <b>cat</b>  sat; \n& slept!"
+    for text, shown in zip((one, other), differences(one, other), strict=True):
+        assert html.unescape(re.sub("</?mark>", "", shown)) == text
+    assert "<mark>The</mark> &lt;b&gt;cat&lt;/b&gt;  sat<mark>,</mark>" in differences(one, other)[0]
+    assert differences("a " * 7000, "b") is None
+
+
+def test_a_flush_that_fails_after_a_vote_was_stored_doubles_nothing(tmp_path):
+    class Flaky(Store):
+        fails = False
+
+        def _sync(self):
+            if self.fails:
+                raise OSError(5, "Input/output error")
+            super()._sync()
+
+    items, prompt = Items.of({str(k): f"Text {k}." for k in range(4)}), criterion_prompt("better")
+    links = Links.new().with_judges(["ana", "bo"])
+    store = Flaky(tmp_path / "run", identity_of(task_of(items, prompt, ["ana", "bo"], None, 0)), most_unsynced=1)
+    store.add_items(items)
+    with closing(store), closing(Booth(store, items, prompt, links)) as booth:
+        seen = []
+        for _ in range(6):
+            store.fails = True
+            with pytest.raises(StoreError):
+                booth.turn("ana")
+            store.fails = False
+            ballot = booth.turn("ana").ballot
+            seen.append(ballot.pair)
+            store.fails = True
+            with pytest.raises(StoreError):
+                booth.vote("ana", ballot.number, 1, "A", 1.0)
+            store.fails = False
+            booth.vote("ana", ballot.number, 1, "B", 1.0)  # the same again, after it was said that it was not saved
+        assert booth.turn("ana").votes == 6
+        assert len(set(seen)) == 6
+        assert [one.reply for one in store.judgements()] == ["A"] * 6

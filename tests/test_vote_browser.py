@@ -1,0 +1,305 @@
+"""The voting page in a real browser: two judges at once, keys, a phone, the dark, and hostile texts."""
+
+import json
+import os
+import resource
+import shutil
+import time
+
+import pytest
+
+from comparo.run.store import read_judgements
+from voting import Server
+
+SCRIPT = "<script>document.title = 'broken'</script>"
+HOSTILE = {
+    "script": f"{SCRIPT}<img src=x onerror=\"document.title='broken'\">\n\nSecond paragraph & more.",
+    "bold": "**Bold** and `code <b>` and [a link](https://example.org/).\n\n- one\n- two",
+    "long word": "x" * 3000,
+    "right to left": "שלום עולם " * 30 + "\u202eabc",
+    "jinja": "{{ 7 * 7 }} {% raw %} </div></main>",
+    "emoji": "🎉👩‍👩‍👧‍👦 " * 100,
+}
+PATIENCE = 30  # seconds
+
+
+class Page:
+    """A window of Chromium without a screen; `complaints` is what its console said."""
+
+    def __init__(self, driver, handle):
+        self.driver, self.handle = driver, handle
+
+    def here(self):
+        self.driver.switch_to.window(self.handle)
+        return self.driver
+
+    def open(self, address, width=1280, dark=False):
+        driver = self.here()
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+        driver.get(address)
+
+    def run(self, script, *arguments):
+        return self.here().execute_script(script, *arguments)
+
+    def wait(self, script, *arguments):
+        """Wait until a script returns something true."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            if found := self.run(script, *arguments):
+                return found
+            time.sleep(0.02)
+        raise AssertionError(f"never true: {script}; the page has {self.text()[:500]}")
+
+    def text(self, selector="body"):
+        return self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
+
+    def state(self):
+        return self.run("return {...document.querySelector('.state').dataset}")
+
+    def press(self, key):
+        """Press a key, once the page takes votes, as a person does."""
+        self.wait("return document.body.classList.contains('ready')")
+        self.here().switch_to.active_element.send_keys(key)
+
+    def vote(self, key):
+        before = self.state()["ballot"]
+        self.press(key)
+        self.wait("return document.querySelector('.state').dataset.ballot !== arguments[0]", before)
+
+    def complaints(self):
+        self.here()
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    chromedriver = shutil.which("chromedriver")
+    if program is None or chromedriver is None:
+        pytest.skip("there is no browser: apt-get install chromium chromium-driver")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for flag in ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(flag)
+    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
+    if os.geteuid() == 0:
+        options.add_argument("--no-sandbox")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(chromedriver))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def page(driver):
+    driver.get_log("browser")
+    return Page(driver, driver.current_window_handle)
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("essays")
+    for name, text in HOSTILE.items():
+        (folder / f"{name}.md").write_text(text, encoding="utf-8")
+    return folder
+
+
+def address(server, name):
+    return f"http://127.0.0.1:{server.port}/vote/{server.links()['judges'][name]}/"
+
+
+@pytest.fixture
+def server(texts, tmp_path):
+    with Server(texts, tmp_path / "run", "--judges", "ana,bo", "--kind", "Essay") as started:
+        yield started
+
+
+def test_two_judges_vote_at_once_with_the_keyboard(page, driver, server):
+    ana = page
+    ana.open(address(server, "ana"))
+    driver.switch_to.new_window("window")
+    bo = Page(driver, driver.current_window_handle)
+    bo.open(address(server, "bo"), width=400, dark=True)
+    try:
+        for key in "ab=":
+            for judge in (ana, bo):
+                judge.vote(key)
+        ana.vote("a")
+        given = [(one.question.voice, one.reply) for one in read_judgements(server.out)]
+        assert given == [(name, reply) for reply in "AB=" for name in ("ana", "bo")] + [("ana", "A")]
+        assert all(0.5 <= one.seconds < PATIENCE for one in read_judgements(server.out))
+        ana.vote("u")
+        assert len(read_judgements(server.out)) == 6
+        assert "3 of" in ana.text(".progress")
+        assert ana.complaints() == bo.complaints() == []
+    finally:
+        bo.here().close()
+        ana.here()
+
+
+def test_skipping_needs_a_reason_and_undo_brings_the_pair_back(page, server):
+    page.open(address(server, "ana"))
+    shown = page.state()
+    page.press("s")
+    page.wait("return document.getElementById('skipping').open")
+    page.run("document.getElementById('skip-now').click()")
+    assert page.run("return document.getElementById('skipping').open")
+    page.here().find_element("id", "reason").send_keys("aubs =\n")  # no letter of a reason is a vote
+    page.wait("return document.querySelector('.state').dataset.ballot !== arguments[0]", shown["ballot"])
+    (skipped,) = read_judgements(server.out)
+    assert skipped.error == "skipped: aubs ="
+    page.press("s")
+    page.wait("return document.getElementById('skipping').open")
+    second = page.state()["ballot"]
+    page.here().switch_to.active_element.send_keys("3")
+    page.wait("return document.querySelector('.state').dataset.ballot !== arguments[0]", second)
+    assert read_judgements(server.out)[1].error == "skipped: I know who wrote one"
+    for _ in range(2):
+        page.vote("u")
+    assert page.state()["ballot"] == shown["ballot"]
+    assert read_judgements(server.out) == []
+    assert page.complaints() == []
+
+
+def test_a_double_click_is_one_vote(page, server):
+    page.open(address(server, "ana"))
+    page.wait("return document.body.classList.contains('ready')")
+    page.run("const b = document.querySelector('[data-choice=A]'); b.click(); b.click()")
+    page.wait("return document.querySelector('.state').dataset.votes === '1'")
+    page.run("document.querySelector('[data-choice=A]').click()")  # where the pointer still is
+    page.run("document.querySelector('[data-choice=B]').focus()")
+    page.wait("return document.body.classList.contains('ready')")
+    assert page.state()["votes"] == "1"
+    assert len(read_judgements(server.out)) == 1
+    page.vote("\n")
+    assert [one.reply for one in read_judgements(server.out)] == ["A", "B"]
+    assert page.run("return document.activeElement.dataset.choice") == "B"  # for those who use the Tab key
+
+
+@pytest.mark.parametrize(("width", "markdown"), [(1280, False), (400, True)])
+def test_hostile_texts_are_shown_as_text(page, texts, tmp_path, width, markdown):
+    flags = ["--markdown"] if markdown else []
+    with Server(texts, tmp_path / "run", "--judges", "<b>ana</b>", *flags) as server:
+        page.open(address(server, "<b>ana</b>"), width, dark=True)
+        assert page.text(".who") == "<b>ana</b>"
+        seen = ""
+        for _ in range(5):  # pairs that connect all six texts
+            seen += page.text(".pair")
+            assert page.run("return document.documentElement.scrollWidth") <= width
+            assert page.run("return document.querySelectorAll('main script, main img, main a, main b').length") == 0
+            page.press("d")
+            page.wait("return document.querySelector('mark') !== null")
+            assert page.run("return document.documentElement.scrollWidth") <= width
+            page.press("d")
+            page.wait("return document.querySelector('mark') === null")
+            page.vote("a")
+        assert SCRIPT in seen
+        assert "{{ 7 * 7 }}" in seen
+        assert ("**Bold**" in seen) != markdown
+        assert ("https://example.org" in seen) != markdown
+        assert page.run("return document.title") == "Which Text is better argued?"
+        assert page.complaints() == []
+
+
+def test_the_page_fits_a_phone_and_the_dark(page, server):
+    colours = []
+    for dark in (False, True):
+        page.open(address(server, "ana"), 400, dark)
+        assert page.run("return document.documentElement.scrollWidth") <= 400
+        sides = page.run(
+            "return [...document.querySelectorAll('.pair article')].map(e => e.getBoundingClientRect().left)"
+        )
+        assert sides[0] == sides[1]  # one above the other
+        bar = page.run("const r = document.querySelector('.choices').getBoundingClientRect(); return [r.top, r.bottom]")
+        assert 0 < bar[0] < bar[1] <= 900  # in sight without scrolling
+        colours.append(page.run("return getComputedStyle(document.body).backgroundColor"))
+    assert colours[0] == "rgb(255, 255, 255)" != colours[1]
+    page.open(address(server, "ana"), 1280)
+    sides = page.run("return [...document.querySelectorAll('.pair article')].map(e => e.getBoundingClientRect().top)")
+    assert sides[0] == sides[1]  # side by side
+
+
+def test_a_vote_that_cannot_be_saved_stays_on_the_page_until_it_is(page, server):
+    page.open(address(server, "ana"))
+    page.vote("a")
+    shown = page.state()
+    hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)[1]
+    full = os.path.getsize(server.out / "judgements.db-wal")
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (full, hard))
+    page.press("b")
+    page.wait("return !document.getElementById('trouble').hidden")
+    assert "NOT saved" in page.text("#trouble")
+    assert page.state() == shown
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    page.run("document.getElementById('retry').click()")
+    page.wait("return document.querySelector('.state').dataset.votes === '2'")
+    assert page.run("return document.getElementById('trouble').hidden")
+    assert [one.reply for one in read_judgements(server.out)] == ["A", "B"]
+
+
+def test_a_judge_goes_on_when_the_server_comes_back(page, texts, tmp_path):
+    with Server(texts, tmp_path / "run", "--judges", "ana,bo") as server:
+        page.open(address(server, "ana"))
+        page.vote("a")
+        server.kill()
+        page.press("b")
+        page.wait("return !document.getElementById('trouble').hidden")
+        assert "NOT saved yet" in page.text("#trouble")
+    with server:
+        page.wait("return document.querySelector('.state').dataset.votes === '2'")
+        assert page.run("return document.getElementById('trouble').hidden")
+    assert [one.reply for one in read_judgements(server.out)] == ["A", "B"]
+
+
+def test_a_break_is_suggested(page, texts, tmp_path):
+    with Server(texts, tmp_path / "run", "--judges", "ana", "--break-after", "50") as server:
+        page.open(address(server, "ana"))
+        page.vote("a")
+        assert page.run("return document.getElementById('rest').hidden")
+        page.run("sessionStorage.setItem('begun', Date.now() - 51 * 60000)")
+        page.vote("b")
+        assert "You have judged for 51 minutes" in page.text("#rest")
+        page.run("document.getElementById('rested').click()")
+        page.vote("a")
+        assert page.run("return document.getElementById('rest').hidden")
+
+
+def test_the_organiser_sees_votes_as_they_come(page, texts, tmp_path):
+    with Server(texts, tmp_path / "run", "--judges", f"ana,{SCRIPT[:30]}", "--invite") as server:
+        page.open(f"http://127.0.0.1:{server.port}{server.organiser}/")
+        assert "There is no ranking before the first votes" in page.text()
+        voter = server.voter("ana")
+        for choice in "ABA=B":
+            voter.vote(choice)
+        page.wait("return document.querySelectorAll('.ranking tbody tr').length >= 4")
+        assert "5" in page.text(".cards .figure")
+        assert SCRIPT[:30] in page.text("table")
+        page.run("document.querySelector('.copy').click()")
+        page.wait(
+            "return document.querySelector('.copy').innerText === 'Copied' || document.querySelector('#live input')"
+        )
+        assert page.run("return document.title") == "Which Text is better argued?"
+        for width in (1280, 400):
+            page.open(f"http://127.0.0.1:{server.port}{server.organiser}/", width, dark=True)
+            assert page.run("return document.documentElement.scrollWidth") <= width
+        assert page.complaints() == []
+
+
+def test_an_invitation_leads_to_a_page_of_ones_own(page, texts, tmp_path):
+    with Server(texts, tmp_path / "run", "--invite") as server:
+        page.open(f"http://127.0.0.1:{server.port}/join/{server.links()['invitation']}/", 400)
+        page.here().find_element("id", "name").send_keys("Ana\n")
+        page.wait("return location.pathname.startsWith('/vote/') && document.querySelector('.state') !== null")
+        page.vote("a")
+        page.open(f"http://127.0.0.1:{server.port}/join/{server.links()['invitation']}/", 400)
+        page.here().find_element("id", "name").send_keys("ana\n")
+        page.wait("return !document.getElementById('trouble').hidden")
+        assert "already" in page.text("#trouble")
+    assert [one.question.voice for one in read_judgements(server.out)] == ["Ana"]
+    assert json.loads((server.out / "run.json").read_text())["identity"]["judge"] == "Ana"

@@ -1,0 +1,135 @@
+"""A server of `comparo vote` in a process of its own, and judges who use it by HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from processes import Forked
+
+STATE = re.compile(r'data-votes="(\d+)" data-last="(\d*)"(?: data-ballot="(\d+)" data-turn="(\d+)")?')
+PATIENCE = 60  # seconds
+LOST = (OSError, ValueError, http.client.HTTPException)  # what a client meets when a server is killed while it answers
+
+
+def essays(folder, size=12):
+    """A folder of texts, each of which names its number."""
+    folder.mkdir(exist_ok=True)
+    for number in range(size):
+        (folder / f"e{number:02}.txt").write_text(f"Essay number {number}.\nIt argues {'well ' * number}.")
+    return folder
+
+
+class Server:
+    """`comparo vote` on a folder of texts; started by `with`, and ended by Ctrl-C unless it was killed."""
+
+    def __init__(self, data, out, *flags):
+        self.out = Path(out)
+        arguments = ["vote", str(data), "--criterion", "better argued", "--no-browser", "--out", str(out), *flags]
+        self.command = [sys.executable, "-m", "comparo.cli", *arguments]
+
+    def __enter__(self):
+        self.process = Forked(self.command, env=dict(os.environ), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the server ended: {self.process.communicate()}")
+            try:  # the port may have been another server's since the last start
+                if self.request("GET", f"{self.organiser}/page.css")[0] == 200:
+                    return self
+            except LOST:
+                pass
+            time.sleep(0.01)
+        raise AssertionError("the server did not start")
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.stop()
+
+    def stop(self):
+        """End the server by Ctrl-C; what it printed."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.communicate()
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        return self.process.communicate()
+
+    def links(self):
+        return json.loads((self.out / "links.json").read_text())
+
+    @property
+    def port(self):
+        return self.links()["port"]
+
+    def request(self, method, path, message=None, headers=None):
+        """The status, headers and text of an answer; `message` is sent as JSON unless it is bytes."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        try:
+            sent = {"Content-Type": "application/json"} if message is not None else {}
+            body = message if isinstance(message, bytes) else None if message is None else json.dumps(message)
+            connection.request(method, path, body, {**sent, **(headers or {})})
+            answer = connection.getresponse()
+            return answer.status, dict(answer.headers), answer.read().decode()
+        finally:
+            connection.close()
+
+    def voter(self, name):
+        return Voter(self, f"/vote/{self.links()['judges'][name]}")
+
+    @property
+    def organiser(self):
+        return f"/organiser/{self.links()['organiser']}"
+
+
+class Voter:
+    """A judge who uses the page by HTTP; `votes`, `last`, `ballot` and `turn` are what the page says."""
+
+    def __init__(self, server, base):
+        self.server, self.base = server, base
+        self.open()
+
+    def open(self):
+        status, _, self.html = self.server.request("GET", f"{self.base}/")
+        self._check(status)
+        self._read()
+
+    def _check(self, status):
+        """Where a server was killed, another test's may have taken its port, and knows no such judge."""
+        if status == 403:
+            raise ConnectionError("this is not the server of this judge")
+
+    def _read(self):
+        votes, last, ballot, turn = STATE.search(self.html).groups()
+        self.votes = int(votes)
+        self.last, self.ballot, self.turn = (int(text) if text else None for text in (last, ballot, turn))
+
+    def post(self, action, **message):
+        """Post something; the page moves on if the server says so."""
+        status, _, text = self.server.request("POST", f"{self.base}/{action}", message)
+        self._check(status)
+        answer = json.loads(text)
+        if status == 200:
+            self.html = answer["html"]
+            self._read()
+        return status, answer
+
+    def vote(self, choice, seconds=2.0):
+        return self.post("vote", ballot=self.ballot, turn=self.turn, choice=choice, seconds=seconds)
+
+    def skip(self, reason):
+        return self.post("skip", ballot=self.ballot, turn=self.turn, reason=reason, seconds=1.0)
+
+    def undo(self):
+        return self.post("undo", vote=self.last)
+
+    def texts(self):
+        """The numbers of the essays on the left and on the right."""
+        return [int(number) for number in re.findall(r"Essay number (\d+)", self.html)]

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from comparo.model.experts import StudentT as StudentT
     from comparo.ranking.leaderboard import Leaderboard as Leaderboard
     from comparo.ranking.people import with_votes as with_votes
+    from comparo.ranking.powered import Powered as Powered
+    from comparo.ranking.powered import powered as powered
     from comparo.ranking.ranking import Ranking as Ranking
     from comparo.report import write_report as write_report
     from comparo.run.audition import audition as audition
@@ -81,6 +83,7 @@ _NAMES = {
     "model.experts": "BradleyTerry Davidson Expert Gaussian StudentT",
     "ranking.leaderboard": "Leaderboard",
     "ranking.people": "with_votes",
+    "ranking.powered": "Powered powered",
     "ranking.ranking": "Ranking",
     "report": "write_report",
     "run.audition": "audition",

@@ -23,7 +23,7 @@ from comparo.model.limits import LIMITS, Limits
 from comparo.model.mixed import mixed
 from comparo.model.panel import panel
 from comparo.model.pattern import Pattern
-from comparo.model.product import Bias, Prior, multiply
+from comparo.model.product import WIDE, Bias, Prior, multiply
 from comparo.model.sigma import bt_sigma
 from comparo.model.zermelo import Algorithm, zermelo
 from comparo.ranking.consensus import check_validity, consensus
@@ -37,9 +37,7 @@ Method = Literal[
 PriorPairs = Literal["compared", "all"]
 
 METHODS: tuple[str, ...] = get_args(Method)
-# Standard deviation of the prior in logits: finite scores for certain answers, and almost no effect on others. Soft
-# answers vary less than the coin flips of decisions, so that the same prior would have more effect on their scores.
-WIDE = 10.0
+# Soft answers vary less than the coin flips of decisions: the prior WIDE would have more effect on their scores.
 WIDER = 100.0
 MOST_PAIRS = 50_000_000  # 400 MB of node numbers
 

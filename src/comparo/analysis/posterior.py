@@ -28,11 +28,10 @@ from typing import Protocol
 
 import numpy as np
 
-from comparo.methods import WIDE
 from comparo.model.experts import BradleyTerry, of_rows
 from comparo.model.laplacian import Laplacian
 from comparo.model.pattern import Pattern
-from comparo.model.product import Product, multiply
+from comparo.model.product import WIDE, Product, multiply
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array
 

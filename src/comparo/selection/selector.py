@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
-from comparo.methods import WIDE
 from comparo.model.experts import BradleyTerry, logistic_curvature
 from comparo.model.graph import Graph
 from comparo.model.limits import LIMITS, Limits
 from comparo.model.newton import Problem
 from comparo.model.pattern import Pattern
-from comparo.model.product import product_at
+from comparo.model.product import WIDE, product_at
 from comparo.selection.contrast import USUAL, fitted_power
 from comparo.selection.defaults import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy, default_strategy, top_of
 from comparo.selection.designs import (

@@ -1,0 +1,281 @@
+"""A leaderboard of groups by people's votes that a machine's answers make more exact, and how many votes that saved.
+
+The machine answers many pairs of texts, people vote on some of the same pairs. Nothing is assumed of the machine
+(`comparo.model.powered`): where it is useless its weight is about 0, and the leaderboard is that of the votes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+from scipy.special import expit
+
+from comparo.data.comparisons import Comparisons
+from comparo.errors import ComparisonsError
+from comparo.model.graph import Graph
+from comparo.model.powered import Answers, Fit, fitted
+from comparo.model.powered import powered as estimated
+from comparo.ranking.grouping import Groups, group_codes
+from comparo.ranking.leaderboard import Leaderboard, Over
+from comparo.types import Array, Index, Mask
+
+LEAST = 2  # votes per group, for variances that mean something
+PEOPLE = -1  # the code of people among the judges
+ALONE = "machine"  # the name of a machine that has none
+
+
+@dataclass(frozen=True, eq=False)
+class Powered:
+    """People's leaderboard with a machine's help.
+
+    Parameters
+    ----------
+    board : The leaderboard that people's votes and the machine's answers give together, about people's view.
+    people_only : That of the votes alone.
+    machine_only : That of each machine's answers alone, by its name: about its own view.
+    weight : λ of each machine, by its name: 0 is people alone.
+    votes : How many votes there are.
+    matched : How many of them are about pairs that a machine answered too.
+    worth : How many votes would give the same mean variance without a machine.
+    """
+
+    board: Leaderboard
+    people_only: Leaderboard
+    machine_only: Mapping[Hashable, Leaderboard]
+    weight: Mapping[Hashable, float]
+    votes: int
+    matched: int
+    worth: float
+
+    def __str__(self) -> str:
+        return f"{self.board}\n{self.votes:,} votes, worth {self.worth:,.0f} without a machine"
+
+    def _repr_html_(self) -> str:
+        return f"{self.board._repr_html_()}<p>{self.votes:,} votes, worth {self.worth:,.0f} without a machine</p>"
+
+
+def powered(
+    machine: Any,
+    votes: Any = None,
+    groups: Groups = "items",
+    *,
+    people: Collection[Hashable] = (),
+    contexts: Over = "new",
+    level: float = 0.95,
+) -> Powered:
+    """Which group people prefer, from votes on some pairs of texts and a machine's answers to many.
+
+    The scores and intervals are about people's votes, whatever the machine prefers; they are narrower than those of
+    the votes alone by as much as the machine foresees which vote is for which text.
+
+    Parameters
+    ----------
+    machine
+        Comparisons by one or several machines, in any form that `Comparisons.of` reads; a column `judge` tells several
+        apart, and each has a weight of its own.
+    votes
+        Comparisons by people of some of the same pairs, with the same names of contexts and items: p is 1, 0, or ½ for
+        a tie. None if they are among those of `machine`; then `people` says whose.
+    groups
+        The group of each item or pair (context, item), such as the system that wrote the text; "items": the same item
+        in several contexts.
+    people
+        Without `votes`: the judges that are people.
+    contexts
+        "new": intervals are for all contexts that could have been drawn, and answers about one context are one cluster;
+        "these": for these contexts only, and answers about one pair are one cluster. With a single context always so.
+    level
+        The coverage of intervals.
+
+    Returns
+    -------
+    Powered
+        Its `board` is a `Leaderboard`; scores are in logits of votes.
+
+    Raises
+    ------
+    ComparisonsError, ValueError
+        If votes and machine share no pair, votes are too few or do not connect the groups, or an argument has no
+        meaning.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> texts = rng.normal([0.5, 0.0, -0.5], 2.0, (200, 3))
+    >>> pairs = [(c, i, (i + 1 + c // 3 % 2) % 3) for c in range(200) for i in [c % 3]]
+    >>> apart = [texts[c, i] - texts[c, j] for c, i, j in pairs]
+    >>> machine = [
+    ...     {"context": c, "first": "abc"[i], "second": "abc"[j], "p": expit(0.7 * d)}
+    ...     for (c, i, j), d in zip(pairs, apart)
+    ... ]
+    >>> votes = [row | {"p": float(rng.random() < expit(d))} for row, d in zip(machine[:60], apart)]
+    >>> found = powered(machine, votes)
+    >>> found.board.group.tolist(), found.votes, bool(found.worth > 75)
+    (['a', 'b', 'c'], 60, True)
+    """
+    if contexts not in ("new", "these"):
+        raise ValueError(f"contexts is 'new' or 'these', not {contexts!r}")
+    if not 0 < level < 1:
+        raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
+    data, judge, names = _told_apart(Comparisons.of(machine), votes, people)
+    graph = Graph.build(data)
+    group, labels = group_codes(data, graph, groups)
+    there, code = np.unique(group, return_inverse=True)
+    group, labels = code.astype(np.int32), labels[there]
+    if len(labels) == graph.nodes:
+        raise ComparisonsError(
+            "every group has one text only, so that no vote can be matched with the machine's answer about the same "
+            "texts; add a column context, such as the question that both texts answer"
+        )
+    first, second = group[graph.first], group[graph.second]
+    is_vote = judge == PEOPLE
+    _check(first[is_vote], second[is_vote], labels)
+    pair = np.unique(data.pair_keys(), return_inverse=True)[1].astype(np.int32)
+    over: Over = "these" if graph.contexts == 1 else contexts
+    cluster = pair if over == "these" or data.context is None else data.context
+    answers = Answers(first, second, data.p, data.weights, cluster)
+    if len(np.unique(cluster[is_vote])) < 2:
+        raise ComparisonsError("all votes are about one context; add votes about others, or use contexts='these'")
+    count, clusters = len(labels), int(cluster.max()) + 1
+    own = fitted(_some(answers, is_vote), count, clusters, is_reduced=True)
+    by = [judge == code for code in range(len(names))]
+    machines = [
+        (fitted(_some(answers, rows), count, clusters), _about_votes(answers, pair, is_vote, rows)) for rows in by
+    ]
+    matched = int(np.sum(np.isin(pair[is_vote], pair[~is_vote])))
+    if not matched:
+        raise ComparisonsError(
+            "no vote is about a pair that the machine answered; check that both have the same names of contexts and "
+            "items, or let the machine answer the pairs of the votes"
+        )
+    found = estimated(own, machines)
+    alone, left = own.covariance(own.robust), float(np.trace(found.covariance))
+
+    def board(fit: Fit, scores: Array, covariance: Array, rows: Mask) -> Leaderboard:
+        return _board(labels, fit, scores, covariance, _counts(graph, group, rows, count), level, over)
+
+    return Powered(
+        board=board(own, found.scores, found.covariance, is_vote),
+        people_only=board(own, own.scores, alone, is_vote),
+        machine_only={
+            name: board(fit, fit.scores, fit.covariance(fit.robust), rows)
+            for name, (fit, _), rows in zip(names, machines, by, strict=True)
+        },
+        weight=dict(zip(names, found.weight.tolist(), strict=True)),
+        votes=len(own.answers),
+        matched=matched,
+        worth=len(own.answers) * (float(np.trace(alone) / left) if left > 0 else 1.0),
+    )
+
+
+def _told_apart(data: Comparisons, votes: Any, people: Collection[Hashable]) -> tuple[Comparisons, Index, list[Any]]:
+    """All comparisons without judges, the code of who answered each (`PEOPLE`, or a machine), and the machines."""
+    if isinstance(people, str):
+        raise TypeError(f"people is a list of judges, such as [{people!r}], not a single name")
+    if votes is not None and people:
+        raise ValueError("people are the judges of one table that holds their votes too; leave people or votes out")
+    if votes is None:
+        known = [] if data.judges is None else data.judges.tolist()
+        if missing := [name for name in people if name not in known]:
+            raise ValueError(
+                f"the comparisons have no judge {missing[0]!r}; their judges are {', '.join(map(str, known)) or 'none'}"
+            )
+        if not people or len(set(people)) == len(known):
+            raise ValueError("give votes, or say which of several judges are people, such as people=['human']")
+        names = [name for name in known if name not in people]
+        code = np.array([PEOPLE if name in people else names.index(name) for name in known], dtype=np.int32)
+        judge = code[data.judged_by]
+    else:
+        said = Comparisons.of(votes)
+        names = [ALONE] if data.judges is None else data.judges.tolist()
+        judge = np.concatenate([data.judged_by, np.full(len(said), PEOPLE, dtype=np.int32)])
+        data = _joined(data, said)
+    counts = data.weights > 0
+    judge = judge[counts]
+    asked = [code for code in range(len(names)) if np.any(judge == code)]
+    renumbered = np.array([*(asked.index(code) if code in asked else 0 for code in range(len(names))), PEOPLE])
+    data = replace(data, judges=None, judge=None).take(counts)
+    return data, renumbered[judge].astype(np.int32), [names[code] for code in asked]
+
+
+def _joined(machine: Comparisons, votes: Comparisons) -> Comparisons:
+    """The comparisons of both, without judges."""
+    parts = [machine, votes]
+    if any(part.contexts is None for part in parts):
+        if any(part.contexts is not None and len(part.contexts) > 1 for part in parts):
+            name = "votes" if votes.contexts is None else "machine's answers"
+            raise ComparisonsError(f"the {name} have no column context, and the others have several; add it")
+        parts = [replace(part, contexts=None, context=None) for part in parts]
+    columns = [part.to_columns() | {"weight": part.weights} for part in parts]
+    shared = [name for name in columns[0] if name in columns[1] and name != "judge"]
+    return Comparisons.from_columns(**{name: np.concatenate([part[name] for part in columns]) for name in shared})
+
+
+def _check(first: Index, second: Index, labels: NDArray[Any]) -> None:
+    """Raise an error if votes between groups are too few, or leave groups unconnected."""
+    count, between = len(labels), first != second
+    if count < 2:
+        raise ComparisonsError(f"there is only one group, {labels[0]!r}; a leaderboard needs two or more")
+    votes = int(np.sum(between))
+    if votes < LEAST * count:
+        raise ComparisonsError(
+            f"{votes} votes between {count} groups are too few; collect at least {LEAST * count}, or rank single texts "
+            "with with_votes, which needs fewer"
+        )
+    links = sparse.coo_array((np.ones(votes), (first[between], second[between])), shape=(count, count))
+    found = connected_components(links, directed=False)[1]
+    if np.any(found != found[0]):
+        one, other = labels[0], labels[int(np.argmax(found != found[0]))]
+        raise ComparisonsError(
+            f"no chain of votes connects the groups {one!r} and {other!r}, so that they cannot be compared; collect "
+            "votes on pairs of their texts, or leave one of them out"
+        )
+
+
+def _some(answers: Answers, rows: Mask) -> Answers:
+    names = ("first", "second", "p", "weight", "cluster")
+    return Answers(**{name: getattr(answers, name)[rows] for name in names})
+
+
+def _about_votes(answers: Answers, pair: Index, is_vote: Mask, rows: Mask) -> Answers:
+    """The answers in `rows` to pairs with votes; for each pair they weigh as much as its votes."""
+    voted, asked = (np.bincount(pair, answers.weight * some) for some in (is_vote, rows))
+    rows = rows & (voted[pair] > 0)
+    some = _some(answers, rows)
+    return replace(some, weight=some.weight * voted[pair[rows]] / asked[pair[rows]])
+
+
+def _counts(graph: Graph, group: Index, rows: Mask, count: int) -> dict[str, Any]:
+    """How many texts, contexts and comparisons of each group, (G,), the answers in `rows` are about."""
+    nodes = np.concatenate([graph.first[rows], graph.second[rows]])
+    texts = np.unique(nodes)
+    there = np.unique(group[texts].astype(np.int64) * graph.contexts + graph.position[texts]) // graph.contexts
+    return {
+        "texts": np.bincount(group[texts], minlength=count),
+        "contexts": np.bincount(there, minlength=count),
+        "calls": np.bincount(group[nodes], minlength=count),
+    }
+
+
+def _board(
+    labels: NDArray[Any], fit: Fit, score: Array, covariance: Array, counts: dict[str, Any], level: float, over: Over
+) -> Leaderboard:
+    order = np.argsort(-score, kind="stable")
+    ordered = score[order]
+    return Leaderboard(
+        group=labels[order],
+        score=ordered,
+        covariance=covariance[np.ix_(order, order)],
+        freedom=fit.freedom,
+        level=level,
+        over=over,
+        wins=np.asarray(expit(ordered[:, None] - ordered)),
+        won=np.full(len(order), np.nan),
+        **{name: values[order] for name, values in counts.items()},
+    )

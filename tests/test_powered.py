@@ -1,0 +1,297 @@
+"""Votes with a machine's help: against naive formulas, and by simulation against known scores of people."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import expit
+
+from benchmarks.powered import Setting, drawn, outcome
+from comparo import Comparisons, ComparisonsError, powered
+from comparo.model.powered import Answers, Cells, fitted
+from comparo.model.powered import powered as estimated
+from comparo.model.product import WIDE
+
+
+def answers(rng, groups=4, count=60, clusters=15, soft=False, weighted=False):
+    """Random answers about groups with effects of the cluster, in which every group occurs."""
+    first = np.concatenate([np.arange(groups), rng.integers(groups, size=count - groups)])
+    second = (first + rng.integers(1, groups, size=count)) % groups
+    cluster = rng.integers(clusters, size=count)
+    texts = rng.standard_normal((clusters, groups)) + np.linspace(-0.5, 0.5, groups)
+    p = expit(texts[cluster, first] - texts[cluster, second] + 0.3)
+    p = p if soft else (rng.random(count) < p).astype(float)
+    weight = rng.uniform(0.5, 2.0, count) if weighted else np.ones(count)
+    return Answers(*(part.astype(np.int32) for part in (first, second)), p, weight, cluster.astype(np.int32))
+
+
+def design(some, groups):
+    rows = np.zeros((len(some), groups + 1))
+    rows[np.arange(len(some)), some.first] += 1.0
+    rows[np.arange(len(some)), some.second] -= 1.0
+    rows[:, -1] = -1.0
+    return rows
+
+
+def naive_scores(some, groups, is_reduced=False):
+    """The maximum of the log-likelihood with the prior, and with ½ log det of the information where it is reduced."""
+    rows = design(some, groups)
+
+    def cost(x):
+        d = rows @ x
+        total = 0.5 * np.sum(x**2) / WIDE**2 - np.sum(some.weight * (some.p * d - np.logaddexp(0.0, d)))
+        information = (rows.T * (some.weight * expit(d) * expit(-d))) @ rows + np.eye(groups + 1) / WIDE**2
+        return total - 0.5 * np.linalg.slogdet(information)[1] * is_reduced
+
+    return minimize(cost, np.zeros(groups + 1), method="BFGS", options={"gtol": 1e-8}).x
+
+
+def centred(x):
+    return x[:-1] - np.mean(x[:-1])
+
+
+@pytest.mark.parametrize(("soft", "weighted"), [(False, False), (True, True)])
+def test_scores_are_the_maximum_of_the_likelihood_and_of_firths(soft, weighted):
+    some = answers(np.random.default_rng(1), soft=soft, weighted=weighted)
+    np.testing.assert_allclose(fitted(some, 4, 15).scores, centred(naive_scores(some, 4)), atol=1e-4)
+    x, more = Cells.of(some, 4).reduced(np.zeros(5), 1.0)
+    np.testing.assert_allclose(centred(x), centred(naive_scores(some, 4, is_reduced=True)), atol=2e-3)
+    assert np.sum(more) == pytest.approx(4.0, abs=0.05)  # leverages sum to the parameters: 3 differences and the bias
+
+
+def test_what_a_cluster_adds_is_the_derivative_in_its_weight():
+    some = answers(np.random.default_rng(2), weighted=True)
+    found = fitted(some, 4, 15)
+    for cluster in range(3):
+        step = 1e-3 * (some.cluster == cluster)
+        up, down = (naive_scores(replace(some, weight=some.weight * (1 + sign * step)), 4) for sign in (1, -1))
+        derivative = centred(up - down) / 2e-3
+        np.testing.assert_allclose((found.gain @ found.pulls[[cluster]].toarray().T)[:, 0], derivative, atol=1e-4)
+
+
+def parts(seed, clusters):
+    """Votes, all answers of a machine that sees the same texts, and its answers to the pairs voted on."""
+    rng = np.random.default_rng(seed)
+    some = answers(rng, count=200, clusters=clusters, soft=True)
+    votes = 80
+    seen = Answers(*(getattr(some, name)[:votes] for name in ("first", "second", "p", "weight", "cluster")))
+    people = replace(seen, p=(rng.random(votes) < seen.p).astype(float))
+    return people, some, seen
+
+
+def test_the_estimate_is_that_of_finite_differences_over_clusters():
+    """Each machine's term is differentiated by the weight of each cluster, and λ is searched on a line."""
+    people, machine, seen = parts(3, 20)
+    own, whole = fitted(people, 4, 20, is_reduced=True), fitted(machine, 4, 20)
+
+    def surprise(x, asked):
+        return design(asked, 4).T @ (asked.weight * (asked.p - expit(design(asked, 4) @ x)))
+
+    def moved(cluster, step):
+        all_answers, voted = (
+            replace(some, weight=some.weight * (1 + step * (some.cluster == cluster))) for some in (machine, seen)
+        )
+        return -own.gain @ surprise(naive_scores(all_answers, 4), voted)
+
+    helped = np.array([(moved(cluster, 1e-3) - moved(cluster, -1e-3)) / 2e-3 for cluster in range(20)])
+    alone = (own.gain @ own.pulls.toarray().T).T
+
+    def robust(weight):
+        each = own.correction * (alone + weight * helped)
+        return each.T @ each
+
+    best = minimize_scalar(lambda weight: np.trace(robust(weight))).x
+    found = estimated(own, [(whole, seen)])
+    assert found.weight[0] == pytest.approx(best, abs=1e-3)
+    expected = own.scores - best * own.gain @ surprise(whole.x, seen)
+    np.testing.assert_allclose(found.scores, expected, atol=1e-3)
+    np.testing.assert_allclose(found.covariance, own.covariance(robust(best)), atol=1e-4)
+    assert np.trace(found.covariance) < np.trace(own.covariance(own.robust))
+
+
+def test_a_machine_of_noise_has_no_weight_and_a_reversed_one_a_negative_one():
+    rng = np.random.default_rng(4)
+    found = {kind: np.array([outcome(rng, Setting(kind, 6, 40))[9:] for _ in range(20)]) for kind in KINDS}
+    worth, weight = ({kind: rows[:, column] for kind, rows in found.items()} for column in (0, 1))
+    assert abs(np.mean(weight["useless"])) < 3 * np.std(weight["useless"]) / np.sqrt(20)
+    assert np.mean(weight["useful"]) > 0.2
+    assert np.mean(weight["reversed"]) < -0.2
+    assert 1.0 <= np.median(worth["useless"]) < 1.05
+    assert np.median(worth["knows texts"]) > 1.15
+
+
+KINDS = ("useful", "knows texts", "useless", "reversed")
+
+
+@pytest.mark.statistical
+def test_intervals_cover_peoples_scores_whatever_the_machine_prefers():
+    """30 runs of each setting: the share of one that covers has an error of about 0.015, that of all of 0.007."""
+    settings = [
+        Setting("useful", 5, 20, 1, is_hard=True),
+        Setting("useful", 20, 10, 5, is_other_design=True),
+        Setting("biased", 8, 30, 3),
+        Setting("biased", 5, 50, 1, is_hard=True, is_other_design=True),
+        Setting("reversed", 5, 30, 5),
+        Setting("useless", 10, 15, 1),
+    ]
+    rng = np.random.default_rng(5)
+    found = {setting: np.array([outcome(rng, setting) for _ in range(30)]) for setting in settings}
+    covered = [np.mean(rows[:, 0]) for rows in found.values()]
+    assert min(covered) > 0.91
+    assert 0.94 < np.mean(covered) < 0.975
+    biased = np.concatenate([rows for setting, rows in found.items() if setting.machine == "biased"])
+    for column in (2, 5):  # both, and people alone
+        assert abs(np.mean(biased[:, column])) < 3 * np.std(biased[:, column]) / np.sqrt(len(biased))
+    assert np.mean(biased[:, 8]) > 0.5
+    for setting, rows in found.items():
+        assert np.mean(rows[:, 1]) <= np.mean(rows[:, 4]) * (1.001 if setting.machine == "useless" else 1.0)
+
+
+def small(seed=6, kind="useful", **more):
+    return drawn(np.random.default_rng(seed), Setting(kind, 4, 30, **more))[:2]
+
+
+def table(**parts):
+    """The comparisons of several judges, by name."""
+    columns = [part.to_columns() | {"judge": np.full(len(part), name)} for name, part in parts.items()]
+    return Comparisons.from_columns(**{name: np.concatenate([part[name] for part in columns]) for name in columns[0]})
+
+
+def same(one, other, apart=1e-6):
+    assert one.group.tolist() == other.group.tolist()
+    np.testing.assert_allclose(one.score, other.score, atol=apart)
+    np.testing.assert_allclose(one.covariance, other.covariance, atol=apart)
+
+
+def test_one_table_with_a_column_judge_is_the_same_as_two():
+    machine, votes = small()
+    one, two = powered(table(m=machine, h=votes), people=["h"]), powered(machine, votes)
+    same(one.board, two.board)
+    assert one.weight["m"] == pytest.approx(two.weight["machine"], abs=1e-6)
+    assert (one.votes, one.matched, one.worth) == (two.votes, two.matched, pytest.approx(two.worth))
+
+
+def test_groups_by_name_are_those_of_the_mapping():
+    machine, votes = small()
+    same(powered(machine, votes, {0: 0, 1: 1, 2: 2, 3: 3}).board, powered(machine, votes).board)
+    board = powered(machine, votes, {0: "a", 1: "a", 2: "b", 3: "c"}).board
+    assert sorted(board.group.tolist()) == ["a", "b", "c"]
+    assert np.sum(board.calls) == 2 * len(votes)
+
+
+def test_an_item_without_answers_is_no_group():
+    machine, votes = small()
+    more = [replace(part, items=np.arange(6)) for part in (machine, votes)]
+    same(powered(*more).board, powered(machine, votes).board)
+
+
+def test_the_order_in_which_texts_are_shown_is_a_name_only():
+    machine, votes = small(is_hard=True)
+    turned = [replace(part, first=part.second, second=part.first, p=1 - part.p) for part in (machine, votes)]
+    same(powered(*turned).board, powered(machine, votes).board)
+
+
+def test_only_the_ratio_of_weights_counts_and_zero_is_no_answer():
+    machine, votes = small()
+    twice = [replace(part, weight=np.full(len(part), 2.0)) for part in (machine, votes)]
+    same(powered(*twice).board, powered(machine, votes).board, apart=0.01)  # the wide prior counts half as much
+    assert powered(*twice).worth == pytest.approx(powered(machine, votes).worth, rel=0.01)
+    more = np.concatenate([np.arange(len(votes)), [0, 0]])
+    none = replace(votes.take(more), weight=(np.arange(len(more)) < len(votes)).astype(float))
+    same(powered(machine, none).board, powered(machine, votes).board)
+
+
+def test_a_machine_that_answered_only_what_people_voted_on_tells_nothing():
+    votes = small()[1]
+    alike = replace(votes, p=np.clip(votes.p, 0.1, 0.9))
+    found = powered(alike, votes)
+    assert found.weight == {"machine": 0.0}
+    same(found.board, found.people_only)
+    assert found.worth == found.votes == found.matched
+
+
+def test_several_machines_have_weights_of_their_own():
+    machine, votes = small(7, "knows texts")
+    noise = replace(machine, p=np.random.default_rng(0).permutation(machine.p))
+    found = powered(table(a=machine, b=noise), votes)
+    assert set(found.machine_only) == {"a", "b"}
+    assert found.weight["a"] > 3 * abs(found.weight["b"])
+    assert found.worth >= powered(machine, votes).worth
+
+
+def test_texts_of_one_context_are_compared_as_these_texts():
+    """Twenty texts of each of three groups, whose names are the texts' first letters."""
+    rng = np.random.default_rng(8)
+    labels = [f"{name}{number}" for name in "abc" for number in range(20)]
+    scores = dict(zip(labels, np.repeat([0.5, 0.0, -0.5], 20) + rng.standard_normal(60), strict=True))
+    pairs = [tuple(rng.choice(labels, 2, replace=False)) for _ in range(600)]
+    machine = [(one, other, expit(scores[one] - scores[other])) for one, other in pairs]
+    votes = [(one, other, float(rng.random() < p)) for one, other, p in machine[:150]]
+    groups = {label: label[0] for label in labels}
+    found = powered(machine, votes, groups)
+    assert found.board.over == "these"
+    assert found.board.group.tolist() == ["a", "b", "c"]
+    assert found.worth > found.votes
+
+
+def test_a_group_that_won_all_of_its_votes_is_not_sure_of_its_score():
+    machine, votes = small(9)
+    is_first, is_second = votes.first == 0, votes.second == 0
+    rows = np.flatnonzero(~(is_first | is_second)).tolist() + np.flatnonzero(is_first | is_second)[:4].tolist()
+    won = replace(votes, p=np.where(is_first, 1.0, np.where(is_second, 0.0, votes.p))).take(rows)
+    board = powered(machine, won).board
+    at = board.group.tolist().index(0)
+    assert at == 0
+    assert board.std[at] > 1.5 * np.max(np.delete(board.std, at))
+
+
+def test_votes_that_are_all_ties_are_equal_groups():
+    machine, votes = small()
+    found = powered(machine, replace(votes, p=np.full(len(votes), 0.5)))
+    np.testing.assert_allclose(found.board.score, 0.0, atol=1e-9)
+    assert found.worth == found.votes
+
+
+def test_the_table_says_what_the_votes_are_worth():
+    machine, votes = small()
+    found = powered(machine, votes)
+    assert str(found).endswith(f"{found.votes} votes, worth {found.worth:.0f} without a machine")
+    assert "worth" in found._repr_html_()
+    assert found.board.wins[0, 1] == pytest.approx(expit(found.board.score[0] - found.board.score[1]))
+    assert found.board.to_json()
+
+
+ROWS = [{"context": c, "first": "a", "second": "b", "p": 0.7} for c in range(9)]
+OTHERS = [{"context": c, "first": "c", "second": "d", "p": 0.7} for c in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"votes": ROWS[:3]}, "3 votes between 2 groups are too few; collect at least 4"),
+        ({"votes": ROWS + OTHERS}, "no chain of votes connects the groups 'a' and 'c'"),
+        (
+            {"votes": [row | {"context": 9 + row["context"]} for row in ROWS]},
+            "no vote is about a pair that the machine",
+        ),
+        ({"votes": [("a", "b", 1.0)] * 9}, "the votes have no column context"),
+        ({"votes": ROWS[:1] * 9}, "all votes are about one context"),
+        ({"votes": ROWS, "people": ["x"]}, "leave people or votes out"),
+        ({}, "give votes, or say which"),
+        ({"people": ["x"]}, "the comparisons have no judge 'x'"),
+        ({"votes": ROWS, "groups": {"a": 1, "b": 1}}, "there is only one group"),
+        ({"votes": ROWS, "groups": {"a": 1}}, "groups have no entry for item 'b'"),
+        ({"votes": ROWS, "contexts": "all"}, "contexts is 'new' or 'these'"),
+        ({"votes": ROWS, "level": 95}, "level is a probability"),
+        ({"machine": [("a", "b", 0.7)], "votes": [("a", "b", 1.0)] * 9}, "every group has one text only"),
+    ],
+)
+def test_what_is_missing_is_said_with_its_remedy(given, message):
+    with pytest.raises((ComparisonsError, ValueError), match=message):
+        powered(**({"machine": ROWS + (OTHERS if len(given.get("votes", ())) > 9 else [])} | given))
+
+
+def test_people_are_a_list():
+    with pytest.raises(TypeError, match=r"\['human'\]"):
+        powered(ROWS, people="human")

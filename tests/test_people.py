@@ -202,6 +202,7 @@ def test_without_groups_there_is_no_validity():
     ("votes", "message"),
     [
         ([("a", "x", 1.0)], r"vote 1 is about 'x', which is not among the 3 texts"),
+        ([("a", "b", 1.0), ("a", "b", 0.3)], r"vote 2 has p = 0.3; a vote is for the first \(1\)"),
         (
             [{"first": "a", "second": "b", "p": 1.0, "context": "one"}],
             "of context 'one', which is not among the 3 texts",

@@ -76,7 +76,7 @@ def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
     Raises
     ------
     ComparisonsError
-        If a vote is about a text that is not in the ranking.
+        If a vote is about a text that is not in the ranking, or its p is not 1, 0 or ½.
 
     Examples
     --------
@@ -158,11 +158,18 @@ def _validity(found: Voted, sizes: Array, level: float) -> tuple[float, float, f
 def find_voted(votes: Comparisons, known: Sequence[tuple[Any, Any]]) -> tuple[Index, Index]:
     """The numbers of both texts of each vote, (K,) and (K,), among the `known` (context, item).
 
-    Labels that differ only in being a number or text are the same. A ComparisonsError for a text that is not known.
+    Labels that differ only in being a number or text are the same. A ComparisonsError for a text that is not known, and
+    for a p that is no vote.
 
     >>> find_voted(Comparisons.from_rows([("1", "2", 1.0)]), [(None, 1), (None, 2)])
     (array([0], dtype=int32), array([1], dtype=int32))
     """
+    if not votes.hard:
+        row = int(np.argmin(np.isin(votes.p, (0.0, 0.5, 1.0))))
+        raise ComparisonsError(
+            f"vote {row + 1} has p = {votes.p[row]:g}; a vote is for the first (1), the second (0) or neither (0.5): give "
+            "one row per vote, not the share of several"
+        )
     contexts = list(dict.fromkeys(context for context, _ in known))
     if votes.contexts is None and len(contexts) > 1:
         raise ComparisonsError("the votes have no column context, and the texts have several; add it to the votes")

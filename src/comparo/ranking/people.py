@@ -167,8 +167,8 @@ def find_voted(votes: Comparisons, known: Sequence[tuple[Any, Any]]) -> tuple[In
     if not votes.hard:
         row = int(np.argmin(np.isin(votes.p, (0.0, 0.5, 1.0))))
         raise ComparisonsError(
-            f"vote {row + 1} has p = {votes.p[row]:g}; a vote is for the first (1), the second (0) or neither (0.5): give "
-            "one row per vote, not the share of several"
+            f"vote {row + 1} has p = {votes.p[row]:g}; a vote is for the first (1), the second (0) or neither (0.5): "
+            "give one row per vote, not the share of several"
         )
     contexts = list(dict.fromkeys(context for context, _ in known))
     if votes.contexts is None and len(contexts) > 1:

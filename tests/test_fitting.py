@@ -180,7 +180,8 @@ def test_a_folder_of_before_groups_is_read_and_goes_on(tmp_path):
     with sqlite3.connect(path) as connection:
         connection.execute("ALTER TABLE items DROP COLUMN shared")
         connection.execute("ALTER TABLE judgements DROP COLUMN voice")
-        connection.execute("DROP TABLE run")
+        for table in ("run", "ballots", "withdrawn"):
+            connection.execute(f"DROP TABLE {table}")
         connection.execute("PRAGMA user_version=3")
     connection.close()
     written = json.loads((tmp_path / "run.json").read_text())

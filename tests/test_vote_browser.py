@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import shutil
+import socket
 import time
 
 import pytest
@@ -244,7 +245,9 @@ def test_a_vote_that_cannot_be_saved_stays_on_the_page_until_it_is(page, server)
 
 
 def test_a_judge_goes_on_when_the_server_comes_back(page, texts, tmp_path):
-    with Server(texts, tmp_path / "run", "--judges", "ana,bo") as server:
+    with socket.create_server(("127.0.0.1", 0)) as place:
+        port = place.getsockname()[1]  # not the usual one, which another server may take while this one is down
+    with Server(texts, tmp_path / "run", "--judges", "ana,bo", "--port", str(port)) as server:
         page.open(address(server, "ana"))
         page.vote("a")
         server.kill()

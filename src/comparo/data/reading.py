@@ -49,9 +49,9 @@ def read_columns(
     ...     read_columns(path, wanted=["first", "p"]).columns
     {'first': ['ana'], 'p': ['0.7']}
     """
-    path = Path(path)
+    path = _there(path)
+    ending, _ = split_ending(path, READ)
     with _opened(path) as file:
-        ending, _ = split_ending(path, READ)
         table = _READERS[ending](file, str(path), wanted)
     if ending not in (".csv", ".tsv") or not labels:
         return table
@@ -73,7 +73,7 @@ def read_document(path: str | os.PathLike[str]) -> Table | dict[str, Any]:
     ...     read_document(path)
     {'version': 3, 'results': []}
     """
-    path = Path(path)
+    path = _there(path)
     with _opened(path) as file:
         text = file.read().decode("utf-8-sig") if split_ending(path, READ)[0] == ".json" else ""
     if text.lstrip().startswith("{"):
@@ -82,13 +82,18 @@ def read_document(path: str | os.PathLike[str]) -> Table | dict[str, Any]:
     return read_columns(path)
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[Binary]:
-    """A file that is there and not empty, open for reading; what goes wrong is one error that names it."""
+def _there(path: str | os.PathLike[str]) -> Path:
+    """The path of a file, which must be there."""
     if os.path.isdir(path):
         raise ComparisonsError(f"{path} is a folder; name a file in it")
     if not os.path.exists(path):
         raise ComparisonsError(f"{path} does not exist; check the name (the working folder is {Path.cwd()})")
+    return Path(path)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Binary]:
+    """A file that is not empty, open for reading; what goes wrong is one error that names it."""
     try:
         with gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb") as file:
             if not file.peek(1):

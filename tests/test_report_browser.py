@@ -1,13 +1,12 @@
 """The page of a run in a real browser."""
 
 import json
-import os
-import shutil
 import time
 
 import numpy as np
 import pytest
 
+from browsers import chromium
 from comparo.data.items import Items
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.judges import Judgement, load_judge
@@ -74,25 +73,8 @@ class Browser:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    chromedriver = shutil.which("chromedriver")
-    if program is None or chromedriver is None:
-        pytest.skip("there is no browser: apt-get install chromium chromium-driver")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    options.add_argument("--headless=new")
-    options.add_argument("--disable-gpu")
-    options.add_argument("--disable-dev-shm-usage")
-    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
-    if os.geteuid() == 0:
-        options.add_argument("--no-sandbox")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(chromedriver))
-    yield Browser(driver)
-    driver.quit()
+    with chromium(tmp_path_factory.mktemp("profile"), ["browser", "performance"]) as driver:
+        yield Browser(driver)
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,12 @@
 import json
 import os
 import resource
-import shutil
 import socket
 import time
 
 import pytest
 
+from browsers import chromium
 from comparo.run.store import read_judgements
 from voting import Server
 
@@ -77,24 +77,8 @@ class Page:
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    chromedriver = shutil.which("chromedriver")
-    if program is None or chromedriver is None:
-        pytest.skip("there is no browser: apt-get install chromium chromium-driver")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    for flag in ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(flag)
-    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
-    if os.geteuid() == 0:
-        options.add_argument("--no-sandbox")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(chromedriver))
-    yield driver
-    driver.quit()
+    with chromium(tmp_path_factory.mktemp("profile"), ["browser"]) as driver:
+        yield driver
 
 
 @pytest.fixture

@@ -108,11 +108,8 @@ class ProductCovariance:
         batch = next(batch for batch in self.pattern.batches if one < batch.nodes.stop)
         if batch.size <= self.pattern.limits.exact:
             return block_difference(self.block(batch), batch, one, other)
-        rhs = np.zeros(self.pattern.unknowns)
-        rhs[[one, other]] = 1.0, -1.0
-        x = self.laplacian.solve(rhs)
         shared = 0.0 if self._shared is None else float(np.sum((self._shared[one] - self._shared[other]) ** 2))
-        return self.dispersion * (float(x[one] - x[other]) + shared)
+        return self.dispersion * (solved_difference(self.laplacian, one, other) + shared)
 
 
 @dataclass(frozen=True)
@@ -148,6 +145,14 @@ class MeanCovariance:
         )
         opposed = float(np.sum(self.laplacian.c[between])) / (weight[one] * weight[other])
         return self.variance * float(1 / weight[one] + 1 / weight[other] + 2 * opposed)
+
+
+def solved_difference(laplacian: Laplacian, one: int, other: int) -> float:
+    """The variance of the difference of two nodes by H⁻¹, from one solution."""
+    rhs = np.zeros(laplacian.pattern.unknowns)
+    rhs[[one, other]] = 1.0, -1.0
+    x = laplacian.solve(rhs)
+    return float(x[one] - x[other])
 
 
 def sampled_variances(laplacian: Laplacian, begin: int) -> Array:

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from comparo.model.covariance import block_difference, compared, sampled_variances
+from comparo.model.covariance import block_difference, compared, sampled_variances, solved_difference
 from comparo.model.graph import Graph
 from comparo.model.laplacian import Laplacian
 from comparo.model.pattern import Batch, Pattern
@@ -220,8 +220,6 @@ class Opinion:
         batch = next(batch for batch in self.pattern.batches if one < batch.nodes.stop)
         if batch.size <= self.star.limits.exact:
             return block_difference(self.block(batch), batch, one, other)
-        rhs = np.zeros(self.laplacian.pattern.unknowns)
-        rhs[[self.star.consensus[one], self.star.consensus[other]]] = 1.0, -1.0
-        x = self.laplacian.solve(rhs)
+        own = solved_difference(self.laplacian, self.star.consensus[one], self.star.consensus[other])
         shared = 0.0 if self.spread is None else float(np.sum((self.spread[one] - self.spread[other]) ** 2))
-        return self.unit**2 * (float(rhs @ x) + shared)
+        return self.unit**2 * (own + shared)

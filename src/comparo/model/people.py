@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from comparo.model.choices import Choices
-from comparo.model.covariance import block_difference, compared, sampled_variances
+from comparo.model.covariance import block_difference, compared, sampled_variances, solved_difference
 from comparo.model.laplacian import Laplacian
 from comparo.model.pattern import Batch, Pattern
 from comparo.types import Array, Index
@@ -112,9 +112,7 @@ class Voted:
         batch = next(batch for batch in self.pattern.batches if one < batch.nodes.stop)
         if batch.size <= self.pattern.limits.exact:
             return block_difference(self.block(batch), batch, one, other)
-        rhs = np.zeros(self.pattern.unknowns)
-        rhs[[one, other]] = 1.0, -1.0
-        own = [float(rhs @ point.laplacian.solve(rhs)) for point in self.points]
+        own = [solved_difference(point.laplacian, one, other) for point in self.points]
         return float(np.mean(own) + np.sum((self._roots[one] - self._roots[other]) ** 2))
 
 

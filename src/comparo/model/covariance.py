@@ -82,10 +82,7 @@ class ProductCovariance:
         if self._shared is not None:
             spread = self._shared[batch.nodes].reshape(len(block), batch.size, -1)
             block += self.dispersion * spread @ spread.transpose(0, 2, 1)
-        if (
-            sum(other.size**2 * (other.end - other.begin) for other in self.pattern.batches)
-            <= self.pattern.limits.kept_entries
-        ):
+        if self.pattern.may_keep:
             self._kept[batch.begin] = block
         return block
 

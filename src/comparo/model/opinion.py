@@ -84,10 +84,7 @@ class Opinion:
             shrink = tie * np.linalg.inv(known + tie * one)
             w += known @ shrink
             g += np.einsum("bij,bj->bi", shrink, pulled)
-        if (
-            sum(other.size**2 * (other.end - other.begin) for other in self.pattern.batches)
-            <= self.star.limits.kept_entries
-        ):
+        if self.pattern.may_keep:
             self._kept[number] = w, g
         return w, g
 

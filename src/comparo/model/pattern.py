@@ -123,6 +123,11 @@ class Pattern:
             second += np.bincount(self.bias_index, values, self.unknowns)
         return first - second
 
+    @property
+    def may_keep(self) -> bool:
+        """Whether the covariances within all contexts are few enough to be kept."""
+        return sum(batch.size**2 * (batch.end - batch.begin) for batch in self.batches) <= self.limits.kept_entries
+
     def centre(self, x: Array) -> Array:
         """x with its scores centred in each component; its biases as they are."""
         n = self.graph.nodes

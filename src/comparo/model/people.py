@@ -67,11 +67,20 @@ class Voted:
         count = np.sqrt(len(self.points))
         return np.column_stack([self._scatter, *(point.root / count for point in self.points)])
 
+    @cached_property
+    def _kept(self) -> dict[int, Array]:
+        return {}
+
     def block(self, batch: Batch) -> Array:
         """The covariance of the scores in each context of `batch`, (B, size, size)."""
+        if batch.begin in self._kept:
+            return self._kept[batch.begin]
         own = np.mean([point.laplacian.inverse(batch) for point in self.points], axis=0)
         roots = self._roots[batch.nodes].reshape(len(own), batch.size, -1)
-        return np.asarray(own + roots @ roots.transpose(0, 2, 1))
+        block = np.asarray(own + roots @ roots.transpose(0, 2, 1))
+        if self.pattern.may_keep:
+            self._kept[batch.begin] = block
+        return block
 
     @cached_property
     def std(self) -> Array:

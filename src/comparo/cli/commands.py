@@ -25,6 +25,7 @@ COMMANDS = {
         "People vote on a page: two texts side by side, which is better? Every vote is safe before the next pair.",
     ),
     "fit": ("fit", "Scores and a ranking from recorded comparisons."),
+    "powered": ("powered", "People's leaderboard with a machine's help: nothing is assumed of the machine."),
     "agree": ("agree", "A judge against people on the same pairs."),
     "select": ("select", "The next pairs to ask, for those who judge elsewhere."),
     "judge": ("judge", "Judgements of pairs of texts, one a line, as they come."),

@@ -219,7 +219,7 @@ def _texts(files: list[Path], items: Path | None, control: Sequence[str], groupe
 
 def _held(texts: Items, control: list[str]) -> dict[str, dict[Any, Any]]:
     """What is held equal, by the labels of the comparisons."""
-    return {name: _spelt(texts, of_item) for name, of_item in texts.held(control).items()}
+    return {name: spelt(texts, of_item) for name, of_item in texts.held(control).items()}
 
 
 def _groups(texts: Items) -> dict[Any, Any]:
@@ -230,10 +230,10 @@ def _groups(texts: Items) -> dict[Any, Any]:
             "--grouped: no two texts share a group; give them a column group in --items, or the same ids in several "
             "contexts"
         )
-    return _spelt(texts, {(context, item): of for context, own in group.items() for item, of in own.items()})
+    return spelt(texts, {(context, item): of for context, own in group.items() for item, of in own.items()})
 
 
-def _spelt(texts: Items, of_item: Mapping[tuple[Any, Any], Any]) -> dict[Any, Any]:
+def spelt(texts: Items, of_item: Mapping[tuple[Any, Any], Any]) -> dict[Any, Any]:
     """What is known by context and id, also as CSV spells both, and by the id alone where that is enough."""
     found: dict[Any, Any] = {(None if a is None else str(a), str(b)): value for (a, b), value in of_item.items()}
     found |= of_item

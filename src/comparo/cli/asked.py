@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from comparo.data.items import Items
 from comparo.judges import Judge, accepted_options, load_judge, ray_judge
+from comparo.run.cache import CACHE
+from comparo.run.folders import ROOT
+from comparo.run.recall import Recalling, remembering
 from comparo.run.starting import reader
 from comparo.run.task import DEFAULT_JUDGE
 
@@ -80,6 +84,18 @@ class JudgeFlags:
         typer.Option("--judge-cpus", min=0, help="With --engine ray: CPUs that each judge takes. Default: 1"),
     ] = None
 
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with answers of earlier runs, which are not asked again; what is asked is added to it "
+            f"(docs/cache.md). Default: {ROOT / CACHE}",
+            show_default=False,
+        ),
+    ] = None
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Ask every question, also those that an earlier run has asked.")
+    ] = False
+
     @property
     def judges(self) -> list[str]:
         """The judges as they are written, with their own options."""
@@ -102,7 +118,11 @@ class JudgeFlags:
         for (name, own), accepted in zip(parted, known, strict=True):
             shared = {option: common[option] for option in common if len(parted) == 1 or option in accepted}
             made.append(make_judge(name, items, shared | own, context, self.ray()))
-        return made
+        judges = remembering(made, None if self.no_cache else self.cache or ROOT / CACHE)
+        for judge in judges:
+            if isinstance(judge, Recalling):
+                context.call_on_close(judge.cache.close)
+        return judges
 
     def of_one(self, number: int) -> dict[str, Any]:
         """The flags that ask one of the judges alone: its name, and of the options for all judges those that it has."""
@@ -111,6 +131,12 @@ class JudgeFlags:
         own = [text for text in self.option or () if set(parse_options([text])) <= set(accepted)]
         named = {name: getattr(self, name) for name in COMMON if name in accepted}
         return {**dict.fromkeys(COMMON), **named, "judge": [judge], "option": own}
+
+    def check(self) -> None:
+        """Raise a ValueError where flags do not fit together."""
+        if self.no_cache and self.cache is not None:
+            raise ValueError("--cache and --no-cache contradict each other; give one of them")
+        self.ray()
 
     def ray(self) -> dict[str, Any] | None:
         """What the flags say about Ray, None without it; flags that are of use only there are an error elsewhere."""

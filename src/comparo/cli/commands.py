@@ -45,6 +45,7 @@ COMMANDS = {
         "export",
         "What a run found as a file for other tools: comparisons, preference pairs, a data set for Hugging Face.",
     ),
+    "cache": ("cache", "What the judgement cache holds: answers by judge, when they came, and what they cost."),
     "report": ("runs", "Make the page of a run again, report.html in its folder, and print where it is."),
     "runs": (
         "runs",

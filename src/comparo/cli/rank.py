@@ -14,7 +14,7 @@ from comparo.analysis.agreement import agreement
 from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
-from comparo.cli.printing import Console, Format, print_board, print_notes, print_ranking
+from comparo.cli.printing import Console, Format, cost_words, print_board, print_notes, print_ranking
 from comparo.cli.progress import watched
 from comparo.cli.settings import command_line
 from comparo.cli.stopping import say_interrupted, stoppable
@@ -25,6 +25,7 @@ from comparo.model.product import Bias
 from comparo.ranking.equal import control_sentences
 from comparo.ranking.indecision import tie_sentences
 from comparo.ranking.ranking import Ranking
+from comparo.run.answers import count_cached
 from comparo.run.audition import Trial
 from comparo.run.auto import AUTO, beside
 from comparo.run.budget import dollars
@@ -178,7 +179,7 @@ def rank_command(
     The ranking goes to stdout, progress to stderr, and everything asked to a run folder with a report to open in a
     browser. The same command continues a run that was stopped.
     """
-    asked.ray()  # flags that do not fit together are an error before anything is read
+    asked.check()  # flags that do not fit together are an error before anything is read
     numbers = [name for name in plan.control or () if name != LENGTH]
     items = columns.read(data, group=group, scores=scores, numbers=numbers)
     is_auto = question.wording == [AUTO]
@@ -256,17 +257,17 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
     page = write_report(str(run.store.folder), record)
     if ranking.leaderboard is not None and shown.output == "table":
         print_board(ranking.leaderboard)
-    print_ranking(ranking, shown.output, shown.top)
+    progress, cached = run.progress, count_cached(run.judgements)
+    calls = {"answered": progress.answered, "cached": cached, "failed": progress.failed, "cost": progress.cost}
+    print_ranking(ranking, shown.output, shown.top, calls)
     if not shown.quiet:
         print_notes(ranking.notes)
-    progress = run.progress
     parts = [f"{progress.answered:,} of {record.possible:,} possible comparisons{_given(run.task)}"]
     if progress.failed:
         parts.append(f"{progress.failed:,} failed")
     if progress.cut:
         parts.append(f"{progress.cut:,} prompts cut to the model's window")
-    if progress.cost:
-        parts.append(dollars(progress.cost))
+    parts += cost_words(cached, progress.answered, progress.cost)
     console.print("; ".join(parts))
     if run.task.until is not None and is_finished:
         console.print(stop_sentence(run.task, ranking, run.rounds, progress.answered, progress.total), soft_wrap=True)

@@ -183,7 +183,7 @@ def decides(flag: str, value: Any) -> bool:
     if flag == "judge":
         judges = map(str, value if isinstance(value, list | tuple) else [value])
         return any(judge.partition("/")[0] not in HERE or ";" in judge for judge in judges)
-    if flag == "out":
+    if flag in ("out", "cache"):
         return PurePath(value).is_absolute() or ".." in PurePath(value).parts
     return flag in ("base-url", "option", "engine", "ray-address", "host")
 
@@ -195,7 +195,7 @@ def _agree(context: typer.Context) -> None:
     chosen, asks = {}, context.params.get("baseline", True) is not None  # comparo study asks a judge for that only
     for option in options_of(context.command):
         source, value = context.get_parameter_source(str(option.name)), context.params.get(str(option.name))
-        used = asks or name_of(option) == "out"
+        used = asks or name_of(option) in ("out", "cache")
         if used and source is not None and source.name == "DEFAULT_MAP" and decides(name_of(option), value):
             chosen[name_of(option)] = value
     if not chosen:

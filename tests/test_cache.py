@@ -301,7 +301,7 @@ def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_
         assert done.returncode == 0, done.stderr
         assert done.stderr.count("The cache file/cache.sqlite cannot be opened") == 1
         assert len(api.requests) == 48
-        run(folder, ask(api, "--budget", "4n"))
+        run(folder, ask(api, "--budget", "4n", "--out", "other"))
         other = sqlite3.connect(folder / CACHE, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")  # another program that does not let go
         (judge,) = remembering([load_judge("openai/any", base_url=api.url)], None)
@@ -323,15 +323,16 @@ FULL = (
     "from comparo.data.prompts import Question; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)); "
     "logging.basicConfig(format='%(message)s'); cache = Cache('cache.sqlite'); cache.begin(); "
     "[cache.add(bytes([k % 256, k // 256]), 'test', Judgement(Question('a', 'b'), p=0.5)) for k in range(3000)]; "
-    "print(cache.find(bytes(2), Question('a', 'b')))"
+    "cache.begin(); print(cache.find(bytes(2), Question('a', 'b')).p)"
 )
 
 
 def test_a_full_disk_is_one_warning_and_what_was_kept_stays(tmp_path):
     done = subprocess.run([sys.executable, "-c", FULL], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stderr.count("cannot be written to") == 1, done.stderr
+    assert done.stdout == "0.5\n"
     (kept,) = contents(tmp_path / "cache.sqlite")
-    assert 100 < kept.answers < 3000
+    assert 10 < kept.answers < 3000
 
 
 def test_a_damaged_cache_and_a_file_of_something_else_are_refused_before_anything_is_asked(run, folder):

@@ -1,6 +1,5 @@
 """comparo cache: what the judgement cache holds, and how it is emptied."""
 
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -28,7 +27,7 @@ def cache_command(
     if judge is not None:
         raise ValueError("--judge says whose answers --clear removes; add --clear, or leave it out")
     kept = contents(path)
-    rows = [[one.judge, one.answers, one.first, one.last, dollars(math.nan if one.cost is None else one.cost)] for one in kept]
+    rows = [[one.judge, one.answers, one.first, one.last, dollars(one.cost)] for one in kept]
     print_table(["judge", "answers", "first", "last", "cost"], rows)
     total = sum(one.answers for one in kept)
     print_text(f"{total:,} answers, {path.stat().st_size / 1e6:.1f} MB in {path}\n")

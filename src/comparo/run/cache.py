@@ -211,13 +211,13 @@ def _damaged(path: Path, error: sqlite3.Error) -> str:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a cache holds of one judge: the number of answers, when the first and the last came, and their cost."""
+    """What a cache holds of one judge: how many answers, from when to when, and their cost, nan where it is unknown."""
 
     judge: str
     answers: int
     first: str
     last: str
-    cost: float | None
+    cost: float
 
 
 def contents(path: Path) -> list[Kept]:
@@ -226,7 +226,7 @@ def contents(path: Path) -> list[Kept]:
         rows = connection.execute(
             "SELECT judge, count(*), min(at), max(at), sum(cost) FROM answers GROUP BY judge ORDER BY judge"
         )
-        return [Kept(*row) for row in rows]
+        return [Kept(*row, math.nan if cost is None else cost) for *row, cost in rows]
 
 
 def clear(path: Path, judge: str | None = None) -> int:

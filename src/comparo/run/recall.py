@@ -120,22 +120,23 @@ def remembering(judges: Sequence[Judge], cache: str | Path | None) -> list[Judge
 @contextmanager
 def recalled(task: Task, store: Store) -> Iterator[None]:
     """Open the caches of a task's judges for its run, and close them afterwards; a StoreError where one is damaged."""
-    caches: dict[Cache, list[bytes]] = {judge.cache: [] for judge in task.judges if isinstance(judge, Recalling)}
     heads = {
         voice.name: (voice.judge.cache, head_of(voice.judge.asked, voice.prompt))
         for voice in task.voices
         if isinstance(voice.judge, Recalling)
     }
-    had = {key_of(one.question): one.question for one in chain(store.judgements(), task.given) if not one.failed}
-    for question in had.values() if heads else ():
-        if question.voice in heads:
+    had: dict[Cache, list[bytes]] = {cache: [] for cache, _ in heads.values()}
+    # Else no two questions of the run have the same key, and it need not be known which answers it has had.
+    if len(set(heads.values())) < len(heads) or (heads and len(set(task.items.texts)) < len(task.items)):
+        answered = (one.question for one in chain(store.judgements(), task.given) if not one.failed)
+        for question in {key_of(question): question for question in answered if question.voice in heads}.values():
             cache, head = heads[question.voice]
             shown = task.items.question(question.context, question.first, question.second)
-            caches[cache].append(key_of_answer(head, shown))
-    for cache, answered in caches.items():
-        cache.begin(answered)
+            had[cache].append(key_of_answer(head, shown))
+    for cache, keys in had.items():
+        cache.begin(keys)
     try:
         yield
     finally:
-        for cache in caches:
+        for cache in had:
             cache.close()

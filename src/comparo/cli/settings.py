@@ -166,6 +166,14 @@ class Command(TyperCommand):
     terminal. A file named by --config or COMPARO_CONFIG, flags and variables are the user's own words.
     """
 
+    def get_help_option(self, ctx: Any) -> Any:
+        """--help, with the flags that come last."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.rich_help_panel = getattr(self.params[-1], "rich_help_panel", None) if self.params else None
+            option.metavar = ""
+        return option
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command, after asking about settings that nobody gave."""
         _agree(ctx)

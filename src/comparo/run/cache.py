@@ -226,7 +226,10 @@ def contents(path: Path) -> list[Kept]:
         rows = connection.execute(
             "SELECT judge, count(*), min(at), max(at), sum(cost) FROM answers GROUP BY judge ORDER BY judge"
         )
-        return [Kept(*row, math.nan if cost is None else cost) for *row, cost in rows]
+        return [
+            Kept(judge, answers, first, last, math.nan if cost is None else cost)
+            for judge, answers, first, last, cost in rows
+        ]
 
 
 def clear(path: Path, judge: str | None = None) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from comparo.cli.helping import shorten_help
 from comparo.cli.settings import Command, name_variables
 
 # For each command: its file, and the line in the list of commands, which is the first one of the function's docstring.
@@ -46,6 +47,7 @@ COMMANDS = {
         "export",
         "What a run found as a file for other tools: comparisons, preference pairs, a data set for Hugging Face.",
     ),
+    "cache": ("cache", "What the judgement cache holds: answers by judge, when they came, and what they cost."),
     "report": ("runs", "Make the page of a run again, report.html in its folder, and print where it is."),
     "runs": (
         "runs",
@@ -61,9 +63,11 @@ def load_command(name: str) -> TyperCommand:
     module = import_module(f"comparo.cli.{COMMANDS[name][0]}")
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
     epilog = getattr(module, EXAMPLES.get(name, "EPILOG"))
-    alone.command(name, cls=Command, epilog=epilog)(getattr(module, f"{name}_command"))
+    function = getattr(module, f"{name}_command")
+    alone.command(name, cls=Command, epilog=epilog)(function)
     command = typer.main.get_command(alone)
     assert isinstance(command, TyperCommand)
+    shorten_help(command, function)
     name_variables(command)
     return command
 

@@ -75,9 +75,11 @@ def settings(
     With `votes` of people the scores are theirs.
     """
     identity = configuration["identity"]
-    tokens = sum(judgement.tokens_in + judgement.tokens_out for judgement in judgements)
-    costs = [judgement.cost for judgement in judgements if not math.isnan(judgement.cost)]
-    seconds = [judgement.seconds for judgement in judgements if not math.isnan(judgement.seconds)]
+    asked = [judgement for judgement in judgements if not judgement.cached]
+    tokens = sum(judgement.tokens_in + judgement.tokens_out for judgement in asked)
+    costs = [judgement.spent for judgement in judgements if not math.isnan(judgement.spent)]
+    seconds = [judgement.seconds for judgement in asked if not math.isnan(judgement.seconds)]
+    answered = sum(not judgement.failed for judgement in judgements)
     took = f"{sum(seconds) / len(seconds):.2f} s per call, {len(seconds):,} calls" if sum(seconds) else "unknown"
     whose = "the judge's own" if validity is None else f"consensus, validity {validity:.2f}"
     found = {
@@ -86,13 +88,14 @@ def settings(
         **{f"judge: {name}": value for name, value in identity["settings"].items()},
         **{
             f"{voice}: {name}": value
-            for voice, asked in identity.get("voices", {}).items()
-            for name, value in asked["settings"].items()
+            for voice, who in identity.get("voices", {}).items()
+            for name, value in who["settings"].items()
         },
         **{name: _setting(configuration, name) for name in (*CHOSEN, "started")},
         "scores": f"people's, {votes:,} votes" if votes else whose,
+        "from the cache": f"{cached:,} of {answered:,} answers" if (cached := len(judgements) - len(asked)) else None,
         "cost": dollars(sum(costs)) if costs else "unknown",
-        "tokens": f"{tokens:,}" if tokens else "unknown",
+        "tokens": f"{tokens:,}" if tokens or not asked else "unknown",
         "time": took,
         **{f"version: {name}": value for name, value in configuration.get("versions", {}).items()},
         "SHA-256 of the items": identity.get("items"),

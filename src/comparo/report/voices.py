@@ -179,10 +179,10 @@ def _costs(record: Record, names: list[str]) -> dict[str, float]:
     """What each voice cost, where that is known; "others" are all voices without a name among `names`."""
     costs: dict[str, float] = {}
     for judgement in record.judgements:
-        if not math.isnan(judgement.cost):
+        if not math.isnan(judgement.spent):
             voice = str(judgement.question.voice)
             voice = voice if voice in names else OTHERS
-            costs[voice] = costs.get(voice, 0.0) + judgement.cost
+            costs[voice] = costs.get(voice, 0.0) + judgement.spent
     return costs
 
 

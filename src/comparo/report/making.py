@@ -32,14 +32,17 @@ def score_meaning(method: str, whose: Whose = "judge") -> str:
         counted = "share of its comparisons that it won" if method == "win-ratio" else METHODS[method]
         return f"The score of a text is its {counted}."
     if method.startswith("poe-g"):
-        apart = "by 0.1, the model expects the better one to win with probability 0.60"
+        apart = "differ by 0.1, the better one is expected to win 60 of 100 times"
     else:
-        apart = "by 1, the model expects the better one to win with probability 0.73; by 2, 0.88"
+        apart = "differ by 1, the better one is expected to win 73 of 100 times; by 2, 88 of 100 times"
     if whose == "people":
-        return f"They are what people would say, in the scale of their votes. Of two texts whose scores differ {apart}."
+        return f"Scores are what people would say, in the scale of their votes: where two scores {apart}."
     if whose == "consensus":
-        return f"They are what people would say, as far as one judge can tell. Where the judge's own differ {apart}."
-    return f"Of two texts whose scores differ {apart}."
+        return (
+            "Scores are what people would say, as far as one judge can tell, and so are closer together than the "
+            f"judge's own: where those {apart}."
+        )
+    return f"Where two scores {apart}."
 
 
 def prompt_of(configuration: Mapping[str, Any]) -> Prompt:
@@ -90,6 +93,7 @@ def settings(
             for name, value in asked["settings"].items()
         },
         **{name: _setting(configuration, name) for name in (*CHOSEN, "started")},
+        "method": _method(_setting(configuration, "method")),
         "scores": f"people's, {votes:,} votes" if votes else whose,
         "cost": dollars(sum(costs)) if costs else "unknown",
         "tokens": f"{tokens:,}" if tokens else "unknown",
@@ -106,7 +110,7 @@ def command(configuration: Mapping[str, Any]) -> str:
         return str(configuration["command"])
     prompt = prompt_of(configuration)
     words = ["comparo", "rank", "ITEMS"]
-    flags = _prompt_flags(prompt)
+    flags = prompt_flags(prompt)
     before = "" if flags else f"printf %s {shlex.quote(prompt.template)} > prompt.txt\n"
     words += flags or ["--prompt", "prompt.txt", "--labels", ",".join(prompt.labels), "--answer", prompt.answer]
     voices = configuration["identity"].get("voices")
@@ -122,7 +126,7 @@ def command(configuration: Mapping[str, Any]) -> str:
     return before + shlex.join(words)
 
 
-def _prompt_flags(prompt: Prompt) -> list[str]:
+def prompt_flags(prompt: Prompt) -> list[str]:
     """The flags that give exactly this prompt; none where it needs a template."""
     for name in PAPER:
         if paper_prompt(name) == prompt:
@@ -135,6 +139,11 @@ def _prompt_flags(prompt: Prompt) -> list[str]:
                 flags = ["--criterion", criterion, "--kind", kind, *(["--heading", heading] if heading else [])]
                 return flags if name == DEFAULT_WORDING else [*flags, "--wording", name]
     return []
+
+
+def _method(name: str | None) -> str | None:
+    """A method by its name and what it is."""
+    return None if name is None else f"{name} ({METHODS.get(name, 'unknown')})"
 
 
 def _setting(configuration: Mapping[str, Any], name: str) -> Any:

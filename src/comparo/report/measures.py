@@ -137,7 +137,7 @@ def convergence(record: Record) -> list[Moment]:
 def outlook(record: Record) -> list[Outlook]:
     """What no more calls, a quarter more, as many again and three times as many again would bring, if there are any."""
     made = len(record.answered)
-    steps = {min(more, record.possible - made) for more in (made // 4, made, 3 * made)} - {0}
+    steps = {int(min(more, record.left)) for more in (made // 4, made, 3 * made)} - {0}
     further = [Outlook(more, mean_known(expected_spearman(record.ranking, more / made))) for more in sorted(steps)]
     return [Outlook(0, mean_known(record.spearman)), *further]
 

@@ -1,0 +1,59 @@
+"""Names that say nothing by themselves, such as numbers, get the beginning of their text beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from comparo.report.embed import label
+
+if TYPE_CHECKING:
+    from comparo.report.record import Record
+
+SNIPPET = 60  # characters of a text beside its name: about a line of a telephone
+CODE = 16  # characters of a hash that are shown
+SAMPLE = 1000  # names that are looked at
+_CODE = re.compile(r"(?=[0-9a-f]*\d)[0-9a-f]{8,}", re.IGNORECASE)  # a hash, or a part of a UUID
+_WORD = re.compile(r"[^\W\d_]{3,}|[^\W\d_a-zA-Z]")
+
+
+def are_codes(names: Sequence[Any]) -> bool:
+    """Whether most names say nothing to a reader: they hold no word of three letters, or only hashes.
+
+    >>> are_codes([17, 4]), are_codes(["s17", "a"]), are_codes(["dm-8764fb95bfad8ee8"]), are_codes(["the fox", "羊"])
+    (True, True, True, False)
+    """
+    some = list(map(str, names[:SAMPLE]))
+    mute = sum(_CODE.search(name) is not None or _WORD.search(name) is None for name in some)
+    return 2 * mute > len(some)
+
+
+def snippet(text: str | None, most: int = SNIPPET) -> str:
+    """The beginning of a text in one line, cut between two words where it is long.
+
+    >>> snippet("Once upon a time\\nthere was", 12)
+    'Once upon a…'
+    """
+    line = " ".join((text or "")[: 4 * most].split())
+    if len(line) <= most:
+        return line
+    begun = line[:most].rstrip()
+    return f"{begun.rsplit(' ', 1)[0] if line[most] != ' ' and ' ' in begun else begun}…"
+
+
+def told(record: Record, node: int) -> str:
+    """The name of a candidate in a sentence, with the beginning of its text where names say nothing."""
+    name = label(record.ranking.items[node])
+    begins = snippet(record.items.texts[record.row[node]]) if record.is_coded else ""
+    return f"{name} (“{begins}”)" if begins else name
+
+
+def context_told(record: Record, context: Any) -> str:
+    """The name of a context; where names say nothing, after the beginning of its text."""
+    name = label(context)
+    if not record.has_coded_contexts:
+        return name
+    place = record.items.context[record.items.groups[context][0]]
+    begins = snippet(record.items.context_texts[place])
+    return f"{begins} ({label(context, CODE)})" if begins else name

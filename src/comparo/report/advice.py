@@ -44,10 +44,12 @@ class Step:
 
 def advice(record: Record, ahead: Sequence[Outlook]) -> list[Step]:
     """The steps that help most, the most urgent first; one that says so where nothing has to be done."""
+    close = _close(record)
     found = [
         _failed(record),
         _apart(record),
-        _close(record) or _unsure(record, ahead),
+        close,
+        _unsure(record, ahead) if close is None or not close.command else None,
         _biased(record),
         _flipping(record),
         _longer(record),
@@ -206,8 +208,8 @@ def _flipping(record: Record) -> Step | None:
     asked = shlex.join(["comparo", "audition", "ITEMS", *prompt_flags(prompt_of(record.configuration))])
     sentence = (
         f"In {turned.flipped:,} of {turned.pairs:,} pairs the winner changed with the order of the texts: to this "
-        "judge most texts are nearly alike. An audition shows which judge and which wording tells them apart; ITEMS stands "
-        "for the file of the texts, and every --judge is one more candidate."
+        "judge most texts are nearly alike. An audition shows which judge and which wording tells them apart; ITEMS "
+        "stands for the file of the texts, and every --judge is one more candidate."
     )
     known = str(record.configuration["identity"]["judge"])
     return Step("Try another judge or wording", sentence, f"{asked} --wording all --judge {shlex.quote(known)}")

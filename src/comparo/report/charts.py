@@ -26,10 +26,10 @@ def convergence_chart(record: Record, ahead: list[Outlook]) -> dict[str, Any]:
         series.append((f"people-{number}", f"with people: {label(name)}", line))
     judge, calls = words_of(record).judge, words_of(record).calls
     about = (
-        f"The ranking was made again after the first {calls}, and after more and more of them. A value of 1 is the same "
-        f"order, 0 is chance. Where the dashed line is close to 1 for long, the last {calls} changed little. The blue line is the "
-        f"expected agreement with the order that {judge} would settle on if asked again and again; dotted, what more "
-        f"{calls} would bring."
+        f"The ranking was made again after the first {calls}, and after more and more of them. A value of 1 is the "
+        f"same order, 0 is chance. Where the dashed line is close to 1 for long, the last {calls} changed little. The "
+        f"blue line is the expected agreement with the order that {judge} would settle on if asked again and again; "
+        f"dotted, what more {calls} would bring."
     )
     calls_made = sorted({x for _, _, line in series for x, _ in line})
     known = [dict(line) for _, _, line in series]

@@ -32,17 +32,19 @@ def score_meaning(method: str, whose: Whose = "judge") -> str:
         counted = "share of its comparisons that it won" if method == "win-ratio" else METHODS[method]
         return f"The score of a text is its {counted}."
     if method.startswith("poe-g"):
-        apart = "differ by 0.1, the better one is expected to win 60 of 100 times"
+        apart = "a difference of 0.1 means that the better one is expected to win 60 of 100 times"
     else:
-        apart = "differ by 1, the better one is expected to win 73 of 100 times; by 2, 88 of 100 times"
+        apart = (
+            "a difference of 1 means that the better one is expected to win 73 of 100 times; a difference of 2, 88 times"
+        )
     if whose == "people":
-        return f"Scores are what people would say, in the scale of their votes: where two scores {apart}."
+        return f"Scores are what people would say, in the scale of their votes: {apart}."
     if whose == "consensus":
         return (
-            "Scores are what people would say, as far as one judge can tell, and so are closer together than the "
-            f"judge's own: where those {apart}."
+            "Scores are what people would say, as far as one judge can tell. They are closer together than the judge's "
+            f"own scores; of those, {apart}."
         )
-    return f"Where two scores {apart}."
+    return f"{apart[0].upper()}{apart[1:]}."
 
 
 def prompt_of(configuration: Mapping[str, Any]) -> Prompt:

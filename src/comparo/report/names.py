@@ -11,7 +11,8 @@ from comparo.report.embed import label
 if TYPE_CHECKING:
     from comparo.report.record import Record
 
-SNIPPET = 60  # characters of a text beside its name: about a line of a telephone
+SNIPPET, SHORT = 60, 30  # characters of a text beside its name, in a table and in a sentence
+ENDING = " ,;:."  # what a beginning does not end with
 CODE = 16  # characters of a hash that are shown
 SAMPLE = 1000  # names that are looked at
 _CODE = re.compile(r"(?=[0-9a-f]*\d)[0-9a-f]{8,}", re.IGNORECASE)  # a hash, or a part of a UUID
@@ -39,13 +40,14 @@ def snippet(text: str | None, most: int = SNIPPET) -> str:
     if len(line) <= most:
         return line
     begun = line[:most].rstrip()
-    return f"{begun.rsplit(' ', 1)[0] if line[most] != ' ' and ' ' in begun else begun}…"
+    kept = begun.rsplit(" ", 1)[0] if line[most] != " " and " " in begun else begun
+    return f"{kept.rstrip(ENDING)}…"
 
 
 def told(record: Record, node: int) -> str:
     """The name of a candidate in a sentence, with the beginning of its text where names say nothing."""
     name = label(record.ranking.items[node])
-    begins = snippet(record.items.texts[record.row[node]]) if record.is_coded else ""
+    begins = snippet(record.items.texts[record.row[node]], SHORT) if record.is_coded else ""
     return f"{name} (“{begins}”)" if begins else name
 
 

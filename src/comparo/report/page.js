@@ -31,7 +31,8 @@
     const letters = Array.from(line);
     if (letters.length <= SNIPPET) return line;
     const begun = letters.slice(0, SNIPPET).join("").trimEnd();
-    return `${letters[SNIPPET] !== " " && begun.includes(" ") ? begun.slice(0, begun.lastIndexOf(" ")) : begun}…`;
+    const kept = letters[SNIPPET] !== " " && begun.includes(" ") ? begun.slice(0, begun.lastIndexOf(" ")) : begun;
+    return `${kept.replace(/[ ,;:.]+$/, "")}…`;
   };
 
   // The texts to search, in lower case, made when they are first needed.

@@ -44,7 +44,7 @@ def test_names_that_are_numbers_have_the_beginning_of_their_text(tmp_path):
     assert set(begun) == {"The story of a long day at the sea, The story of a long…"}
     assert data_of(page)["coded"]
     lead = shown_in(page).partition("Judged by")[0]
-    assert re.search(r"\d+ \(“The story of a long day at…”\)", lead)
+    assert re.search(r"\d+ \(“The story of a long day at the…”\)", lead)
     assert not data_of(written(run_folder(tmp_path / "named", stories())))["coded"]
 
 

@@ -90,7 +90,7 @@ def test_the_page_says_who_judged(folder):
     for words in ("Who judged", "told/ana", "told/bo", "told/cy", "How far any two voices agree", "Without"):
         assert words in text
     assert text.count("ranks against the others: its answers are turned round") == 1
-    assert "The most contested texts" in text
+    assert "Where they disagree most" in text
     assert "Cost" not in text
     assert not set(text) & set("αβγρστφ")
 

@@ -176,7 +176,7 @@ def fit_command(
         from comparo.report.fitted import Fitted, fitted_record
         from comparo.report.page import write_page
 
-        again = Fitted(bias, partial(quiet_fit, method=method, **how))
+        again = Fitted(bias or ("joint" if estimates else None), partial(quiet_fit, method=method, **how))
         written = write_page(report, fitted_record(ranking, again, _named(files), command_line(context)))
         say(f"Report: {written}")
     for sentence in (*told, *tie_sentences(ranking.ties), *control_sentences(ranking.control)):

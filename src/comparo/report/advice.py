@@ -62,12 +62,14 @@ def advice(record: Record, ahead: Sequence[Outlook]) -> list[Step]:
 
 
 def with_budget(record: Record, more: int) -> str:
-    """The command that continues a run by `more` calls; "" where there is none.
+    """The command that continues a run by `more` calls, or a vote; "" where there is none.
 
     A budget in dollars stays one: it is raised in proportion to the calls.
     """
-    if record.is_fitted or words_of(record) is PEOPLE:
-        return command(record.configuration) if words_of(record) is PEOPLE else ""
+    if words_of(record) is PEOPLE:
+        return command(record.configuration)
+    if not _is_of(record, "rank", "compare", "rejudge"):
+        return ""
     made = len(record.judgements)
     spent = sum(one.cost for one in record.judgements if not math.isnan(one.cost))
     budget = str(made + more)
@@ -91,6 +93,12 @@ def changed(line: str, flag: str, value: str) -> str:
     else:
         words += [flag, value]
     return "\n".join([*before, shlex.join(words)])
+
+
+def _is_of(record: Record, *names: str) -> bool:
+    """Whether the ranking was made by one of these commands, whose flags a step would name."""
+    words = shlex.split(command(record.configuration).split("\n")[-1])
+    return len(words) > 1 and words[1] in names
 
 
 def _failed(record: Record) -> Step | None:
@@ -190,7 +198,7 @@ def _price(record: Record, more: float) -> str:
 
 def _biased(record: Record) -> Step | None:
     found, turned = position_bias(record.ranking), count_flips(record.ranking.comparisons)
-    if found.fitted or turned.once == 0 or found.low < 0.5 < found.high:
+    if found.fitted or turned.once == 0 or found.low < 0.5 < found.high or not _is_of(record, "rank", "fit"):
         return None
     sentence = "The text shown first, or second, is preferred. The ranking can correct for it without new answers."
     line = command(record.configuration)
@@ -226,7 +234,10 @@ def _longer(record: Record) -> Step | None:
         "of equal length would have, without new answers."
     )
     if words_of(record) is PEOPLE:
+        sentence += " RUN stands for the folder that holds this page."
         return Step("Look at the effect of length", sentence, "comparo fit RUN --method mixed --control length")
+    if not _is_of(record, "rank"):
+        return None
     return Step("Look at the effect of length", sentence, changed(command(record.configuration), "--control", "length"))
 
 

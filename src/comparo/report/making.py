@@ -34,9 +34,7 @@ def score_meaning(method: str, whose: Whose = "judge") -> str:
     if method.startswith("poe-g"):
         apart = "a difference of 0.1 means that the better one is expected to win 60 of 100 times"
     else:
-        apart = (
-            "a difference of 1 means that the better one is expected to win 73 of 100 times; a difference of 2, 88 times"
-        )
+        apart = "a difference of 1 means that the better one is expected to win 73 of 100 times; one of 2, 88 times"
     if whose == "people":
         return f"Scores are what people would say, in the scale of their votes: {apart}."
     if whose == "consensus":

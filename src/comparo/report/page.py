@@ -168,6 +168,7 @@ def _making(record: Record) -> dict[str, Any]:
     if len(again) > LONGEST:
         again, about = "", "The command is too long for a page; run.json in the run folder holds what it takes."
     told = settings(configuration, record.judgements, ranking.validity, votes)
+    told = [pair for pair in told if not (record.is_fitted and pair[1] == "unknown")]
     title = f"Ranking of {record.source}" if prompt is None else question(prompt)
     return {
         "question": label(title, SENTENCE),

@@ -15,6 +15,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from scipy.special import ndtri
 
 import comparo.report.bounds as bounds
@@ -112,7 +113,12 @@ def _failed(record: Record) -> Step | None:
 def _apart(record: Record) -> Step | None:
     if record.joined.all():
         return None
-    sentence = "Some texts are not connected with the others by any comparison, so that their ranks mean nothing."
+    apart, every = int(np.count_nonzero(~record.joined)), len(record.contexts)
+    where = f"In {apart:,} of {every:,} contexts, some" if every > 1 else "Some"
+    sentence = (
+        f"{where} texts are connected with the others by no comparison, so their ranks cannot be compared. Compare "
+        "texts of different groups."
+    )
     return Step("Connect all texts", sentence, with_budget(record, record.ranking.graph.nodes))
 
 

@@ -1,6 +1,7 @@
 """Whose opinion the scores are, what they depend on, and how much of them is length."""
 
 import math
+from dataclasses import replace
 
 import comparo.report.bounds as bounds
 from comparo.ranking.equal import control_name, control_sentences
@@ -105,7 +106,8 @@ def length(record: Record) -> Sign | None:
         f"+1 (longer texts always have).{compared}"
     )
     detail = "Spearman correlation of score and number of characters, the mean over contexts."
-    return graded("Does length decide?", signed(found), bounds.LENGTH, abs(found), sentence, detail)
+    card = graded("Does length decide?", signed(found), bounds.LENGTH, abs(found), sentence, detail)
+    return replace(card, main=card.verdict != "plain")
 
 
 def equal(record: Record) -> list[Sign]:

@@ -306,19 +306,24 @@
     });
     return { names: ["name", "figure", "verdict", "meaning", "source"], rows };
   };
-  const listed = (selector, groups, names) => {
-    const rows = Array.from(document.querySelectorAll(selector), (entry) => {
-      const group = groups ? [text(entry.closest("figure"), "figcaption")] : [];
-      return [...group, text(entry, "dt"), text(entry, "dd")];
+  const set = () => {
+    const rows = Array.from(document.querySelectorAll(".settings > div"), (one) => [text(one, "dt"), text(one, "dd")]);
+    return { names: ["name", "value"], rows };
+  };
+  const agreed = () => {
+    const rows = Array.from(document.querySelectorAll("#people dl > div"), (one) => {
+      const interval = text(one, "small");
+      const value = text(one, "dd").replace(interval, "").trim().replace("−", "-");
+      return [text(one.closest("figure"), "figcaption"), text(one, "dt"), value, interval];
     });
-    return { names, rows };
+    return { names: ["scores", "correlation", "value", "interval"], rows };
   };
   const tables = {
     ranking: ranked,
     judgements: judged,
     trust: carded,
-    settings: () => listed(".settings > div", false, ["name", "value"]),
-    people: () => listed("#people dl > div", true, ["scores", "correlation", "value"]),
+    settings: set,
+    people: agreed,
   };
   for (const button of document.querySelectorAll("[data-save]")) {
     button.addEventListener("click", () => {

@@ -23,14 +23,14 @@
   const number = (value, digits = 2) => (Number(value.toFixed(digits)) || 0).toFixed(digits).replace("-", "−");
   const percent = (value) => `${((100 * (value - view.low)) / (view.high - view.low)).toFixed(2)}%`;
 
-  // The beginning of a text, beside a name that says nothing; report/names.py does the same.
+  // The beginning of a text, beside a name that says nothing; report/snippets.py does the same.
   const SNIPPET = 60;
   const snippet = (row) => {
     if (!data.coded || view === mean) return "";
     const line = data.candidates.text[row].slice(0, 4 * SNIPPET).split(/\s+/).filter(Boolean).join(" ");
     const letters = Array.from(line);
     if (letters.length <= SNIPPET) return line;
-    const begun = letters.slice(0, SNIPPET).join("").trimEnd();
+    const begun = letters.slice(0, SNIPPET).join("");
     const kept = letters[SNIPPET] !== " " && begun.includes(" ") ? begun.slice(0, begun.lastIndexOf(" ")) : begun;
     return `${kept.replace(/[ ,;:.]+$/, "")}…`;
   };

@@ -23,10 +23,10 @@ from comparo.report.embed import LONGEST, label, presentable
 from comparo.report.facts import facts
 from comparo.report.making import command, prompt_of, question, score_meaning, settings
 from comparo.report.measures import agreements, outlook, surprises
-from comparo.report.names import snippet
 from comparo.report.record import Record, read_record
 from comparo.report.rows import context_rows, leader, line, surprise
 from comparo.report.signs import in_hundred
+from comparo.report.snippets import snippet
 from comparo.report.trust import signs
 from comparo.report.voices import who_judged
 from comparo.report.words import words_of

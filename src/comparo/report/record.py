@@ -23,7 +23,7 @@ from comparo.model.ties import answer_moments
 from comparo.ranking.indecision import comparison_ties
 from comparo.ranking.places import places
 from comparo.ranking.ranking import Ranking
-from comparo.report.names import are_codes
+from comparo.report.snippets import are_codes
 from comparo.run.answers import comparisons
 from comparo.run.loop import Run
 from comparo.run.recipe import Fitting

@@ -1,15 +1,11 @@
 """The words for who judged, which differ between a model, several voices, people, and a file of comparisons."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from comparo.report.embed import label
-
-if TYPE_CHECKING:
-    from comparo.report.record import Record
+from comparo.report.record import Record
 
 NAMED = 4  # judges that are named; the number of the others is given
 

@@ -41,7 +41,7 @@ def test_names_that_are_numbers_have_the_beginning_of_their_text(tmp_path):
     page = written(run_folder(tmp_path / "run", numbered()))
     begun = re.findall(r'<small class="begun" dir="auto">(.*?)</small>', page)
     assert len(begun) == 13  # a line each, and the blank one of the script
-    assert set(begun) == {"The story of a long day at the sea, The story of a long…"}
+    assert set(begun) == {"The story of a long day at the sea, The story of a long day…"}
     assert data_of(page)["coded"]
     lead = shown_in(page).partition("Judged by")[0]
     assert re.search(r"\d+ \(“The story of a long day at the…”\)", lead)

@@ -14,10 +14,10 @@ from comparo.judges.openai.complaints import Complaint, read_complaint, whole_ch
 from comparo.judges.openai.settings import KEY, Settings, cost
 from comparo.judges.openai.wire import Answer, NoAnswerError, Wire
 from comparo.judges.protocol import Judgement
+from comparo.judges.replies import count, most_tokens, shown
 
 FORMS = 8  # in which a question is sent: the first, five with a part of `Dialect` changed, two with the prompt cut
 TEMPLATE = 64  # tokens that a chat template may add to a prompt: SmolLM2's adds 30, with its system prompt
-TOKENS = 10**9  # a count above this is an error of the server: no model reads as many
 ANSWER = 2**24  # bytes of an answer that are read
 TOKEN = 2**14  # further bytes for each token asked for: with 20 alternatives in indented JSON one takes 3,600
 
@@ -88,7 +88,7 @@ class Caller:
         """p and mass where the reply names a label or, if it was begun, at its next token."""
         choice = (await self._ask(case))[0]
         reply = verdicts.reply_text(choice)
-        case.reply = _shown(reply)
+        case.reply = shown(reply)
         try:
             positions = verdicts.token_logprobs(choice)
             found = verdicts.read_logprobs(positions, self.prompt, begun=self.begun)
@@ -111,7 +111,7 @@ class Caller:
             replies += [verdicts.reply_text(choice) for choice in choices[:missing]]
             if several and len(choices) < missing:
                 self.dialect.adopt("n", False)
-        case.reply = "\n".join(map(_shown, replies))
+        case.reply = "\n".join(map(shown, replies))
         chat = self.judge.endpoint == "chat"
         if chat and any(replies) and not any(reply.lstrip().startswith("{") for reply in replies):
             self.dialect.adopt("response_format", False)
@@ -184,7 +184,7 @@ class Caller:
         if status == 429 and "insufficient_quota" in complaint.codes:
             raise JudgeError(f"{url} has no credit left for this key {said}; top it up, then run this again")
         if status == 413 or (status in (400, 422) and complaint.too_long):
-            return self._write(case, int(_tokens(case.text) * complaint.share) + self._overhead())
+            return self._write(case, int(most_tokens(case.text) * complaint.share) + self._overhead())
         if status in (400, 403, 422) and "logprobs" in body and self._about(complaint, case, "logprobs"):
             return self._ask_for_fewer(complaint, case, said)
         if status == 403 and not self.dialect.serves:
@@ -200,10 +200,7 @@ class Caller:
 
     def _about(self, complaint: Complaint, case: _Case, *names: str) -> bool:
         """Whether a complaint is certainly about a parameter: it names it, and not by repeating the question."""
-        if any(name in told for name in names for told in complaint.names):
-            return True
-        asked = case.text.lower()
-        return any(name in complaint.words and name not in asked for name in names)
+        return complaint.about(case.text, *names)
 
     def _ask_for_fewer(self, complaint: Complaint, case: _Case, said: str) -> None:
         """Ask for as many log-probabilities as the server gives; raise an error where it gives none."""
@@ -224,14 +221,14 @@ class Caller:
         )
 
     def _overhead(self) -> int:
-        return TEMPLATE + _tokens(self.added + self.prompt.answer) + self.max_tokens
+        return TEMPLATE + most_tokens(self.added + self.prompt.answer) + self.max_tokens
 
     def _write(self, case: _Case, window: int | None) -> None:
         """Write the prompt, cut to the window by an upper estimate of its tokens."""
         text = self.prompt.text(case.question)
         if window is not None:
             try:
-                text, case.cut = self.prompt.fit(case.question, window - self._overhead(), _tokens)
+                text, case.cut = self.prompt.fit(case.question, window - self._overhead(), most_tokens)
             except ValueError as problem:
                 raise _AnswerError(str(problem)) from None
         case.text = text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent
@@ -243,7 +240,7 @@ class Caller:
             case.counted = False
             raise _AnswerError(f"the answer is not JSON: {self._short(text)}") from None
         told = answer if isinstance(answer, dict) else {}
-        counts = [_count(told.get("usage"), name) for name in ("prompt_tokens", "completion_tokens")]
+        counts = [count(told.get("usage"), name) for name in ("prompt_tokens", "completion_tokens")]
         case.counted &= None not in counts
         case.tokens_in += counts[0] or 0
         case.tokens_out += counts[1] or 0
@@ -265,21 +262,3 @@ class Caller:
 
     def _scrub(self, text: str) -> str:
         return self.secrets.scrub(whole_characters(text))
-
-
-def _count(usage: Any, name: str) -> int | None:
-    """A number of tokens; None where the server gives none, or an impossible one."""
-    value = usage.get(name) if isinstance(usage, dict) else None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= TOKENS else None
-
-
-def _shown(reply: str) -> str:
-    """A reply as it is stored: no more of it than is read."""
-    return reply if len(reply) <= verdicts.LONGEST else reply[: verdicts.LONGEST] + "…"
-
-
-def _tokens(text: str) -> int:
-    """An upper estimate of the tokens of a text: one per three bytes; English has about one per four."""
-    return -(-len(text.encode("utf-8", "replace")) // 3)

@@ -162,6 +162,8 @@ class HostedCaller(ABC):
     def _tokens(self, case: Case) -> tuple[float, float, float]:
         """p and mass where the reply names a label."""
         [said] = case.replies
+        if said.withheld:
+            self._unclear(case)
         try:
             found = verdicts.read_logprobs(said.positions, self.prompt)
         except ValueError as problem:

@@ -99,7 +99,7 @@ class HostedCaller(ABC):
             self.write(case, self.judge.window)
             while (missing := max(self.judge.votes, 1) - len(case.replies)) > 0:
                 case.replies += (await self._ask(case, missing))[:missing]
-                if case.replies[-1].withheld:  # the other votes would be withheld too, and cost as much
+                if all(said.withheld for said in case.replies):  # so would further votes be, and cost as much
                     break
         except JudgeError as problem:
             return JudgeError(self._scrub(str(problem)))

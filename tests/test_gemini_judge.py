@@ -150,7 +150,7 @@ def test_thoughts_are_paid_for_and_not_read():
         [judgement] = ask(api, votes=1, effort="low", price=(1.0, 10.0))
     assert api.requests[0].body["generationConfig"]["thinkingConfig"] == {"thinking_level": "LOW"}
     assert judgement.p == 0.25
-    assert judgement.tokens_out == 508
+    assert (judgement.tokens_out, judgement.tokens_reasoning) == (508, 500)
     assert judgement.cost == pytest.approx(5180e-6)
 
 
@@ -161,6 +161,14 @@ def test_reasoning_by_a_number_of_tokens_and_none():
     budget, none = (request.body["generationConfig"] for request in api.requests)
     assert budget["thinkingConfig"] == {"thinking_budget": 512}
     assert (none["thinkingConfig"], none["maxOutputTokens"]) == ({"thinking_budget": 0}, 64)
+
+
+def test_tokens_from_the_cache_have_their_own_price():
+    with Api(gemini(verdicts("Summary A", usage={"cachedContentTokenCount": 60}))) as api:
+        [judgement] = ask(api, votes=1, price="1,10,0.1")
+    assert judgement.tokens_cached == 60
+    assert judgement.cost == pytest.approx(126e-6)
+    assert load("gemini-2.5-flash").price[:3] == (0.3, 2.5, 0.03)
 
 
 # What was withheld, and what cannot be read
@@ -311,10 +319,14 @@ def test_nothing_is_sent_to_where_a_redirect_points():
 # Before the first question
 
 
-def test_ready_asks_the_list_of_models_and_spends_nothing():
-    with Api(gemini(SURE)) as api:
-        judge(api, effort="low").ready()
-    assert [(request.method, request.path) for request in api.requests] == [("GET", "/v1beta/models/gemini-3.8-flash")]
+def test_a_probe_reads_the_list_of_models_and_asks_one_small_question():
+    with Api(gemini(likeliest({"A": 0.9, "B": 0.1}))) as api:
+        probe = judge(api).probe()
+    path = "/v1beta/models/gemini-3.8-flash"
+    paths = [(request.method, request.path) for request in api.requests]
+    assert paths == [("GET", path), ("POST", f"{path}:generateContent")]
+    assert "can reason: yes, answers: log-probabilities" in probe.sentence
+    assert probe.found["logprobs"] is True
 
 
 @pytest.mark.parametrize(
@@ -326,16 +338,16 @@ def test_ready_asks_the_list_of_models_and_spends_nothing():
         (refused(400, INVALID, "No.", {"reason": "API_KEY_INVALID"}), {}, "refused the key .400.; set GEMINI_API_KEY"),
     ],
 )
-def test_ready_refuses_what_the_list_says(about, options, said):
+def test_a_probe_refuses_what_the_list_says(about, options, said):
     with Api(gemini(SURE, about=about)) as api, pytest.raises(JudgeError, match=said):
-        judge(api, **options).ready()
+        judge(api, **options).probe()
 
 
 @pytest.mark.parametrize("about", [Reply(b"no", status=404), Reply(b"<html>"), Reply(b"", status=503), Reply([])])
 def test_a_server_without_a_list_of_models_is_asked_all_the_same(about):
     with Api(gemini(SURE, about=about)) as api:
         asked = judge(api, effort="low")
-        asked.ready()
+        asked.probe()
         [judgement] = asked.judge(iter(pairs(1)), PROMPT)
     assert judgement.p == pytest.approx(0.75)
 
@@ -386,4 +398,4 @@ def test_the_command_ranks(tmp_path, run):
     assert done.returncode == 0, done.stderr
     assert done.stdout.index("t7") < done.stdout.index("t4") < done.stdout.index("t0")
     assert api.requests[0].method == "GET"
-    assert len(api.requests) == 41
+    assert len(api.requests) == 42

@@ -30,6 +30,7 @@ from comparo.run.auto import AUTO, beside
 from comparo.run.budget import dollars
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
+from comparo.run.probing import price_sentences, tokens_sentence
 from comparo.run.rank import rank
 from comparo.run.recipe import Scores
 from comparo.run.stops import stop_sentence
@@ -268,6 +269,10 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
     if progress.cost:
         parts.append(dollars(progress.cost))
     console.print("; ".join(parts))
+    if any(one.tokens_cached or one.tokens_reasoning for one in run.judgements):
+        console.print(tokens_sentence(run.judgements), markup=False, soft_wrap=True)
+    for sentence in price_sentences(run.task.judges) if progress.cost else ():
+        console.print(sentence, markup=False, soft_wrap=True)
     if run.task.until is not None and is_finished:
         console.print(stop_sentence(run.task, ranking, run.rounds, progress.answered, progress.total), soft_wrap=True)
     console.print(_whose(ranking), markup=False, soft_wrap=True)
@@ -309,7 +314,12 @@ def say_expense(console: Console, task: Task, expense: Expense) -> None:
         each = expense.costs[voice.name]
         console.print(f"  {voice.name}: {'price not known' if math.isnan(each) else f'{dollars(each)} a call'}")
     calls = f"{expense.calls:,} calls at most{_given(task)}"
-    console.print(f"{calls}, about {expense.tokens:,} tokens, {price}", markup=False)
+    reasoning = (
+        ", without tokens of reasoning" if any(getattr(judge, "reasons", False) for judge in task.judges) else ""
+    )
+    console.print(f"{calls}, about {expense.tokens:,} tokens, {price}{reasoning}", markup=False)
+    for sentence in price_sentences(task.judges):
+        console.print(sentence, markup=False, soft_wrap=True)
     console.print(f"The first question, as it is sent:\n\n{first_question(task)}", markup=False, soft_wrap=True)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from comparo.judges.anthropic.settings import AnthropicSettings
 from comparo.judges.hosted.caller import Case, HostedCaller, Said
 from comparo.judges.openai.complaints import Complaint, whole_characters
+from comparo.judges.openai.usage import Usage
 from comparo.judges.openai.wire import Answer, NoAnswerError, http_client
 from comparo.judges.replies import count
 
@@ -47,11 +48,7 @@ class Claude(HostedCaller):
         return await answered(self._library.messages.with_raw_response.create(**sent, extra_body=further))
 
     def _read(self, told: Any, case: Case) -> list[Said]:
-        usage = told.get("usage")
-        plain = count(usage, "input_tokens")
-        cached, stored = (count(usage, f"cache_{kind}_input_tokens") or 0 for kind in ("read", "creation"))
-        read = None if plain is None else plain + cached + stored
-        case.add(read, count(usage, "output_tokens"), cached, stored)
+        case.usage += _usage(told.get("usage"))
         stop = told.get("stop_reason")
         text = whole_characters("".join(block["text"] for block in told["content"] if block["type"] == "text"))
         withheld = _refusal(told.get("stop_details")) if stop == "refusal" else ""
@@ -119,3 +116,12 @@ def _refusal(details: Any) -> str:
     told = details if isinstance(details, dict) else {}
     category, why = told.get("category"), told.get("explanation")
     return "the model refused to answer" + (f" ({category})" if category else "") + (f": {why}" if why else "")
+
+
+def _usage(told: Any) -> Usage:
+    """The tokens of a message: `input_tokens` are those that are neither from nor to the cache."""
+    plain, written = count(told, "input_tokens"), count(told, "output_tokens")
+    cached, stored = (count(told, f"cache_{kind}_input_tokens") or 0 for kind in ("read", "creation"))
+    reasoning = count(told.get("output_tokens_details"), "thinking_tokens") if isinstance(told, dict) else None
+    read = (plain or 0) + cached + stored
+    return Usage(read, written or 0, cached, stored, reasoning or 0, None not in (plain, written))

@@ -5,7 +5,7 @@ asked for in structured output, which goes with reasoning; a tool that must be c
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from comparo.data.prompts import Prompt, Question
@@ -14,9 +14,10 @@ from comparo.judges.anthropic.caller import Claude, tell
 from comparo.judges.anthropic.settings import AnthropicSettings
 from comparo.judges.calls import Calls
 from comparo.judges.hosted.caller import AnswerError, Case
-from comparo.judges.hosted.probing import describe
-from comparo.judges.openai.settings import Price
-from comparo.judges.protocol import Judgement
+from comparo.judges.hosted.probing import describe, survey
+from comparo.judges.openai.probing import PROMPT
+from comparo.judges.prices import Price
+from comparo.judges.protocol import Judgement, Probe
 
 LEAST = 1024  # the least that Anthropic's API takes as a budget of reasoning
 
@@ -72,22 +73,15 @@ class AnthropicJudge(AnthropicSettings):
             return caller.judgement(case, error=str(problem))
         return caller.judgement(case)
 
-    def ready(self) -> None:
-        """Raise a JudgeError where no question can be answered: without a key, or with settings the model lacks.
+    def probe(self) -> Probe:
+        """What Anthropic's list of models and one small question tell; a JudgeError names the remedy."""
+        return self.survey()[1]
 
-        Anthropic's list of models says, for nothing, which settings a model takes.
-        """
-        self.need_library()
-        self.access()
-        told = describe(self, lambda: tell(self))
-        able = told.get("capabilities")
-        if told.get("lifecycle") == "retired":
-            raise JudgeError(f"{self.name} is retired; {self.base_url} does not serve it any more")
-        most = told.get("max_tokens")
-        if isinstance(most, int) and self.reply_tokens > most:
-            raise JudgeError(f"{self.name} writes {most} tokens at most, not {self.reply_tokens}; lower max_tokens")
-        if isinstance(able, dict):
-            self.check(able)
+    def survey(self) -> tuple[list[tuple[str, str]], Probe]:
+        """All that the list and the question tell of the model."""
+        self.ready()
+        facts = self.check(describe(self, lambda: tell(self)))
+        return survey(self, Claude(replace(self, votes=1), PROMPT), facts)
 
 
 def load(

@@ -22,6 +22,7 @@ class AnthropicSettings(Hosted):
     version: ClassVar[str] = "/v1"
     address_variable: ClassVar[str] = "ANTHROPIC_BASE_URL"
     example: ClassVar[str] = "claude-haiku-5-5"
+    priced: ClassVar[str] = "anthropic"
     efforts: ClassVar[tuple[str, ...]] = ("low", "medium", "high", "xhigh", "max")
 
     @property
@@ -57,8 +58,15 @@ class AnthropicSettings(Hosted):
             sent["temperature"] = self.temperature
         return sent
 
-    def check(self, able: dict[str, Any]) -> None:
-        """Compare the settings with what the model is said to take."""
+    def check(self, told: dict[str, Any]) -> list[tuple[str, str]]:
+        """What Anthropic's list of models says of the model; a JudgeError where the settings do not go with it."""
+        if told.get("lifecycle") == "retired":
+            raise JudgeError(f"{self.name} is retired; {self.base_url} does not serve it any more")
+        most, able = told.get("max_tokens"), told.get("capabilities")
+        if isinstance(most, int) and self.reply_tokens > most:
+            raise JudgeError(f"{self.name} writes {most} tokens at most, not {self.reply_tokens}; lower max_tokens")
+        if not isinstance(able, dict):
+            return []
         efforts = [level for level in self.efforts if _takes(able, "effort", level) is not False]
         modes = {mode: _takes(able, "thinking", "types", mode) for mode in ("adaptive", "disabled", "enabled")}
         if _takes(able, "effort") is False:
@@ -73,6 +81,11 @@ class AnthropicSettings(Hosted):
             if efforts and modes["adaptive"] is not False:
                 raise JudgeError(f"{self.name} has no effort={self.effort}; {instead}")
             raise JudgeError(f"{self.name} has no levels of effort; use thinking=TOKENS, effort=none or neither")
+        modes_taken = [mode for mode, is_taken in modes.items() if is_taken]
+        return [
+            ("levels of effort", ", ".join(efforts) or "none"),
+            ("kinds of thinking", ", ".join(modes_taken) or "none"),
+        ]
 
 
 def _takes(able: Any, *path: str) -> bool | None:

@@ -12,6 +12,7 @@ from comparo.errors import JudgeError
 from comparo.judges.gemini.settings import GeminiSettings
 from comparo.judges.hosted.caller import AnswerError, Case, HostedCaller, Said
 from comparo.judges.openai.complaints import Complaint, whole_characters
+from comparo.judges.openai.usage import Usage
 from comparo.judges.openai.wire import Answer, NoAnswerError, http_client
 from comparo.judges.replies import count
 
@@ -57,10 +58,7 @@ class Gemini(HostedCaller):
         return await answered(call)
 
     def _read(self, told: Any, case: Case) -> list[Said]:
-        usage = told.get("usageMetadata")
-        written, thought = (count(usage, f"{kind}TokenCount") for kind in ("candidates", "thoughts"))
-        some = None if written is None and thought is None else (written or 0) + (thought or 0)
-        case.add(count(usage, "promptTokenCount"), some, count(usage, "cachedContentTokenCount"))
+        case.usage += _usage(told.get("usageMetadata"))
         feedback = told.get("promptFeedback") or {}
         if reason := feedback.get("blockReason"):
             return [Said(withheld=f"Gemini blocked the prompt ({reason})")]
@@ -225,3 +223,12 @@ def _as_openai(result: Any) -> dict[str, Any]:
     except (AttributeError, KeyError, TypeError) as problem:
         raise ValueError from problem
     return {"logprobs": {"content": content}}
+
+
+def _usage(told: Any) -> Usage:
+    """The tokens of an answer: those of the prompt hold those from the cache, those of thoughts are counted apart."""
+    names = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount")
+    read, said, thought, cached = (count(told, name) for name in names)
+    written = (said or 0) + (thought or 0)
+    is_counted = read is not None and (said is not None or thought is not None)
+    return Usage(read or 0, written, cached or 0, 0, thought or 0, is_counted)

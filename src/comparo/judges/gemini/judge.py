@@ -5,15 +5,16 @@ or a grade (`graded`), which are asked for in structured output.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from comparo.data.prompts import Prompt, Question
 from comparo.judges.calls import Calls
 from comparo.judges.gemini.caller import Gemini, tell
 from comparo.judges.gemini.settings import GeminiSettings
-from comparo.judges.hosted.probing import describe
-from comparo.judges.openai.settings import Price
-from comparo.judges.protocol import Judgement
+from comparo.judges.hosted.probing import describe, survey
+from comparo.judges.openai.probing import PROMPT
+from comparo.judges.prices import Price
+from comparo.judges.protocol import Judgement, Probe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +31,15 @@ class GeminiJudge(GeminiSettings):
         with Calls([Gemini(self, prompt)], questions, self) as calls:
             yield from calls.answers()
 
-    def ready(self) -> None:
-        """Raise a JudgeError where no question can be answered: without a key, or with settings the model lacks."""
-        self.need_library()
-        self.access()
-        self.check(describe(self, lambda: tell(self)))
+    def probe(self) -> Probe:
+        """What Google's list of models and one small question tell; a JudgeError names the remedy."""
+        return self.survey()[1]
+
+    def survey(self) -> tuple[list[tuple[str, str]], Probe]:
+        """All that the list and the question tell of the model."""
+        self.ready()
+        facts = self.check(describe(self, lambda: tell(self)))
+        return survey(self, Gemini(replace(self, votes=min(self.votes, 1)), PROMPT), facts)
 
 
 def load(

@@ -23,6 +23,7 @@ class GeminiSettings(Hosted):
     version: ClassVar[str] = "/v1beta"
     address_variable: ClassVar[str] = "GOOGLE_GEMINI_BASE_URL"
     example: ClassVar[str] = "gemini-3.8-flash"
+    priced: ClassVar[str] = "google"
     efforts: ClassVar[tuple[str, ...]] = ("minimal", "low", "medium", "high")
 
     @property
@@ -51,8 +52,8 @@ class GeminiSettings(Hosted):
             made["thinking_config"] = {"thinking_level": self.effort.upper()}
         return {name: value for name, value in made.items() if value is not None}
 
-    def check(self, told: dict[str, Any]) -> None:
-        """Compare the settings with what Google's list of models says, by the names of its library."""
+    def check(self, told: dict[str, Any]) -> list[tuple[str, str]]:
+        """What Google's list of models says of the model; a JudgeError where the settings do not go with it."""
         actions, most = told.get("supported_actions"), told.get("output_token_limit")
         if isinstance(actions, list) and actions and "generateContent" not in actions:
             raise JudgeError(
@@ -62,3 +63,5 @@ class GeminiSettings(Hosted):
             raise JudgeError(f"{self.name} writes {most} tokens at most, not {self.reply_tokens}; lower max_tokens")
         if told.get("thinking") is False and (self.thinking or self.effort not in (None, NONE)):
             raise JudgeError(f"{self.name} does not reason; drop effort and thinking")
+        reasons = told.get("thinking")
+        return [] if reasons is None else [("can reason", "yes" if reasons else "no")]

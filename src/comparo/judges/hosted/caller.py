@@ -18,9 +18,10 @@ import comparo.judges.openai.verdicts as verdicts
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges.hosted.settings import Hosted
-from comparo.judges.openai.complaints import Complaint, read_complaint, whole_characters
-from comparo.judges.openai.settings import cost
+from comparo.judges.openai.complaints import Complaint, read_complaint, spoken, whole_characters
+from comparo.judges.openai.usage import Usage
 from comparo.judges.openai.wire import Answer, NoAnswerError, tried
+from comparo.judges.prices import cost
 from comparo.judges.protocol import Judgement
 from comparo.judges.replies import most_tokens, shown
 
@@ -44,25 +45,13 @@ class Said:
 
 @dataclass
 class Case:
-    """A question, its prompt, and what was returned so far; tokens in include those from and to the server's cache."""
+    """A question, its prompt, and what was returned so far."""
 
     question: Question
     text: str = ""
     cut: int = 0
     replies: list[Said] = field(default_factory=list)
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cached: int = 0
-    stored: int = 0
-    counted: bool = True
-
-    def add(self, read: int | None, written: int | None, cached: int | None = None, stored: int | None = None) -> None:
-        """Add the tokens of one answer; None where the server gives no number of them."""
-        self.counted &= read is not None and written is not None
-        self.tokens_in += read or 0
-        self.tokens_out += written or 0
-        self.cached += cached or 0
-        self.stored += stored or 0
+    usage: Usage = field(default_factory=Usage)
 
     @property
     def texts(self) -> list[str]:
@@ -118,18 +107,21 @@ class HostedCaller(ABC):
                 p, mass, weight = self._vote(case) if self.judge.votes else self._tokens(case)
             except AnswerError as problem:
                 error = str(problem)
-        tokens = (case.tokens_in, case.tokens_out) if case.counted else (0, 0)
+        usage = case.usage
+        paid = (usage.tokens_in, usage.tokens_out, usage.cached, usage.stored) if usage.counted else (0, 0)
         return Judgement(
             case.question,
             p=p,
             mass=mass,
             weight=weight,
             reply=self._scrub("\n".join(shown(said.text) for said in case.replies)),
-            tokens_in=case.tokens_in,
-            tokens_out=case.tokens_out,
+            tokens_in=usage.tokens_in,
+            tokens_out=usage.tokens_out,
             seconds=seconds,
-            cost=cost(self.judge.price, *tokens),
+            cost=cost(self.judge.price, *paid),
             cut=case.cut,
+            tokens_cached=usage.cached,
+            tokens_reasoning=usage.reasoning,
             error=None if error is None else self._scrub(error),
         )
 
@@ -148,7 +140,7 @@ class HostedCaller(ABC):
         try:
             told = json.loads(text)
         except (ValueError, RecursionError):
-            case.counted = False
+            case.usage += Usage(counted=False)
             raise AnswerError(f"the answer is not JSON: {self._short(text)}") from None
         return self.read_message(told, case)
 
@@ -266,7 +258,7 @@ class HostedCaller(ABC):
         )
 
     def _told(self, answer: Answer) -> str:
-        return f"({answer.status}): {self._short(answer.text)}"
+        return f"({answer.status}): {self._short(spoken(answer.text))}"
 
     def _overhead(self) -> int:
         return TEMPLATE + most_tokens(self.judge.adds(self.prompt)) + (self.judge.max_tokens or 0)

@@ -1,20 +1,43 @@
 """What a provider tells of a model before the first question: whether it is there, and which settings it takes.
 
-The provider's list of models costs nothing. A server of the user's own may not have such a list: then nothing is
-known before the first question, which goes alone.
+The provider's list of models costs nothing. A server of the user's own may not have such a list. Then one question of
+a few words is asked with the user's settings.
 """
 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from typing import Any
 
 from comparo.errors import JudgeError
+from comparo.judges.calls import Calls
+from comparo.judges.hosted.caller import HostedCaller
 from comparo.judges.hosted.settings import Hosted
+from comparo.judges.openai.probing import QUESTION
 from comparo.judges.openai.wire import Answer, NoAnswerError
+from comparo.judges.protocol import Probe
 
 SECONDS = 20.0  # that the provider has to tell of a model, connecting included
+
+
+def survey(judge: Hosted, caller: HostedCaller, facts: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], Probe]:
+    """What is known of a model (`facts`) and what a question of a few words shows: by name, and as a sentence."""
+    with Calls([caller], [QUESTION], judge) as calls:
+        (answer,) = calls.answers()
+    form = "structured output" if judge.dialect.format else "text"
+    found = [*facts, ("answers", f"verdicts as {form}" if judge.votes else "log-probabilities")]
+    found.append(("effort", judge.effort or "the model's own"))
+    if answer.tokens_reasoning:
+        found.append(("reasoning", f"{answer.tokens_reasoning:,} tokens for a question of a few words"))
+    if answer.failed:
+        found.append(("trouble", str(answer.error)))
+    sentence = f"{judge.name}: {', '.join(f'{name}: {finding}' for name, finding in found)}"
+    if judge.price is not None:
+        found.append(("price", judge.price.sentence()))
+    tokens = answer.tokens_in + answer.tokens_out
+    return found, Probe(sentence, asdict(judge.dialect), 1, tokens, answer.cost)
 
 
 def describe(judge: Hosted, ask: Callable[[], Awaitable[Answer]]) -> dict[str, Any]:

@@ -2,22 +2,22 @@
 
 import os
 from base64 import b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import Any, ClassVar, Self
 
 from comparo.data.prompts import Prompt
 from comparo.errors import JudgeError
 from comparo.judges.openai.complaints import Secrets
-from comparo.judges.openai.settings import Price, find_price, read_price, read_variable
+from comparo.judges.openai.settings import PATIENCE, WAIT, read_variable
 from comparo.judges.openai.verdicts import grading, is_scale
 from comparo.judges.openai.wire import Waiting
 from comparo.judges.options import address, number
+from comparo.judges.prices import Price, find_price, read_price
 
 VERDICT = 64  # tokens that a verdict in words may have, as for openai/ judges
 LABEL = 8  # tokens in which a label is looked for, as for openai/ judges
-PATIENCE = 600.0  # seconds for a reply with reasoning: the time-out of Anthropic's own library
 NONE = "none"
 
 
@@ -43,6 +43,7 @@ class Hosted:
     version: ClassVar[str]  # the path that the library adds to an address; one that ends with it is accepted too
     address_variable: ClassVar[str]
     example: ClassVar[str]  # a model
+    priced: ClassVar[str]  # the provider's name in the table of list prices
     efforts: ClassVar[tuple[str, ...]]  # that the library knows; a model may have fewer
     scales = True
     streams = True
@@ -93,7 +94,7 @@ class Hosted:
         if effort is not None and thinking is not None:
             raise ValueError("effort and thinking both set how long the model reasons; drop one of them")
         if timeout is None:
-            timeout = 60.0 if effort == NONE else PATIENCE
+            timeout = WAIT if effort == NONE else PATIENCE
         url, login = address(base_url or os.environ.get(cls.address_variable) or cls.home)
         return cls(
             model=model,
@@ -104,7 +105,7 @@ class Hosted:
             graded=graded,
             effort=effort,
             thinking=None if thinking is None else number("thinking", thinking, 1, whole=True),
-            price=find_price(model) if price is None else read_price(price),
+            price=find_price(model, provider=cls.priced) if price is None else read_price(price),
             timeout=number("timeout", timeout, 0.001),
             retries=number("retries", retries, 0, whole=True),
             window=None if window is None else number("window", window, 1, whole=True),
@@ -142,6 +143,16 @@ class Hosted:
     def grades(self, prompt: Prompt) -> bool:
         """Whether verdicts on this prompt are grades from A>>B to B>>A."""
         return self.graded and not is_scale(prompt)
+
+    def learn(self, found: Mapping[str, Any]) -> None:
+        """Take over what was found in an earlier probe."""
+        for part in fields(self.dialect):
+            setattr(self.dialect, part.name, found.get(part.name, getattr(self.dialect, part.name)))
+
+    def ready(self) -> None:
+        """Raise an error where no question can be sent: without the library, or without a key."""
+        self.need_library()
+        self.access()
 
     def need_library(self) -> None:
         """Import the provider's library, before any time runs; an ImportError names the command that brings it."""

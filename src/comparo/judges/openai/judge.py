@@ -5,16 +5,18 @@ The key comes from the environment and goes to the server alone: whatever is han
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from comparo.data.prompts import Prompt, Question
 from comparo.judges.calls import Calls
 from comparo.judges.openai.caller import Caller
-from comparo.judges.openai.settings import OPENAI, Price, Settings, find_price, read_price
+from comparo.judges.openai.probing import probe, survey
+from comparo.judges.openai.settings import OPENAI, ROOM, Settings
 from comparo.judges.options import address, number
-from comparo.judges.protocol import Judgement
+from comparo.judges.prices import Price, find_price, read_price
+from comparo.judges.protocol import Judgement, Probe
 
 BASE_URL = "OPENAI_BASE_URL"
 SHARED = 8  # calls at once that share a client, whose every call searches all of its connections
@@ -24,10 +26,22 @@ SHARED = 8  # calls at once that share a client, whose every call searches all o
 class OpenAIJudge(Settings):
     """A model behind an API; `load` explains its options.
 
-    >>> judge = load("gpt-4o-mini", votes=5)
-    >>> judge.name, judge.price, judge.settings["temperature"]
-    ('openai/gpt-4o-mini', (0.15, 0.6), 1.0)
+    >>> judge = load("gpt-6-luna", votes=5)
+    >>> judge.name, judge.price.written, judge.settings["temperature"]
+    ('openai/gpt-6-luna', 0.5, 1.0)
     """
+
+    def probe(self) -> Probe:
+        """What the server accepts and gives, by one or two questions of a few words; a JudgeError names the remedy."""
+        return probe(self, _ask_once)
+
+    def survey(self) -> tuple[list[tuple[str, str]], Probe]:
+        """All that can be found about the model by a handful of small questions."""
+        return survey(self, _ask_once)
+
+    def learn(self, found: Mapping[str, Any]) -> None:
+        """Take over what was found in an earlier probe."""
+        self.dialect.learn(found)
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """The answers as they come, from `concurrency` calls at once; the first question goes alone."""
@@ -45,12 +59,13 @@ def load(
     votes: int = 0,
     graded: bool = False,
     prefill: bool = False,
-    price: Price | str | None = None,
-    timeout: float = 60.0,
+    price: Price | tuple[float, ...] | str | None = None,
+    timeout: float | None = None,
     retries: int = 5,
     window: int | None = None,
     temperature: float | None = None,
     max_tokens: int | None = None,
+    effort: str | None = None,
 ) -> OpenAIJudge:
     """A judge behind OpenAI's API or one like it, with the key in the environment's OPENAI_API_KEY.
 
@@ -71,9 +86,10 @@ def load(
     prefill
         Whether the beginning of the reply is sent too, where the server can go on with it.
     price
-        USD per million tokens read and written; by default that of a known model.
+        USD per million tokens read and written (and a third for those from the server's cache); by default the list
+        price of a known model.
     timeout
-        Seconds for the whole of one try.
+        Seconds for the whole of one try; by default 60, and 600 for a model that reasons.
     retries
         How many more tries may follow; no pause before one is longer than `timeout`.
     window
@@ -81,7 +97,10 @@ def load(
     temperature
         By default 0 for log-probabilities and 1 for votes.
     max_tokens
-        The most tokens of a reply, by default as many as it needs.
+        The most tokens of a reply, by default as many as it needs; for a model that reasons 25,000, reasoning included.
+    effort
+        How much the model reasons before it answers: "none", "low", "medium", "high", or what else the server takes.
+        By default the server decides, and "none" is asked for where that is needed for log-probabilities.
 
     Raises
     ------
@@ -97,7 +116,7 @@ def load(
     ValueError: votes = -1 is not a whole number from 0 up
     """
     if not model:
-        raise ValueError("openai/ needs a model, such as openai/gpt-4o-mini")
+        raise ValueError("openai/ needs a model, such as openai/gpt-6-luna")
     if endpoint not in ("chat", "completion"):
         raise ValueError(f"endpoint = {endpoint!r} is not one of chat, completion")
     for name, value in (("graded", graded), ("prefill", prefill)):
@@ -108,10 +127,21 @@ def load(
             "prefill is for log-probabilities (votes = 0) and graded for endpoint = chat; drop one of them"
         )
     votes = number("votes", votes, 0, whole=True) or int(graded)
+    if effort is not None and not (isinstance(effort, str) and effort.isidentifier()):
+        raise ValueError(f"effort = {effort!r} is not a word such as none, low, medium, high")
+    if effort is not None and endpoint == "completion":
+        raise ValueError("effort is for endpoint = chat; drop one of them")
+    reasons = effort not in (None, "none")
+    if reasons and not votes:
+        raise ValueError(
+            f"effort = {effort} goes with verdicts, because a model that reasons gives no log-probabilities of its "
+            "answer; add votes=5 (or graded=true), or use effort=none"
+        )
     if temperature is None:
         temperature = 1.0 if votes else 0.0
+    limited = max_tokens is not None
     if max_tokens is None:
-        max_tokens = 1 if prefill or endpoint == "completion" else 64 if votes else 8
+        max_tokens = ROOM if reasons else 1 if prefill or endpoint == "completion" else 64 if votes else 8
     url, login = address(base_url or os.environ.get(BASE_URL) or OPENAI)
     return OpenAIJudge(
         model=model,
@@ -122,10 +152,20 @@ def load(
         votes=votes,
         graded=graded,
         prefill=prefill,
-        price=find_price(model) if price is None else read_price(price),
-        timeout=number("timeout", timeout, 0.001),
+        price=find_price(model, url) if price is None else read_price(price),
+        timeout=None if timeout is None else number("timeout", timeout, 0.001),
         retries=number("retries", retries, 0, whole=True),
         window=None if window is None else number("window", window, 1, whole=True),
         temperature=number("temperature", temperature, 0, 2),
         max_tokens=number("max_tokens", max_tokens, 1, whole=True),
+        effort=effort,
+        limited=limited,
     )
+
+
+def _ask_once(judge: Settings, prompt: Prompt, question: Question) -> tuple[Judgement, bool]:
+    """The answer to one question, and whether it ended at the limit of its tokens."""
+    caller = Caller(judge, prompt)
+    with Calls([caller], [question], judge) as calls:
+        (answer,) = calls.answers()
+    return answer, caller.was_cut

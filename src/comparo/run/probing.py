@@ -65,7 +65,8 @@ def _probed(probe: Probe, say: Callable[[str], None]) -> dict[str, Any]:
     """A probe as run.json holds it, after it was told."""
     price = "price not known" if math.isnan(probe.cost) else dollars(probe.cost)
     took = f"{probe.calls} call{'' if probe.calls == 1 else 's'}, {probe.tokens:,} tokens, {price}"
-    say(f"{probe.sentence} (a probe of {took})")
+    if probe.calls:
+        say(f"{probe.sentence} (a probe of {took})")
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "sentence": probe.sentence,

@@ -26,6 +26,8 @@ Ask = Callable[[Settings, Prompt, Question], tuple[Judgement, bool]]  # the answ
 def probe(judge: Settings, ask: Ask) -> Probe:
     """Ask one question as the judge is set, and say what was found; a JudgeError where its settings cannot work."""
     judge.ready()
+    if judge.dialect.serves:  # it has answered in this process, such as in an audition
+        return _probe(judge, ", ".join(_parts(judge)), [])
     answer, was_cut = ask(replace(judge, votes=min(judge.votes, 1)), PROMPT, QUESTION)
     if was_cut and judge.limited:
         raise JudgeError(

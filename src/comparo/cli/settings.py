@@ -175,7 +175,7 @@ class Command(TyperCommand):
 def decides(flag: str, value: Any) -> bool:
     """Whether a setting decides where keys and texts go.
 
-    >>> decides("base-url", "http://localhost"), decides("judge", ["openai/gpt-6-luna"]), decides("judge", "local/smollm2")
+    >>> decides("base-url", "http://localhost"), decides("judge", ["openai/luna"]), decides("judge", "local/smollm2")
     (True, True, False)
     >>> decides("out", "run"), decides("out", "/srv/public"), decides("budget", "20n"), decides("host", "0.0.0.0")
     (False, True, False, True)

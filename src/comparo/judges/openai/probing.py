@@ -88,7 +88,7 @@ def survey(judge: Settings, ask: Ask) -> tuple[list[tuple[str, str]], Probe]:
     if judge.endpoint == "chat":
         for level in EFFORTS:
             problem = tried(replace(voting, effort=level, dialect=replace(spoken)))
-            found.append((f"effort {level}", f"no: {problem}" if problem else "taken"))
+            found.append((f"effort {level}", f"no: {problem}" if problem else "not refused"))
     found.append(("limit of tokens", spoken.max_tokens))
     found.append(("temperature", f"taken{effort}" if soft.dialect.temperature and gives else "only the server's own"))
     if judge.price is not None:

@@ -41,9 +41,9 @@ def probe_judges(
     >>> probe_judges([load_judge("simulated/soft")])
     []
     """
-    known, begun = _kept(folder)
-    probes, failed = [], []
     asked = [judge for judge in judges if hasattr(judge, "probe") and hasattr(judge, "learn")]
+    known, begun = _kept(folder) if asked else ([], False)
+    probes, failed = [], []
     for judge in asked:
         about = json.loads(json.dumps({"judge": judge.name, "settings": dict(judge.settings)}, default=str))
         before = [one for one in known if {name: one.get(name) for name in about} == about]

@@ -223,7 +223,7 @@ def test_a_survey_tells_all_at_the_cost_of_a_few_calls():
     assert told["a reply that was begun"] == "no"
     assert told["structured output"] == "yes"
     assert told["reasons if not told otherwise"] == "yes"
-    assert (told["effort none"], told["effort low"]) == ("taken", "taken")
+    assert (told["effort none"], told["effort low"]) == ("not refused", "not refused")
     assert told["limit of tokens"] == "max_completion_tokens"
     assert told["temperature"] == "taken with effort none"
     written = 8 + 2 + (64 + 308) + 8 + 308  # the third reply was cut by its limit, and asked for again

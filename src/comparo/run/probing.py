@@ -41,9 +41,9 @@ def probe_judges(
     >>> probe_judges([load_judge("simulated/soft")])
     []
     """
-    known, begun = _kept(folder)
-    probes, failed = [], []
     asked = [judge for judge in judges if hasattr(judge, "probe") and hasattr(judge, "learn")]
+    known, begun = _kept(folder) if asked else ([], False)
+    probes, failed = [], []
     for judge in asked:
         about = json.loads(json.dumps({"judge": judge.name, "settings": dict(judge.settings)}, default=str))
         before = [one for one in known if {name: one.get(name) for name in about} == about]
@@ -65,7 +65,8 @@ def _probed(probe: Probe, say: Callable[[str], None]) -> dict[str, Any]:
     """A probe as run.json holds it, after it was told."""
     price = "price not known" if math.isnan(probe.cost) else dollars(probe.cost)
     took = f"{probe.calls} call{'' if probe.calls == 1 else 's'}, {probe.tokens:,} tokens, {price}"
-    say(f"{probe.sentence} (a probe of {took})")
+    if probe.calls:
+        say(f"{probe.sentence} (a probe of {took})")
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "sentence": probe.sentence,

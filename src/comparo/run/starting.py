@@ -11,8 +11,10 @@ from comparo.data.prompts import PAPER, Prompt, choose_prompt
 from comparo.data.writing import csv_text
 from comparo.judges import Judge, as_judge, load_judge
 from comparo.ranking.ranking import Ranking
+from comparo.run.budget import PROBES
 from comparo.run.folders import set_aside
 from comparo.run.loop import Run, logger
+from comparo.run.probing import probe_judges
 from comparo.run.recall import recalled, remembering
 from comparo.run.store import VOTES, Store
 from comparo.run.task import Task
@@ -38,9 +40,10 @@ class Start:
         """Choose the folder of a task, make the run, and let `finish` complete it."""
         folder = self.out(task) if callable(self.out) else None if self.out is None else Path(self.out)
         task.check()
+        found = {PROBES: probe_judges(task.judges, None if self.fresh else folder, self.say)}
         if folder is not None and self.fresh:
             set_aside(folder)
-        with closing(Store(folder, task.identity, {**task.configuration, **(self.notes or {})})) as store:
+        with closing(Store(folder, task.identity, {**task.configuration, **found, **(self.notes or {})})) as store:
             store.add_items(task.items)
             if task.votes is not None:
                 store.write(VOTES, csv_text(task.votes.to_columns()))
@@ -80,8 +83,8 @@ def listed(given: Any) -> list[Any]:
 def reader(judges: Sequence[str]) -> str:
     """The name of a judge that reads prompts, or of the first where none does; "" is a judge without a name.
 
-    >>> reader(["simulated/soft", "openai/gpt-4o-mini"])
-    'openai/gpt-4o-mini'
+    >>> reader(["simulated/soft", "openai/gpt-6-luna"])
+    'openai/gpt-6-luna'
     """
     return next((judge for judge in judges if not judge.startswith(NO_READERS)), judges[0])
 

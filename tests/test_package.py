@@ -88,7 +88,8 @@ def test_links_between_pages_lead_somewhere():
                 assert part in map(anchor, headings), f"{page.name} links to {target}"
 
 
-ROOMS = "types errors data model ranking methods analysis selection judges run report export studies vote cli".split()
+ROOMS = """types errors data model ranking methods analysis selection judges run report export studies vote cli
+    adapters""".split()
 # A ranking is drawn by its own method, and matplotlib is loaded only then.
 EXCEPTION = ("ranking/ranking.py", "comparo.analysis.plots")
 PLOTS = ("comparo.ranking.ranking", "comparo.analysis.plots")

@@ -1,0 +1,78 @@
+"""A fixture for pytest: a test that fails where new texts are surely worse than old ones.
+
+pytest loads this file at its start (entry point group pytest11), so everything else is imported by the first test that
+compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from comparo.run.duel import Duel
+
+SHOWN = 3  # inputs that a failed test names
+
+
+@pytest.fixture(scope="session")
+def comparo_compare() -> Callable[..., Duel]:
+    """`comparo.compare(old, new, criterion, …)`, which fails the test where `new` is surely worse.
+
+    `sure` (0.95) is how sure that must be: of changes that make nothing worse, at most a share of 1 − `sure` fails. All
+    else is as for `comparo.compare`; the two sides are called old and new unless there are `names`. It returns the
+    `Duel`, so that a test may ask for more than "not worse".
+    """
+    return compare_or_fail
+
+
+def compare_or_fail(
+    old: Any,
+    new: Any,
+    criterion: str | None = None,
+    *,
+    sure: float = 0.95,
+    names: tuple[str, str] = ("old", "new"),
+    **asked: Any,
+) -> Duel:
+    """What the fixture `comparo_compare` is.
+
+    Raises
+    ------
+    pytest.fail.Exception
+        If the new texts are surely worse.
+    RunError
+        If the judge does not answer, which is no proof of anything, and other errors as `comparo.compare` raises them.
+
+    Examples
+    --------
+    >>> old = [f"answer {k}" for k in range(30)]
+    >>> judge = lambda first, second: 0.7 if len(first) > len(second) else 0.3
+    >>> compare_or_fail(old, [f"a longer {text}" for text in old], "better", judge=judge).verdict
+    'new is better than old: new wins 100% (50% to 100%) of 8 inputs'
+    """
+    from comparo.run.compare import compare
+
+    duel = compare(old, new, criterion, names=names, level=sure, **asked)
+    if duel.is_worse(sure):
+        pytest.fail(_said(duel), pytrace=False)
+    return duel
+
+
+def _said(duel: Duel) -> str:
+    """Why a test failed: how often the new side wins, and where it loses most."""
+    from comparo.data.words import visible
+
+    low, high = duel.interval
+    lines = [
+        f"{duel.other} is worse than {duel.one} (at least {duel.level:.0%} sure): {duel.other} wins "
+        f"{duel.win_rate:.0%} ({low:.0%} to {high:.0%}) of {len(duel.win)} inputs, {duel.calls} calls"
+    ]
+    columns = duel.to_columns()
+    lost = [(name, by) for name, by in zip(columns["input"], columns["margin"], strict=True) if by < 0][::-1]
+    if lost:
+        worst = ", ".join(f"{visible(name, lines=False)} ({by:+.2f})" for name, by in lost[:SHOWN])
+        lines.append(f"it loses most, by so many logits, on the inputs {worst}")
+    return "\n".join(lines)

@@ -1,0 +1,92 @@
+"""The fixture for pytest, in runs of pytest of their own, as it is after an installation: by its entry point."""
+
+import subprocess
+import sys
+
+import pytest
+
+import comparo.run.compare  # noqa: F401  # a run of pytest in this process cannot load numpy, then forget it
+
+pytest_plugins = "pytester"
+
+TEXTS = """
+old = [f"answer {k}" for k in range(40)]
+longer = [f"a longer answer {k}" for k in range(40)]
+
+def judge(first, second):
+    return 0.7 if len(first) > len(second) else 0.3
+"""
+
+
+def outcomes(pytester, source):
+    pytester.makepyfile(TEXTS + source)
+    return pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:xdist")
+
+
+def test_a_new_side_that_is_better_passes_and_its_figures_can_be_asked(pytester):
+    done = outcomes(
+        pytester,
+        """
+def test_answers(comparo_compare):
+    duel = comparo_compare(old, longer, "better", judge=judge)
+    assert duel.side == 1 and duel.win_rate == 1 and duel.calls == 16
+    assert duel.verdict.startswith("new is better than old")
+""",
+    )
+    done.assert_outcomes(passed=1)
+
+
+def test_a_new_side_that_is_worse_fails_with_the_figures_and_the_inputs(pytester):
+    done = outcomes(
+        pytester,
+        """
+def test_answers(comparo_compare):
+    comparo_compare(longer, old, "better", judge=judge, names=("main", "branch"))
+""",
+    )
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(
+        [
+            "branch is worse than main (at least 95% sure): branch wins 0% (0% to 50%) of 8 inputs, 16 calls",
+            "it loses most, by so many logits, on the inputs * (-0.85), * (-0.85), * (-0.85)",
+        ]
+    )
+    done.stdout.no_fnmatch_line("*pytest_plugin.py*")  # no traceback through comparo
+
+
+@pytest.mark.parametrize(("sure", "outcome"), [(0.9, "failed"), (0.99, "passed")])
+def test_how_sure_is_asked_for_decides(pytester, sure, outcome):
+    """Six losses: each bettor has 1/P(as bad by chance) = 2⁶ at most, less than the 100 that 0.99 needs."""
+    done = outcomes(
+        pytester,
+        f"""
+def test_answers(comparo_compare):
+    comparo_compare(longer[:6], old[:6], "better", judge=judge, sure={sure})
+""",
+    )
+    done.assert_outcomes(**{outcome: 1})
+
+
+def test_the_same_texts_pass_and_a_judge_that_never_answers_does_not(pytester):
+    done = outcomes(
+        pytester,
+        """
+def broken(first, second):
+    raise OSError("no answer")
+
+def test_same(comparo_compare):
+    assert comparo_compare(old, old, "better", judge=broken).calls == 0
+
+def test_broken(comparo_compare):
+    comparo_compare(old[:2], longer[:2], "better", judge=broken)
+""",
+    )
+    done.assert_outcomes(passed=1, failed=1)
+    done.stdout.fnmatch_lines("*RunError: 4 of 4 judgements failed*OSError: no answer*")
+
+
+def test_pytest_starts_without_the_rest_of_comparo():
+    code = "import sys, comparo.adapters.pytest_plugin; print([name for name in sys.modules if 'numpy' in name])"
+    code += "; print([name for name in sys.modules if name.startswith('comparo')])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == ["[]", "['comparo', 'comparo.adapters', 'comparo.adapters.pytest_plugin']"]

@@ -1,7 +1,9 @@
 """The fixture for pytest, in runs of pytest of their own, as it is after an installation: by its entry point."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -90,3 +92,15 @@ def test_pytest_starts_without_the_rest_of_comparo():
     code += "; print([name for name in sys.modules if name.startswith('comparo')])"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.splitlines() == ["[]", "['comparo', 'comparo.adapters', 'comparo.adapters.pytest_plugin']"]
+
+
+def test_the_test_in_the_docs_runs(pytester):
+    page = (Path(__file__).parents[1] / "docs" / "adapters.md").read_text(encoding="utf-8")
+    [block] = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "comparo_compare" in code]
+    answers = "\n".join(f'{{"id": "q{k}", "text": "answer {k}"}}' for k in range(30))
+    for name, text in (("main", answers), ("branch", answers.replace("answer ", "a better answer "))):
+        pytester.makefile(".jsonl", **{name: text})
+    judge = '"openai/gpt-6-luna"'
+    assert judge in block
+    pytester.makepyfile(TEXTS + block.replace(judge, "judge").replace("outputs/", ""))
+    pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:xdist").assert_outcomes(passed=1)

@@ -1,0 +1,151 @@
+"""A scorer for inspect_ai: the probability that a judge prefers the model's answer to a reference.
+
+Answer and reference are shown in both orders. The score of a sample is σ of the mean of the judge's two answers in
+logits, in which the position bias cancels, as in `comparo.compare`. The reference is the sample's target, or what
+another model answered to it (`baseline`). `log_rows` makes rows of logs, for `comparo.rank` and `comparo.compare`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+try:
+    from inspect_ai.log import EvalLog, EvalSample, read_eval_log
+    from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, mean, metric, scorer, stderr
+    from inspect_ai.solver import TaskState
+except ImportError as problem:
+    raise ImportError("comparo.adapters.inspect needs inspect_ai: pip install inspect_ai") from problem
+
+if TYPE_CHECKING:
+    from comparo.run.starting import Asked
+
+ANSWER, REFERENCE = "answer", "reference"
+
+logger = logging.getLogger(__name__)
+
+
+@metric
+def win_rate(level: float = 0.95) -> Metric:
+    """The share of samples whose answer is preferred, ties by half, and its interval: `win_rate`, `low` and `high`."""
+
+    def compute(scores: list[SampleScore]) -> Value:
+        import numpy as np
+
+        from comparo.analysis.sequential import Bets
+        from comparo.run.duel import wins
+
+        won = wins(np.array([one.score.as_float() for one in scores]) - 0.5)
+        low, high = Bets(won).interval(1 - level)
+        return {"win_rate": float(np.mean(won)) if len(won) else 0.5, "low": low, "high": high}
+
+    return compute
+
+
+@scorer(metrics=[mean(), stderr(), win_rate()])
+def preferred(
+    criterion: str | None = None,
+    judge: Asked | None = None,
+    options: Mapping[str, Any] | None = None,
+    kind: str = "Answer",
+    heading: str | None = "Question",
+    wording: str | None = None,
+    prompt: str | None = None,
+    baseline: str | None = None,
+    cache: str | None = None,
+) -> Scorer:
+    """P(the answer is preferred to the reference), by a judge that sees both orders.
+
+    Parameters
+    ----------
+    criterion, kind, wording, prompt
+        What is asked, as for `comparo.rank`.
+    judge, options, cache
+        Who is asked, as for `comparo.rank`; by default the small model on this machine.
+    heading
+        What stands above the sample's input, which the judge is shown; None shows no input.
+    baseline
+        The log of an evaluation of the same samples, whose answers are the references in place of the targets.
+
+    A sample has no score (`Score.unscored`) where the judge does not answer or where there is no reference; an empty
+    answer has the score 0, and one that is the reference ½, without a call.
+    """
+    from comparo.adapters.asynchronous import Desk
+    from comparo.data.prompts import Question, choose_prompt
+    from comparo.run.starting import make_judges
+    from comparo.run.task import DEFAULT_JUDGE
+
+    asked = choose_prompt(criterion, prompt, kind=kind, heading=heading, wording=wording)
+    [found] = make_judges(DEFAULT_JUDGE if judge is None else judge, options, cache)
+    getattr(found, "ready", lambda: None)()  # without a key, say so before the model is asked anything
+    desk = Desk(found, asked)
+    before = None if baseline is None else {row["context_id"]: row["text"] for row in log_rows([baseline])}
+
+    async def score(state: TaskState, target: Target) -> Score:
+        name = _input_name(state.sample_id, state.epoch)
+        answer = state.output.completion
+        reference = target.text if before is None else before.get(name, "")
+        if not reference.strip():
+            told = "target" if before is None else f"answer in {baseline}"
+            return Score.unscored(reason="scoring_failed", answer=answer, explanation=f"sample {name} has no {told}")
+        if not answer.strip():
+            return Score(value=0.0, answer=answer, reason="no_response", explanation="the answer is empty")
+        if answer == reference:
+            return Score(value=0.5, answer=answer, explanation="the answer is the reference")
+        shown = state.input_text if heading is not None else None
+        both = await desk.ask(
+            Question(ANSWER, REFERENCE, name, answer, reference, shown),
+            Question(REFERENCE, ANSWER, name, reference, answer, shown),
+        )
+        if failed := [one.error for one in both if one.error is not None]:
+            return Score.unscored(reason="grader_failed", answer=answer, explanation=failed[0])
+        return _score(answer, both[0].p, 1.0 - both[1].p, found.name)
+
+    return score
+
+
+def _score(answer: str, first: float, second: float, judge: str) -> Score:
+    """The score for P(the answer is preferred), where it is shown first and second."""
+    import numpy as np
+    from scipy.special import expit
+
+    from comparo.run.duel import margins
+
+    value = float(expit(margins(np.array([first]), np.array([second]))[0]))
+    told = f"{judge} prefers the answer with {first:.2f} where it is shown first, {second:.2f} where it is second"
+    return Score(value=value, answer=answer, explanation=told, metadata={"first": first, "second": second})
+
+
+def log_rows(logs: Mapping[str, EvalLog | str | Path] | Sequence[EvalLog | str | Path]) -> list[dict[str, Any]]:
+    """The answers in some logs as rows: `group` says whose, `context_id` to which sample, `context` what was asked.
+
+    A log is named by its key in a mapping, else after its model. Samples without an answer are left out and told of.
+    """
+    rows: list[dict[str, Any]] = []
+    for given, source in logs.items() if isinstance(logs, Mapping) else ((None, log) for log in logs):
+        log = source if isinstance(source, EvalLog) else read_eval_log(str(source))
+        name = log.eval.model if given is None else given
+        if any(row["id"] == name for row in rows):
+            raise ValueError(f'two logs are of {name}; name them: log_rows({{"old": …, "new": …}})')
+        samples = log.samples or []
+        answered = [sample for sample in samples if sample.output.completion.strip()]
+        if not answered:
+            raise ValueError(f"the log of {name} has no answers; give the log of an evaluation with its samples")
+        if left := len(samples) - len(answered):
+            logger.warning("%d of %d samples of %s have no answer and are left out", left, len(samples), name)
+        rows += [{"id": name, "group": name, **_row(sample)} for sample in answered]
+    return rows
+
+
+def _row(sample: EvalSample) -> dict[str, Any]:
+    asked = sample.input
+    if not isinstance(asked, str):
+        asked = next((message.text for message in reversed(asked) if message.role == "user"), "")
+    name = _input_name(sample.id, sample.epoch)
+    return {"text": sample.output.completion, "context": asked, "context_id": name}
+
+
+def _input_name(sample: int | str, epoch: int) -> str:
+    return str(sample) if epoch == 1 else f"{sample}, epoch {epoch}"

@@ -1,8 +1,10 @@
 """The scorer for inspect_ai in real evaluations: a model that says what it is told, and judges with known answers."""
 
+import asyncio
 import gc
 import math
 import re
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -19,9 +21,15 @@ from comparo.adapters.asynchronous import Desk
 from comparo.adapters.inspect import log_rows, preferred, win_rate
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.judges import Judgement, load_judge
+from servers import Api, prefers
 
-# inspect_ai leaves streams in memory open, which Python finds when it collects them.
-pytestmark = pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning")
+# inspect_ai leaves streams in memory and event loops open, which Python finds when it collects them; a loop has two
+# sockets of family 1. Sockets of servers (family 2) must be closed.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:unclosed event loop:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:unclosed <socket.socket fd=[0-9]+, family=1:ResourceWarning"),
+]
 
 SAMPLES = [Sample(id=f"q{k}", input=f"Question {k}?", target=f"target {k}") for k in range(12)]
 
@@ -129,7 +137,7 @@ def test_answers_of_an_earlier_log_are_a_baseline_and_rows_for_compare_and_rank(
     assert rows[0] == {"id": "old", "group": "old", "text": "short  0?", "context": "Question 0?", "context_id": "q0"}
     duel = comparo.compare("old", "new", "longer", data=rows, judge=longer)
     assert duel.verdict.startswith("new is better than old")
-    board = comparo.rank(rows, "longer", judge=longer, budget="100%").groups()
+    board = comparo.rank(rows, "longer", judge=longer, goal="systems").groups()
     assert board.group.tolist() == ["new", "old"]
     with pytest.raises(ValueError, match="two logs are of mockllm/model; name them"):
         log_rows([old, new])
@@ -196,9 +204,22 @@ def test_a_judge_that_ends_is_told_to_all_who_wait_and_is_asked_anew_later():
                 group.start_soon(one, question)
         return failed
 
-    assert anyio.run(all_at_once) == ["the key is wrong"] * 5
-    assert anyio.run(all_at_once) == ["the key is wrong"] * 5
-    assert anyio.run(all_at_once) == []
+    with closing(asyncio.new_event_loop()) as loop:  # asyncio.run, as inspect_ai changes it, leaves its loop open
+        assert [loop.run_until_complete(all_at_once()) for _ in range(3)] == [["the key is wrong"] * 5] * 2 + [[]]
+
+
+def test_a_judge_behind_a_server_is_probed_once_and_asked_once_with_a_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    samples = [Sample(id=k, input=f"{k}?", target=f"number {k}.") for k in range(6)]
+    with Api(prefers(0.5, after=0.02)) as api:
+        for requests in (13, 13):
+            options = {"base_url": api.url, "concurrency": 4}
+            scorer = preferred("better", "openai/model", options, heading=None, cache=str(tmp_path / "cache.sqlite"))
+            log = evaluated(tmp_path, scorer, lambda text: f"number {int(text[:-1]) + 3}.", samples)
+            assert figures(log)["win_rate"] == 1.0
+            assert len(api.requests) == requests
+        assert len(api.asked) == 12
+        assert api.most == 4
 
 
 def test_a_key_that_is_missing_is_told_before_the_model_is_asked(monkeypatch):

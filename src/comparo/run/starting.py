@@ -15,6 +15,7 @@ from comparo.run.budget import PROBES
 from comparo.run.folders import set_aside
 from comparo.run.loop import Run, logger
 from comparo.run.probing import probe_judges
+from comparo.run.recall import recalled, remembering
 from comparo.run.store import VOTES, Store
 from comparo.run.task import Task
 from comparo.run.watching import Watch, finish_watched
@@ -46,11 +47,14 @@ class Start:
             store.add_items(task.items)
             if task.votes is not None:
                 store.write(VOTES, csv_text(task.votes.to_columns()))
-            return finish_watched(lambda watch: Run(task, store, watch, self.say), self.watch, self.finish)
+            with recalled(task, store):
+                return finish_watched(lambda watch: Run(task, store, watch, self.say), self.watch, self.finish)
 
 
-def make_judges(judge: Asked | Sequence[Asked], options: Any = None) -> list[Judge]:
+def make_judges(judge: Asked | Sequence[Asked], options: Any = None, cache: str | Path | None = None) -> list[Judge]:
     """The judges that are given by name, as judges or as functions, with one mapping of options each or for all.
+
+    With a `cache`, they look for answers there before they are asked.
 
     >>> [judge.name for judge in make_judges(["simulated/soft", "simulated/hard"], {"seed": 3})]
     ['simulated/soft', 'simulated/hard']
@@ -59,10 +63,11 @@ def make_judges(judge: Asked | Sequence[Asked], options: Any = None) -> list[Jud
     given = listed(options) if isinstance(options, list | tuple) else [options] * len(judges)
     if not judges or len(given) != len(judges):
         raise ValueError(f"{len(given)} mappings of options for {len(judges)} judges; give one each, or one for all")
-    return [
+    made = [
         load_judge(each, **(own or {})) if isinstance(each, str) else as_judge(each)
         for each, own in zip(judges, given, strict=True)
     ]
+    return remembering(made, cache)
 
 
 def reader_among(judge: Asked | Sequence[Asked]) -> str:

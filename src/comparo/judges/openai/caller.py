@@ -16,6 +16,7 @@ from comparo.judges.openai.usage import Usage
 from comparo.judges.openai.wire import Answer, NoAnswerError, Wire
 from comparo.judges.prices import cost
 from comparo.judges.protocol import Judgement
+from comparo.judges.replies import most_tokens, shown
 
 FORMS = 8  # in which a question is sent: the first, five with a part of `Dialect` changed, two with the prompt cut
 HALVINGS = 5  # of the room for reasoning, before a prompt is cut: to 781 tokens
@@ -98,7 +99,7 @@ class Caller:
         else:
             is_reasoned = self._reasoned(choice, case)
         reply = verdicts.reply_text(choice)
-        case.reply = _shown(reply)
+        case.reply = shown(reply)
         if is_reasoned:  # the label may be one that its reasoning mentions
             raise self._without_logprobs("it reasons before it answers")
         try:
@@ -130,7 +131,7 @@ class Caller:
             cut += ended
             if several and len(choices) < missing:
                 self.dialect.adopt("n", False)
-        case.reply = "\n".join(map(_shown, replies))
+        case.reply = "\n".join(map(shown, replies))
         chat = self.judge.endpoint == "chat"
         if chat and any(replies) and not any(reply.lstrip().startswith("{") for reply in replies):
             self.dialect.adopt("response_format", False)
@@ -229,7 +230,7 @@ class Caller:
         if self._is_room_too_large(complaint, status, case):
             return case.form.update(most=self._limit(case) // 2)
         if status == 413 or (status in (400, 422) and complaint.too_long):
-            return self._write(case, int(_tokens(case.text) * complaint.share) + self._overhead())
+            return self._write(case, int(most_tokens(case.text) * complaint.share) + self._overhead())
         if status in (400, 403, 422) and "logprobs" in body and self._about(complaint, case, "logprobs"):
             return self._ask_for_fewer(complaint, case, said)
         if status in (400, 422) and "reasoning_effort" in body and self._is_about_effort(complaint, case):
@@ -247,10 +248,7 @@ class Caller:
 
     def _about(self, complaint: Complaint, case: _Case, *names: str) -> bool:
         """Whether a complaint is certainly about a parameter: it names it, and not by repeating the question."""
-        if any(name in told for name in names for told in complaint.names):
-            return True
-        asked = case.text.lower()
-        return any(name in complaint.words and name not in asked for name in names)
+        return complaint.about(case.text, *names)
 
     def _ask_for_fewer(self, complaint: Complaint, case: _Case, said: str) -> None:
         """Ask for as many log-probabilities as the server gives; raise an error where it gives none."""
@@ -288,14 +286,14 @@ class Caller:
 
     def _overhead(self) -> int:
         room = min(self.max_tokens, self.dialect.most) if self.judge.reasons else self.max_tokens
-        return TEMPLATE + _tokens(self.added + self.prompt.answer) + room
+        return TEMPLATE + most_tokens(self.added + self.prompt.answer) + room
 
     def _write(self, case: _Case, window: int | None) -> None:
         """Write the prompt, cut to the window by an upper estimate of its tokens."""
         text = self.prompt.text(case.question)
         if window is not None:
             try:
-                text, case.cut = self.prompt.fit(case.question, window - self._overhead(), _tokens)
+                text, case.cut = self.prompt.fit(case.question, window - self._overhead(), most_tokens)
             except ValueError as problem:
                 raise _AnswerError(str(problem)) from None
         case.text = text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent
@@ -328,13 +326,3 @@ class Caller:
 
     def _scrub(self, text: str) -> str:
         return self.secrets.scrub(whole_characters(text))
-
-
-def _shown(reply: str) -> str:
-    """A reply as it is stored: no more of it than is read."""
-    return reply if len(reply) <= verdicts.LONGEST else reply[: verdicts.LONGEST] + "…"
-
-
-def _tokens(text: str) -> int:
-    """An upper estimate of the tokens of a text: one per three bytes; English has about one per four."""
-    return -(-len(text.encode("utf-8", "replace")) // 3)

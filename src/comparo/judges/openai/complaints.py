@@ -16,7 +16,9 @@ from urllib.parse import quote, quote_plus
 ECHO = 24  # characters in a row that a complaint shares with the question only by repeating it: about four words
 LONGEST = 50_000  # characters of a complaint that are read: searching them takes some 10 ms
 
-_TOO_LONG = re.compile(r"context[ _](?:length|size|window)|max_model_len|(?:prompt|input|request) is too long")
+_TOO_LONG = re.compile(
+    r"context[ _](?:length|size|window)|max_model_len|(?:prompt|input|request) is too long|input token count"
+)
 _TOO_MANY = re.compile(r"max_(?:completion_|output_|new_)?tokens\W.*(?:too large|at most|exceed|less than|maximum)")
 _WISHES: dict[str, tuple[re.Pattern[str], object]] = {  # by part of the request: how words name it, and its new value
     "max_tokens": (re.compile(r"max_completion_tokens"), "max_completion_tokens"),
@@ -129,6 +131,18 @@ class Complaint:
         True
         """
         return any(_TOO_LONG.search(said) for said in (*self.codes, self.words))
+
+    def about(self, asked: str, *names: str) -> bool:
+        """Whether it is certainly about a parameter: it names it, and not by repeating the question `asked`.
+
+        >>> told = read_complaint('{"error": {"message": "Temperature may not be set."}}')
+        >>> told.about("Which is better?", "temperature"), told.about("Which temperature is better?", "temperature")
+        (True, False)
+        """
+        small = asked.lower()
+        return any(
+            any(name in told for told in self.names) or (name in self.words and name not in small) for name in names
+        )
 
     @property
     def too_many(self) -> bool:

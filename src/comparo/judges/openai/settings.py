@@ -156,12 +156,12 @@ class Settings:
 
         OPENAI_API_KEY is sent to the server that is asked, OPENAI_ORG_ID and OPENAI_PROJECT_ID to OpenAI's own only.
         """
-        key, login, official = _variable(KEY), self.login or "", is_openai(self.base_url)
+        key, login, official = read_variable(KEY), self.login or "", is_openai(self.base_url)
         if not key and not login and official:
             raise JudgeError(f"{self.name} needs a key; set {KEY}, or base_url for a server of your own")
         basic = f"Basic {b64encode(login.encode()).decode()}"
         headers = {"Authorization": basic if login else f"Bearer {key or 'none'}"}
-        account = {header: _variable(variable) for variable, header in ACCOUNT.items()} if official else {}
+        account = {header: read_variable(variable) for variable, header in ACCOUNT.items()} if official else {}
         headers |= {header: value for header, value in account.items() if value}
         return Access(headers, Secrets(key, *account.values(), login=login))
 
@@ -177,7 +177,8 @@ def is_openai(base_url: str) -> bool:
     return parts.scheme == "https" and (host == "api.openai.com" or host.endswith(".api.openai.com"))
 
 
-def _variable(name: str) -> str:
+def read_variable(name: str) -> str:
+    """A variable of the environment that can be sent as a header; a JudgeError where it cannot."""
     value = os.environ.get(name, "").strip()
     if not value.isascii() or not value.isprintable():
         raise JudgeError(f"{name} holds a character that cannot be sent, such as a line break; set it again")

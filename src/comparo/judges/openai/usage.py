@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-TOKENS = 10**9  # a count above this is an error of the server: no model reads as many
+from comparo.judges.replies import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Usage:
     @classmethod
     def read(cls, told: Any) -> Usage:
         """The tokens in the field `usage` of an answer; a part that is larger than its whole is not counted."""
-        read, written = _count(told, "prompt_tokens"), _count(told, "completion_tokens")
+        read, written = count(told, "prompt_tokens"), count(told, "completion_tokens")
         about = [
             told.get(f"{name}_tokens_details") if isinstance(told, dict) else None for name in ("prompt", "completion")
         ]
@@ -55,13 +55,5 @@ class Usage:
 
 
 def _part(told: Any, name: str, whole: int | None) -> int:
-    count = _count(told, name) or 0
-    return count if count <= (whole or 0) else 0
-
-
-def _count(told: Any, name: str) -> int | None:
-    """A number of tokens; None where the server gives none, or an impossible one."""
-    value = told.get(name) if isinstance(told, dict) else None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= TOKENS else None
+    part = count(told, name) or 0
+    return part if part <= (whole or 0) else 0

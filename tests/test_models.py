@@ -375,4 +375,4 @@ def test_the_command_that_only_probes(run, folder):
     assert lines["log-probabilities"].strip() == "of 20 tokens with effort none"
     assert "list prices of 2026-10-26, " in lines["price"]
     other = run(folder, ("probe", "simulated/soft"))
-    assert (other.returncode, "comparo probe is for openai/ judges" in other.stderr) == (2, True)
+    assert (other.returncode, "it is not behind a server" in other.stderr) == (2, True)

@@ -32,7 +32,7 @@ def probe_command(
     made = load_judge(judge, **known)
     survey = getattr(made, "survey", None)
     if survey is None:
-        raise ValueError(f"{judge} has no probe; comparo probe is for openai/ judges, of any server that speaks that API")
+        raise ValueError(f"{judge} has nothing to find out: it is not behind a server")
     found, probe = survey()
     console, width = Console(highlight=False, markup=False), max(len(name) for name, _ in found)
     took = f"{probe.calls} calls, {probe.tokens:,} tokens, {dollars(probe.cost)}"

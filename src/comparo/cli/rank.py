@@ -13,6 +13,7 @@ import typer
 from comparo.analysis.agreement import agreement
 from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
+from comparo.cli.batch import BatchFlags, say_batch_price
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.printing import Console, Format, print_board, print_notes, print_ranking
 from comparo.cli.progress import watched
@@ -20,6 +21,7 @@ from comparo.cli.settings import command_line
 from comparo.cli.stopping import say_interrupted, stoppable
 from comparo.data.items import LENGTH
 from comparo.data.several import read_several
+from comparo.errors import PendingError
 from comparo.methods import Method
 from comparo.model.product import Bias
 from comparo.ranking.equal import control_sentences
@@ -171,6 +173,7 @@ def rank_command(
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; an existing folder is renamed and kept.")] = False,
     *,
+    by_batch: BatchFlags,
     shown: Shown,
 ) -> None:
     """Rank texts by a judge, from few comparisons, safe to stop and start again.
@@ -179,6 +182,7 @@ def rank_command(
     browser. The same command continues a run that was stopped.
     """
     asked.ray()  # flags that do not fit together are an error before anything is read
+    mode = by_batch.mode
     numbers = [name for name in plan.control or () if name != LENGTH]
     items = columns.read(data, group=group, scores=scores, numbers=numbers)
     is_auto = question.wording == [AUTO]
@@ -187,7 +191,7 @@ def rank_command(
     def folder(task: Task) -> Path:
         expense = task.expense()
         if dry_run:
-            say_expense(Console(highlight=False), task, expense)
+            say_expense(Console(highlight=False), task, expense, by_batch.batch)
             raise typer.Exit
         name = f"{'stdin' if data == '-' else data}{'-audition' if isinstance(task, Trial) else ''}"
         given = beside(out) if isinstance(task, Trial) else out
@@ -203,6 +207,7 @@ def rank_command(
         votes=read_several(votes) if votes else None,
         out=folder,
         fresh=fresh and out is not None,
+        batch=mode,
         notes={"command": command_line(context)},
         say=partial(shown.console.print, style="yellow", markup=False, soft_wrap=True),
         finish=partial(finish, shown=shown),
@@ -230,6 +235,9 @@ def complete(run: Run, console: Console, so_far: Callable[[], None] = lambda: No
     try:
         with stoppable(), watched(run, console):
             return run.finish()
+    except PendingError as pending:
+        console.print(str(pending), style="yellow", markup=False, soft_wrap=True)
+        raise typer.Exit from None
     except KeyboardInterrupt as stop:
         say_interrupted(console, run, stop)
         so_far()
@@ -293,7 +301,7 @@ def _whose(ranking: Ranking) -> str:
     )
 
 
-def say_expense(console: Console, task: Task, expense: Expense) -> None:
+def say_expense(console: Console, task: Task, expense: Expense, is_batch: bool = False) -> None:
     """Say what a run would take, and its first question."""
     contexts = f" in {len(task.items.contexts)} contexts" if len(task.items.contexts) > 1 else ""
     price = "price not known (set it by --price)" if math.isnan(expense.cost) else f"about {dollars(expense.cost)}"
@@ -310,6 +318,8 @@ def say_expense(console: Console, task: Task, expense: Expense) -> None:
         console.print(f"  {voice.name}: {'price not known' if math.isnan(each) else f'{dollars(each)} a call'}")
     calls = f"{expense.calls:,} calls at most{_given(task)}"
     console.print(f"{calls}, about {expense.tokens:,} tokens, {price}", markup=False)
+    if is_batch:
+        say_batch_price(console)
     console.print(f"The first question, as it is sent:\n\n{first_question(task)}", markup=False, soft_wrap=True)
 
 

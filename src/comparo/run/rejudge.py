@@ -26,7 +26,8 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.answers import comparisons
 from comparo.run.budget import Budget, Spending
 from comparo.run.database import key_of
-from comparo.run.loop import Progress, Run, logger
+from comparo.run.loop import Run, logger
+from comparo.run.progress import Progress
 from comparo.run.rounds import Pair, Rounds
 from comparo.run.store import Store, read_configuration, read_judgements, stored_items
 from comparo.run.task import DEFAULT_LEAST_MASS, Expense, Task

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -19,6 +19,8 @@ from typing import Any, Literal, Self
 from urllib.parse import unquote, urlsplit
 
 from comparo.data.prompts import Prompt, Question
+from comparo.judges.batches import SHARE
+from comparo.judges.openai.batches import OpenAIBatches
 from comparo.judges.openai.caller import Caller
 from comparo.judges.openai.settings import OPENAI, Price, Settings, find_price, read_price
 from comparo.judges.protocol import Judgement
@@ -44,6 +46,14 @@ class OpenAIJudge(Settings):
         clients = -(-self.concurrency // SHARED) if self.base_url.startswith("http:") else 1
         with Calls([Caller(self, prompt) for _ in range(clients)], questions, self) as calls:
             yield from calls.answers()
+
+    def batches(self, prompt: Prompt) -> OpenAIBatches:
+        """Batches of questions, which a server answers within a day."""
+        return OpenAIBatches(self, prompt)
+
+    def at_batch_price(self) -> Self:
+        """The same judge, at what a batch costs."""
+        return self if self.price is None else replace(self, price=(self.price[0] * SHARE, self.price[1] * SHARE))
 
 
 def load(

@@ -1,4 +1,4 @@
-"""A server of batches on loopback that behaves as OpenAI's reference of the Batch API says, with its faults on demand."""
+"""A server of batches on loopback that behaves as OpenAI's reference of its Batch API says, with faults on demand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from servers import Reply, Request, prefers
 
-EXPIRED = {"code": "batch_expired", "message": "This request could not be executed before the completion window expired."}
+EXPIRED = {
+    "code": "batch_expired",
+    "message": "This request could not be executed before the completion window expired.",
+}
 Outcome = str | Reply  # "ok", "expired", "missing", "twice", "broken", or an answer of its own
 
 
@@ -22,15 +25,15 @@ Outcome = str | Reply  # "ok", "expired", "missing", "twice", "broken", or an an
 class Behaviour:
     """What the server does, and may be changed while it runs.
 
-    `looks` is how often a batch is looked at before it is over; -1: never. `outcome` says what becomes of a line, by the
-    number of the batch and of the line. `refuse` gives the errors for which a whole batch fails, by its lines. `at` is
-    called with the name of a moment, in the server's thread.
+    `looks` is how often a batch is looked at before it is over; -1: never. `outcome` says what becomes of a line, by
+    the number of the batch and of the line. `refuse` gives the errors for which a whole batch fails, by its lines. `at`
+    is called with the name of a moment, in the server's thread.
     """
 
     looks: int = 0
-    outcome: Callable[[int, int], Outcome] = lambda batch, line: "ok"
-    refuse: Callable[[list[dict[str, Any]]], list[dict[str, Any]] | None] = lambda lines: None
-    at: Callable[[str], None] = lambda moment: None
+    outcome: Callable[[int, int], Outcome] = lambda *_: "ok"
+    refuse: Callable[[list[dict[str, Any]]], list[dict[str, Any]] | None] = lambda _: None
+    at: Callable[[str], None] = lambda _: None
     answer: Callable[[Request], Reply] = field(default_factory=lambda: prefers(0.5))
     key: str | None = None
     has_metadata: bool = True
@@ -38,7 +41,7 @@ class Behaviour:
 
 
 class BatchServer:
-    """Files and batches in memory; `batches` are those that were created, `asked` how often each prompt was answered."""
+    """Files and batches in memory; `batches` are all that were created, `asked` is how often each text was answered."""
 
     def __init__(self, behaviour: Behaviour | None = None) -> None:
         self.does = behaviour or Behaviour()
@@ -54,10 +57,14 @@ class BatchServer:
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True
 
-            def handle_any(self) -> None:
+            def do_GET(self) -> None:
                 server.answer(self)
 
-            do_GET = do_POST = do_DELETE = handle_any
+            def do_POST(self) -> None:
+                server.answer(self)
+
+            def do_DELETE(self) -> None:
+                server.answer(self)
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -214,7 +221,9 @@ class BatchServer:
                 good.append(None)
             elif outcome != "missing":
                 self.count(line["body"])
-                reply = outcome if isinstance(outcome, Reply) else self.does.answer(Request("POST", "", {}, line["body"]))
+                reply = (
+                    outcome if isinstance(outcome, Reply) else self.does.answer(Request("POST", "", {}, line["body"]))
+                )
                 made = {**head, "response": {"status_code": reply.status, "body": reply.body}, "error": None}
                 (good if reply.status < 300 else bad).extend([made] * (2 if outcome == "twice" else 1))
         good.reverse()  # results are in any order

@@ -37,6 +37,7 @@ from comparo.run.task import Task
 Mode = Literal["wait", "submit", "cancel"]
 TRIES = 3  # batches that a question may be part of: where a share x of each expires, x³ have no answer in the end
 PROOFS = 3  # questions asked directly that fail one after another, before it is the judge that fails
+WAITS = 12  # times, an hour in all, that a batch waits which should fit a server's queue, before it goes in parts
 ROOM = 0.9  # of the tokens that may wait at a server: ours are estimated from characters
 
 
@@ -94,7 +95,7 @@ class BatchRun(Run):
         self._most: float = inf  # questions of a batch, fewer where the server was full
         self._is_proved = self._is_cancelled = False
         self._full_until = 0.0
-        self._unconfirmed = 0
+        self._unconfirmed = self._waits = 0
 
     def go(self) -> Ranking:
         """Ask all questions by batches, and return the ranking."""
@@ -234,6 +235,7 @@ class BatchRun(Run):
             self._heed(batch, state)
             return
         self._is_cancelled |= state.status in CANCELLED
+        self._most, self._waits = 2 * self._most, 0
         for judgements in self._courier.answers(batch, state):
             for judgement in judgements:
                 self._take(judgement)
@@ -249,14 +251,16 @@ class BatchRun(Run):
         questions = [self._question(one) for one, _ in batch.questions.values()]
         self._return(questions)
         tokens = sum(map(self.task.tokens_of, questions))
-        if state.room is not None and tokens <= ROOM * state.room and not self._away:
+        if state.room is not None and tokens <= ROOM * state.room and not self._away and self._waits < WAITS:
             self._full_until = time.monotonic() + self.pauses.full
-            self.say(f"Other batches fill the server's queue, so this one waits: {state.error}")
+            if not self._waits:
+                self.say(f"Other batches fill the server's queue, so this one waits: {state.error}")
+            self._waits += 1
         elif not self._away:
             share = 0.5 if state.room is None else min(0.5, ROOM * state.room / tokens)
             if len(questions) == 1:
                 raise RunError(f"not even one question fits the server's queue: {state.error}")
-            self._most = max(1, int(share * len(questions)))
+            self._most, self._waits = max(1, int(share * len(questions))), 0
             self.say(
                 f"The server's queue is too short for this batch; it goes in parts of {self._most:,}: {state.error}"
             )

@@ -15,7 +15,8 @@ from comparo.run.task import DEFAULT_JUDGE
 
 NAMES = (
     "provider/model: local/smollm2 (embedded, a smoke test), local/PATH.gguf, hf/REPOSITORY-OR-FOLDER, openai/MODEL "
-    "(also for any compatible server, with --base-url), vllm/MODEL, replay/FILE, simulated/soft."
+    "(also for any compatible server, with --base-url), anthropic/MODEL, gemini/MODEL, vllm/MODEL, replay/FILE, "
+    "simulated/soft."
 )
 COMMON = ("base_url", "concurrency", "price")  # options of judges that are flags
 JudgeName = Annotated[str, typer.Option("--judge", help=NAMES)]
@@ -46,11 +47,14 @@ class JudgeFlags:
     ] = None
     option: Options = None
     base_url: Annotated[
-        str | None, typer.Option(help="For openai/ judges: the server, such as http://localhost:8000/v1.")
+        str | None, typer.Option(help="For judges behind an API: the server, such as http://localhost:8000/v1.")
     ] = None
-    concurrency: Annotated[int | None, typer.Option(min=1, help="For openai/ judges: how many calls at a time.")] = None
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="For judges behind an API: how many calls at a time.")
+    ] = None
     price: Annotated[
-        str | None, typer.Option(help="For openai/ judges: dollars for a million tokens in and out, such as 0.15,0.60.")
+        str | None,
+        typer.Option(help="For judges behind an API: dollars for a million tokens in and out, such as 0.15,0.60."),
     ] = None
     engine: Annotated[
         Literal["ray"] | None,

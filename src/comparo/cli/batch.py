@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from comparo.cli.printing import Console
-from comparo.judges.batches import SHARE, WINDOW
+from comparo.judges.batches import WINDOW
 from comparo.run.batch import Mode
 
 
@@ -42,10 +41,3 @@ class BatchFlags:
         if self.no_wait and self.cancel:
             raise ValueError("--cancel waits until the batch has ended; drop --no-wait")
         return "cancel" if self.cancel else "submit" if self.no_wait else self.batch
-
-
-def say_batch_price(console: Console) -> None:
-    """Say that a price is that of a batch."""
-    console.print(
-        f"This is the price of a batch, {SHARE:.0%} of the ordinary one; the first question is asked directly."
-    )

@@ -13,7 +13,7 @@ import typer
 from comparo.analysis.agreement import agreement
 from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
-from comparo.cli.batch import BatchFlags, say_batch_price
+from comparo.cli.batch import BatchFlags
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.printing import Console, Format, print_board, print_notes, print_ranking
 from comparo.cli.progress import watched
@@ -32,6 +32,7 @@ from comparo.run.auto import AUTO, beside
 from comparo.run.budget import dollars
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
+from comparo.run.probing import price_sentences, tokens_sentence
 from comparo.run.rank import rank
 from comparo.run.recipe import Scores
 from comparo.run.stops import stop_sentence
@@ -182,7 +183,6 @@ def rank_command(
     browser. The same command continues a run that was stopped.
     """
     asked.ray()  # flags that do not fit together are an error before anything is read
-    mode = by_batch.mode
     numbers = [name for name in plan.control or () if name != LENGTH]
     items = columns.read(data, group=group, scores=scores, numbers=numbers)
     is_auto = question.wording == [AUTO]
@@ -191,7 +191,7 @@ def rank_command(
     def folder(task: Task) -> Path:
         expense = task.expense()
         if dry_run:
-            say_expense(Console(highlight=False), task, expense, by_batch.batch)
+            say_expense(Console(highlight=False), task, expense)
             raise typer.Exit
         name = f"{'stdin' if data == '-' else data}{'-audition' if isinstance(task, Trial) else ''}"
         given = beside(out) if isinstance(task, Trial) else out
@@ -207,7 +207,7 @@ def rank_command(
         votes=read_several(votes) if votes else None,
         out=folder,
         fresh=fresh and out is not None,
-        batch=mode,
+        batch=by_batch.mode,
         notes={"command": command_line(context)},
         say=partial(shown.console.print, style="yellow", markup=False, soft_wrap=True),
         finish=partial(finish, shown=shown),
@@ -276,6 +276,10 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
     if progress.cost:
         parts.append(dollars(progress.cost))
     console.print("; ".join(parts))
+    if any(one.tokens_cached or one.tokens_reasoning for one in run.judgements):
+        console.print(tokens_sentence(run.judgements), markup=False, soft_wrap=True)
+    for sentence in price_sentences(run.task.judges) if progress.cost else ():
+        console.print(sentence, markup=False, soft_wrap=True)
     if run.task.until is not None and is_finished:
         console.print(stop_sentence(run.task, ranking, run.rounds, progress.answered, progress.total), soft_wrap=True)
     console.print(_whose(ranking), markup=False, soft_wrap=True)
@@ -301,7 +305,7 @@ def _whose(ranking: Ranking) -> str:
     )
 
 
-def say_expense(console: Console, task: Task, expense: Expense, is_batch: bool = False) -> None:
+def say_expense(console: Console, task: Task, expense: Expense) -> None:
     """Say what a run would take, and its first question."""
     contexts = f" in {len(task.items.contexts)} contexts" if len(task.items.contexts) > 1 else ""
     price = "price not known (set it by --price)" if math.isnan(expense.cost) else f"about {dollars(expense.cost)}"
@@ -317,9 +321,12 @@ def say_expense(console: Console, task: Task, expense: Expense, is_batch: bool =
         each = expense.costs[voice.name]
         console.print(f"  {voice.name}: {'price not known' if math.isnan(each) else f'{dollars(each)} a call'}")
     calls = f"{expense.calls:,} calls at most{_given(task)}"
-    console.print(f"{calls}, about {expense.tokens:,} tokens, {price}", markup=False)
-    if is_batch:
-        say_batch_price(console)
+    reasoning = (
+        ", without tokens of reasoning" if any(getattr(judge, "reasons", False) for judge in task.judges) else ""
+    )
+    console.print(f"{calls}, about {expense.tokens:,} tokens, {price}{reasoning}", markup=False)
+    for sentence in price_sentences(task.judges):
+        console.print(sentence, markup=False, soft_wrap=True)
     console.print(f"The first question, as it is sent:\n\n{first_question(task)}", markup=False, soft_wrap=True)
 
 

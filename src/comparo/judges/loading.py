@@ -8,7 +8,7 @@ from typing import Any
 
 from comparo.judges.protocol import Judge
 
-PROVIDERS = ("local", "hf", "openai", "vllm", "simulated", "replay")
+PROVIDERS = ("local", "hf", "openai", "anthropic", "gemini", "vllm", "simulated", "replay")
 
 
 def load_judge(name: str, **options: Any) -> Judge:

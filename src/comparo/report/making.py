@@ -8,8 +8,10 @@ from typing import Any
 from comparo.data.prompts import PAPER, Prompt, criterion_prompt, paper_prompt
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.judges import Judgement
+from comparo.judges.prices import Price
 from comparo.ranking.ranking import Whose
-from comparo.run.budget import dollars
+from comparo.run.budget import PROBES, dollars, paid
+from comparo.run.probing import PRICES, tokens_sentence
 
 METHODS = {
     "win-ratio": "share of wins",
@@ -75,8 +77,9 @@ def settings(
     With `votes` of people the scores are theirs.
     """
     identity = configuration["identity"]
-    tokens = sum(judgement.tokens_in + judgement.tokens_out for judgement in judgements)
+    has_tokens = any(judgement.tokens_in or judgement.tokens_out for judgement in judgements)
     costs = [judgement.cost for judgement in judgements if not math.isnan(judgement.cost)]
+    prices = {name: Price(**price) for name, price in (configuration.get(PRICES) or {}).items()}
     seconds = [judgement.seconds for judgement in judgements if not math.isnan(judgement.seconds)]
     took = f"{sum(seconds) / len(seconds):.2f} s per call, {len(seconds):,} calls" if sum(seconds) else "unknown"
     whose = "the judge's own" if validity is None else f"consensus, validity {validity:.2f}"
@@ -91,8 +94,10 @@ def settings(
         },
         **{name: _setting(configuration, name) for name in (*CHOSEN, "started")},
         "scores": f"people's, {votes:,} votes" if votes else whose,
-        "cost": dollars(sum(costs)) if costs else "unknown",
-        "tokens": f"{tokens:,}" if tokens else "unknown",
+        "cost": dollars(paid(judgements, configuration)) if costs else "unknown",
+        **{f"price of {name}": price.sentence() for name, price in prices.items()},
+        "tokens": tokens_sentence(judgements) if has_tokens else "unknown",
+        **{f"found at {one['judge']}": one["sentence"] for one in configuration.get(PROBES) or ()},
         "time": took,
         **{f"version: {name}": value for name, value in configuration.get("versions", {}).items()},
         "SHA-256 of the items": identity.get("items"),

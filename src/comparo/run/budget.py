@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Self
@@ -13,6 +13,7 @@ from comparo.selection.defaults import Orders
 
 _FORM = re.compile(r"(?P<dollars>\$)?(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<unit>[n%]?)")
 _key = attrgetter("context", "first", "second", "voice")
+PROBES = "probes"  # where run.json holds what the judges were found to accept before the run (`probing`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,16 @@ def dollars(amount: float) -> str:
     if not 0 < rounded < 0.01:
         return f"${amount:,.2f}"
     return f"${rounded:.{1 - math.floor(math.log10(rounded))}f}"
+
+
+def paid(judgements: Iterable[Judgement], configuration: Mapping[str, Any]) -> float:
+    """What the answers of a run and the probes of its judges cost in dollars, as far as that is known.
+
+    >>> paid([Judgement(Question("ana", "bo"), p=0.7, cost=0.25)], {"probes": [{"cost": 0.5}, {"cost": None}]})
+    0.75
+    """
+    probes = (one.get("cost") or 0.0 for one in configuration.get(PROBES) or ())
+    return sum(answer.cost for answer in judgements if answer.cost > 0) + sum(probes)
 
 
 class Spending:

@@ -49,6 +49,8 @@ MIGRATIONS = (
     )
     """,
     "CREATE TABLE withdrawn (number INTEGER PRIMARY KEY)",  # judgements that are not read any more
+    "ALTER TABLE judgements ADD COLUMN tokens_cached INTEGER",
+    "ALTER TABLE judgements ADD COLUMN tokens_reasoning INTEGER",
     # A batch that is planned or waits at a server. `name` is ours, `file` and `id` are the server's; `sent` is when its
     # creation was first requested, `others` are ids of batches that were taken for it, `closed` is when it was over.
     """
@@ -68,6 +70,7 @@ MIGRATIONS = (
 )
 DATABASE = "judgements.db"
 ANSWER = tuple(field.name for field in fields(Judgement))[1:]
+LATER = ("tokens_cached", "tokens_reasoning")  # of ANSWER, those that a database of before lacks
 COLUMNS = ("at", "context", "first", "second", "voice", *ANSWER)
 INSERT = f"INSERT INTO judgements ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 # Raised for values that SQLite cannot store: an integer of more than 64 bits, a lone surrogate, a missing text.
@@ -229,13 +232,20 @@ def stored_judgements(connection: sqlite3.Connection) -> Iterator[tuple[Key, Jud
 
     Those that were withdrawn are left out.
     """
-    columns = f"context, first, second, {voice_column(connection)}, {', '.join(ANSWER)}"
+    columns = f"context, first, second, {voice_column(connection)}, {', '.join(_answer_columns(connection))}"
     for context, first, second, voice, *answer, error in connection.execute(
         f"SELECT {columns} FROM judgements WHERE {standing(connection)} ORDER BY number"
     ):
         known: list[Any] = [*(math.nan if value is None else value for value in answer), error]
         question = Question(decode(first), decode(second), decode(context), voice=voice)
         yield (context, first, second, voice), Judgement(question, *known)
+
+
+def _answer_columns(connection: sqlite3.Connection) -> Iterator[str]:
+    """What to select as the fields of an answer: 0 for counts that older versions did not store."""
+    there = {row[1] for row in connection.execute("PRAGMA table_info(judgements)")}
+    for name in ANSWER:
+        yield (f"coalesce({name}, 0)" if name in there else "0") if name in LATER else name
 
 
 def voice_column(connection: sqlite3.Connection) -> str:

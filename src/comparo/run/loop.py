@@ -17,7 +17,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.allocation import Allocation
 from comparo.run.answers import comparisons
 from comparo.run.batch_store import had_batches
-from comparo.run.budget import Spending
+from comparo.run.budget import Spending, paid
 from comparo.run.chorus import Chorus, PairSource
 from comparo.run.database import Key, encode, key_of
 from comparo.run.health import ENOUGH, FAILED, Health, too_many
@@ -76,7 +76,7 @@ class Run:
         last = [answers[-1] for answers in self.known.values()]
         self.given = [one for one in last if not one.failed] if had_batches(store) else task.given  # not of rounds
         failed = sum(answer.failed for answer in last)
-        spent = sum(answer.cost for answers in self.known.values() for answer in answers if answer.cost > 0)
+        spent = paid(self.judgements, store.configuration)
         self.progress = Progress(expense.calls, len(last) - failed, failed, spent)
         self.spending = Spending(task.budget.dollars, task.price_of, spent)
         self.ahead = int(store.configuration.get("ahead", task.ahead))

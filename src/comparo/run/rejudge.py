@@ -24,9 +24,10 @@ from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.answers import comparisons
-from comparo.run.budget import Budget, Spending
+from comparo.run.budget import PROBES, Budget, Spending, paid
 from comparo.run.database import key_of
 from comparo.run.loop import Run, logger
+from comparo.run.probing import probe_judges
 from comparo.run.progress import Progress
 from comparo.run.rounds import Pair, Rounds
 from comparo.run.store import Store, read_configuration, read_judgements, stored_items
@@ -104,8 +105,8 @@ class Again(Run):
         (voice,) = task.voices
         self._stops = None  # nothing is chosen by answers, so no context waits for another
         self.progress.total += sum(1 for key in self.known if key[-1] != voice.name)
-        paid = [one.cost for key, answers in self.known.items() if key[-1] == voice.name for one in answers]
-        self.progress.cost = sum(cost for cost in paid if cost > 0)
+        own = (one for key, answers in self.known.items() if key[-1] == voice.name for one in answers)
+        self.progress.cost = paid(own, store.configuration)
         self.spending = Spending(task.budget.dollars, task.price_of, self.progress.cost)
 
     def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
@@ -193,7 +194,8 @@ def rejudge(
     slug = "".join(sign if sign.isalnum() or sign in ".-" else "-" for sign in str(voice.name)).strip("-")
     chosen = out(task) if callable(out) else out
     place = folder.with_name(f"{folder.name}-by-{slug}") if chosen is None else Path(chosen)
-    with closing(Store(place, task.identity, {**task.configuration, **(notes or {})})) as store:
+    found = {PROBES: probe_judges(task.judges, place, say)}
+    with closing(Store(place, task.identity, {**task.configuration, **found, **(notes or {})})) as store:
         store.add_items(task.items)
         known = store.known()
         store.add(one for one in before if key_of(one.question) not in known)

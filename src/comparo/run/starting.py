@@ -13,8 +13,10 @@ from comparo.judges import Judge, as_judge, load_judge
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch import BatchRun, Mode, check_batch
 from comparo.run.batch_store import check_no_batch
+from comparo.run.budget import PROBES
 from comparo.run.folders import set_aside
 from comparo.run.loop import Run, logger
+from comparo.run.probing import probe_judges
 from comparo.run.store import VOTES, Store
 from comparo.run.task import Task
 from comparo.run.watching import Watch, Watcher, finish_watched
@@ -38,13 +40,15 @@ class Start:
 
     def go(self, task: Task) -> Ranking:
         """Choose the folder of a task, make the run, and let `finish` complete it."""
+        judges = task.judges  # also at the ordinary price, at which they are probed
         if self.batch is not None:
             task = check_batch(task, self.out is not None)
         folder = self.out(task) if callable(self.out) else None if self.out is None else Path(self.out)
         task.check()
+        found = {PROBES: probe_judges(judges, None if self.fresh else folder, self.say)}
         if folder is not None and self.fresh:
             set_aside(folder)
-        with closing(Store(folder, task.identity, {**task.configuration, **(self.notes or {})})) as store:
+        with closing(Store(folder, task.identity, {**task.configuration, **found, **(self.notes or {})})) as store:
             store.add_items(task.items)
             if task.votes is not None:
                 store.write(VOTES, csv_text(task.votes.to_columns()))

@@ -41,7 +41,7 @@ class OpenAIBatches:
         headers, secrets = judge.access()
         self._judge = judge
         self._caller = Caller(judge, prompt)
-        self._server = Exchange(judge.base_url, headers, secrets, KEY, judge.timeout, judge.retries)
+        self._server = Exchange(judge.base_url, headers, secrets, KEY, judge.patience, judge.retries)
         self._route = "/chat/completions" if judge.endpoint == "chat" else "/completions"
 
     def requests(self, question: Question) -> list[Any] | Judgement:

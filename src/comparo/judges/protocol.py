@@ -85,6 +85,8 @@ class Judge(Protocol):
       other judges it ends whenever no new question arrives within a moment.
     - `begins(prompt)` and `adds(prompt)`: whether the answer is begun for the model, and what is added to the prompt;
       `--dry-run` shows both.
+    - `batches(prompt)` and `at_batch_price()`: it takes many questions in one upload (`comparo.judges.batches`), at a
+      lower price.
     - `ready()`: raises a JudgeError where it is known beforehand that no question can be answered, such as without a
       key.
     - `probe()` and `learn(found)`: asks the server little to find out what it accepts, raises a JudgeError with the

@@ -26,7 +26,7 @@ from comparo.judges import Judgement
 from comparo.judges.batches import SHARE, WINDOW, SilentError, State
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch_store import Batch
-from comparo.run.courier import CANCELLED, CREATIONS, UNANSWERED, Courier, Pauses
+from comparo.run.courier import CANCELLED, CREATIONS, UNANSWERED, Courier, Pauses, StrangerError
 from comparo.run.database import encode, key_of
 from comparo.run.health import too_many
 from comparo.run.loop import LOOK, Run, logger
@@ -236,11 +236,17 @@ class BatchRun(Run):
             return
         self._is_cancelled |= state.status in CANCELLED
         self._most, self._waits = 2 * self._most, 0
-        for judgements in self._courier.answers(batch, state):
-            for judgement in judgements:
-                self._take(judgement)
-                if self._is_left(self.known[key_of(judgement.question)]):
-                    self._pool.append(self._question(judgement.question))
+        try:
+            for judgements in self._courier.answers(batch, state):
+                for judgement in judgements:
+                    self._take(judgement)
+                    if self._is_left(self.known[key_of(judgement.question)]):
+                        self._pool.append(self._question(judgement.question))
+        except StrangerError:
+            if (found := self._courier.look_again(batch)) is not None:
+                self._away[found.number] = found
+            else:
+                self._return([self._question(one) for one, _ in batch.questions.values()])
         self._check_health()
 
     def _heed(self, batch: Batch, state: State) -> None:

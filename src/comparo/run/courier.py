@@ -38,6 +38,10 @@ class Pauses:
     full: float = 300.0
 
 
+class StrangerError(Exception):
+    """A batch that was taken for ours, and whose results are of another one."""
+
+
 class Courier:
     """Packs questions into batches, takes them to the server and brings judgements back.
 
@@ -63,8 +67,9 @@ class Courier:
             # A request that was under way when its process ended may be done somewhat later.
             wait = self._pauses.settle - max(0.0, time.time() - batch.sent)
             end = time.monotonic() + min(max(wait, 0.0), self._pauses.settle)
+            known = [one.id for one in self.batches.open() if one.id is not None]
             while True:
-                state = self._server.find(batch.name, batch.file, batch.sent, batch.lines, batch.others)
+                state = self._server.find(batch.name, batch.file, batch.sent, batch.lines, (*batch.others, *known))
                 if state is not None:
                     return self.batches.seen(batch, state)
                 if (left := end - time.monotonic()) <= 0:
@@ -133,7 +138,8 @@ class Courier:
     def answers(self, batch: Batch, state: State) -> Iterator[list[Judgement]]:
         """Store the judgements of a batch that is over, and give them as they are stored; then it is closed.
 
-        A question without an answer has a failed judgement, unless the batch was cancelled: then it was not asked.
+        A question without an answer has a failed judgement, unless the batch was cancelled: then it was not asked. A
+        StrangerError where the results are all of another batch.
         """
         left, parts = dict(batch.questions), dict[int, dict[int, Line]]()
         ready: list[tuple[int, Judgement]] = []
@@ -155,6 +161,10 @@ class Courier:
         yield self.batches.keep(batch, ready)
         self.batches.close(batch, state.status)
 
+    def look_again(self, batch: Batch) -> Batch | None:
+        """Look for a batch at the server for which another one was taken; None where it is not there."""
+        return self._found(self.batches.not_ours(batch))
+
     def cancel(self, batch: Batch) -> None:
         """Let the server end a batch early, unless it is over."""
         try:
@@ -165,10 +175,16 @@ class Courier:
 
     def _own(self, batch: Batch, state: State) -> Iterator[tuple[int, int, Line]]:
         """The lines of the results that are of this batch, each with the numbers of its question and request."""
+        others = own = 0
         for line in self._server.results(state):
             found = re.fullmatch(r"([0-9a-f]{16})-(\d{1,9})-(\d{1,9})", line.id)
             if found and found[1] == batch.name:
+                own += 1
                 yield int(found[2]), int(found[3]), line
+            else:
+                others += 1
+        if others and not own:
+            raise StrangerError
 
     def _read(self, question: Question, answers: list[Line]) -> Judgement:
         judgement = self._server.read(self._texts(question), answers)

@@ -94,20 +94,20 @@ class OpenAIBatches:
             told = metadata.get(NAME) if isinstance(metadata, dict) else None
             if told == name or (told is None and file and batch.get("input_file_id") == file):
                 return self._state(batch)
-            if _count(batch.get("created_at")) < created - SKEW:
+            if number_of(batch.get("created_at")) < created - SKEW:
                 return None
         return None
 
     def state(self, id: str) -> State:  # noqa: A002
-        return self._state(self._explained(lambda: self._server.ask("GET", f"/batches/{_safe(id)}")))
+        return self._state(self._explained(lambda: self._server.ask("GET", f"/batches/{safe_id(id)}")))
 
     def results(self, state: State) -> Iterator[Line]:
         for file in state.results:
-            for told in self._server.lines(f"/files/{_safe(file)}/content"):
+            for told in self._server.lines(f"/files/{safe_id(file)}/content"):
                 yield _line(told)
 
     def cancel(self, id: str) -> None:  # noqa: A002
-        self._explained(lambda: self._server.ask("POST", f"/batches/{_safe(id)}/cancel"))
+        self._explained(lambda: self._server.ask("POST", f"/batches/{safe_id(id)}/cancel"))
 
     def discard(self, name: str, file: str) -> None:
         try:
@@ -121,7 +121,7 @@ class OpenAIBatches:
                 ]
             )
             for one in files:
-                self._server.ask("DELETE", f"/files/{_safe(one)}")
+                self._server.ask("DELETE", f"/files/{safe_id(one)}")
         except (JudgeError, Refused):
             return  # the file stays there, and does no harm
 
@@ -136,14 +136,14 @@ class OpenAIBatches:
             data = page.get("data")
             found = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
             yield from found
-            if not found or not page.get("has_more") or after == f"&after={_safe(self._id(found[-1]))}":
+            if not found or not page.get("has_more") or after == f"&after={safe_id(self._id(found[-1]))}":
                 return
-            after = f"&after={_safe(self._id(found[-1]))}"
+            after = f"&after={safe_id(self._id(found[-1]))}"
 
     def _state(self, batch: Mapping[str, Any]) -> State:
         status, counts = str(batch.get("status", "")), batch.get("request_counts")
         told = counts if isinstance(counts, dict) else {}
-        total, completed, failed = (_count(told.get(name)) for name in ("total", "completed", "failed"))
+        total, completed, failed = (number_of(told.get(name)) for name in ("total", "completed", "failed"))
         errors = batch.get("errors")
         data = errors.get("data") if isinstance(errors, dict) else None
         faults = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
@@ -228,7 +228,7 @@ def _now(asked: Coroutine[Any, Any, Value]) -> Value | None:
 def _line(told: Mapping[str, Any]) -> Line:
     name, response, error = str(told.get("custom_id", "")), told.get("response"), told.get("error")
     if isinstance(response, dict):
-        return Line(name, _count(response.get("status_code")) or 200, response.get("body"))
+        return Line(name, number_of(response.get("status_code")) or 200, response.get("body"))
     fault = error if isinstance(error, dict) else {}
     return Line(name, error=_fault(fault) if fault else "the line has neither a response nor an error")
 
@@ -247,11 +247,12 @@ def _room(faults: Sequence[Mapping[str, Any]]) -> int | None:
     return int(found[1].replace(",", "")) if found else None
 
 
-def _count(value: Any) -> int:
+def number_of(value: Any) -> int:
+    """A number that a server tells; 0 where it is none."""
     return int(value) if isinstance(value, int | float) and value == value and abs(value) < 2**53 else 0
 
 
-def _safe(id: str) -> str:  # noqa: A002
+def safe_id(id: str) -> str:  # noqa: A002
     """An id as a part of an address: a server may not lead elsewhere by it."""
     if not re.fullmatch(r"[\w.:=~-]{1,200}", id) or set(id) == {"."}:
         raise JudgeError(f"the server gave the id {id[:50]!r}, which is none")

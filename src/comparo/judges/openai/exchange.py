@@ -95,6 +95,8 @@ class Exchange:
                                 yield value
                 return
             except (ConnectionError, Refused) as problem:
+                if isinstance(problem, Refused) and not _passes(problem):
+                    raise JudgeError(f"{self.address} does not give the results {problem}") from None
                 self._wait(problem, tried)
                 tried += 1
 

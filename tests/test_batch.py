@@ -226,7 +226,7 @@ def test_a_batch_that_is_refused_is_not_repeated(server, tmp_path):
 
 def full(limit, room=True):
     """The server's refusal of more lines than so many."""
-    told = f" Limit: {60 * limit:,} enqueued tokens." if room else ""
+    told = f" Limit: {30 * limit:,} enqueued tokens." if room else ""
     message = f"Enqueued token limit reached for gpt-4o-mini in organization org-x.{told} Please try again later."
     return lambda lines: [{"code": "token_limit_exceeded", "message": message}] if len(lines) > limit else None
 
@@ -360,6 +360,26 @@ def test_a_cancelled_batch_keeps_what_was_answered(server, tmp_path):
     go(server.url, tmp_path / "run")
     check_whole(server, tmp_path / "run")
     assert [len(batch["lines"]) for batch in server.made] == [39, 19]
+
+
+@pytest.mark.parametrize("what", ["batch", "results"])
+def test_a_batch_that_the_server_has_lost_can_be_given_up(server, tmp_path, what):
+    server.does.looks = -1
+    with pytest.raises(PendingError):
+        go(server.url, tmp_path / "run", mode="submit")
+    if what == "batch":
+        server.batches.clear()
+    else:
+        server.does.looks = 0
+        server.move(server.made[0])
+        server.files.clear()
+    with pytest.raises(JudgeError, match=r"has lost the batch, or its results .*With --batch --cancel it is given up"):
+        go(server.url, tmp_path / "run")
+    with pytest.raises(PendingError, match="Cancelled: 1 answers are kept"):
+        go(server.url, tmp_path / "run", mode="cancel")
+    server.does.looks = 0
+    go(server.url, tmp_path / "run")
+    assert len(answers(tmp_path / "run")) == CALLS
 
 
 def test_the_answer_to_the_creation_may_be_lost(server, tmp_path):

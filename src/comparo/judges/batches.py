@@ -23,6 +23,10 @@ class SilentError(JudgeError):
     """A server that gives no answer, which may pass."""
 
 
+class LostError(JudgeError):
+    """A server that does not have a batch, or its results, any more."""
+
+
 class GarbledError(JudgeError):
     """An answer that is not what the API gives, to a request that may have been done."""
 

@@ -23,7 +23,7 @@ from typing import Any, Literal, get_args
 from comparo.data.prompts import Question
 from comparo.errors import JudgeError, PendingError, RunError
 from comparo.judges import Judgement
-from comparo.judges.batches import SHARE, WINDOW, SilentError, State
+from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch_store import Batch
 from comparo.run.courier import CANCELLED, CREATIONS, UNANSWERED, Courier, Pauses, StrangerError
@@ -106,7 +106,7 @@ class BatchRun(Run):
             while True:
                 self._submit()
                 for batch in list(self._away.values()):
-                    self._look_at(batch)
+                    self._if_there(batch, self._look_at)
                 if not self._away and (not self._pool or self._is_cancelled):
                     break
                 if self.mode == "submit":
@@ -129,8 +129,8 @@ class BatchRun(Run):
             self.spending.reserve(self._question(question))
         if self.mode == "cancel":
             self._is_cancelled = True
-            for batch in self._away.values():
-                self._courier.cancel(batch)
+            for batch in list(self._away.values()):
+                self._if_there(batch, self._courier.cancel)
             return
         keys = {key_of(question) for question in under_way}
         self._pool.extend(
@@ -216,6 +216,16 @@ class BatchRun(Run):
             allowed += 1
         if self._priced:
             self._pool = deque(list(self._pool)[:allowed])
+
+    def _if_there(self, batch: Batch, do: Callable[[Batch], None]) -> None:
+        """Do something with a batch; one that is cancelled and that the server has lost is given up."""
+        try:
+            do(batch)
+        except LostError:
+            if self.mode != "cancel":
+                raise
+            self._courier.batches.drop(batch)
+            self._away.pop(batch.number, None)
 
     def _look_at(self, batch: Batch) -> None:
         """Ask how far a batch is; where it is over, take what it has."""

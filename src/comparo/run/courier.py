@@ -14,7 +14,7 @@ from uuid import uuid4
 from comparo.data.prompts import Question
 from comparo.errors import JudgeError
 from comparo.judges import Judgement
-from comparo.judges.batches import Batches, Line, State
+from comparo.judges.batches import Batches, Line, LostError, State
 from comparo.run.batch_store import Batch, BatchStore
 from comparo.run.database import OWNER, explained
 from comparo.run.store import Store
@@ -169,6 +169,8 @@ class Courier:
         """Let the server end a batch early, unless it is over."""
         try:
             self._server.cancel(str(batch.id))
+        except LostError:
+            raise
         except JudgeError:
             if not self._server.state(str(batch.id)).is_over:
                 raise

@@ -91,7 +91,7 @@ class AnthropicBatches:
         return likely
 
     def state(self, id: str) -> State:  # noqa: A002
-        return self._state(self._explained(lambda: self._server.ask("GET", f"{ROUTE}/{safe_id(id)}")))
+        return self._state(self._explained(lambda: self._server.ask("GET", f"{ROUTE}/{safe_id(id)}"), is_made=True))
 
     def results(self, state: State) -> Iterator[Line]:
         for told in self._server.lines(f"{ROUTE}/{safe_id(state.id)}/results"):
@@ -99,7 +99,7 @@ class AnthropicBatches:
                 yield line
 
     def cancel(self, id: str) -> None:  # noqa: A002
-        self._explained(lambda: self._server.ask("POST", f"{ROUTE}/{safe_id(id)}/cancel"))
+        self._explained(lambda: self._server.ask("POST", f"{ROUTE}/{safe_id(id)}/cancel"), is_made=True)
 
     def discard(self, name: str, file: str) -> None:
         """There is no file."""
@@ -134,21 +134,23 @@ class AnthropicBatches:
         counts = batch.get("request_counts")
         told = counts if isinstance(counts, dict) else {}
         total, left = sum(number_of(told.get(name)) for name in COUNTS), number_of(told.get("processing"))
-        status = str(batch.get("processing_status", ""))
+        status = str(batch.get("processing_status", ""))[:40]
         is_over = status == "ended"
         if is_over:
             status = "cancelled" if batch.get("cancel_initiated_at") else "ended"
         return State(found, status, is_over, total, total - left)
 
-    def _explained(self, ask: Any) -> dict[str, Any]:
-        """What is asked; a refusal becomes a JudgeError that says what to do."""
+    def _explained(self, ask: Any, is_made: bool = False) -> dict[str, Any]:
+        """What is asked, perhaps about a batch that was made; a refusal becomes a JudgeError that says what to do."""
         try:
             answer: dict[str, Any] = ask()
             return answer
         except Refused as problem:
             url = self._judge.base_url
+            if is_made and problem.status in (404, 410):
+                raise self._server.lost(problem) from None
             if problem.status in (404, 405, 501):
-                raise JudgeError(f"{url} takes no batches, or has lost this one {problem}; leave --batch out") from None
+                raise JudgeError(f"{url} takes no batches {problem}; leave --batch out") from None
             raise JudgeError(f"{url} refused the batch {problem}") from None
 
 

@@ -99,7 +99,7 @@ class OpenAIBatches:
         return None
 
     def state(self, id: str) -> State:  # noqa: A002
-        return self._state(self._explained(lambda: self._server.ask("GET", f"/batches/{safe_id(id)}")))
+        return self._state(self._explained(lambda: self._server.ask("GET", f"/batches/{safe_id(id)}"), is_made=True))
 
     def results(self, state: State) -> Iterator[Line]:
         for file in state.results:
@@ -107,7 +107,7 @@ class OpenAIBatches:
                 yield _line(told)
 
     def cancel(self, id: str) -> None:  # noqa: A002
-        self._explained(lambda: self._server.ask("POST", f"/batches/{safe_id(id)}/cancel"))
+        self._explained(lambda: self._server.ask("POST", f"/batches/{safe_id(id)}/cancel"), is_made=True)
 
     def discard(self, name: str, file: str) -> None:
         try:
@@ -141,7 +141,7 @@ class OpenAIBatches:
             after = f"&after={safe_id(self._id(found[-1]))}"
 
     def _state(self, batch: Mapping[str, Any]) -> State:
-        status, counts = str(batch.get("status", "")), batch.get("request_counts")
+        status, counts = str(batch.get("status", ""))[:40], batch.get("request_counts")
         told = counts if isinstance(counts, dict) else {}
         total, completed, failed = (number_of(told.get(name)) for name in ("total", "completed", "failed"))
         errors = batch.get("errors")
@@ -170,15 +170,17 @@ class OpenAIBatches:
             raise GarbledError(f"{self._judge.base_url} does not answer as the Batch API does: there is no id")
         return found
 
-    def _explained(self, ask: Any) -> dict[str, Any]:
-        """What is asked; a refusal becomes a JudgeError that says what to do."""
+    def _explained(self, ask: Any, is_made: bool = False) -> dict[str, Any]:
+        """What is asked, perhaps about a batch that was made; a refusal becomes a JudgeError that says what to do."""
         try:
             answer: dict[str, Any] = ask()
             return answer
         except Refused as problem:
             url = self._judge.base_url
+            if is_made and problem.status in (404, 410):
+                raise self._server.lost(problem) from None
             if problem.status in (404, 405, 501):
-                raise JudgeError(f"{url} takes no batches, or has lost this one {problem}; leave --batch out") from None
+                raise JudgeError(f"{url} takes no batches {problem}; leave --batch out") from None
             raise JudgeError(f"{url} refused the batch {problem}") from None
 
 

@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from comparo.errors import JudgeError
-from comparo.judges.batches import GarbledError, SilentError
+from comparo.judges.batches import GarbledError, LostError, SilentError
 from comparo.judges.openai.complaints import Secrets, read_complaint, whole_characters
 from comparo.judges.openai.wire import LONGEST_PAUSE, PAUSE, asked_pause, make_client
 
 LONGEST_LINE = 2**24  # bytes of one line of results
 MOST = 2**24  # bytes of an answer that is no file
+PATIENCE = 600.0  # seconds of silence, as OpenAI's own library waits: a large upload is checked before it is answered
 LONGEST_ASKED = 60.0  # seconds of a pause that the server asks for; its limits are per minute
 
 
@@ -51,7 +52,7 @@ class Exchange:
         self.address, self.secrets, self.key, self.retries = address, secrets, key, retries
         self._pause = pause
         # No limit for the whole of an exchange: a large file may take long. A server that is silent is given up.
-        silence = httpx2.Timeout(timeout)
+        silence = httpx2.Timeout(max(timeout, PATIENCE), connect=timeout)
         self._http = make_client(httpx2.Client, httpx2.HTTPTransport, address, headers, silence)
 
     def close(self) -> None:
@@ -96,7 +97,7 @@ class Exchange:
                 return
             except (ConnectionError, Refused) as problem:
                 if isinstance(problem, Refused) and not _passes(problem):
-                    raise JudgeError(f"{self.address} does not give the results {problem}") from None
+                    raise self.lost(problem) from None
                 self._wait(problem, tried)
                 tried += 1
 
@@ -171,6 +172,13 @@ class Exchange:
         if status == 429 and "insufficient_quota" in complaint.codes:
             return JudgeError(f"{self.address} has no credit left for this key (429); top it up, then run this again")
         return Refused(status, f"{self.short(text)} at {route.partition('?')[0]}", asked_pause(response.headers))
+
+    def lost(self, problem: Refused) -> LostError:
+        """The error for a batch, or results, that the server does not give any more."""
+        return LostError(
+            f"{self.address} has lost the batch, or its results {problem}. With --batch --cancel it is given up, and "
+            "the same command then asks its questions again"
+        )
 
     def short(self, text: str) -> str:
         """The beginning of a text, without secrets."""

@@ -6,22 +6,20 @@ certain only by the `custom_id` of its results. The key is sent as the Messages 
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from comparo.data.prompts import Prompt, Question
+from comparo.data.prompts import Question
 from comparo.errors import JudgeError
 from comparo.judges.anthropic.caller import library
+from comparo.judges.anthropic.settings import AnthropicSettings
 from comparo.judges.batches import GarbledError, Line, State
 from comparo.judges.openai.batches import number_of, safe_id
 from comparo.judges.openai.exchange import Exchange, Refused
 from comparo.judges.openai.wire import http_client
 from comparo.judges.protocol import Judgement
-
-if TYPE_CHECKING:
-    from comparo.judges.anthropic.judge import AnthropicJudge
 
 MOST_LINES, MOST_BYTES = 100_000, 255_000_000  # of a batch: Anthropic takes 256 MB, of which lines are not all
 PAGE = 100  # batches in one list: the most that Anthropic gives
@@ -32,22 +30,30 @@ LASTING = ("invalid_request_error", "not_found_error", "permission_error", "requ
 
 
 class AnthropicBatches:
-    """Batches of one judge and prompt; `comparo.judges.batches.Batches` says what each function does."""
+    """Batches of one judge and prompt; `comparo.judges.batches.Batches` says what each function does.
+
+    `params` makes the request for one verdict on a question, and `judgement` reads the messages about it.
+    """
 
     most_lines, most_bytes = MOST_LINES, MOST_BYTES
 
-    def __init__(self, judge: "AnthropicJudge", prompt: Prompt) -> None:
+    def __init__(
+        self,
+        judge: AnthropicSettings,
+        params: Callable[[Question], dict[str, Any]],
+        judgement: Callable[[Question, Sequence[Mapping[str, Any]]], Judgement],
+    ) -> None:
         key, login = judge.access()
         asked = library(
             judge, http_client(judge.base_url, {}, judge.timeout)
         )  # the version of the API is the library's
         headers = {**login, "x-api-key": key, "anthropic-version": str(asked.default_headers["anthropic-version"])}
-        self._judge, self._prompt = judge, prompt
+        self._judge, self._params, self._judgement = judge, params, judgement
         self._server = Exchange(judge.base_url, headers, judge.secrets, judge.keys[0], judge.timeout, judge.retries)
 
     def requests(self, question: Question) -> list[Any] | Judgement:
         try:
-            return [self._judge.params(question, self._prompt)] * max(1, self._judge.votes)
+            return [self._params(question)] * max(1, self._judge.votes)
         except JudgeError as problem:
             return Judgement(question, error=str(problem))
 
@@ -62,7 +68,7 @@ class AnthropicBatches:
             if answer.status >= 300:
                 said = self._server.short(json.dumps(answer.body, ensure_ascii=False))
                 return Judgement(question, error=f"the server answered ({answer.status}): {said}")
-        return self._judge.judgement(question, self._prompt, [answer.body for answer in answers])
+        return self._judgement(question, [answer.body for answer in answers])
 
     def upload(self, name: str, path: Path) -> str:
         return ""

@@ -40,7 +40,11 @@ class AnthropicJudge(AnthropicSettings):
 
     def batches(self, prompt: Prompt) -> AnthropicBatches:
         """Batches of questions, which Anthropic answers within a day."""
-        return AnthropicBatches(self, prompt)
+        return AnthropicBatches(
+            self,
+            lambda question: self.params(question, prompt),
+            lambda question, messages: self.judgement(question, prompt, messages),
+        )
 
     def at_batch_price(self) -> Self:
         """The same judge, at what a batch costs."""

@@ -150,6 +150,7 @@ def test_thoughts_are_paid_for_and_not_read():
         [judgement] = ask(api, votes=1, effort="low", price=(1.0, 10.0))
     assert api.requests[0].body["generationConfig"]["thinkingConfig"] == {"thinking_level": "LOW"}
     assert judgement.p == 0.25
+    assert judgement.reply == '{"better": "Summary B"}'
     assert (judgement.tokens_out, judgement.tokens_reasoning) == (508, 500)
     assert judgement.cost == pytest.approx(5180e-6)
 

@@ -223,10 +223,12 @@ def test_a_survey_tells_all_at_the_cost_of_a_few_calls():
     assert told["a reply that was begun"] == "no"
     assert told["structured output"] == "yes"
     assert told["reasons if not told otherwise"] == "yes"
-    assert (told["effort none"], told["effort low"]) == ("taken", "taken")
+    assert (told["effort none"], told["effort low"]) == ("not refused", "not refused")
     assert told["limit of tokens"] == "max_completion_tokens"
     assert told["temperature"] == "taken with effort none"
-    assert probe.cost == pytest.approx((probe.calls * 100 * 1 + (probe.tokens - probe.calls * 100) * 2) / 1e6, rel=0.5)
+    written = 8 + 2 + (64 + 308) + 8 + 308  # the third reply was cut by its limit, and asked for again
+    assert (probe.calls, probe.tokens) == (5, 6 * 100 + written)
+    assert probe.cost == pytest.approx((6 * 100 * 1 + written * 2) / 1e6)
     with Api(O3) as api:
         told = dict(judge(api, "o3").survey()[0])
     assert told["log-probabilities"].startswith("no: ")
@@ -277,3 +279,98 @@ def test_the_table_is_that_of_the_package_it_names():
 
     stored = json.loads(PLACE.read_text(encoding="utf-8"))
     assert written(table(date(2026, 11, 16))) == PLACE.read_text(encoding="utf-8"), stored["source"]
+
+
+# A whole run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rows = [{"id": f"item {k}", "text": f"Text number {k}."} for k in range(6)]
+    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return tmp_path
+
+
+def ranked(run, folder, api, model, *more):
+    asked = ("--judge", f"openai/{model}", "--base-url", api.url, "-o", "retries=0", "--out", "run", "--budget", "4n")
+    return run(
+        folder, ("rank", "items.jsonl", "--criterion", "larger", *asked, *more), OPENAI_API_KEY="sk-test-0123456"
+    )
+
+
+def test_a_run_probes_once_says_and_stores_what_it_found_and_counts_its_cost(run, folder):
+    with Api(replace(LUNA, cached=40)) as api:
+        done = ranked(run, folder, api, "gpt-6-luna")
+        assert done.returncode == 0, done.stderr
+        made = len(api.requests)
+        again = ranked(run, folder, api, "gpt-6-luna", "--budget", "5n")
+        assert again.returncode == 0, again.stderr
+        assert len(api.requests) == made + 6  # nothing is probed or refused again
+    assert "gpt-6-luna: log-probabilities of 20 tokens, effort none" in done.stderr
+    assert "a probe of 1 call, 108 tokens, $0.000010" in done.stderr
+    assert "a probe" not in again.stderr
+    assert "3,000 tokens read, 1,200 of them from the server's cache, 240 written" in again.stderr
+    assert "prices: list prices of 2026-10-26" in again.stderr
+    stored = json.loads((folder / "run" / "run.json").read_text())
+    [probe] = stored["probes"]
+    assert (probe["found"]["effort"], probe["found"]["max_tokens"]) == ("none", "max_completion_tokens")
+    each = (60 * 0.10 + 40 * 0.01 + 8 * 0.50) / 1e6
+    assert probe["cost"] == pytest.approx(each)
+    assert stored["prices"]["openai/gpt-6-luna"]["day"] == "2026-10-26"
+    assert f"{31 * each:.5f}" in again.stderr
+    page = (folder / "run" / "report.html").read_text()
+    assert "log-probabilities of 20 tokens, effort none" in page
+    assert "list prices of 2026-10-26" in page
+
+
+def test_a_refused_setting_leaves_no_folder_so_the_remedy_works_in_its_place(run, folder):
+    with Api(O3) as api:
+        done = ranked(run, folder, api, "o3")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "use --option votes=5" in done.stderr
+        assert not (folder / "run").exists()
+        done = ranked(run, folder, api, "o3", "-o", "votes=3", "-o", "effort=low")
+    assert done.returncode == 0, done.stderr
+    assert "22,176 written, 21,600 of them reasoning" in done.stderr
+
+
+def test_a_folder_of_before_the_probes_asks_only_its_questions(run, folder):
+    import sqlite3
+    from contextlib import closing
+
+    with Api(OLDER) as api:
+        assert ranked(run, folder, api, "gpt-4o-mini").returncode == 0
+        path = folder / "run" / "judgements.db"
+        with closing(sqlite3.connect(path)) as database, database:
+            (text,) = database.execute("SELECT configuration FROM run").fetchone()
+            database.execute("UPDATE run SET configuration = ?", (text.replace('"probes"', '"unknown"'),))
+            for column in ("tokens_cached", "tokens_reasoning"):
+                database.execute(f"ALTER TABLE judgements DROP COLUMN {column}")
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+            database.execute(f"PRAGMA user_version = {version - 2}")
+        made = len(api.requests)
+        assert run(folder, ("report", "run")).returncode == 0  # reads an old database as it is
+        done = ranked(run, folder, api, "gpt-4o-mini", "--budget", "5n")
+        assert done.returncode == 0, done.stderr
+        assert len(api.requests) == made + 6
+
+
+def test_a_dry_run_says_how_old_prices_are_and_asks_nothing(run, folder):
+    with Api(LUNA) as api:
+        done = ranked(run, folder, api, "gpt-6-luna", "--dry-run", "-o", "votes=3", "-o", "effort=low")
+        given = ranked(run, folder, api, "gpt-6-luna", "--dry-run", "--price", "1,2")
+    assert api.requests == []
+    assert ", without tokens of reasoning" in done.stdout
+    assert "prices: list prices of 2026-10-26, " in done.stdout
+    assert "prices:" not in given.stdout
+
+
+def test_the_command_that_only_probes(run, folder):
+    with Api(LUNA) as api:
+        done = run(folder, ("probe", "openai/gpt-6-luna", "--base-url", api.url), OPENAI_API_KEY="sk-test-0123456")
+    assert done.returncode == 0, done.stderr
+    lines = dict(line.split("  ", 1) for line in done.stdout.splitlines()[1:])
+    assert lines["log-probabilities"].strip() == "of 20 tokens with effort none"
+    assert "list prices of 2026-10-26, " in lines["price"]
+    other = run(folder, ("probe", "simulated/soft"))
+    assert (other.returncode, "it is not behind a server" in other.stderr) == (2, True)

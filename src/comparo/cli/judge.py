@@ -19,7 +19,6 @@ from comparo.data.sheets import csv_line
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
 from comparo.run.budget import dollars
-from comparo.run.probing import probe_judges
 
 EPILOG = (
     "Example: `comparo judge pairs.csv --items stories.jsonl --criterion 'more surprising' --kind Story > judged.csv`"
@@ -74,8 +73,6 @@ def judge_command(
         (judge,) = asked.make(texts, context)
         if file is None and output == "csv":
             print_text(csv_line(header))
-        if open_pairs:
-            probe_judges([judge], say=say)
         done: list[Judgement] = []
         for judgement in watch(judge.judge(iter(open_pairs), prompt), len(open_pairs)):
             if file is None:

@@ -41,7 +41,7 @@ from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORD
 
 EPILOG = (
     "Example: `comparo rank stories.jsonl --criterion 'more surprising' --kind Story`, or with a server: `comparo rank "
-    "summaries.csv --context article --criterion 'more coherent' --judge openai/gpt-4o-mini --budget 20n --until 0.95`"
+    "summaries.csv --context article --criterion 'more coherent' --judge openai/gpt-6-luna --budget 20n --until 0.95`"
 )
 LONGEST = 400  # characters of a text that are shown before anything is asked
 BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an answer that was begun

@@ -17,7 +17,7 @@ def load_judge(name: str, **options: Any) -> Judge:
     Parameters
     ----------
     name
-        provider/model, such as local/smollm2, hf/PATH or openai/gpt-4o-mini.
+        provider/model, such as local/smollm2, hf/PATH or openai/gpt-6-luna.
     options
         Keyword arguments of the provider's function `load`.
 

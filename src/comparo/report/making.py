@@ -97,7 +97,7 @@ def settings(
         "cost": dollars(paid(judgements, configuration)) if costs else "unknown",
         **{f"price of {name}": price.sentence() for name, price in prices.items()},
         "tokens": tokens_sentence(judgements) if has_tokens else "unknown",
-        **{f"found at {one['judge']}": one["sentence"] for one in configuration.get(PROBES) or ()},
+        "probed": "; ".join(f"{one['sentence']} ({one['at'][:10]})" for one in configuration.get(PROBES) or ()) or None,
         "time": took,
         **{f"version: {name}": value for name, value in configuration.get("versions", {}).items()},
         "SHA-256 of the items": identity.get("items"),

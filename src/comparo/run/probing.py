@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from comparo.errors import StoreError
-from comparo.judges import Judge, Judgement
+from comparo.errors import JudgeError, StoreError
+from comparo.judges import Judge, Judgement, Probe
 from comparo.judges.prices import Price
 from comparo.run.budget import PROBES, dollars
 from comparo.run.store import count_judgements, read_configuration
@@ -28,10 +28,12 @@ def probe_judges(
 ) -> list[dict[str, Any]]:
     """What the judges of a run accept and give, from its folder if it is there, else by asking them.
 
+    Of several judges, one that cannot be asked is told of, and is left out when the run asks it.
+
     Raises
     ------
     JudgeError
-        A judge cannot be asked with these settings; the message names the remedy.
+        No judge can be asked with these settings; the message names the remedy.
 
     Examples
     --------
@@ -39,25 +41,40 @@ def probe_judges(
     >>> probe_judges([load_judge("simulated/soft")])
     []
     """
-    known, begun = _kept(folder)
-    probes = []
-    for judge in judges:
-        if not hasattr(judge, "probe") or not hasattr(judge, "learn"):
-            continue
-        asked = json.loads(json.dumps({"judge": judge.name, "settings": dict(judge.settings)}, default=str))
-        before = [one for one in known if {name: one.get(name) for name in asked} == asked]
+    asked = [judge for judge in judges if hasattr(judge, "probe") and hasattr(judge, "learn")]
+    known, begun = _kept(folder) if asked else ([], False)
+    probes, failed = [], []
+    for judge in asked:
+        about = json.loads(json.dumps({"judge": judge.name, "settings": dict(judge.settings)}, default=str))
+        before = [one for one in known if {name: one.get(name) for name in about} == about]
         if before:
             judge.learn(before[0]["found"])
             probes.append(before[0])
         elif not begun:
-            probe = judge.probe()
-            took = f"{probe.calls} call{'' if probe.calls == 1 else 's'}, {probe.tokens:,} tokens"
-            sentence = f"{probe.sentence} (a probe of {took}, {dollars(probe.cost)})"
-            say(sentence)
-            at = datetime.now(UTC).isoformat(timespec="seconds")
-            cost = None if math.isnan(probe.cost) else probe.cost
-            probes.append({**asked, "at": at, "sentence": sentence, "found": dict(probe.found), "cost": cost})
+            try:
+                probes.append({**about, **_probed(judge.probe(), say)})
+            except JudgeError as error:
+                failed.append(error)
+                if len(failed) == len(judges):
+                    raise
+                say(f"{judge.name} was probed in vain: {error}")
     return probes
+
+
+def _probed(probe: Probe, say: Callable[[str], None]) -> dict[str, Any]:
+    """A probe as run.json holds it, after it was told."""
+    price = "price not known" if math.isnan(probe.cost) else dollars(probe.cost)
+    took = f"{probe.calls} call{'' if probe.calls == 1 else 's'}, {probe.tokens:,} tokens, {price}"
+    if probe.calls:
+        say(f"{probe.sentence} (a probe of {took})")
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "sentence": probe.sentence,
+        "found": dict(probe.found),
+        "calls": probe.calls,
+        "tokens": probe.tokens,
+        "cost": None if math.isnan(probe.cost) else probe.cost,
+    }
 
 
 def prices_of(judges: Sequence[Judge]) -> dict[str, dict[str, Any]]:

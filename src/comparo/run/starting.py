@@ -91,8 +91,8 @@ def listed(given: Any) -> list[Any]:
 def reader(judges: Sequence[str]) -> str:
     """The name of a judge that reads prompts, or of the first where none does; "" is a judge without a name.
 
-    >>> reader(["simulated/soft", "openai/gpt-4o-mini"])
-    'openai/gpt-4o-mini'
+    >>> reader(["simulated/soft", "openai/gpt-6-luna"])
+    'openai/gpt-6-luna'
     """
     return next((judge for judge in judges if not judge.startswith(NO_READERS)), judges[0])
 

@@ -193,6 +193,8 @@ class HostedCaller(ABC):
             except NoAnswerError as problem:
                 if problem.refused and not self.dialect.answers:
                     raise JudgeError(f"there is no server at {judge.base_url} ({problem}); check base_url") from None
+                if problem.lasting:
+                    raise AnswerError(str(problem)) from None
                 tries = f"{judge.retries + 1} tries of {judge.timeout:g} s each"
                 raise AnswerError(f"no answer in {tries} ({str(problem).partition(':')[0]})") from None
             self.dialect.answers = True

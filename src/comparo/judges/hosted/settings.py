@@ -3,7 +3,7 @@
 import os
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, ClassVar, Self
 
@@ -145,9 +145,9 @@ class Hosted:
         return self.graded and not is_scale(prompt)
 
     def learn(self, found: Mapping[str, Any]) -> None:
-        """Take over what was found in an earlier probe."""
-        for part in fields(self.dialect):
-            setattr(self.dialect, part.name, found.get(part.name, getattr(self.dialect, part.name)))
+        """Take over what was found in an earlier probe, but not that the server answered then."""
+        for name in ("logprobs", "format", "several"):
+            setattr(self.dialect, name, found.get(name, getattr(self.dialect, name)))
 
     def ready(self) -> None:
         """Raise an error where no question can be sent: without the library, or without a key."""

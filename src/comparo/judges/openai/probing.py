@@ -26,6 +26,8 @@ Ask = Callable[[Settings, Prompt, Question], tuple[Judgement, bool]]  # the answ
 def probe(judge: Settings, ask: Ask) -> Probe:
     """Ask one question as the judge is set, and say what was found; a JudgeError where its settings cannot work."""
     judge.ready()
+    if judge.dialect.serves:  # it has answered in this process, such as in an audition
+        return _probe(judge, ", ".join(_parts(judge)), [])
     answer, was_cut = ask(replace(judge, votes=min(judge.votes, 1)), PROMPT, QUESTION)
     if was_cut and judge.limited:
         raise JudgeError(
@@ -86,7 +88,7 @@ def survey(judge: Settings, ask: Ask) -> tuple[list[tuple[str, str]], Probe]:
     if judge.endpoint == "chat":
         for level in EFFORTS:
             problem = tried(replace(voting, effort=level, dialect=replace(spoken)))
-            found.append((f"effort {level}", f"no: {problem}" if problem else "taken"))
+            found.append((f"effort {level}", f"no: {problem}" if problem else "not refused"))
     found.append(("limit of tokens", spoken.max_tokens))
     found.append(("temperature", f"taken{effort}" if soft.dialect.temperature and gives else "only the server's own"))
     if judge.price is not None:

@@ -151,6 +151,20 @@ def test_single_calls_are_gone_on_with_by_a_batch(server, tmp_path):
     check_whole(server, tmp_path / "run", 50)
 
 
+def test_answers_of_a_batch_go_to_the_cache_and_come_from_there(server, tmp_path):
+    options = {"judge": "openai/gpt-4o-mini", "options": {"base_url": server.url}, "cache": tmp_path / "cache.sqlite"}
+    comparo.rank(texts(), "better", budget=30, out=tmp_path / "one", batch=True, **options)
+    comparo.rank(texts(), "better", budget=50, out=tmp_path / "two", batch=True, **options)
+    assert len(answers(tmp_path / "two")) == 50
+    assert sum(one.cached for one in answers(tmp_path / "two")) == 30
+    assert [len(batch["lines"]) for batch in server.made] == [29, 19]
+    comparo.rank(texts(), "better", budget=50, out=tmp_path / "three", **options)  # directly, with the same cache
+    comparo.rank(texts(), "better", budget=50, out=tmp_path / "four", batch=True, **options)
+    assert len(server.made) == 2
+    assert all(one.cached for one in answers(tmp_path / "four"))
+    assert max(server.asked.values()) == 1
+
+
 def test_lines_that_expire_are_asked_again(server, tmp_path):
     server.does.outcome = lambda batch, line: "expired" if batch == 0 and line % 3 else "ok"
     go(server.url, tmp_path / "run")
@@ -592,7 +606,7 @@ def test_the_command_submits_tells_and_collects(server, folder, run):
     done = run(folder, command(server), OPENAI_API_KEY=KEY)
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()[1:4]] == ["t7", "t6", "t5"]
-    [out] = (folder / "comparo-runs").iterdir()
+    [out] = (folder / "comparo-runs").glob("*-texts")
     check_whole(server, out)
     assert (out / "report.html").exists()
     assert run(folder, ["fit", out]).returncode == 0
@@ -614,7 +628,7 @@ def test_an_interrupted_command_says_how_to_come_back(server, folder):
     again = Forked(arguments, env=variables, cwd=folder, stderr=subprocess.PIPE)
     _, said = again.communicate()
     assert again.returncode == 0, said
-    [out] = (folder / "comparo-runs").iterdir()
+    [out] = (folder / "comparo-runs").glob("*-texts")
     check_whole(server, out)
 
 

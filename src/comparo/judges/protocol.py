@@ -16,7 +16,8 @@ class Judgement:
     the denominator: how much of the model's probability lies on the two labels. `weight` is 1 for the probabilities of
     one call, and the number of votes for votes. A failed judgement has an error and p = mass = nan; it is never a tie.
     `cut` is how many characters were cut to fit the model's window. Of `tokens_in`, `tokens_cached` were kept by the
-    server from an earlier call, and of `tokens_out`, `tokens_reasoning` were written before the reply.
+    server from an earlier call, and of `tokens_out`, `tokens_reasoning` were written before the reply. A `cached`
+    judgement is one of an earlier run, which the cache has kept: tokens, seconds and cost are those of its call then.
 
     >>> Judgement(Question("ana", "bo"), p=0.7, mass=0.98).row()["p"]
     0.7
@@ -37,6 +38,7 @@ class Judgement:
     tokens_cached: int = 0
     tokens_reasoning: int = 0
     error: str | None = None
+    cached: bool = False
 
     def __post_init__(self) -> None:
         if self.error is None and not 0 <= self.p <= 1:
@@ -46,6 +48,11 @@ class Judgement:
     def failed(self) -> bool:
         """Whether there is no answer."""
         return self.error is not None
+
+    @property
+    def spent(self) -> float:
+        """What was paid for it now, in dollars: nothing where it is from the cache, nan where the cost is unknown."""
+        return 0.0 if self.cached else self.cost
 
     def row(self) -> dict[str, Any]:
         """The judgement as columns: the names context, first and second, then all fields of the answer."""
@@ -85,6 +92,9 @@ class Judge(Protocol):
       other judges it ends whenever no new question arrives within a moment.
     - `begins(prompt)` and `adds(prompt)`: whether the answer is begun for the model, and what is added to the prompt;
       `--dry-run` shows both.
+    - `cacheable` = False: its answers are not kept in a cache, because they cost nothing, or because name, settings and
+      texts do not determine them.
+    - `weights`: a digest of the model's files, where name and settings leave open which these are.
     - `batches(prompt)` and `at_batch_price()`: it takes many questions in one upload (`comparo.judges.batches`), at a
       lower price.
     - `ready()`: raises a JudgeError where it is known beforehand that no question can be answered, such as without a

@@ -22,7 +22,7 @@ from typing import Any, Literal, get_args
 
 from comparo.data.prompts import Question
 from comparo.errors import JudgeError, PendingError, RunError
-from comparo.judges import Judgement
+from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch_store import Batch
@@ -31,6 +31,7 @@ from comparo.run.database import encode, key_of
 from comparo.run.health import too_many
 from comparo.run.loop import LOOK, Run, logger
 from comparo.run.progress import Progress
+from comparo.run.recall import Memory, Recalling
 from comparo.run.store import Store
 from comparo.run.task import Task
 
@@ -56,7 +57,8 @@ def mode_of(batch: bool | Mode) -> Mode | None:
 
 def check_batch(task: Task, has_folder: bool) -> Task:
     """The task at the price of batches; a ValueError where it cannot be asked by batches."""
-    price = getattr(task.judge, "at_batch_price", None)
+    asked = task.judge.asked if isinstance(task.judge, Recalling) else task.judge
+    price = getattr(asked, "at_batch_price", None)
     if task.is_panel:
         raise ValueError("--batch is for one judge and one wording: what is asked of several depends on their answers")
     if price is None:
@@ -68,7 +70,8 @@ def check_batch(task: Task, has_folder: bool) -> Task:
         raise ValueError(f"--batch chooses all pairs before the first answer, and {what} goes by answers; drop one")
     if not has_folder:
         raise ValueError("a batch may take a day, so it needs a folder from which to go on: give out=FOLDER")
-    return replace(task, judge=price())
+    judge: Judge = price()
+    return replace(task, judge=Recalling(judge, task.judge.cache) if isinstance(task.judge, Recalling) else judge)
 
 
 class BatchRun(Run):
@@ -90,6 +93,7 @@ class BatchRun(Run):
     ) -> None:
         super().__init__(task, store, watch, say)
         self.mode, self.pauses = mode, pauses or Pauses()
+        self._memory = Memory(task.judge, task.prompt)
         self._away: dict[int, Batch] = {}  # the batches at the server
         self._pool: deque[Question] = deque()
         self._most: float = inf  # questions of a batch, fewer where the server was full
@@ -139,6 +143,18 @@ class BatchRun(Run):
             if key not in keys and self._is_left(answers)
         )
         self._choose(under_way)
+        self._recall()
+
+    def _recall(self) -> None:
+        """Take the answers that are in a cache from there."""
+        for _ in range(len(self._pool)):
+            question = self._pool.popleft()
+            if (found := self._memory.find(question)) is None:
+                self._pool.append(question)
+                continue
+            if self._priced:
+                self.spending.reserve(question, times=1 / SHARE)
+            self._keep([found])
 
     def _is_left(self, answers: list[Judgement]) -> bool:
         """Whether a question, with what is known of it, is to be asked in another batch."""
@@ -249,6 +265,7 @@ class BatchRun(Run):
         try:
             for judgements in self._courier.answers(batch, state):
                 for judgement in judgements:
+                    self._memory.keep(judgement)
                     self._take(judgement)
                     if self._is_left(self.known[key_of(judgement.question)]):
                         self._pool.append(self._question(judgement.question))

@@ -125,14 +125,20 @@ def dollars(amount: float) -> str:
     return f"${rounded:.{1 - math.floor(math.log10(rounded))}f}"
 
 
-def paid(judgements: Iterable[Judgement], configuration: Mapping[str, Any]) -> float:
-    """What the answers of a run and the probes of its judges cost in dollars, as far as that is known.
+def paid_and_spent(
+    judgements: Iterable[Judgement], configuration: Mapping[str, Any] | None = None
+) -> tuple[float, float]:
+    """What judgements and the probes of a run count for within a budget, and what was spent on them, both in dollars.
 
-    >>> paid([Judgement(Question("ana", "bo"), p=0.7, cost=0.25)], {"probes": [{"cost": 0.5}, {"cost": None}]})
-    0.75
+    Answers from the cache count for what they cost once, so that a run is the same with a cache and without one.
+
+    >>> asked, kept = (Judgement(Question("ana", "bo"), p=0.7, cost=0.5, cached=cached) for cached in (False, True))
+    >>> paid_and_spent([asked, kept], {"probes": [{"cost": 0.25}, {"cost": None}]})
+    (1.25, 0.75)
     """
-    probes = (one.get("cost") or 0.0 for one in configuration.get(PROBES) or ())
-    return sum(answer.cost for answer in judgements if answer.cost > 0) + sum(probes)
+    known = [judgement for judgement in judgements if judgement.cost > 0]
+    probes = sum(one.get("cost") or 0.0 for one in (configuration or {}).get(PROBES) or ())
+    return sum(one.cost for one in known) + probes, sum(one.spent for one in known) + probes
 
 
 class Spending:

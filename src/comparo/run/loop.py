@@ -17,7 +17,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.allocation import Allocation
 from comparo.run.answers import comparisons
 from comparo.run.batch_store import had_batches
-from comparo.run.budget import Spending, paid
+from comparo.run.budget import Spending, paid_and_spent
 from comparo.run.chorus import Chorus, PairSource
 from comparo.run.database import Key, encode, key_of
 from comparo.run.health import ENOUGH, FAILED, Health, too_many
@@ -76,9 +76,9 @@ class Run:
         last = [answers[-1] for answers in self.known.values()]
         self.given = [one for one in last if not one.failed] if had_batches(store) else task.given  # not of rounds
         failed = sum(answer.failed for answer in last)
-        spent = paid(self.judgements, store.configuration)
+        paid, spent = paid_and_spent(self.judgements, store.configuration)
         self.progress = Progress(expense.calls, len(last) - failed, failed, spent)
-        self.spending = Spending(task.budget.dollars, task.price_of, spent)
+        self.spending = Spending(task.budget.dollars, task.price_of, paid)
         self.ahead = int(store.configuration.get("ahead", task.ahead))
         # More than `ahead` where replicas share the work.
         self.room = max(self.ahead, sum(getattr(judge, "room", judge.ahead) for judge in task.judges))
@@ -212,7 +212,7 @@ class Run:
         answers.append(judgement)
         is_new = len(answers) == 1
         self.progress.cut += judgement.cut > 0
-        self.progress.cost += judgement.cost if judgement.cost > 0 else 0.0
+        self.progress.cost += judgement.spent if judgement.spent > 0 else 0.0
         self.progress.failed += judgement.failed - (not is_new)
         self.progress.answered += not judgement.failed
         if self._priced:

@@ -17,6 +17,7 @@ from comparo.run.budget import PROBES
 from comparo.run.folders import set_aside
 from comparo.run.loop import Run, logger
 from comparo.run.probing import probe_judges
+from comparo.run.recall import recalled, remembering
 from comparo.run.store import VOTES, Store
 from comparo.run.task import Task
 from comparo.run.watching import Watch, Watcher, finish_watched
@@ -54,7 +55,8 @@ class Start:
                 store.write(VOTES, csv_text(task.votes.to_columns()))
             if self.batch is None:
                 check_no_batch(store)
-            return finish_watched(lambda watch: self._make(task, store, watch), self.watch, self.finish)
+            with recalled(task, store):
+                return finish_watched(lambda watch: self._make(task, store, watch), self.watch, self.finish)
 
     def _make(self, task: Task, store: Store, watch: Watcher | None) -> Run:
         if self.batch is not None:
@@ -62,8 +64,10 @@ class Start:
         return Run(task, store, watch, self.say)
 
 
-def make_judges(judge: Asked | Sequence[Asked], options: Any = None) -> list[Judge]:
+def make_judges(judge: Asked | Sequence[Asked], options: Any = None, cache: str | Path | None = None) -> list[Judge]:
     """The judges that are given by name, as judges or as functions, with one mapping of options each or for all.
+
+    With a `cache`, they look for answers there before they are asked.
 
     >>> [judge.name for judge in make_judges(["simulated/soft", "simulated/hard"], {"seed": 3})]
     ['simulated/soft', 'simulated/hard']
@@ -72,10 +76,11 @@ def make_judges(judge: Asked | Sequence[Asked], options: Any = None) -> list[Jud
     given = listed(options) if isinstance(options, list | tuple) else [options] * len(judges)
     if not judges or len(given) != len(judges):
         raise ValueError(f"{len(given)} mappings of options for {len(judges)} judges; give one each, or one for all")
-    return [
+    made = [
         load_judge(each, **(own or {})) if isinstance(each, str) else as_judge(each)
         for each, own in zip(judges, given, strict=True)
     ]
+    return remembering(made, cache)
 
 
 def reader_among(judge: Asked | Sequence[Asked]) -> str:

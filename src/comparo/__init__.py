@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from comparo.data.prompts import Question as Question
     from comparo.errors import ComparisonsError as ComparisonsError
     from comparo.errors import JudgeError as JudgeError
+    from comparo.errors import PendingError as PendingError
     from comparo.export import export_run as export_run
     from comparo.judges import Judge as Judge
     from comparo.judges import Judgement as Judgement
@@ -75,7 +76,7 @@ _NAMES = {
     "data.imports": "import_file",
     "data.items": "Items",
     "data.prompts": "Prompt Question",
-    "errors": "ComparisonsError JudgeError",
+    "errors": "ComparisonsError JudgeError PendingError",
     "export": "export_run",
     "judges": "Judge Judgement load_judge",
     "methods": "fit",

@@ -131,3 +131,17 @@ def watch(things: Iterable[Something], total: int, every: float = MINUTE) -> Ite
             if not console.is_terminal and time.monotonic() - said >= every:
                 said = time.monotonic()
                 say(f"{number:,}/{total:,} judged")
+
+
+def whose(ranking: Ranking) -> str:
+    """Whose ranking it is, in words."""
+    if ranking.people is not None:
+        return f"scores: what people would say. {ranking.people.sentence}"
+    if ranking.panel is not None:
+        return f"scores: the consensus of {len(ranking.panel.names)} voices"
+    if ranking.validity is None:
+        return "scores: the judge's own opinion"
+    return (
+        f"scores: consensus, validity {ranking.validity:.2f}: what people would say, as far as one judge can tell; "
+        "--estimate judge for the judge's own opinion"
+    )

@@ -13,14 +13,16 @@ import typer
 from comparo.analysis.agreement import agreement
 from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
+from comparo.cli.batch import BatchFlags
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
-from comparo.cli.printing import Console, Format, cost_words, print_board, print_notes, print_ranking
+from comparo.cli.printing import Console, Format, cost_words, print_board, print_notes, print_ranking, whose
 from comparo.cli.progress import watched
 from comparo.cli.settings import command_line
 from comparo.cli.stopping import say_interrupted, stoppable
 from comparo.data.items import LENGTH
 from comparo.data.prompts import Question
 from comparo.data.several import read_several
+from comparo.errors import PendingError
 from comparo.methods import Method
 from comparo.model.product import Bias
 from comparo.ranking.equal import control_sentences
@@ -173,6 +175,7 @@ def rank_command(
             rich_help_panel=MUCH,
         ),
     ] = False,
+    by_batch: BatchFlags,
     how: How,
     out: Annotated[
         Path | None,
@@ -217,6 +220,7 @@ def rank_command(
         votes=read_several(votes) if votes else None,
         out=folder,
         fresh=fresh and out is not None,
+        batch=by_batch.mode,
         notes={"command": command_line(context)},
         say=partial(shown.console.print, style="yellow", markup=False, soft_wrap=True),
         finish=partial(finish, shown=shown),
@@ -244,6 +248,9 @@ def complete(run: Run, console: Console, so_far: Callable[[], None] = lambda: No
     try:
         with stoppable(), watched(run, console):
             return run.finish()
+    except PendingError as pending:
+        console.print(str(pending), style="yellow", markup=False, soft_wrap=True)
+        raise typer.Exit from None
     except KeyboardInterrupt as stop:
         say_interrupted(console, run, stop)
         so_far()
@@ -288,7 +295,7 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
         console.print(sentence, markup=False, soft_wrap=True)
     if run.task.until is not None and is_finished:
         console.print(stop_sentence(run.task, ranking, run.rounds, progress.answered, progress.total), soft_wrap=True)
-    console.print(_whose(ranking), markup=False, soft_wrap=True)
+    console.print(whose(ranking), markup=False, soft_wrap=True)
     for sentence in (*tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         console.print(sentence, markup=False, soft_wrap=True)
     for name, found in agreement(ranking, run.task.items).items():
@@ -296,19 +303,6 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
         if not np.isnan(found).all():
             console.print(f"Spearman correlation with {name}: {np.nanmean(found):.3f}{contexts}", markup=False)
     console.print(f"Report: {page}", markup=False)
-
-
-def _whose(ranking: Ranking) -> str:
-    if ranking.people is not None:
-        return f"scores: what people would say. {ranking.people.sentence}"
-    if ranking.panel is not None:
-        return f"scores: the consensus of {len(ranking.panel.names)} voices"
-    if ranking.validity is None:
-        return "scores: the judge's own opinion"
-    return (
-        f"scores: consensus, validity {ranking.validity:.2f}: what people would say, as far as one judge can tell; "
-        "--estimate judge for the judge's own opinion"
-    )
 
 
 def say_expense(console: Console, task: Task, expense: Expense) -> None:

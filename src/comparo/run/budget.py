@@ -170,13 +170,16 @@ class Spending:
 
     def allows(self, question: Question) -> bool:
         """Whether a question may be asked now."""
-        if len(self._flying) > self._paid:
-            return False
-        return self.spent + self._ratio * sum(self._flying.values()) + self.expected(question) <= self.limit
+        return len(self._flying) <= self._paid and self.expected(question) <= self.left
 
-    def reserve(self, question: Question) -> None:
-        """Reserve the expected cost of a question that is sent."""
-        self._flying[_key(question)] = self._expect(question)
+    @property
+    def left(self) -> float:
+        """What is neither spent nor expected of the calls in flight."""
+        return self.limit - self.spent - self._ratio * sum(self._flying.values())
+
+    def reserve(self, question: Question, times: float = 1.0) -> None:
+        """Reserve the expected cost of a question that is sent, so many times that of others."""
+        self._flying[_key(question)] = times * self._expect(question)
 
     def settle(self, judgement: Judgement) -> None:
         """Book the cost of a judgement: if unknown, its expected cost; nothing for a failed call without a cost."""

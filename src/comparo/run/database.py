@@ -52,6 +52,22 @@ MIGRATIONS = (
     "ALTER TABLE judgements ADD COLUMN tokens_cached INTEGER",
     "ALTER TABLE judgements ADD COLUMN tokens_reasoning INTEGER",
     "ALTER TABLE judgements ADD COLUMN cached INTEGER",  # 1 for an answer of an earlier run
+    # A batch that is planned or waits at a server. `name` is ours, `file` and `id` are the server's; `sent` is when its
+    # creation was first requested, `others` are ids of batches that were taken for it, `closed` is when it was over.
+    """
+    CREATE TABLE batches (
+        number INTEGER PRIMARY KEY, name TEXT NOT NULL, lines INTEGER NOT NULL, file TEXT NOT NULL DEFAULT '',
+        sent REAL, id TEXT, others TEXT NOT NULL DEFAULT '', status TEXT NOT NULL DEFAULT 'planned',
+        done INTEGER NOT NULL DEFAULT 0, seen TEXT, closed TEXT
+    )
+    """,
+    """
+    CREATE TABLE batch_questions (
+        batch INTEGER NOT NULL, number INTEGER NOT NULL, lines INTEGER NOT NULL,
+        context TEXT NOT NULL, first TEXT NOT NULL, second TEXT NOT NULL, is_judged INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (batch, number)
+    )
+    """,
 )
 DATABASE = "judgements.db"
 ANSWER = tuple(field.name for field in fields(Judgement))[1:]

@@ -4,7 +4,7 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,39 +16,25 @@ from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.allocation import Allocation
 from comparo.run.answers import comparisons
+from comparo.run.batch_store import had_batches
 from comparo.run.budget import Spending, paid_and_spent
 from comparo.run.chorus import Chorus, PairSource
 from comparo.run.database import Key, encode, key_of
 from comparo.run.health import ENOUGH, FAILED, Health, too_many
+from comparo.run.progress import Progress
 from comparo.run.rounds import Pair, Rounds
 from comparo.run.stops import Stops
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.worker import PATIENCE, Asking
+from comparo.selection.defaults import Orders
 from comparo.selection.selector import Selector
+from comparo.types import Array
 
 LOOK = 0.5  # seconds between two looks at the clock, and between two reports of the progress
 GRACE = 10.0  # seconds that calls in flight have to come back when a run is stopped
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class Progress:
-    """The progress of a run: number of calls, failures, cost in dollars, calls per second, the ranking so far."""
-
-    total: int
-    answered: int = 0
-    failed: int = 0
-    cost: float = 0.0
-    asked: int = 0  # calls since this start
-    cut: int = 0  # of these, how many had texts cut to the model's window
-    started: float = field(default_factory=time.monotonic)
-    ranking: Ranking | None = None
-
-    @property
-    def rate(self) -> float:
-        return self.asked / max(time.monotonic() - self.started, 1e-9)
 
 
 class Run:
@@ -88,6 +74,7 @@ class Run:
             store.add(new)
             self.known = store.known()
         last = [answers[-1] for answers in self.known.values()]
+        self.given = [one for one in last if not one.failed] if had_batches(store) else task.given  # not of rounds
         failed = sum(answer.failed for answer in last)
         paid, spent = paid_and_spent(self.judgements, store.configuration)
         self.progress = Progress(expense.calls, len(last) - failed, failed, spent)
@@ -142,6 +129,10 @@ class Run:
             except (KeyboardInterrupt, JudgeError, RunError):
                 self._wait_for_last(asking)
                 raise
+        return self._conclude()
+
+    def _conclude(self) -> Ranking:
+        """The ranking at the end of a run; a RunError where too many judgements failed."""
         last = [answers[-1] for answers in self.known.values() if answers[-1].question.voice not in self.left_out]
         if (lost := [answer for answer in last if answer.failed]) and len(lost) > FAILED * len(last):
             raise RunError(too_many(len(lost), len(last), lost[-1].error))
@@ -208,21 +199,25 @@ class Run:
         self._health[judgement.question.voice].take(judgement)
 
     def _count(self, judgement: Judgement, was_asked: bool = True) -> None:
-        key = key_of(judgement.question)
-        again = key in self.known
-        self.known.setdefault(key, []).append(judgement)
-        self._open.pop(key, None)
+        question = judgement.question
+        self._open.pop(key_of(question), None)
         self.progress.asked += was_asked
+        if self._book(judgement):
+            self.rounds[question.context].answer(_ask(question), judgement)
+            self._moved[question.context] = None
+
+    def _book(self, judgement: Judgement) -> bool:
+        """Count a judgement in what is known, in the progress and in the money spent; whether its question was new."""
+        answers = self.known.setdefault(key_of(judgement.question), [])
+        answers.append(judgement)
+        is_new = len(answers) == 1
         self.progress.cut += judgement.cut > 0
         self.progress.cost += judgement.spent if judgement.spent > 0 else 0.0
-        self.progress.failed += judgement.failed - again
+        self.progress.failed += judgement.failed - (not is_new)
         self.progress.answered += not judgement.failed
         if self._priced:
             self.spending.settle(judgement)
-        if not again:
-            question = judgement.question
-            self.rounds[question.context].answer(_ask(question), judgement)
-            self._moved[question.context] = None
+        return is_new
 
     def _fill(self, asking: Asking) -> None:
         """Send the next rounds, and start new contexts while the judge has capacity; decide what a wave decides."""
@@ -246,15 +241,13 @@ class Run:
 
     def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
         size = -(-self.ahead // self._size)
-        contrast = self.task.fitting.contrast[context] if self.task.weighs_pairs else None
-        given = [one for one in self.task.given if one.question.context == context]
+        given = [one for one in self.given if one.question.context == context]
         selector: PairSource
         if self._systems is None:
-            strategy, goal = self.task.strategy or "greedy", self.task.goal
-            selector = Selector(ids, strategy=strategy, orders=orders, goal=goal, contrast=contrast, rng=rng)
+            selector = self._selector(context, ids, orders, rng)
             size = max(4, len(ids) // 4, size)
         else:
-            selector = self._systems.of_context(context, orders, rng, contrast)
+            selector = self._systems.of_context(context, orders, rng, self._contrast(context))
             size += size % 2 if orders == "both" else 0
         if self._allocation is None:
             self.rounds[context] = Rounds(selector, calls, size, waits=self._stops is not None, given=given)
@@ -264,6 +257,14 @@ class Run:
             size = max(size, 2 * len(self.task.voices))
             self.rounds[context] = Rounds(chorus, calls, size, waits=True, returned=True, given=given)
         return context
+
+    def _contrast(self, context: Any) -> Array | None:
+        return self.task.fitting.contrast[context] if self.task.weighs_pairs else None
+
+    def _selector(self, context: Any, ids: list[Any], orders: Orders, rng: np.random.Generator) -> Selector:
+        """What chooses the pairs of a context."""
+        strategy, goal, contrast = self.task.strategy or "greedy", self.task.goal, self._contrast(context)
+        return Selector(ids, strategy=strategy, orders=orders, goal=goal, contrast=contrast, rng=rng)
 
     def _send(self, asking: Asking) -> None:
         """Send pending questions within the budget in dollars; when it is spent, stop the run."""

@@ -16,6 +16,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.audition import all_wordings
 from comparo.run.auditioned import Answers, Audition
 from comparo.run.auto import AUTO, choose_wordings
+from comparo.run.batch import Mode, mode_of
 from comparo.run.budget import Budget
 from comparo.run.loop import Run, logger
 from comparo.run.recipe import Scores
@@ -55,6 +56,7 @@ def rank(
     out: Folder = None,
     fresh: bool = False,
     cache: str | Path | None = None,
+    batch: bool | Mode = False,
     notes: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     watch: Watch = None,
@@ -120,6 +122,10 @@ def rank(
     cache
         The file of a judgement cache (docs/cache.md): answers that it holds are not asked again, and what is asked is
         kept in it, for every run that names the same file. The ranking is the same as without it.
+    batch
+        Whether the questions go to the server as a batch, which costs half and may take a day (docs/batch.md). True
+        waits for it; "submit" raises a PendingError where it is not answered yet, and the same call goes on later;
+        "cancel" ends it early. Needs `out`.
     watch, say, finish
         Called with the progress about twice per second and at the end ("bar": a bar of text on stderr, for notebooks
         and terminals), with a sentence that the user should read at once, and with the `Run`, to complete it and return
@@ -134,6 +140,8 @@ def rank(
     ValueError
         Before anything is asked, if the options do not fit together, the budget cannot connect the items, or the
         audition was of other texts or other voices.
+    PendingError
+        If a batch is not answered yet, or was cancelled.
     JudgeError, RunError, StoreError
         If the judge, the run or the folder cannot continue; all answers so far are stored.
 
@@ -148,8 +156,10 @@ def rank(
     columns = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
     held = tuple([control] if isinstance(control, str) else control)
     items = Items.of(data, **columns, scores=scores, numbers=[name for name in held if name != LENGTH])
-    start = Start(out, fresh, notes, watch, say, finish)
+    start = Start(out, fresh, notes, watch, say, finish, mode_of(batch))
     is_auto = listed(wording) == [AUTO]
+    if is_auto and start.batch is not None:
+        raise ValueError("--wording auto goes by answers, and --batch asks before there are any; name a wording")
     wordings = (all_wordings(criterion) if prompt is None else [None]) if is_auto else listed(wording)
     words = partial(make_prompt, kind=kind, heading=heading, context=context, labels=labels, answer=answer)
     named = reader_among(judge)

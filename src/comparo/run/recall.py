@@ -112,6 +112,31 @@ class Recalling:
                 put(found)
 
 
+class Memory:
+    """What the cache of a judge holds of the questions of one prompt; nothing where the judge has no cache.
+
+    >>> from comparo.data.prompts import criterion_prompt
+    >>> from comparo.judges import load_judge
+    >>> Memory(load_judge("simulated/soft"), criterion_prompt("better")).find(Question("ana", "bo"))
+    """
+
+    def __init__(self, judge: Judge, prompt: Prompt) -> None:
+        self._judge = judge if isinstance(judge, Recalling) else None
+        self._head = "" if self._judge is None else head_of(self._judge.asked, prompt)
+
+    def find(self, question: Question) -> Judgement | None:
+        """The answer to a question, None where there is none."""
+        if self._judge is None:
+            return None
+        return self._judge.cache.find(key_of_answer(self._head, question), question)
+
+    def keep(self, judgement: Judgement) -> None:
+        """Put an answer into the cache, unless it failed."""
+        if self._judge is not None and not judgement.failed:
+            key = key_of_answer(self._head, judgement.question)
+            self._judge.cache.add(key, self._judge.name, judgement)
+
+
 def remembering(judges: Sequence[Judge], cache: str | Path | None) -> list[Judge]:
     """The judges, those whose answers can be kept with a cache in this file; without a file, as they are.
 

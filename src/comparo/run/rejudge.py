@@ -26,8 +26,9 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.answers import comparisons
 from comparo.run.budget import PROBES, Budget, Spending, paid_and_spent
 from comparo.run.database import key_of
-from comparo.run.loop import Progress, Run, logger
+from comparo.run.loop import Run, logger
 from comparo.run.probing import probe_judges
+from comparo.run.progress import Progress
 from comparo.run.recall import recalled, remembering
 from comparo.run.rounds import Pair, Rounds
 from comparo.run.store import Store, read_configuration, read_judgements, stored_items

@@ -11,6 +11,8 @@ from comparo.data.prompts import PAPER, Prompt, choose_prompt
 from comparo.data.writing import csv_text
 from comparo.judges import Judge, as_judge, load_judge
 from comparo.ranking.ranking import Ranking
+from comparo.run.batch import BatchRun, Mode, check_batch
+from comparo.run.batch_store import check_no_batch
 from comparo.run.budget import PROBES
 from comparo.run.folders import set_aside
 from comparo.run.loop import Run, logger
@@ -18,7 +20,7 @@ from comparo.run.probing import probe_judges
 from comparo.run.recall import recalled, remembering
 from comparo.run.store import VOTES, Store
 from comparo.run.task import Task
-from comparo.run.watching import Watch, finish_watched
+from comparo.run.watching import Watch, Watcher, finish_watched
 
 Asked = str | Judge | Callable[..., float]
 Folder = str | Path | Callable[[Task], Path] | None
@@ -35,20 +37,31 @@ class Start:
     watch: Watch = None
     say: Callable[[str], None] = logger.warning
     finish: Callable[[Run], Ranking] = Run.finish
+    batch: Mode | None = None
 
     def go(self, task: Task) -> Ranking:
         """Choose the folder of a task, make the run, and let `finish` complete it."""
+        judges = task.judges  # also at the ordinary price, at which they are probed
+        if self.batch is not None:
+            task = check_batch(task, self.out is not None)
         folder = self.out(task) if callable(self.out) else None if self.out is None else Path(self.out)
         task.check()
-        found = {PROBES: probe_judges(task.judges, None if self.fresh else folder, self.say)}
+        found = {PROBES: probe_judges(judges, None if self.fresh else folder, self.say)}
         if folder is not None and self.fresh:
             set_aside(folder)
         with closing(Store(folder, task.identity, {**task.configuration, **found, **(self.notes or {})})) as store:
             store.add_items(task.items)
             if task.votes is not None:
                 store.write(VOTES, csv_text(task.votes.to_columns()))
+            if self.batch is None:
+                check_no_batch(store)
             with recalled(task, store):
-                return finish_watched(lambda watch: Run(task, store, watch, self.say), self.watch, self.finish)
+                return finish_watched(lambda watch: self._make(task, store, watch), self.watch, self.finish)
+
+    def _make(self, task: Task, store: Store, watch: Watcher | None) -> Run:
+        if self.batch is not None:
+            return BatchRun(task, store, watch, self.say, self.batch)
+        return Run(task, store, watch, self.say)
 
 
 def make_judges(judge: Asked | Sequence[Asked], options: Any = None, cache: str | Path | None = None) -> list[Judge]:

@@ -136,6 +136,11 @@ class Store:
             if self._unsynced and time.monotonic() - self._synced >= self.longest_unsynced:
                 self._sync()
 
+    def flush(self) -> None:
+        """Flush everything to the disk, so that it survives a power failure once this returns."""
+        with self._turn, explained(self.folder):
+            self._sync()
+
     def add_items(self, items: Items) -> None:
         """Store the items, unless they are stored already."""
         contexts = [encode(label) for label in items.contexts.tolist()]

@@ -6,11 +6,13 @@ The key comes from the environment and goes to the server alone: whatever is han
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 from comparo.data.prompts import Prompt, Question
+from comparo.judges.batches import SHARE
 from comparo.judges.calls import Calls
+from comparo.judges.openai.batches import OpenAIBatches
 from comparo.judges.openai.caller import Caller
 from comparo.judges.openai.probing import probe, survey
 from comparo.judges.openai.settings import OPENAI, ROOM, Settings
@@ -48,6 +50,14 @@ class OpenAIJudge(Settings):
         clients = -(-self.concurrency // SHARED) if self.base_url.startswith("http:") else 1
         with Calls([Caller(self, prompt) for _ in range(clients)], questions, self) as calls:
             yield from calls.answers()
+
+    def batches(self, prompt: Prompt) -> OpenAIBatches:
+        """Batches of questions, which a server answers within a day."""
+        return OpenAIBatches(self, prompt)
+
+    def at_batch_price(self) -> Self:
+        """The same judge, at what a batch costs."""
+        return self if self.price is None else replace(self, price=self.price.times(SHARE))
 
 
 def load(

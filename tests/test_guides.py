@@ -5,13 +5,11 @@ import pytest
 from guides import GUIDES, ROOT, Step, pictures, run_guide, steps
 
 PAGES = {page.stem: page for page in sorted(GUIDES.glob("*.md"))}
-# What a guide needs, where that is more than comparo's own parts.
-TIER = {"million": "cluster", "essays": "judges"}
+# What a guide needs, where that is more than comparo's own parts; those of Ray run one after another.
+NEEDS = {"million": [pytest.mark.cluster, pytest.mark.xdist_group("ray")], "essays": [pytest.mark.judges]}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=getattr(pytest.mark, TIER.get(name, "core"))) for name in PAGES]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=NEEDS.get(name, [])) for name in PAGES])
 def test_a_guide_runs_from_its_first_line_to_its_last_picture(name, tmp_path):
     run_guide(PAGES[name], tmp_path)
 

@@ -5,8 +5,7 @@ import pytest
 from guides import GUIDES, ROOT, Step, pictures, run_guide, steps
 
 PAGES = {page.stem: page for page in sorted(GUIDES.glob("*.md"))}
-# What a guide needs, where that is more than comparo's own parts; those of Ray run one after another.
-NEEDS = {"million": [pytest.mark.cluster, pytest.mark.xdist_group("ray")], "essays": [pytest.mark.judges]}
+NEEDS = {"million": [pytest.mark.cluster, pytest.mark.xdist_group("ray")]}  # tests of Ray run one after another
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=NEEDS.get(name, [])) for name in PAGES])

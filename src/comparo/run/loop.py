@@ -17,15 +17,15 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.allocation import Allocation
 from comparo.run.answers import comparisons
 from comparo.run.budget import Spending
-from comparo.run.chorus import Chorus, PairSource
+from comparo.run.chorus import Chorus
 from comparo.run.database import Key, encode, key_of
 from comparo.run.health import ENOUGH, FAILED, Health, too_many
+from comparo.run.pairing import pair_source
 from comparo.run.rounds import Pair, Rounds
 from comparo.run.stops import Stops
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.worker import PATIENCE, Asking
-from comparo.selection.selector import Selector
 
 LOOK = 0.5  # seconds between two looks at the clock, and between two reports of the progress
 GRACE = 10.0  # seconds that calls in flight have to come back when a run is stopped
@@ -90,15 +90,18 @@ class Run:
         last = [answers[-1] for answers in self.known.values()]
         failed = sum(answer.failed for answer in last)
         spent = sum(answer.cost for answers in self.known.values() for answer in answers if answer.cost > 0)
-        self.progress = Progress(expense.calls, len(last) - failed, failed, spent)
-        self.spending = Spending(task.budget.dollars, task.price_of, spent)
+        made, paid = (0, 0.0) if (growth := task.growth) is None else (len(growth.given), growth.spent)
+        self.progress = Progress(made + expense.calls, len(last) - failed, failed, max(0.0, spent - paid))
+        self.spending = Spending(task.budget.dollars, task.price_of, self.progress.cost)
         self.ahead = int(store.configuration.get("ahead", task.ahead))
         # More than `ahead` where replicas share the work.
         self.room = max(self.ahead, sum(getattr(judge, "room", judge.ahead) for judge in task.judges))
         names = task.items.names
         self._size = len(names)
-        generators = np.random.default_rng(task.seed).spawn(len(names))
-        stored = Counter(context for context, *_ in self.known)
+        seed = task.seed if growth is None else [task.seed, growth.number]
+        generators = np.random.default_rng(seed).spawn(len(names))
+        asked = self.known if growth is None else map(key_of, (one.question for one in growth.given))
+        stored = Counter(context for context, *_ in asked)
         # A context whose calls were all made in an earlier start needs no rounds, unless its answers help others stop.
         self._waiting = deque(
             (context, ids, *expense.by_context[context], rng)
@@ -248,13 +251,10 @@ class Run:
         size = -(-self.ahead // self._size)
         contrast = self.task.fitting.contrast[context] if self.task.weighs_pairs else None
         given = [one for one in self.task.given if one.question.context == context]
-        selector: PairSource
+        selector, new = pair_source(self.task, context, ids, orders, rng, contrast, self._systems, bool(given))
         if self._systems is None:
-            strategy, goal = self.task.strategy or "greedy", self.task.goal
-            selector = Selector(ids, strategy=strategy, orders=orders, goal=goal, contrast=contrast, rng=rng)
-            size = max(4, len(ids) // 4, size)
+            size = max(4, new // 4, size)
         else:
-            selector = self._systems.of_context(context, orders, rng, contrast)
             size += size % 2 if orders == "both" else 0
         if self._allocation is None:
             self.rounds[context] = Rounds(selector, calls, size, waits=self._stops is not None, given=given)

@@ -54,6 +54,7 @@ def rank(
     votes: Any = None,
     out: Folder = None,
     fresh: bool = False,
+    allow_changes: bool = False,
     notes: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     watch: Watch = None,
@@ -113,9 +114,11 @@ def rank(
     votes
         Comparisons by people about some of the texts, in any form that `Comparisons.of` reads, such as the folder of a
         vote. The ranking is then what people would say (`with_votes`); no call depends on them.
-    out, fresh, notes
+    out, fresh, allow_changes, notes
         A folder in which everything asked is stored, or a function that chooses it for the `Task`; a call that was
-        stopped continues there. With `fresh` an existing folder is renamed first. `notes` are added to its run.json.
+        stopped continues there. Items that the run of the folder does not have are added to it, and the budget is then
+        for them (docs/growing.md); with `allow_changes`, judgements about texts that changed or are not given any more
+        are left out. With `fresh` an existing folder is renamed first. `notes` are added to its run.json.
     watch, say, finish
         Called with the progress about twice per second and at the end ("bar": a bar of text on stderr, for notebooks
         and terminals), with a sentence that the user should read at once, and with the `Run`, to complete it and return
@@ -144,7 +147,7 @@ def rank(
     columns = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
     held = tuple([control] if isinstance(control, str) else control)
     items = Items.of(data, **columns, scores=scores, numbers=[name for name in held if name != LENGTH])
-    start = Start(out, fresh, notes, watch, say, finish)
+    start = Start(out, fresh, notes, watch, say, finish, True, allow_changes)
     is_auto = listed(wording) == [AUTO]
     wordings = (all_wordings(criterion) if prompt is None else [None]) if is_auto else listed(wording)
     words = partial(make_prompt, kind=kind, heading=heading, context=context, labels=labels, answer=answer)

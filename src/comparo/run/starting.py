@@ -12,8 +12,9 @@ from comparo.data.writing import csv_text
 from comparo.judges import Judge, as_judge, load_judge
 from comparo.ranking.ranking import Ranking
 from comparo.run.folders import set_aside
+from comparo.run.growing import grown, open_grown
 from comparo.run.loop import Run, logger
-from comparo.run.store import VOTES, Store
+from comparo.run.store import VOTES
 from comparo.run.task import Task
 from comparo.run.watching import Watch, finish_watched
 
@@ -24,7 +25,10 @@ NO_READERS = ("simulated/", "replay/")  # judges that read no prompt
 
 @dataclass(frozen=True)
 class Start:
-    """Where a run is stored, what is added to its run.json, and who is told of it; as for `rank`."""
+    """Where a run is stored, what is added to its run.json, and who is told of it; as for `rank`.
+
+    A run that `grows` takes new items into the folder that is there.
+    """
 
     out: Folder = None
     fresh: bool = False
@@ -32,14 +36,18 @@ class Start:
     watch: Watch = None
     say: Callable[[str], None] = logger.warning
     finish: Callable[[Run], Ranking] = Run.finish
+    grows: bool = False
+    allow_changes: bool = False
 
     def go(self, task: Task) -> Ranking:
         """Choose the folder of a task, make the run, and let `finish` complete it."""
         folder = self.out(task) if callable(self.out) else None if self.out is None else Path(self.out)
+        if self.grows and not self.fresh:
+            task = grown(task, folder, self.allow_changes)
         task.check()
         if folder is not None and self.fresh:
             set_aside(folder)
-        with closing(Store(folder, task.identity, {**task.configuration, **(self.notes or {})})) as store:
+        with closing(open_grown(folder, task, self.notes or {})) as store:
             store.add_items(task.items)
             if task.votes is not None:
                 store.write(VOTES, csv_text(task.votes.to_columns()))

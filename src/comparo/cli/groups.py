@@ -37,6 +37,14 @@ GroupColumn = Annotated[
         "each other's scores, and groups are ranked too. Default: group, else the same id in other contexts.",
     ),
 ]
+AllowChanges = Annotated[
+    bool,
+    typer.Option(
+        "--allow-changes",
+        help="Where --out is a run of other items: leave judgements about texts that changed or are not given any more "
+        "out of the ranking. They stay in the folder.",
+    ),
+]
 Scores = Annotated[
     list[str] | None,
     typer.Option("--scores", help="A column with people's scores, to compare the ranking with; may be repeated."),

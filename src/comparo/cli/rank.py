@@ -174,14 +174,7 @@ def rank_command(
         ),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; an existing folder is renamed and kept.")] = False,
-    allow_changes: Annotated[
-        bool,
-        typer.Option(
-            "--allow-changes",
-            help="Where --out is a run of other items: leave judgements about texts that changed or are not given any "
-            "more out of the ranking. They stay in the folder.",
-        ),
-    ] = False,
+    allow_changes: groups.AllowChanges = False,
     *,
     shown: Shown,
 ) -> None:

@@ -17,6 +17,7 @@ from comparo.analysis.agreement import agreement
 from comparo.errors import StoreError
 from comparo.report.data import ROOM, Room, Tables, View, page_data
 from comparo.report.embed import LONGEST, figure, label, presentable
+from comparo.report.growth import growth_part
 from comparo.report.making import METHODS, command, prompt_of, question, score_meaning, settings
 from comparo.report.measures import Agreement, Outlook, agreements, convergence, outlook, surprises
 from comparo.report.record import Record, read_record
@@ -140,6 +141,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "people_names": [label(name) for name in list(record.items.scores)[:4]],
         "signs": signs(record, ahead),
         "voices": who_judged(record),
+        "growth": growth_part(ranking),
         **_convergence(record, ahead),
         "surprises": [_surprise(record, place) for place in surprises(record, SURPRISES)],
         "lengths": _lengths(record),

@@ -179,10 +179,11 @@ def _contexts(items: Items) -> dict[str, Any]:
 
 def _refusal(folder: Path, change: Change) -> str:
     parts = []
-    for labels, what in ((change.removed, "that are not given"), (change.changed, "whose text is another one now")):
+    for labels, what in ((change.removed, "not given now"), (change.changed, "with another text now")):
         if labels:
             names = ", ".join(shown(decode(item)) for _, item in labels[:NAMED])
-            parts.append(f"{len(labels):,} items {what} ({names}{', …' if len(labels) > NAMED else ''})")
+            more = ", …" if len(labels) > NAMED else ""
+            parts.append(f"{len(labels):,} item{'s' if len(labels) > 1 else ''} {what} ({names}{more})")
     return (
         f"{folder} has {' and '.join(parts)}. Give them as they were; or add --allow-changes, which leaves the "
         "judgements about them out of the ranking and keeps them in the folder; or choose another --out"

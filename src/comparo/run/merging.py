@@ -72,15 +72,16 @@ def merged(stored: Items, given: Items, left: Collection[Label]) -> Items:
         if context not in contexts or of is given:
             contexts[context] = of, int(of.context[row])
     code = {context: number for number, context in enumerate(contexts)}
+    names = {id(of): of.ids.tolist() for of in (stored, given)}
 
     def numbers(name: str, column: str) -> NDArray[np.float64]:
         values = ((getattr(of, column).get(name), row) for of, row in rows)
         return np.array([np.nan if found is None else found[row] for found, row in values])
 
     return Items(
-        _objects([of.ids[row] for of, row in rows]),
+        _objects([names[id(of)][row] for of, row in rows]),
         tuple(of.texts[row] for of, row in rows),
-        _objects([of.contexts[number] for of, number in contexts.values()]),
+        _objects([of.contexts.tolist()[number] for of, number in contexts.values()]),
         np.array([code[context] for context, _ in places], dtype=np.int32),
         tuple(of.context_texts[number] for of, number in contexts.values()),
         {name: numbers(name, "scores") for name in dict.fromkeys([*given.scores, *stored.scores])},

@@ -45,12 +45,14 @@ class Past:
     Parameters
     ----------
     before : Its items and answers before the last growth.
-    kept : The items of the first run that are still there and as they were, which hold the scale.
+    stayed : The items of before that are still there and as they were.
+    kept : Those of them that are of the first run, which hold the scale.
     first : The first run, where some of its items are gone or changed; None where `kept` are all of them.
     left_out : How many judgements the last growth left out.
     """
 
     before: State
+    stayed: frozenset[Label]
     kept: frozenset[Label]
     first: State | None = None
     left_out: int = 0
@@ -59,7 +61,7 @@ class Past:
         """The ranking on the scale of the first one, with what it was before; `rank` is how it is made."""
         reference = {} if self.first is None else _scores(rank(self.first))
         before = self._held(rank(self.before), reference)
-        nodes = {label: node for node, label in enumerate(labels_of(before))}
+        nodes = {label: node for node, label in enumerate(labels_of(before)) if label in self.stayed}
         now = self._held(ranking, reference)
         return compared(now, before, [nodes.get(label) for label in labels_of(now)], self.left_out)
 
@@ -172,10 +174,11 @@ class History:
 
     def past(self, growth: int, left_out: int, gone: Collection[Label] = ()) -> Past:
         """The run before a growth: its last one, or the next, which leaves out some judgements and items, `gone`."""
-        first, now = self.since(0), self.since(self.growth)
-        kept = frozenset(label for label in first if now.get(label) == 0 and label not in gone)
-        origin = None if len(kept) == len(first) else self.state(0)
-        return Past(self.state(growth - 1), kept, origin, left_out)
+        now = self.since(self.growth).items()
+        stayed = frozenset(label for label, since in now if since < growth and label not in gone)
+        kept = frozenset(label for label, since in now if since == 0 and label in stayed)
+        origin = None if len(kept) == len(self.since(0)) else self.state(0)
+        return Past(self.state(growth - 1), stayed, kept, origin, left_out)
 
     def _there(self, growth: int) -> list[Mapping[str, Any]]:
         return [row for row in self.rows if row.get("since", 0) <= growth < row.get("until", growth + 1)]

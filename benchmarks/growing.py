@@ -26,8 +26,8 @@ from comparo.judges.simulated import Simulated
 from comparo.run.recipe import Fitting
 from comparo.types import Array
 
-BUDGETS = (4, 6, 8, 9, 10, 11, 12, 14)  # calls per new item
-RANDOM = (10, 14, 18, 22, 26)  # the same for random pairs
+BUDGETS = (8, 10, 12)  # calls per new item
+RANDOM = (16, 24)  # the same for random pairs
 CALLS = 10  # per old item
 BIAS = 0.3
 WORDS = np.array([a + b + c for a in "bdgklmnprst" for b in "aeiou" for c in "dlmnrst"])
@@ -152,7 +152,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=1000)
     parser.add_argument("--new", type=int, default=100)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--judges", nargs="+", default=["soft", "hard", "hard:2", "soft:1:1"])
     given = parser.parse_args()
     for text in given.judges:

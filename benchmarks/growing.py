@@ -6,7 +6,8 @@ zero is the mean of the old items. `calls` is where the standard error of the ne
 interpolation of 1/error² over the calls. The baseline draws random pairs with a new item, both orders. Starting anew
 asks ten calls of all 1,100 items.
 
-`--items`, `--new`, `--seeds` and `--judges` make it smaller.
+`--judges KIND:SPREAD:LIFT:CALLS` are the judges, with the spread of the true scores, how much better the new items are,
+and the calls per old item. `--items`, `--new` and `--seeds` make it smaller or larger.
 """
 
 from __future__ import annotations
@@ -28,20 +29,23 @@ from comparo.types import Array
 
 BUDGETS = (8, 10, 12)  # calls per new item
 RANDOM = (16, 24)  # the same for random pairs
-CALLS = 10  # per old item
 BIAS = 0.3
 WORDS = np.array([a + b + c for a in "bdgklmnprst" for b in "aeiou" for c in "dlmnrst"])
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A judge, how many items are old and new, the spread of true scores, and how much better new items are."""
+    """A judge, how many items are old and new, the spread of true scores, and how much better new items are on average.
+
+    `calls` is how many each old item has had.
+    """
 
     kind: str = "soft"
     old: int = 1000
     new: int = 100
     sd: float = 1.0
     lift: float = 0.0
+    calls: float = 10  # per old item
 
     def truth(self, seed: int) -> Array:
         """The true scores, old items first, the mean of which is 0."""
@@ -106,7 +110,7 @@ def grow(setting: Setting, seed: int, budgets: Sequence[int] = BUDGETS, random: 
     judge, truth, size = setting.judge(seed), setting.truth(seed), setting.old + setting.new
     with tempfile.TemporaryDirectory() as name:
         options = {"judge": judge, "out": Path(name, "run"), "seed": seed}
-        before = rank(setting.items(setting.old), "better", budget=f"{CALLS}n", **options)
+        before = rank(setting.items(setting.old), "better", budget=f"{setting.calls:g}n", **options)
         rows = [
             row(rank(setting.items(size), "better", budget=f"{calls}n", **options), truth, setting.old, calls, before)
             for calls in budgets
@@ -153,7 +157,9 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=1000)
     parser.add_argument("--new", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--judges", nargs="+", default=["soft", "hard", "hard:2", "soft:1:1"])
+    parser.add_argument(
+        "--judges", nargs="+", default=["soft", "hard", "hard:2", "soft:1:1", "soft:1:0:8", "hard:1:0:8"]
+    )
     given = parser.parse_args()
     for text in given.judges:
         kind, *numbers = text.split(":")

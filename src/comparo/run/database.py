@@ -49,7 +49,7 @@ MIGRATIONS = (
     )
     """,
     "CREATE TABLE withdrawn (number INTEGER PRIMARY KEY)",  # judgements that are not read any more
-    "ALTER TABLE items ADD COLUMN since INTEGER NOT NULL DEFAULT 0",  # the growth that brought it, 0 for the first run
+    "ALTER TABLE items ADD COLUMN since INTEGER",  # the growth that brought it, NULL in the first run
     # Each time a run grew: the number of the last judgement before, and how many it left out.
     """
     CREATE TABLE growths (

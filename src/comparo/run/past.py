@@ -153,7 +153,7 @@ class History:
 
     def since(self, growth: int) -> dict[Label, int]:
         """The items of a growth, and the growth that brought each as it was then."""
-        return {(row["context"], row["id"]): row.get("since", 0) for row in self._there(growth)}
+        return {(row["context"], row["id"]): row.get("since") or 0 for row in self._there(growth)}
 
     def answers(self, growth: int) -> list[Judgement]:
         """The answers about the items of a growth, as they were then, that came in it or before."""
@@ -181,4 +181,4 @@ class History:
         return Past(self.state(growth - 1), stayed, kept, origin, left_out)
 
     def _there(self, growth: int) -> list[Mapping[str, Any]]:
-        return [row for row in self.rows if row.get("since", 0) <= growth < row.get("until", growth + 1)]
+        return [row for row in self.rows if (row.get("since") or 0) <= growth < row.get("until", growth + 1)]

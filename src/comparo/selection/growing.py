@@ -33,6 +33,7 @@ from comparo.types import Array, LongIndex
 
 ANCHORS = 256  # old items that are considered as partners: next ones differ by 0.4% of the ranks
 CLOSE = 0.9  # of the best gain, that a pair has which is asked beside it
+MOST = 1024  # new items; above, each choice would take seconds, and `Selector` alone chooses
 LEAST_SPREAD = 0.1  # logits, of old scores: where they hardly differ, new ones still may
 
 

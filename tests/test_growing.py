@@ -442,3 +442,11 @@ def test_new_items_cost_few_calls():
     (row,) = found.rows
     assert row.new_error < 1.15 * row.old_error
     assert row.moved < 0.2 * row.old_error
+
+
+def test_new_items_that_are_better_on_average_are_not_drawn_to_the_old_ones():
+    from benchmarks.growing import Setting, grow
+
+    (row,) = grow(Setting("soft", 150, 40, lift=1.5), seed=0, budgets=(10,)).rows
+    assert row.new_error < 1.3 * row.new_std
+    assert row.new_cover > 0.85

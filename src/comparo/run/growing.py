@@ -200,9 +200,9 @@ def _write(folder: str, growth: Growth, items: Items, connection: sqlite3.Connec
     connection.execute("INSERT INTO growths VALUES (?, ?, ?, ?)", (growth.number, at, mark, growth.past.left_out))
     for label in (*growth.changed, *growth.removed):
         connection.execute(
-            "INSERT INTO former (place, context, context_text, id, text, scores, shared, since, until) SELECT "
-            "items.number, items.context, contexts.text, id, items.text, scores, shared, coalesce(since, 0), ? FROM items "
-            "JOIN contexts ON contexts.context = items.context WHERE items.context = ? AND id = ?",
+            "INSERT INTO former (place, context, context_text, id, text, scores, shared, since, until) "
+            "SELECT items.number, items.context, contexts.text, id, items.text, scores, shared, coalesce(since, 0), ? "
+            "FROM items JOIN contexts ON contexts.context = items.context WHERE items.context = ? AND id = ?",
             (growth.number, *label),
         )
         connection.execute("DELETE FROM items WHERE context = ? AND id = ?", label)

@@ -47,6 +47,7 @@ class Past:
     before : Its items and answers before the last growth.
     stayed : The items of before that are still there and as they were.
     kept : Those of them that are of the first run, which hold the scale.
+    since : The growth that brought each item as it is; those of the last one may be missing.
     first : The first run, where some of its items are gone or changed; None where `kept` are all of them.
     left_out : How many judgements the last growth left out.
     """
@@ -54,6 +55,7 @@ class Past:
     before: State
     stayed: frozenset[Label]
     kept: frozenset[Label]
+    since: Mapping[Label, int]
     first: State | None = None
     left_out: int = 0
 
@@ -64,6 +66,10 @@ class Past:
         nodes = {label: node for node, label in enumerate(labels_of(before)) if label in self.stayed}
         now = self._held(ranking, reference)
         return compared(now, before, [nodes.get(label) for label in labels_of(now)], self.left_out)
+
+    def cohorts(self, labels: Sequence[tuple[Any, Any]]) -> dict[tuple[Any, Any], int]:
+        """The growth that brought each item (context, id), −1 for the last."""
+        return {(context, item): self.since.get((encode(context), encode(item)), -1) for context, item in labels}
 
     def _held(self, ranking: Ranking, reference: Mapping[Label, float]) -> Ranking:
         labels = labels_of(ranking)
@@ -174,11 +180,11 @@ class History:
 
     def past(self, growth: int, left_out: int, gone: Collection[Label] = ()) -> Past:
         """The run before a growth: its last one, or the next, which leaves out some judgements and items, `gone`."""
-        now = self.since(self.growth).items()
-        stayed = frozenset(label for label, since in now if since < growth and label not in gone)
-        kept = frozenset(label for label, since in now if since == 0 and label in stayed)
+        now = self.since(self.growth)
+        since = {label: came for label, came in now.items() if came < growth and label not in gone}
+        kept = frozenset(label for label, came in since.items() if came == 0)
         origin = None if len(kept) == len(self.since(0)) else self.state(0)
-        return Past(self.state(growth - 1), stayed, kept, origin, left_out)
+        return Past(self.state(growth - 1), frozenset(since), kept, since, origin, left_out)
 
     def _there(self, growth: int) -> list[Mapping[str, Any]]:
         return [row for row in self.rows if (row.get("since") or 0) <= growth < row.get("until", growth + 1)]

@@ -226,8 +226,13 @@ class Fitting:
             named = None if self._groups is None else group_codes(data, ranking.graph, self._groups)
             return replace(ranking, group=named)
         method = self.method if data.judges is None or self.together else "panel"
-        shared: dict[str, Any] = {"groups": self._groups, "features": self._features, "control": self._control(data)}
+        # Items that came together may be better or worse on average than those before, as groups may.
+        came = None if self.past is None or self._groups is not None else self.past.cohorts(self._labels)
+        groups = self._groups if came is None else came
+        shared: dict[str, Any] = {"groups": groups, "features": self._features, "control": self._control(data)}
         ranking = quiet_fit(data, method, bias=self.bias, prior="estimated", **shared)
+        if came is not None:
+            return replace(ranking, group=None)
         effects, panel = ranking.effects, ranking.panel
         found = [part.group for part in (effects, panel) if part is not None]
         is_grouped = any(group is not None for group in found)

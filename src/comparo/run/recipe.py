@@ -219,6 +219,19 @@ class Fitting:
     def _names(self) -> Mapping[Any, list[Any]]:
         return self.items.names
 
+    def _came(self, data: Comparisons) -> Mapping[Any, Hashable] | None:
+        """The growth that brought each item, as its group: items that came together may be better on average.
+
+        None for a run that has not grown, one that has groups, and where no items of different growths were compared.
+        """
+        if self.past is None or self._groups is not None:
+            return None
+        came = self.past.cohorts(self._labels)
+        contexts = [None] * len(data) if data.contexts is None else data.contexts[data.context].tolist()
+        ends = (data.items[column].tolist() for column in (data.first, data.second))
+        across = any(came[c, one] != came[c, other] for c, one, other in zip(contexts, *ends, strict=True))
+        return came if across else None
+
     def fit(self, data: Comparisons) -> Ranking:
         """The ranking from comparisons whose weights are final."""
         if not self.pools:
@@ -226,8 +239,7 @@ class Fitting:
             named = None if self._groups is None else group_codes(data, ranking.graph, self._groups)
             return replace(ranking, group=named)
         method = self.method if data.judges is None or self.together else "panel"
-        # Items that came together may be better or worse on average than those before, as groups may.
-        came = None if self.past is None or self._groups is not None else self.past.cohorts(self._labels)
+        came = self._came(data)
         groups = self._groups if came is None else came
         shared: dict[str, Any] = {"groups": groups, "features": self._features, "control": self._control(data)}
         ranking = quiet_fit(data, method, bias=self.bias, prior="estimated", **shared)

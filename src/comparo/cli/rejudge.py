@@ -17,7 +17,7 @@ from comparo.data.wordings import WORDINGS
 from comparo.run.rejudge import Rejudged, Repeated, rejudge
 from comparo.run.store import stored_items
 
-EPILOG = "Example: `comparo rejudge comparo-runs/20260301-120000-stories --judge openai/gpt-4o-mini --dry-run`"
+EPILOG = "Example: `comparo rejudge comparo-runs/20260301-120000-stories --judge openai/gpt-6-luna --dry-run`"
 
 
 @with_groups
@@ -51,7 +51,7 @@ def rejudge_command(
     """
     if len(asked.judges) > 1:
         raise ValueError("comparo rejudge asks one judge; give one --judge, and rejudge the new folder by the next")
-    asked.ray()  # flags that do not fit together are an error before anything is read
+    asked.check()  # flags that do not fit together are an error before anything is read
     (judge,) = asked.make(stored_items(run), context)
 
     def folder(task: Repeated) -> Path | None:

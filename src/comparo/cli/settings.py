@@ -4,14 +4,14 @@ The command line wins over the environment, the environment over the file. A fil
 where it decides where keys and texts go (`Command`). In the file, keys at the top are for all
 commands that have such a flag, those in a table named after a command for that one:
 
-    judge = "openai/gpt-4o-mini"
+    judge = "openai/gpt-6-luna"
     [rank]
     budget = "20n"
 
 A flag that may be repeated takes a list, and several judges may be tables, each with its own options:
 
     [[judges]]
-    judge = "openai/gpt-4o-mini"
+    judge = "openai/gpt-6-luna"
     price = "0.15,0.60"
     [[judges]]
     judge = "openai/qwen"
@@ -97,7 +97,7 @@ def read_settings(commands: Mapping[str, TyperCommand], path: Path) -> dict[str,
 def _judges(tables: Any, path: Path) -> list[str]:
     """Tables [[judges]] as --judge has them: the name, and then the options of that judge."""
     if not isinstance(tables, list) or not all(isinstance(table, dict) and table.get("judge") for table in tables):
-        raise ValueError(f'{path}: each of the [[judges]] needs its name, such as judge = "openai/gpt-4o-mini"')
+        raise ValueError(f'{path}: each of the [[judges]] needs its name, such as judge = "openai/gpt-6-luna"')
     written = []
     for table in tables:
         options = {name: value for name, value in table.items() if name != "judge"}
@@ -166,6 +166,14 @@ class Command(TyperCommand):
     terminal. A file named by --config or COMPARO_CONFIG, flags and variables are the user's own words.
     """
 
+    def get_help_option(self, ctx: Any) -> Any:
+        """--help, with the flags that come last."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.rich_help_panel = getattr(self.params[-1], "rich_help_panel", None) if self.params else None
+            option.metavar = ""
+        return option
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command, after asking about settings that nobody gave."""
         _agree(ctx)
@@ -175,7 +183,7 @@ class Command(TyperCommand):
 def decides(flag: str, value: Any) -> bool:
     """Whether a setting decides where keys and texts go.
 
-    >>> decides("base-url", "http://localhost"), decides("judge", ["openai/gpt-4o"]), decides("judge", "local/smollm2")
+    >>> decides("base-url", "http://localhost"), decides("judge", ["openai/luna"]), decides("judge", "local/smollm2")
     (True, True, False)
     >>> decides("out", "run"), decides("out", "/srv/public"), decides("budget", "20n"), decides("host", "0.0.0.0")
     (False, True, False, True)
@@ -183,7 +191,7 @@ def decides(flag: str, value: Any) -> bool:
     if flag == "judge":
         judges = map(str, value if isinstance(value, list | tuple) else [value])
         return any(judge.partition("/")[0] not in HERE or ";" in judge for judge in judges)
-    if flag == "out":
+    if flag in ("out", "cache"):
         return PurePath(value).is_absolute() or ".." in PurePath(value).parts
     return flag in ("base-url", "option", "engine", "ray-address", "host")
 
@@ -195,7 +203,7 @@ def _agree(context: typer.Context) -> None:
     chosen, asks = {}, context.params.get("baseline", True) is not None  # comparo study asks a judge for that only
     for option in options_of(context.command):
         source, value = context.get_parameter_source(str(option.name)), context.params.get(str(option.name))
-        used = asks or name_of(option) == "out"
+        used = asks or name_of(option) in ("out", "cache")
         if used and source is not None and source.name == "DEFAULT_MAP" and decides(name_of(option), value):
             chosen[name_of(option)] = value
     if not chosen:

@@ -42,6 +42,7 @@ class FunctionJudge:
     function: Callable[..., Any]
 
     ahead = 1
+    cacheable = False  # an answer may depend on what the function reads besides its arguments
 
     def __post_init__(self) -> None:
         if inspect.iscoroutinefunction(self.function):

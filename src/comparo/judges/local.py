@@ -29,6 +29,7 @@ from comparo.judges.labels import Path as TokenPath
 from comparo.judges.labels import sequence_probability
 from comparo.judges.protocol import Judge, Judgement
 from comparo.judges.spellings import Spellings, find_spellings, likeliest_path
+from comparo.judges.weights import digest_of
 
 Runtime = Literal["auto", "llama.cpp", "transformers"]
 
@@ -151,6 +152,10 @@ class LlamaCpp:
         size = self.path.stat().st_size
         version = xllamacpp.__version__
         return {"file": self.path.name, "bytes": size, "runtime": f"xllamacpp {version}", "window": self.window}
+
+    @cached_property
+    def weights(self) -> str | None:
+        return digest_of(self.path)
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """The answers, `ahead` questions at a time, ordered so that neighbours begin alike."""

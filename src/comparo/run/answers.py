@@ -22,3 +22,8 @@ def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
         else [question.context for question in questions],
         None if all(question.voice is None for question in questions) else [question.voice for question in questions],
     )
+
+
+def count_cached(judgements: Iterable[Judgement]) -> int:
+    """How many of the judgements came from the cache."""
+    return sum(judgement.cached for judgement in judgements)

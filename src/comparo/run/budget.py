@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Self
@@ -13,6 +13,7 @@ from comparo.selection.defaults import Orders
 
 _FORM = re.compile(r"(?P<dollars>\$)?(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<unit>[n%]?)")
 _key = attrgetter("context", "first", "second", "voice")
+PROBES = "probes"  # where run.json holds what the judges were found to accept before the run (`probing`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,22 @@ def dollars(amount: float) -> str:
     if not 0 < rounded < 0.01:
         return f"${amount:,.2f}"
     return f"${rounded:.{1 - math.floor(math.log10(rounded))}f}"
+
+
+def paid_and_spent(
+    judgements: Iterable[Judgement], configuration: Mapping[str, Any] | None = None
+) -> tuple[float, float]:
+    """What judgements and the probes of a run count for within a budget, and what was spent on them, both in dollars.
+
+    Answers from the cache count for what they cost once, so that a run is the same with a cache and without one.
+
+    >>> asked, kept = (Judgement(Question("ana", "bo"), p=0.7, cost=0.5, cached=cached) for cached in (False, True))
+    >>> paid_and_spent([asked, kept], {"probes": [{"cost": 0.25}, {"cost": None}]})
+    (1.25, 0.75)
+    """
+    known = [judgement for judgement in judgements if judgement.cost > 0]
+    probes = sum(one.get("cost") or 0.0 for one in (configuration or {}).get(PROBES) or ())
+    return sum(one.cost for one in known) + probes, sum(one.spent for one in known) + probes
 
 
 class Spending:

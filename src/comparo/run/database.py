@@ -5,7 +5,7 @@ import math
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
@@ -49,6 +49,9 @@ MIGRATIONS = (
     )
     """,
     "CREATE TABLE withdrawn (number INTEGER PRIMARY KEY)",  # judgements that are not read any more
+    "ALTER TABLE judgements ADD COLUMN tokens_cached INTEGER",
+    "ALTER TABLE judgements ADD COLUMN tokens_reasoning INTEGER",
+    "ALTER TABLE judgements ADD COLUMN cached INTEGER",  # 1 for an answer of an earlier run
     "ALTER TABLE items ADD COLUMN since INTEGER",  # the growth that brought it, NULL in the first run
     # Each time a run grew: the number of the last judgement before, and how many it left out.
     """
@@ -66,6 +69,7 @@ MIGRATIONS = (
 )
 DATABASE = "judgements.db"
 ANSWER = tuple(field.name for field in fields(Judgement))[1:]
+LATER = ("tokens_cached", "tokens_reasoning", "cached")  # of ANSWER, those that a database of before lacks
 COLUMNS = ("at", "context", "first", "second", "voice", *ANSWER)
 INSERT = f"INSERT INTO judgements ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 # Raised for values that SQLite cannot store: an integer of more than 64 bits, a lone surrogate, a missing text.
@@ -76,6 +80,7 @@ OWNER = 0o600  # readable and writable by the owner alone
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+BUSY = 5.0  # seconds to wait for a database that another process holds: the default of Python's sqlite3
 
 
 def write_text(path: Path, text: str) -> None:
@@ -203,23 +208,32 @@ def reading(folder: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def open_database(path: str) -> sqlite3.Connection:
-    """Open the database for writing and migrate it to this version; threads may share it, one at a time."""
-    connection = sqlite3.connect(path, check_same_thread=False)
+def open_database(path: str, migrations: Sequence[str] = MIGRATIONS, patience: float = BUSY) -> sqlite3.Connection:
+    """Open a database for writing and migrate it to this version; threads may share it, one at a time.
+
+    Where another process holds it, this one waits for `patience` seconds.
+    """
+    connection = sqlite3.connect(path, timeout=patience, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version > len(MIGRATIONS):
-            raise StoreError(f"{path} was written by a newer comparo; update this one")
-        for number, migration in enumerate(MIGRATIONS[version:], version + 1):
+        if database_version(connection) < len(migrations):
             with connection:
-                connection.execute(migration)
-                connection.execute(f"PRAGMA user_version={number}")
+                connection.execute("BEGIN IMMEDIATE")  # two processes may open a new database at the same time
+                for migration in migrations[database_version(connection) :]:
+                    connection.execute(migration)
+                connection.execute(f"PRAGMA user_version={len(migrations)}")
+        if database_version(connection) > len(migrations):
+            raise StoreError(f"{path} was written by a newer comparo; update this one")
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def database_version(connection: sqlite3.Connection) -> int:
+    """How many migrations a database has had."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def stored_judgements(connection: sqlite3.Connection) -> Iterator[tuple[Key, Judgement]]:
@@ -232,19 +246,29 @@ def stored_judgements(connection: sqlite3.Connection) -> Iterator[tuple[Key, Jud
 
 def numbered_judgements(connection: sqlite3.Connection, condition: str) -> Iterator[tuple[int, Key, Judgement]]:
     """The judgements of some rows with their numbers and keys, in the order in which they were stored."""
-    columns = f"number, context, first, second, {voice_column(connection)}, {', '.join(ANSWER)}"
-    for number, context, first, second, voice, *answer, error in connection.execute(
+    columns = f"number, context, first, second, {voice_column(connection)}, {', '.join(_answer_columns(connection))}"
+    for number, context, first, second, voice, *answer, error, cached in connection.execute(
         f"SELECT {columns} FROM judgements WHERE {condition} ORDER BY number"
     ):
-        known: list[Any] = [*(math.nan if value is None else value for value in answer), error]
+        known: list[Any] = [*(math.nan if value is None else value for value in answer), error, bool(cached)]
         question = Question(decode(first), decode(second), decode(context), voice=voice)
         yield number, (context, first, second, voice), Judgement(question, *known)
 
 
+def _answer_columns(connection: sqlite3.Connection) -> Iterator[str]:
+    """What to select as the fields of an answer: 0 for counts that older versions did not store."""
+    there = _columns(connection)
+    for name in ANSWER:
+        yield (f"coalesce({name}, 0)" if name in there else "0") if name in LATER else name
+
+
 def voice_column(connection: sqlite3.Connection) -> str:
     """What to select as the voice of a judgement: NULL where an older version made the database."""
-    columns = {row[1] for row in connection.execute("PRAGMA table_info(judgements)")}
-    return "voice" if "voice" in columns else "NULL"
+    return "voice" if "voice" in _columns(connection) else "NULL"
+
+
+def _columns(connection: sqlite3.Connection) -> set[str]:
+    return {row[1] for row in connection.execute("PRAGMA table_info(judgements)")}
 
 
 def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement:

@@ -22,6 +22,7 @@ from comparo.data.items import Items
 from comparo.data.sources import standing
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
+from comparo.run.budget import paid_and_spent
 from comparo.run.database import DATABASE, decode, key_of, numbered_judgements, reading
 from comparo.run.growth import Growth
 from comparo.run.merging import Label, item_rows, merged, texts_of
@@ -116,7 +117,7 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False) -> Task:
         items.digest() if is_new else before["items"],
         {context: counts[label] for label, context in _contexts(items).items()},
         given,
-        sum(one.cost for _, one in kept if one.cost > 0),
+        paid_and_spent(one for _, one in kept),
         before.get("audition"),
         history.past(number, left if is_new else history.left_out, gone),
         mark,

@@ -23,7 +23,7 @@ class Growth:
     digest : That of all its items.
     new : How many items of each context are new.
     given : The answers from before that count.
-    spent : What all judgements before have cost, in dollars.
+    paid : What all judgements before count for within a budget, and what was spent on them, in dollars.
     audition : What the identity of the run says of an audition, if anything.
     past : The run before.
     mark : The number of the last judgement before.
@@ -35,13 +35,18 @@ class Growth:
     digest: str
     new: Mapping[Any, int]
     given: tuple[Judgement, ...] = field(repr=False)
-    spent: float
+    paid: tuple[float, float]
     audition: str | None
     past: Past = field(repr=False)
     mark: int
     changed: tuple[Label, ...] = ()
     removed: tuple[Label, ...] = ()
     configuration: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def before(self) -> tuple[int, float, float]:
+        """How many answers are given, and what all judgements before count for and cost, in dollars."""
+        return len(self.given), *self.paid
 
     def calls(
         self, budget: Budget, sizes: Mapping[Any, int], orders: Orders, cost: float, voices: int

@@ -16,7 +16,7 @@ from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.allocation import Allocation
 from comparo.run.answers import comparisons
-from comparo.run.budget import Spending
+from comparo.run.budget import Spending, paid_and_spent
 from comparo.run.chorus import Chorus
 from comparo.run.database import Key, encode, key_of
 from comparo.run.health import ENOUGH, FAILED, Health, too_many
@@ -89,10 +89,10 @@ class Run:
             self.known = store.known()
         last = [answers[-1] for answers in self.known.values()]
         failed = sum(answer.failed for answer in last)
-        spent = sum(answer.cost for answers in self.known.values() for answer in answers if answer.cost > 0)
-        made, paid = (0, 0.0) if (growth := task.growth) is None else (len(growth.given), growth.spent)
-        self.progress = Progress(made + expense.calls, len(last) - failed, failed, max(0.0, spent - paid))
-        self.spending = Spending(task.budget.dollars, task.price_of, self.progress.cost)
+        paid, spent = paid_and_spent(self.judgements, store.configuration)
+        made, was_paid, was_spent = (0, 0.0, 0.0) if (growth := task.growth) is None else growth.before
+        self.progress = Progress(made + expense.calls, len(last) - failed, failed, max(0.0, spent - was_spent))
+        self.spending = Spending(task.budget.dollars, task.price_of, max(0.0, paid - was_paid))
         self.ahead = int(store.configuration.get("ahead", task.ahead))
         # More than `ahead` where replicas share the work.
         self.room = max(self.ahead, sum(getattr(judge, "room", judge.ahead) for judge in task.judges))
@@ -217,7 +217,7 @@ class Run:
         self._open.pop(key, None)
         self.progress.asked += was_asked
         self.progress.cut += judgement.cut > 0
-        self.progress.cost += judgement.cost if judgement.cost > 0 else 0.0
+        self.progress.cost += judgement.spent if judgement.spent > 0 else 0.0
         self.progress.failed += judgement.failed - again
         self.progress.answered += not judgement.failed
         if self._priced:

@@ -55,6 +55,7 @@ def rank(
     out: Folder = None,
     fresh: bool = False,
     allow_changes: bool = False,
+    cache: str | Path | None = None,
     notes: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     watch: Watch = None,
@@ -119,6 +120,9 @@ def rank(
         stopped continues there. Items that the run of the folder does not have are added to it, and the budget is then
         for them (docs/growing.md); with `allow_changes`, judgements about texts that changed or are not given any more
         are left out. With `fresh` an existing folder is renamed first. `notes` are added to its run.json.
+    cache
+        The file of a judgement cache (docs/cache.md): answers that it holds are not asked again, and what is asked is
+        kept in it, for every run that names the same file. The ranking is the same as without it.
     watch, say, finish
         Called with the progress about twice per second and at the end ("bar": a bar of text on stderr, for notebooks
         and terminals), with a sentence that the user should read at once, and with the `Run`, to complete it and return
@@ -153,7 +157,7 @@ def rank(
     words = partial(make_prompt, kind=kind, heading=heading, context=context, labels=labels, answer=answer)
     named = reader_among(judge)
     prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
-    asked = make_judges(judge, options)
+    asked = make_judges(judge, options, cache)
     said = None if votes is None else Comparisons.of(votes)
     how = (strategy, orders, method, bias, seed, plain, least_mass, estimate, validity, held)
 

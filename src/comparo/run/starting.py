@@ -11,9 +11,12 @@ from comparo.data.prompts import PAPER, Prompt, choose_prompt
 from comparo.data.writing import csv_text
 from comparo.judges import Judge, as_judge, load_judge
 from comparo.ranking.ranking import Ranking
+from comparo.run.budget import PROBES
 from comparo.run.folders import set_aside
 from comparo.run.growing import grown, open_grown
 from comparo.run.loop import Run, logger
+from comparo.run.probing import probe_judges
+from comparo.run.recall import recalled, remembering
 from comparo.run.store import VOTES
 from comparo.run.task import Task
 from comparo.run.watching import Watch, finish_watched
@@ -45,17 +48,21 @@ class Start:
         if self.grows and not self.fresh:
             task = grown(task, folder, self.allow_changes)
         task.check()
+        found = {PROBES: probe_judges(task.judges, None if self.fresh else folder, self.say)}
         if folder is not None and self.fresh:
             set_aside(folder)
-        with closing(open_grown(folder, task, self.notes or {})) as store:
+        with closing(open_grown(folder, task, {**found, **(self.notes or {})})) as store:
             store.add_items(task.items)
             if task.votes is not None:
                 store.write(VOTES, csv_text(task.votes.to_columns()))
-            return finish_watched(lambda watch: Run(task, store, watch, self.say), self.watch, self.finish)
+            with recalled(task, store):
+                return finish_watched(lambda watch: Run(task, store, watch, self.say), self.watch, self.finish)
 
 
-def make_judges(judge: Asked | Sequence[Asked], options: Any = None) -> list[Judge]:
+def make_judges(judge: Asked | Sequence[Asked], options: Any = None, cache: str | Path | None = None) -> list[Judge]:
     """The judges that are given by name, as judges or as functions, with one mapping of options each or for all.
+
+    With a `cache`, they look for answers there before they are asked.
 
     >>> [judge.name for judge in make_judges(["simulated/soft", "simulated/hard"], {"seed": 3})]
     ['simulated/soft', 'simulated/hard']
@@ -64,10 +71,11 @@ def make_judges(judge: Asked | Sequence[Asked], options: Any = None) -> list[Jud
     given = listed(options) if isinstance(options, list | tuple) else [options] * len(judges)
     if not judges or len(given) != len(judges):
         raise ValueError(f"{len(given)} mappings of options for {len(judges)} judges; give one each, or one for all")
-    return [
+    made = [
         load_judge(each, **(own or {})) if isinstance(each, str) else as_judge(each)
         for each, own in zip(judges, given, strict=True)
     ]
+    return remembering(made, cache)
 
 
 def reader_among(judge: Asked | Sequence[Asked]) -> str:
@@ -83,8 +91,8 @@ def listed(given: Any) -> list[Any]:
 def reader(judges: Sequence[str]) -> str:
     """The name of a judge that reads prompts, or of the first where none does; "" is a judge without a name.
 
-    >>> reader(["simulated/soft", "openai/gpt-4o-mini"])
-    'openai/gpt-4o-mini'
+    >>> reader(["simulated/soft", "openai/gpt-6-luna"])
+    'openai/gpt-6-luna'
     """
     return next((judge for judge in judges if not judge.startswith(NO_READERS)), judges[0])
 

@@ -26,6 +26,7 @@ from comparo.judges.hf.network import Network
 from comparo.judges.hf.passes import Batch, Batches, pulls, split
 from comparo.judges.protocol import Judgement
 from comparo.judges.spellings import Spellings, likeliest_path
+from comparo.judges.weights import digest_of
 
 if TYPE_CHECKING:
     import torch
@@ -88,7 +89,8 @@ def load(
         transformer.to(device)
     judge = judge_with(transformer, tokenizer, model, batch=batch, reuse=reuse, window=window)
     found = getattr(transformer.config, "_commit_hash", None) or revision
-    return replace(judge, settings={**judge.settings, "dtype": dtype, "revision": found})
+    settings = {**judge.settings, "dtype": dtype, "revision": found}
+    return replace(judge, settings=settings, weights=digest_of(model), cacheable=True)
 
 
 def judge_with(
@@ -153,6 +155,8 @@ class HfJudge:
     _batches: Batches = field(repr=False)
     _reuse: Literal["auto", "tree"] | bool = field(repr=False)
     _trees: bool = field(repr=False)
+    weights: str | None = None
+    cacheable: bool = False  # a model that was loaded elsewhere may have been changed in memory
 
     scales = True
 

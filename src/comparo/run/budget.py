@@ -134,15 +134,16 @@ def paid_and_spent(
 ) -> tuple[float, float]:
     """What judgements and the probes of a run count for within a budget, and what was spent on them, both in dollars.
 
-    Answers from the cache count for what they cost once, so that a run is the same with a cache and without one.
+    What comes from the cache counts for what it cost once, so that a run is the same with a cache and without one.
 
     >>> asked, kept = (Judgement(Question("ana", "bo"), p=0.7, cost=0.5, cached=cached) for cached in (False, True))
-    >>> paid_and_spent([asked, kept], {"probes": [{"cost": 0.25}, {"cost": None}]})
-    (1.25, 0.75)
+    >>> paid_and_spent([asked, kept], {"probes": [{"calls": 1, "cost": 0.25}, {"calls": 0, "cost": 0.25}]})
+    (1.5, 0.75)
     """
     known = [judgement for judgement in judgements if judgement.cost > 0]
-    probes = sum(one.get("cost") or 0.0 for one in (configuration or {}).get(PROBES) or ())
-    return sum(one.cost for one in known) + probes, sum(one.spent for one in known) + probes
+    probes = [(one.get("cost") or 0.0, one.get("calls")) for one in (configuration or {}).get(PROBES) or ()]
+    paid = sum(one.cost for one in known) + sum(cost for cost, _ in probes)
+    return paid, sum(one.spent for one in known) + sum(cost for cost, calls in probes if calls)
 
 
 class Spending:

@@ -39,6 +39,14 @@ GroupColumn = Annotated[
         rich_help_panel=TEXTS,
     ),
 ]
+AllowChanges = Annotated[
+    bool,
+    typer.Option(
+        "--allow-changes",
+        help="Where --out is a run of other items: leave judgements about texts that changed or are not given any more "
+        "out of the ranking. They stay in the folder.",
+    ),
+]
 Scores = Annotated[
     list[str] | None,
     typer.Option(

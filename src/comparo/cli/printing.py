@@ -18,6 +18,7 @@ from rich.text import Text
 
 from comparo.data.words import visible
 from comparo.data.writing import csv_text
+from comparo.ranking.grown import Grown, growth_sentences, moved_columns
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import dollars
@@ -84,6 +85,16 @@ def print_board(board: Leaderboard) -> None:
     rows = zip(*(columns[name].tolist() for name in names), strict=True)
     print_table(names, [list(row) for row in rows])
     print_text("\n")
+
+
+def print_moved(ranking: Ranking, grown: Grown) -> None:
+    """Who is new in a ranking that has grown, and a table of what moved, on stdout."""
+    for sentence in growth_sentences(ranking, grown):
+        print_text(f"\n{sentence[0].upper()}{sentence[1:]}.\n")
+    moved = moved_columns(ranking, grown)
+    if len(moved["item"]):
+        print_text("\n")
+        print_table(moved, zip(*(column.tolist() for column in moved.values()), strict=True))
 
 
 def print_table(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -15,7 +15,16 @@ from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
 from comparo.cli.batch import BatchFlags
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
-from comparo.cli.printing import Console, Format, cost_words, print_board, print_notes, print_ranking, whose
+from comparo.cli.printing import (
+    Console,
+    Format,
+    cost_words,
+    print_board,
+    print_moved,
+    print_notes,
+    print_ranking,
+    whose,
+)
 from comparo.cli.progress import watched
 from comparo.cli.settings import command_line
 from comparo.cli.stopping import say_interrupted, stoppable
@@ -34,6 +43,7 @@ from comparo.run.auto import AUTO, beside
 from comparo.run.budget import dollars
 from comparo.run.first import first_question
 from comparo.run.folders import choose_folder
+from comparo.run.growing import grown, growth_sentence
 from comparo.run.loop import Run
 from comparo.run.probing import price_sentences, tokens_sentence
 from comparo.run.rank import rank
@@ -180,7 +190,8 @@ def rank_command(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The run folder. Default: comparo-runs/TIME-NAME, or that of the same run, to continue it.",
+            help="The run folder. Default: comparo-runs/TIME-NAME, or that of the same run, to continue it. Items that "
+            "an earlier run does not have are added to it, and --budget is then for these.",
             rich_help_panel=PRINTED,
         ),
     ] = None,
@@ -188,12 +199,14 @@ def rank_command(
         bool,
         typer.Option("--fresh", help="Start anew; an existing folder is renamed and kept.", rich_help_panel=PRINTED),
     ] = False,
+    allow_changes: groups.AllowChanges = False,
     shown: Shown,
 ) -> None:
     """Rank texts by a judge, from few comparisons, safe to stop and start again.
 
     The ranking goes to stdout, progress to stderr, and everything asked to a run folder with a report to open in a
-    browser. The same command continues a run that was stopped.
+    browser. The same command continues a run that was stopped, and with more items in the same --out it adds them to
+    the ranking.
     """
     asked.check()  # flags that do not fit together are an error before anything is read
     numbers = [name for name in how.control or () if name != LENGTH]
@@ -202,6 +215,8 @@ def rank_command(
     prompts = question.spelled_out("all", AUTO).make(items, columns, asked.reader)
 
     def folder(task: Task) -> Path:
+        if not (fresh or isinstance(task, Trial)):
+            task = grown(task, out, allow_changes)
         expense = task.expense()
         if dry_run:
             say_expense(Console(highlight=False), task, expense)
@@ -221,6 +236,7 @@ def rank_command(
         out=folder,
         fresh=fresh and out is not None,
         batch=by_batch.mode,
+        allow_changes=allow_changes,
         notes={"command": command_line(context)},
         say=partial(shown.console.print, style="yellow", markup=False, soft_wrap=True),
         finish=partial(finish, shown=shown),
@@ -261,11 +277,14 @@ def say_begin(console: Console, run: Run) -> None:
     """Say how many calls a run may make, and where its folder is."""
     what = "An audition of the wordings: " if isinstance(run.task, Trial) and run.task.whole else ""
     calls = f"{run.progress.total:,} calls at most{_given(run.task)}"
+    if sentence := growth_sentence(run.task):
+        console.print(sentence, markup=False, soft_wrap=True)
     console.print(f"[dim]{what}{calls}; run folder {run.store.folder}[/dim]")
 
 
 def _given(task: Task) -> str:
-    return f", {len(task.given):,} of them answered in the audition" if task.given else ""
+    where = "in the audition" if task.growth is None else "before"
+    return f", {len(task.given):,} of them answered {where}" if task.given else ""
 
 
 def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -> None:
@@ -280,6 +299,8 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
     progress, cached = run.progress, count_cached(run.judgements)
     calls = {"answered": progress.answered, "cached": cached, "failed": progress.failed, "cost": progress.cost}
     print_ranking(ranking, shown.output, shown.top, calls)
+    if ranking.grown is not None and shown.output == "table":
+        print_moved(ranking, ranking.grown)
     if not shown.quiet:
         print_notes(ranking.notes)
     parts = [f"{progress.answered:,} of {record.possible:,} possible comparisons{_given(run.task)}"]
@@ -320,7 +341,9 @@ def say_expense(console: Console, task: Task, expense: Expense) -> None:
     for voice in task.voices if several else ():
         each = expense.costs[voice.name]
         console.print(f"  {voice.name}: {'price not known' if math.isnan(each) else f'{dollars(each)} a call'}")
-    calls = f"{expense.calls:,} calls at most{_given(task)}"
+    if sentence := growth_sentence(task):
+        console.print(sentence, markup=False)
+    calls = f"{expense.calls:,} calls at most{_given(task) if task.growth is None else ' now'}"
     reasoning = (
         ", without tokens of reasoning" if any(getattr(judge, "reasons", False) for judge in task.judges) else ""
     )

@@ -21,6 +21,7 @@ from comparo.report.charts import convergence_chart, length_chart, people_about,
 from comparo.report.data import ROOM, Room, Tables, page_data
 from comparo.report.embed import LONGEST, label, presentable
 from comparo.report.facts import facts
+from comparo.report.growth import growth_part
 from comparo.report.making import command, prompt_of, question, score_meaning, settings
 from comparo.report.measures import agreements, outlook, surprises
 from comparo.report.record import Record, read_record
@@ -149,6 +150,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "signs": [sign for sign in cards if sign.main],
         "special": [sign for sign in cards if not sign.main],
         "voices": who_judged(record),
+        "growth": growth_part(ranking),
         **convergence_chart(record, ahead),
         "surprises": [surprise(record, place) for place in surprises(record, SURPRISES)],
         "lengths": length_chart(record),

@@ -26,6 +26,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.report.snippets import are_codes
 from comparo.run.answers import comparisons
 from comparo.run.loop import Run
+from comparo.run.past import read_past
 from comparo.run.recipe import Fitting
 from comparo.run.store import VOTES, read_configuration, read_judgements, stored_items
 from comparo.types import Array, LongIndex
@@ -179,7 +180,7 @@ def read_record(folder: Path) -> Record:
     held = tuple(given("control") or {})
     votes = Comparisons.read(folder / VOTES) if given("votes") else None
     whose = given("estimate", "judge"), given("validity"), held, votes, given("together", False)
-    fitting = Fitting(items, method, bias, plain, True, *whose)
+    fitting = Fitting(items, method, bias, plain, True, *whose, past=read_past(folder))
     return Record(configuration, items, judgements, fitting.conclude(comparisons(judgements)), fitting)
 
 

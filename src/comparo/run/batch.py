@@ -30,6 +30,7 @@ from comparo.run.courier import CANCELLED, CREATIONS, UNANSWERED, Courier, Pause
 from comparo.run.database import encode, key_of
 from comparo.run.health import too_many
 from comparo.run.loop import LOOK, Run, logger
+from comparo.run.pairing import pair_source
 from comparo.run.progress import Progress
 from comparo.run.recall import Memory, Recalling
 from comparo.run.store import Store
@@ -174,7 +175,8 @@ class BatchRun(Run):
             asked = rows.get(encode(context), [])
             if len(asked) >= calls:
                 continue
-            selector = self._selector(context, ids, orders, rng)
+            contrast = self.task.fitting.contrast[context] if self.task.weighs_pairs else None
+            selector, _ = pair_source(self.task, context, ids, orders, rng, contrast, None, False)
             if asked:
                 selector.observe(asked)
             if number := min(calls - len(asked), selector.remaining or 0):

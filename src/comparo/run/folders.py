@@ -26,15 +26,18 @@ TABLES = {  # in the order in which a database's tables are made
     "judgements": "number, at, context, first, second, p, mass, weight, reply, tokens_in, tokens_out, seconds, cost, "
     "cut, error, voice, tokens_cached, tokens_reasoning, cached",
     "contexts": "context, text",
-    "items": "number, context, id, text, scores, shared",
+    "items": "number, context, id, text, scores, shared, since",
     "run": "number, configuration",
     "ballots": "number, voter, context, first, second, shown, turn, judgement",
     "withdrawn": "number",
     "batches": "number, name, lines, file, sent, id, others, status, done, seen, closed",
     "batch_questions": "batch, number, lines, context, first, second, is_judged",
+    "growths": "number, at, judgements, left_out",
+    "former": "number, place, context, context_text, id, text, scores, shared, since, until",
 }
 LABELS = {"judgements": slice(2, 5), "contexts": slice(0, 1), "items": slice(1, 3), "run": slice(1, 2)}
 LABELS |= {"ballots": slice(2, 5), "withdrawn": slice(0, 0), "batches": slice(0, 0), "batch_questions": slice(3, 6)}
+LABELS |= {"growths": slice(0, 0), "former": slice(2, 5, 2)}
 FARTHEST = 2**40  # rows that are skipped in one step in search of some behind the damage
 
 

@@ -18,18 +18,16 @@ from comparo.run.allocation import Allocation
 from comparo.run.answers import comparisons
 from comparo.run.batch_store import had_batches
 from comparo.run.budget import Spending, paid_and_spent
-from comparo.run.chorus import Chorus, PairSource
+from comparo.run.chorus import Chorus
 from comparo.run.database import Key, encode, key_of
 from comparo.run.health import ENOUGH, FAILED, Health, too_many
+from comparo.run.pairing import pair_source
 from comparo.run.progress import Progress
 from comparo.run.rounds import Pair, Rounds
 from comparo.run.stops import Stops
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.worker import PATIENCE, Asking
-from comparo.selection.defaults import Orders
-from comparo.selection.selector import Selector
-from comparo.types import Array
 
 LOOK = 0.5  # seconds between two looks at the clock, and between two reports of the progress
 GRACE = 10.0  # seconds that calls in flight have to come back when a run is stopped
@@ -77,15 +75,18 @@ class Run:
         self.given = [one for one in last if not one.failed] if had_batches(store) else task.given  # not of rounds
         failed = sum(answer.failed for answer in last)
         paid, spent = paid_and_spent(self.judgements, store.configuration)
-        self.progress = Progress(expense.calls, len(last) - failed, failed, spent)
-        self.spending = Spending(task.budget.dollars, task.price_of, paid)
+        made, was_paid, was_spent = (0, 0.0, 0.0) if (growth := task.growth) is None else growth.before
+        self.progress = Progress(made + expense.calls, len(last) - failed, failed, max(0.0, spent - was_spent))
+        self.spending = Spending(task.budget.dollars, task.price_of, max(0.0, paid - was_paid))
         self.ahead = int(store.configuration.get("ahead", task.ahead))
         # More than `ahead` where replicas share the work.
         self.room = max(self.ahead, sum(getattr(judge, "room", judge.ahead) for judge in task.judges))
         names = task.items.names
         self._size = len(names)
-        generators = np.random.default_rng(task.seed).spawn(len(names))
-        stored = Counter(context for context, *_ in self.known)
+        seed = task.seed if growth is None else [task.seed, growth.number]
+        generators = np.random.default_rng(seed).spawn(len(names))
+        asked = self.known if growth is None else map(key_of, (one.question for one in growth.given))
+        stored = Counter(context for context, *_ in asked)
         # A context whose calls were all made in an earlier start needs no rounds, unless its answers help others stop.
         self._waiting = deque(
             (context, ids, *expense.by_context[context], rng)
@@ -241,13 +242,12 @@ class Run:
 
     def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
         size = -(-self.ahead // self._size)
+        contrast = self.task.fitting.contrast[context] if self.task.weighs_pairs else None
         given = [one for one in self.given if one.question.context == context]
-        selector: PairSource
+        selector, new = pair_source(self.task, context, ids, orders, rng, contrast, self._systems, bool(given))
         if self._systems is None:
-            selector = self._selector(context, ids, orders, rng)
-            size = max(4, len(ids) // 4, size)
+            size = max(4, new // 4, size)
         else:
-            selector = self._systems.of_context(context, orders, rng, self._contrast(context))
             size += size % 2 if orders == "both" else 0
         if self._allocation is None:
             self.rounds[context] = Rounds(selector, calls, size, waits=self._stops is not None, given=given)
@@ -257,14 +257,6 @@ class Run:
             size = max(size, 2 * len(self.task.voices))
             self.rounds[context] = Rounds(chorus, calls, size, waits=True, returned=True, given=given)
         return context
-
-    def _contrast(self, context: Any) -> Array | None:
-        return self.task.fitting.contrast[context] if self.task.weighs_pairs else None
-
-    def _selector(self, context: Any, ids: list[Any], orders: Orders, rng: np.random.Generator) -> Selector:
-        """What chooses the pairs of a context."""
-        strategy, goal, contrast = self.task.strategy or "greedy", self.task.goal, self._contrast(context)
-        return Selector(ids, strategy=strategy, orders=orders, goal=goal, contrast=contrast, rng=rng)
 
     def _send(self, asking: Asking) -> None:
         """Send pending questions within the budget in dollars; when it is spent, stop the run."""

@@ -55,6 +55,7 @@ def rank(
     votes: Any = None,
     out: Folder = None,
     fresh: bool = False,
+    allow_changes: bool = False,
     cache: str | Path | None = None,
     batch: bool | Mode = False,
     notes: Mapping[str, Any] | None = None,
@@ -116,9 +117,11 @@ def rank(
     votes
         Comparisons by people about some of the texts, in any form that `Comparisons.of` reads, such as the folder of a
         vote. The ranking is then what people would say (`with_votes`); no call depends on them.
-    out, fresh, notes
+    out, fresh, allow_changes, notes
         A folder in which everything asked is stored, or a function that chooses it for the `Task`; a call that was
-        stopped continues there. With `fresh` an existing folder is renamed first. `notes` are added to its run.json.
+        stopped continues there. Items that the run of the folder does not have are added to it, and the budget is then
+        for them (docs/growing.md); with `allow_changes`, judgements about texts that changed or are not given any more
+        are left out. With `fresh` an existing folder is renamed first. `notes` are added to its run.json.
     cache
         The file of a judgement cache (docs/cache.md): answers that it holds are not asked again, and what is asked is
         kept in it, for every run that names the same file. The ranking is the same as without it.
@@ -156,7 +159,7 @@ def rank(
     columns = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
     held = tuple([control] if isinstance(control, str) else control)
     items = Items.of(data, **columns, scores=scores, numbers=[name for name in held if name != LENGTH])
-    start = Start(out, fresh, notes, watch, say, finish, mode_of(batch))
+    start = Start(out, fresh, notes, watch, say, finish, mode_of(batch), True, allow_changes)
     is_auto = listed(wording) == [AUTO]
     if is_auto and start.batch is not None:
         raise ValueError("--wording auto goes by answers, and --batch asks before there are any; name a wording")

@@ -15,6 +15,7 @@ from comparo.run.batch import BatchRun, Mode, check_batch
 from comparo.run.batch_store import check_no_batch
 from comparo.run.budget import PROBES
 from comparo.run.folders import set_aside
+from comparo.run.growing import grown, open_grown
 from comparo.run.loop import Run, logger
 from comparo.run.probing import probe_judges
 from comparo.run.recall import recalled, remembering
@@ -29,7 +30,10 @@ NO_READERS = ("simulated/", "replay/")  # judges that read no prompt
 
 @dataclass(frozen=True)
 class Start:
-    """Where a run is stored, what is added to its run.json, and who is told of it; as for `rank`."""
+    """Where a run is stored, what is added to its run.json, and who is told of it; as for `rank`.
+
+    A run that `grows` takes new items into the folder that is there.
+    """
 
     out: Folder = None
     fresh: bool = False
@@ -38,6 +42,8 @@ class Start:
     say: Callable[[str], None] = logger.warning
     finish: Callable[[Run], Ranking] = Run.finish
     batch: Mode | None = None
+    grows: bool = False
+    allow_changes: bool = False
 
     def go(self, task: Task) -> Ranking:
         """Choose the folder of a task, make the run, and let `finish` complete it."""
@@ -45,11 +51,15 @@ class Start:
         if self.batch is not None:
             task = check_batch(task, self.out is not None)
         folder = self.out(task) if callable(self.out) else None if self.out is None else Path(self.out)
+        if self.grows and not self.fresh:
+            task = grown(task, folder, self.allow_changes)
+        if self.batch is not None and task.growth is not None:
+            raise ValueError("--batch cannot place new items: each of their pairs goes by answers; leave --batch out")
         task.check()
         found = {PROBES: probe_judges(judges, None if self.fresh else folder, self.say)}
         if folder is not None and self.fresh:
             set_aside(folder)
-        with closing(Store(folder, task.identity, {**task.configuration, **found, **(self.notes or {})})) as store:
+        with closing(open_grown(folder, task, {**found, **(self.notes or {})})) as store:
             store.add_items(task.items)
             if task.votes is not None:
                 store.write(VOTES, csv_text(task.votes.to_columns()))

@@ -23,6 +23,7 @@ from comparo.methods import Method, quiet_fit
 from comparo.model.product import Bias
 from comparo.run.auditioned import fingerprint
 from comparo.run.budget import Budget
+from comparo.run.growth import Growth
 from comparo.run.probing import PRICES, prices_of
 from comparo.run.recipe import Fitting, Scores
 from comparo.run.voices import Voice
@@ -55,7 +56,8 @@ class Task:
     `least_mass` of the probability on the labels. With several voices (`panel`), `judge` and `prompt` are those of the
     first, and the ranking is their consensus. Answers that are `given` (`auditioned`) are questions of the run that
     need not be asked; they count as calls within the budget. With `votes` of people the ranking is theirs; no call
-    depends on them.
+    depends on them. Where items are added to a run (`growth`), the answers from before are given, and the budget is for
+    what is asked now.
     """
 
     items: Items
@@ -77,6 +79,7 @@ class Task:
     panel: tuple[Voice, ...] = ()
     given: tuple[Judgement, ...] = ()
     votes: Comparisons | None = None
+    growth: Growth | None = None
 
     def __post_init__(self) -> None:
         if self.strategy is None:
@@ -178,22 +181,26 @@ class Task:
         if self.is_panel:
             asked |= {"judge": ", ".join(str(voice.name) for voice in self.voices), "settings": {}}
             asked["voices"] = {voice.name: voice.identity for voice in self.voices}
+        audition = fingerprint(self.given) if self.given else None
+        if self.growth is not None:
+            audition = self.growth.audition
         return {
-            "items": self.items.digest(),
+            "items": self.items.digest() if self.growth is None else self.growth.digest,
             **asked,
             "strategy": self.strategy,
             "orders": self.orders,
             "goal": self.goal,
             "seed": self.seed,
             **pairs,
-            **({"audition": fingerprint(self.given)} if self.given else {}),
+            **({"audition": audition} if audition else {}),
         }
 
     @cached_property
     def fitting(self) -> Fitting:
         """How the answers become a ranking."""
         whose = self.estimate, self.validity, self.control, self.votes
-        return Fitting(self.items, self.method, self.bias or "none", self.plain, True, *whose)
+        past = None if self.growth is None else self.growth.past
+        return Fitting(self.items, self.method, self.bias or "none", self.plain, True, *whose, past=past)
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -235,8 +242,12 @@ class Task:
         costs = {voice.name: self._cost(voice.name, tokens[voice.name]) for voice in self.voices}
         least = math.nan if any(map(math.isnan, costs.values())) else min(filter(None, costs.values()), default=0.0)
         groups = self.systems().count if self.compares_groups else None
-        calls = self.budget.calls(sizes, self.orders, least, len(self.voices), groups)
-        total = sum(number for number, _ in calls.values())
+        if self.growth is None:
+            calls = self.budget.calls(sizes, self.orders, least, len(self.voices), groups)
+            total = sum(number for number, _ in calls.values())
+        else:
+            calls = self.growth.calls(self.budget, sizes, self.orders, least, len(self.voices))
+            total = self.growth.more(calls)
         most = max(costs.values()) if least == least else math.nan
         cost = min(total * most, self.budget.dollars) if self.is_panel and most == most else total * most
         return Expense(calls, total, round(total * sum(tokens.values()) / len(tokens)), cost, costs)
@@ -271,6 +282,7 @@ def _length(question: Question) -> int:
 class Expense:
     """Calls and orders per context, calls in total, approximate tokens, and dollars (nan if unknown).
 
+    Of a run that grows, the calls per context contain those from before, and the total does not.
     `costs` is what a call of each voice costs, in dollars. With several voices, `cost` is that of the dearest.
     """
 

@@ -19,12 +19,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from comparo.data.criteria import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
-from comparo.judges.chat import Chat, Encoded, common_prefix
+from comparo.judges.chat import Chat, Encoded
 from comparo.judges.hf.network import Network
 from comparo.judges.hf.passes import Batch, Batches, pulls, split
+from comparo.judges.hf.tree import DEEPEST
+from comparo.judges.labels import common_prefix
 from comparo.judges.protocol import Judgement
+from comparo.judges.several import gathered
 from comparo.judges.spellings import Spellings, likeliest_path
 
 if TYPE_CHECKING:
@@ -154,13 +158,17 @@ class HfJudge:
     _reuse: Literal["auto", "tree"] | bool = field(repr=False)
     _trees: bool = field(repr=False)
 
-    scales = True
+    scales = several = True
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """An answer to every question, `ahead` of them at a time.
 
-        While a GPU computes a batch, the next one is prepared, if necessary from the next questions.
+        While a GPU computes a batch, the next one is prepared, if necessary from the next questions. Of several
+        criteria, each is asked by itself after the same texts, which are read once.
         """
+        yield from gathered(self._answers(questions, prompt), prompt)
+
+    def _answers(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         labels = self._chat.spellings(prompt)
         running: list[_Running] = []
         for rows, failed in pulls(self._chat, questions, prompt, self.ahead):
@@ -174,14 +182,17 @@ class HfJudge:
         yield from self._judgements([run.wait() for run in running], labels)
 
     def _plan(self, rows: list[Encoded], prompt: Prompt) -> Iterator[Batch]:
+        is_several = isinstance(prompt, CriteriaPrompt)
         if self._trees:
-            yield from self._batches.trees(rows, always=self._reuse == "tree")
+            yield from self._batches.trees(rows, always=self._reuse == "tree", deepest=DEEPEST + is_several)
             return
-        contexts: defaultdict[str | None, list[Encoded]] = defaultdict(list)
+        groups: defaultdict[Any, list[Encoded]] = defaultdict(list)
         for row in rows:
-            contexts[row.question.context_text if prompt.has_context else None].append(row)
+            asked = row.question
+            pair = (asked.context, asked.first, asked.second) if is_several else None
+            groups[pair or (asked.context_text if prompt.has_context else None)].append(row)
         single = []
-        for group in contexts.values():
+        for group in groups.values():
             shared = self._shared(group, prompt) if self._reuse else 0
             kept = self._network.keeps(group[0].ids[:shared])
             if shared and (self._reuse is True or self._batches.pays(len(group), shared, kept)):
@@ -191,6 +202,8 @@ class HfJudge:
         yield from self._batches.of(single)
 
     def _shared(self, group: Sequence[Encoded], prompt: Prompt) -> int:
+        if isinstance(prompt, CriteriaPrompt):  # the same texts
+            return min(common_prefix([row.ids for row in group]), min(len(row.ids) for row in group) - 1)
         # The same question without its texts ends the shared part where the texts begin, so that later questions of
         # this context have the same prefix, even if these questions have more in common.
         bare = self._chat.encode([replace(group[0].question, first_text="", second_text="")], prompt)
@@ -237,7 +250,7 @@ class HfJudge:
                     p=p,
                     mass=mass,
                     reply=self._chat.tokenizer.decode([*reply]),
-                    tokens_in=len(row.ids) + len(labels.begun),
+                    tokens_in=len(row.ids) - row.known + len(labels.begun),
                     tokens_out=len(reply),
                     seconds=seconds / len(batch.rows),
                     cut=row.cut,

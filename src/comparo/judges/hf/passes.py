@@ -15,7 +15,7 @@ from itertools import islice
 
 from comparo.data.prompts import Prompt, Question
 from comparo.judges.chat import Chat, Encoded
-from comparo.judges.hf.tree import Tree, grow, packs
+from comparo.judges.hf.tree import DEEPEST, Tree, grow, packs
 from comparo.judges.protocol import Judgement
 
 READING = 0.22  # share of a pass's launches that one more reading in every layer adds; measured with 24 layers
@@ -66,18 +66,18 @@ class Batches:
     tokens: int
     pass_tokens: float
 
-    def trees(self, rows: Iterable[Encoded], *, always: bool = False) -> Iterator[Batch]:
+    def trees(self, rows: Iterable[Encoded], *, always: bool = False, deepest: int = DEEPEST) -> Iterator[Batch]:
         """The rows in trees, those that begin alike in the same one; without `always`, only where that is cheaper."""
         ordered, single = sorted(rows, key=lambda row: row.ids), []
         branches = max((len(row.after) for row in ordered), default=1)
         for part in packs([row.ids for row in ordered], self.tokens // branches, self.size):
-            batch = _tree(ordered[part.start : part.stop])
+            batch = _tree(ordered[part.start : part.stop], deepest)
             if always or self._cheaper(batch, sum(row.size for row in batch.rows)):
                 yield batch
             else:
                 single += batch.rows
         for batch in self.of(single):  # its rows are padded to the longest, those of a tree are not
-            tree = _tree(batch.rows)
+            tree = _tree(batch.rows, deepest)
             yield tree if self._cheaper(tree, batch.tokens) else batch
 
     def _cheaper(self, batch: Batch, tokens: int) -> bool:
@@ -113,13 +113,13 @@ def split(batch: Batch) -> tuple[Batch, Batch]:
     middle = len(batch.rows) // 2
     first, second = batch.rows[:middle], batch.rows[middle:]
     if batch.tree:
-        return _tree(first), _tree(second)
+        return _tree(first, batch.tree.deepest), _tree(second, batch.tree.deepest)
     return Batch(first, batch.shared), Batch(second, batch.shared)
 
 
-def _tree(rows: list[Encoded]) -> Batch:
+def _tree(rows: list[Encoded], deepest: int) -> Batch:
     ordered = sorted(rows, key=lambda row: row.ids)
     sequences = [sequence for row in ordered for sequence in row.sequences]
     ranked = sorted(range(len(sequences)), key=sequences.__getitem__)
     order = sorted(range(len(ranked)), key=ranked.__getitem__)
-    return Batch(ordered, tree=grow([sequences[number] for number in ranked]), order=order)
+    return Batch(ordered, tree=grow([sequences[number] for number in ranked], deepest), order=order)

@@ -27,7 +27,7 @@ class _AnswerError(Exception):
 
 
 @dataclass
-class _Case:
+class Case:
     """A question, its prompt, and what was returned so far; `form` is where its request differs from the dialect."""
 
     question: Question
@@ -38,6 +38,7 @@ class _Case:
     tokens_out: int = 0
     counted: bool = True
     form: dict[str, Any] = field(default_factory=dict)
+    each: dict[str, tuple[float, float, float] | str] = field(default_factory=dict)  # of several criteria
 
     @property
     def texts(self) -> list[str]:
@@ -60,7 +61,7 @@ class Caller:
 
     async def answer(self, question: Question) -> Judgement | JudgeError:
         """The answer to a question, or its failure; a JudgeError is returned where no question can be answered."""
-        start, case = time.perf_counter(), _Case(question)
+        start, case = time.perf_counter(), Case(question)
         p, mass, weight, error = math.nan, math.nan, 1.0, None
         try:
             self._write(case, self.judge.window)
@@ -70,7 +71,7 @@ class Caller:
         except _AnswerError as problem:
             error = self._scrub(str(problem))
         tokens = (case.tokens_in, case.tokens_out)
-        return Judgement(
+        judgement = Judgement(
             question,
             p=p,
             mass=mass,
@@ -83,15 +84,19 @@ class Caller:
             cut=case.cut,
             error=error,
         )
+        return self._told(case, judgement)
 
-    async def _read(self, case: _Case) -> tuple[float, float, float]:
+    def _told(self, case: Case, judgement: Judgement) -> Judgement:
+        return judgement
+
+    async def _read(self, case: Case) -> tuple[float, float, float]:
         """p and mass where the reply names a label or, if it was begun, at its next token."""
         choice = (await self._ask(case))[0]
         reply = verdicts.reply_text(choice)
         case.reply = _shown(reply)
         try:
             positions = verdicts.token_logprobs(choice)
-            found = verdicts.read_logprobs(positions, self.prompt, begun=self.begun)
+            found = self._probability(case, positions)
         except ValueError as problem:
             raise _AnswerError(f"{problem}, of the reply {self._short(reply)}") from None
         if not positions and reply and not self.dialect.gives_logprobs:
@@ -102,7 +107,11 @@ class Caller:
             raise _AnswerError(f"the reply {self._short(reply)} does not name {named}")
         return *found, 1.0
 
-    async def _vote(self, case: _Case) -> tuple[float, float, float]:
+    def _probability(self, case: Case, positions: verdicts.Positions) -> tuple[float, float] | None:
+        """p and mass from the log-probabilities of a reply's tokens; None where it names no label."""
+        return verdicts.read_logprobs(positions, self.prompt, begun=self.begun)
+
+    async def _vote(self, case: Case) -> tuple[float, float, float]:
         """p, mass and weight from sampled verdicts."""
         replies: list[str] = []
         while (missing := self.judge.votes - len(replies)) > 0:
@@ -115,15 +124,19 @@ class Caller:
         chat = self.judge.endpoint == "chat"
         if chat and any(replies) and not any(reply.lstrip().startswith("{") for reply in replies):
             self.dialect.adopt("response_format", False)
-        scale = verdicts.is_scale(self.prompt)
-        read = verdicts.read_score if scale else verdicts.read_grade if self.graded else verdicts.read_verdict
-        found = verdicts.soften([read(reply, self.prompt) for reply in replies], scale or self.graded)
+        found = self._verdict(case, replies)
         if found is None:
             ended = "; raise max_tokens" if choices[-1].get("finish_reason") == "length" else ""
             raise _AnswerError(f"no verdict in the reply {self._short(case.reply)}{ended}")
         return found
 
-    async def _ask(self, case: _Case, wanted: int = 1) -> list[dict[str, Any]]:
+    def _verdict(self, case: Case, replies: list[str]) -> tuple[float, float, float] | None:
+        """p, mass and weight from the words of replies; None where none of them is a verdict."""
+        scale = verdicts.is_scale(self.prompt)
+        read = verdicts.read_score if scale else verdicts.read_grade if self.graded else verdicts.read_verdict
+        return verdicts.soften([read(reply, self.prompt) for reply in replies], scale or self.graded)
+
+    async def _ask(self, case: Case, wanted: int = 1) -> list[dict[str, Any]]:
         """The choices that the server offers; a form of the question that it accepts is used for all later ones."""
         judge, dialect = self.judge, self.dialect
         route = "/chat/completions" if judge.endpoint == "chat" else "/completions"
@@ -149,11 +162,11 @@ class Caller:
             return choices
         raise _AnswerError(f"the server refused the question in {FORMS} forms")
 
-    def _put(self, part: str, case: _Case) -> Any:
+    def _put(self, part: str, case: Case) -> Any:
         """The value of a part of the request: this question's own, else the dialect's."""
         return case.form.get(part, getattr(self.dialect, part))
 
-    def _body(self, case: _Case, wanted: int) -> dict[str, Any]:
+    def _body(self, case: Case, wanted: int) -> dict[str, Any]:
         judge, answer = self.judge, self.prompt.answer
         body: dict[str, Any] = {"model": judge.model, self._put("max_tokens", case): self.max_tokens}
         if self._put("temperature", case):
@@ -173,7 +186,7 @@ class Caller:
             body["response_format"] = verdicts.reply_format(self.prompt, self.graded)
         return body
 
-    def _heed(self, answer: Answer, body: dict[str, Any], case: _Case) -> None:
+    def _heed(self, answer: Answer, body: dict[str, Any], case: Case) -> None:
         """Change the question as the server's complaint asks, so that it can be sent again, or raise what it means."""
         url, status = self.judge.base_url, answer.status
         if status < 400:
@@ -198,14 +211,14 @@ class Caller:
                 raise JudgeError(f"{url} does not go on with a reply that was begun {said}; drop prefill")
         raise _AnswerError(f"the server answered {said}")
 
-    def _about(self, complaint: Complaint, case: _Case, *names: str) -> bool:
+    def _about(self, complaint: Complaint, case: Case, *names: str) -> bool:
         """Whether a complaint is certainly about a parameter: it names it, and not by repeating the question."""
         if any(name in told for name in names for told in complaint.names):
             return True
         asked = case.text.lower()
         return any(name in complaint.words and name not in asked for name in names)
 
-    def _ask_for_fewer(self, complaint: Complaint, case: _Case, said: str) -> None:
+    def _ask_for_fewer(self, complaint: Complaint, case: Case, said: str) -> None:
         """Ask for as many log-probabilities as the server gives; raise an error where it gives none."""
         most = self._put("top_logprobs", case)
         fewer = [int(number) for number in re.findall(r"\b1?\d\b", complaint.words) if 0 < int(number) < most]
@@ -226,7 +239,7 @@ class Caller:
     def _overhead(self) -> int:
         return TEMPLATE + _tokens(self.added + self.prompt.answer) + self.max_tokens
 
-    def _write(self, case: _Case, window: int | None) -> None:
+    def _write(self, case: Case, window: int | None) -> None:
         """Write the prompt, cut to the window by an upper estimate of its tokens."""
         text = self.prompt.text(case.question)
         if window is not None:
@@ -236,7 +249,7 @@ class Caller:
                 raise _AnswerError(str(problem)) from None
         case.text = text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent
 
-    def _choices(self, text: str, case: _Case) -> list[dict[str, Any]]:
+    def _choices(self, text: str, case: Case) -> list[dict[str, Any]]:
         try:
             answer = json.loads(text)
         except (ValueError, RecursionError):

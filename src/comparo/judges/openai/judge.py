@@ -18,8 +18,10 @@ from threading import Thread
 from typing import Any, Literal, Self
 from urllib.parse import unquote, urlsplit
 
+from comparo.data.criteria import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.judges.openai.caller import Caller
+from comparo.judges.openai.criteria import CriteriaCaller
 from comparo.judges.openai.settings import OPENAI, Price, Settings, find_price, read_price
 from comparo.judges.protocol import Judgement
 
@@ -42,7 +44,9 @@ class OpenAIJudge(Settings):
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """The answers as they come, from `concurrency` calls at once; the first question goes alone."""
         clients = -(-self.concurrency // SHARED) if self.base_url.startswith("http:") else 1
-        with Calls([Caller(self, prompt) for _ in range(clients)], questions, self) as calls:
+        several = isinstance(prompt, CriteriaPrompt)
+        callers = [CriteriaCaller(self, prompt) if several else Caller(self, prompt) for _ in range(clients)]
+        with Calls(callers, questions, self) as calls:
             yield from calls.answers()
 
 

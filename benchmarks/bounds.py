@@ -17,7 +17,7 @@ from comparo.analysis.agreement import spearman_within
 from comparo.analysis.verdicts import count_flips, cycles
 from comparo.report.bounds import CONTRADICTING, CYCLES, FLIPS, SPEARMAN
 from comparo.report.measures import residuals
-from comparo.report.record import expected
+from comparo.ranking.expected import expected
 
 TEXTS = 10_000  # in all contexts of a simulation
 CALLS = 6  # per text

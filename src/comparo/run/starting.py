@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from comparo.data.criteria import CriteriaPrompt, criteria_prompt
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt, choose_prompt
+from comparo.data.wordings import DEFAULT_WORDING
 from comparo.data.writing import csv_text
 from comparo.judges import Judge, as_judge, load_judge
 from comparo.ranking.ranking import Ranking
+from comparo.run.criteria import CriteriaRun, CriteriaStore
 from comparo.run.folders import set_aside
 from comparo.run.loop import Run, logger
 from comparo.run.store import VOTES, Store
@@ -39,11 +42,13 @@ class Start:
         task.check()
         if folder is not None and self.fresh:
             set_aside(folder)
-        with closing(Store(folder, task.identity, {**task.configuration, **(self.notes or {})})) as store:
+        is_several = isinstance(task.prompt, CriteriaPrompt)
+        open_store, begin = (CriteriaStore, CriteriaRun) if is_several else (Store, Run)
+        with closing(open_store(folder, task.identity, {**task.configuration, **(self.notes or {})})) as store:
             store.add_items(task.items)
             if task.votes is not None:
                 store.write(VOTES, csv_text(task.votes.to_columns()))
-            return finish_watched(lambda watch: Run(task, store, watch, self.say), self.watch, self.finish)
+            return finish_watched(lambda watch: begin(task, store, watch, self.say), self.watch, self.finish)
 
 
 def make_judges(judge: Asked | Sequence[Asked], options: Any = None) -> list[Judge]:
@@ -83,7 +88,7 @@ def reader(judges: Sequence[str]) -> str:
 
 def make_prompt(
     items: Items,
-    criterion: str | None,
+    criterion: str | Mapping[str, str] | None,
     prompt: str | Prompt | None,
     judge: str = "",
     *,
@@ -96,13 +101,17 @@ def make_prompt(
 ) -> Prompt:
     """The prompt for some items: a criterion, a template, the path of one, or the name of one of the paper's prompts.
 
-    A simulated or recorded judge reads no prompt, so it needs neither.
+    Several criteria are given by name. A simulated or recorded judge reads no prompt, so it needs neither.
     """
     if criterion is None and prompt is None and judge.startswith(NO_READERS):
         criterion = "better"
     has_contexts = any(text is not None for text in items.context_texts)
     if has_contexts and heading is None:
         heading = (context or "context").replace("_", " ").capitalize()
+    if isinstance(criterion, Mapping):
+        if prompt is not None or labels is not None or answer is not None:
+            raise ValueError("several criteria have a prompt of their own; leave --prompt, --labels and --answer out")
+        return criteria_prompt(criterion, kind, heading if has_contexts else None, wording or DEFAULT_WORDING)
     if isinstance(prompt, str) and prompt not in PAPER and "{" not in prompt:
         if not Path(prompt).is_file():
             raise ValueError(f"--prompt {prompt}: no such file, and none of the paper's prompts: {', '.join(PAPER)}")

@@ -74,7 +74,7 @@ def reply_tokens(prompt: CriteriaPrompt) -> int:
 
     >>> from comparo.data.criteria import criteria_prompt
     >>> reply_tokens(criteria_prompt({"coherence": "more coherent", "fluency": "more fluent"}))
-    38
+    35
     """
     return sum(LINE + (len(name) + len(prompt.answer)) // 2 for name in prompt.parts)
 

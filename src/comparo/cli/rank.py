@@ -13,21 +13,25 @@ import typer
 from comparo.analysis.agreement import agreement
 from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
-from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
+from comparo.cli.criteria import CriteriaFlags, first_criteria, print_criteria
+from comparo.cli.groups import ColumnFlags, with_groups
 from comparo.cli.printing import Console, Format, print_board, print_notes, print_ranking
 from comparo.cli.progress import watched
 from comparo.cli.settings import command_line
 from comparo.cli.stopping import say_interrupted, stoppable
+from comparo.data.criteria import CriteriaPrompt
 from comparo.data.items import LENGTH
 from comparo.data.several import read_several
 from comparo.methods import Method
 from comparo.model.product import Bias
+from comparo.ranking.criteria import CriteriaRanking
 from comparo.ranking.equal import control_sentences
 from comparo.ranking.indecision import tie_sentences
 from comparo.ranking.ranking import Ranking
 from comparo.run.audition import Trial
 from comparo.run.auto import AUTO, beside
 from comparo.run.budget import dollars
+from comparo.run.criteria import CriteriaRun
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
 from comparo.run.rank import rank
@@ -144,7 +148,7 @@ def rank_command(
             ".txt or .md files, a .txt file with a text a line, a run folder, or - for standard input."
         ),
     ],
-    question: QuestionFlags,
+    question: CriteriaFlags,
     asked: JudgeFlags,
     plan: Plan,
     columns: ColumnFlags,
@@ -182,7 +186,7 @@ def rank_command(
     numbers = [name for name in plan.control or () if name != LENGTH]
     items = columns.read(data, group=group, scores=scores, numbers=numbers)
     is_auto = question.wording == [AUTO]
-    prompts = question.spelled_out("all", AUTO).make(items, columns, asked.reader)
+    prompts = question.resolved.spelled_out("all", AUTO).make(items, columns, asked.reader)
 
     def folder(task: Task) -> Path:
         expense = task.expense()
@@ -201,6 +205,7 @@ def rank_command(
         **asdict(plan) | {"control": plan.control or ()},
         audition=audition,
         votes=read_several(votes) if votes else None,
+        weights=question.weights,
         out=folder,
         fresh=fresh and out is not None,
         notes={"command": command_line(context)},
@@ -252,6 +257,9 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
     from comparo.report import write_report
     from comparo.report.record import run_record
 
+    if isinstance(ranking, CriteriaRanking) and isinstance(run, CriteriaRun):
+        print_criteria(ranking, run, shown, is_finished)
+        return
     console, record = shown.console, run_record(run, ranking)
     page = write_report(str(run.store.folder), record)
     if ranking.leaderboard is not None and shown.output == "table":
@@ -324,7 +332,9 @@ def first_question(task: Task) -> str:
         context_text=None if question.context_text is None else _short(question.context_text),
     )
     begins, adds = (getattr(task.judge, name, None) for name in ("begins", "adds"))
-    text = task.prompt.text(question) + (adds(task.prompt) if adds else "")
+    by_itself = isinstance(task.prompt, CriteriaPrompt) and not adds
+    text = first_criteria(task, question) if by_itself else task.prompt.text(question)
+    text += adds(task.prompt) if adds else ""
     is_begun = begins(task.prompt) if begins else task.judge.name.partition("/")[0] in BEGIN
     return text + (f"\n\nThe answer is begun with: {task.prompt.answer}" if is_begun and task.prompt.answer else "")
 

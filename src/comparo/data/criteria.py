@@ -119,7 +119,9 @@ def check_names(criteria: Mapping[str, str]) -> None:
                 f"digit, and has at most {LONGEST} characters"
             )
         if not isinstance(words, str):
-            raise ValueError(f"the criterion {name!r} is {words!r}; give the words that end a question: 'more coherent'")
+            raise ValueError(
+                f"the criterion {name!r} is {words!r}; give the words that end a question: 'more coherent'"
+            )
         if name.casefold() in map(str.casefold, LABELS):
             raise ValueError(f"a criterion cannot be named {name!r}, which names a text; give it another name")
         if folded.count(name.casefold()) > 1:
@@ -189,4 +191,3 @@ def shares(names: Iterable[str], weights: Mapping[str, float] | None = None) -> 
     if not total > 0:
         raise ValueError("all weights are 0, so there is no overall; give one criterion a weight above 0")
     return {name: weight / total for name, weight in found.items()}
-

@@ -233,6 +233,6 @@ def _correlation(rows: Array) -> Array:
     centred = rows - rows.mean(axis=1, keepdims=True)
     norm = np.sqrt(np.sum(centred**2, axis=1))
     unit = centred / np.where(norm > 0, norm, 1.0)[:, None]
-    found = np.clip(unit @ unit.T, -1.0, 1.0)
+    found = np.asarray(np.clip(unit @ unit.T, -1.0, 1.0))
     np.fill_diagonal(found, 1.0)
     return found

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from comparo.report.embed import cut_texts, label, presentable, script_json, size
 from comparo.ranking.expected import in_logits
+from comparo.report.embed import cut_texts, label, presentable, script_json, size
 from comparo.report.record import Record
 from comparo.report.views import Columns, Scale, candidates, display_order, leaderboard
 from comparo.types import LongIndex

@@ -19,7 +19,7 @@ from comparo.report.data import ROOM, Room, Tables, View, page_data
 from comparo.report.embed import LONGEST, figure, label, presentable
 from comparo.report.making import METHODS, command, prompt_of, question, score_meaning, settings
 from comparo.report.measures import Agreement, Outlook, agreements, convergence, outlook, surprises
-from comparo.report.record import Record, read_record
+from comparo.report.record import Record, has_criteria, read_record
 from comparo.report.trust import signs
 from comparo.report.views import PEOPLE, Chart, Columns, line_chart, scatter_chart
 from comparo.report.voices import who_judged
@@ -63,7 +63,15 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None, r
     comparo.errors.WrongFolderError: nowhere is not a run folder: it has no judgements.db
     """
     folder = Path(folder)
-    page, path = render(record or read_record(folder), room), folder / "report.html"
+    if record is None and has_criteria(folder):
+        from comparo.report.criteria import read_criteria_record, write_criteria_report
+
+        return write_criteria_report(folder, read_criteria_record(folder), room)
+    return write_page(folder / "report.html", render(record or read_record(folder), room))
+
+
+def write_page(path: Path, page: str) -> Path:
+    """Write a page to a file, and return its path; a StoreError where it cannot be written."""
     try:
         write_text(path, page)
     except OSError as error:

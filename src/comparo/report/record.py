@@ -125,11 +125,17 @@ class Record:
 
 def read_record(folder: Path) -> Record:
     """The record of a run folder; a StoreError where it holds no answers."""
-    configuration, judgements = _checked(read_configuration(folder), folder), read_judgements(folder)
+    configuration, judgements = checked(read_configuration(folder), folder), read_judgements(folder)
     items = stored_items(folder)
     if all(judgement.failed for judgement in judgements):
         tried = f"; {len(judgements)} failed, the last with: {judgements[-1].error}" if judgements else ""
         raise StoreError(f"{folder} holds no answers yet{tried}. Run the same command again to go on")
+    fitting = fitting_of(configuration, items, folder)
+    return Record(configuration, items, judgements, fitting.conclude(comparisons(judgements)), fitting)
+
+
+def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> Fitting:
+    """How the answers of a run folder become a ranking."""
     given = configuration.get
     # A folder from before runs could be plain holds one that was.
     method, bias, plain = given("method", "poe-bt"), given("bias", "joint"), given("plain", True)
@@ -137,8 +143,12 @@ def read_record(folder: Path) -> Record:
     held = tuple(given("control") or {})
     votes = Comparisons.read(folder / VOTES) if given("votes") else None
     whose = given("estimate", "judge"), given("validity"), held, votes, given("together", False)
-    fitting = Fitting(items, method, bias, plain, True, *whose)
-    return Record(configuration, items, judgements, fitting.conclude(comparisons(judgements)), fitting)
+    return Fitting(items, method, bias, plain, True, *whose)
+
+
+def has_criteria(folder: Path) -> bool:
+    """Whether a run folder is of several criteria."""
+    return "criteria" in read_configuration(folder).get("identity", {}).get("prompt", {})
 
 
 def run_record(run: Run, ranking: Ranking) -> Record:
@@ -147,7 +157,7 @@ def run_record(run: Run, ranking: Ranking) -> Record:
     return Record(configuration, run.task.items, run.judgements, ranking, run.task.fitting)
 
 
-def _checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+def checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     """The configuration, with a judge and the prompt of its questions."""
     identity = configuration.get("identity")
     identity = identity if isinstance(identity, dict) else {}

@@ -36,4 +36,6 @@ def by_ranking(answers: Sequence[Judgement]) -> list[list[Judgement]]:
     calls = [answer.each for answer in answers if isinstance(answer, Several)]
     if len(calls) < len(answers) or not calls:
         return [list(answers)]
-    return [[replace(one, question=replace(one.question, voice=None)) for one in own] for own in zip(*calls, strict=True)]
+    return [
+        [replace(one, question=replace(one.question, voice=None)) for one in own] for own in zip(*calls, strict=True)
+    ]

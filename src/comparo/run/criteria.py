@@ -29,15 +29,17 @@ WEIGHTS = "weights"  # of the criteria, in run.json
 class CriteriaStore(Store):
     """A store of calls: each is stored as its judgements, one per criterion, and read as a call again."""
 
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._answered: dict[Any, set[str | None]] = {}
+        self.known()
+
     def add(self, judgements: Iterable[Judgement]) -> list[Judgement]:
         """Append calls in one piece each; what was answered before is not stored again."""
-        if self._answered is None:
-            self.known()
         kept: list[Judgement] = []
         for call in judgements:
-            assert isinstance(call, Several) and self._answered is not None
-            key = _key(call.question)
-            before = self._answered.setdefault(key, set())
+            assert isinstance(call, Several)
+            before = self._answered.setdefault(_key(call.question), set())
             stored = super().add((call.without(before) if before else call).each)
             before |= {one.question.voice for one in stored if not one.failed}
             kept.append(Several.of(stored))
@@ -56,19 +58,20 @@ class CriteriaStore(Store):
                     self._answered.setdefault(_key(answer.question), set()).add(answer.question.voice)
         return {key: [Several.of(each) for each in calls] for key, calls in tries.items()}
 
-    _answered: dict[Any, set[str | None]] | None = None
-
 
 class CriteriaRun(Run):
     """A run whose ranking is the overall by several criteria; `finish` writes that of each criterion too."""
 
+    @property
+    def each(self) -> list[Judgement]:
+        """The judgements by each criterion so far, which is their voice."""
+        return [answer for call in self.judgements if isinstance(call, Several) for answer in call.each]
+
     def ranking(self) -> CriteriaRanking:
         """The overall from all answers so far."""
-        calls = [one for answers in self.known.values() for one in answers if isinstance(one, Several)]
-        each = [answer for call in calls for answer in call.each]
         assert isinstance(self.task.prompt, CriteriaPrompt)
         weights = self.store.configuration.get(WEIGHTS) or {}
-        return concluded(self.task.fitting, each, shares(self.task.prompt.parts, weights))
+        return concluded(self.task.fitting, self.each, shares(self.task.prompt.parts, weights))
 
     def finish(self) -> CriteriaRanking:
         """Ask all questions and write the overall, and the ranking by each criterion, to the folder."""
@@ -89,7 +92,9 @@ def concluded(fitting: Fitting, each: Iterable[Judgement], weights: Mapping[str,
     rankings = {name: fitting.conclude(comparisons(own.values())) for name, own in answers.items()}
     first, *others = answers.values()
     common = [key for key in first if all(key in other for other in others)]
-    if all(len(own) == len(common) for own in answers.values()) and all(list(own) == common for own in answers.values()):
+    if all(len(own) == len(common) for own in answers.values()) and all(
+        list(own) == common for own in answers.values()
+    ):
         return combine(rankings, weights)
     whole = {name: fitting.conclude(comparisons(own[key] for key in common)) for name, own in answers.items()}
     return combine(whole, weights, rankings)

@@ -48,7 +48,8 @@ class Start:
             store.add_items(task.items)
             if task.votes is not None:
                 store.write(VOTES, csv_text(task.votes.to_columns()))
-            return finish_watched(lambda watch: begin(task, store, watch, self.say), self.watch, self.finish)
+            finish = begin.finish if self.finish is Run.finish else self.finish
+            return finish_watched(lambda watch: begin(task, store, watch, self.say), self.watch, finish)
 
 
 def make_judges(judge: Asked | Sequence[Asked], options: Any = None) -> list[Judge]:

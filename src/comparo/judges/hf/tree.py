@@ -45,7 +45,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The nodes of each level, of which `deepest` are allowed, and for each row the level and the node where it ends."""
+    """The nodes of each level, at most `deepest` levels, and for each row the level and the node where it ends."""
 
     rows: Sequence[list[int]]
     levels: list[list[Node]]

@@ -27,6 +27,7 @@ from comparo.data.prompts import Prompt, criterion_prompt, escape
 from comparo.data.wordings import DEFAULT_WORDING, LABELS, wording_named
 
 LONGEST = 40  # characters of a name, which is a column and part of the names of files
+COLUMNS = "context component item overall std low high rank tier comparisons criterion".split()  # of the ranking
 _NAME = re.compile(r"[^\W_][\w-]*")
 _NAMED = re.compile(rf"\s*({_NAME.pattern})\s*=(.*)", re.DOTALL)
 
@@ -126,8 +127,8 @@ def check_names(criteria: Mapping[str, str]) -> None:
             raise ValueError(f"a criterion cannot be named {name!r}, which names a text; give it another name")
         if folded.count(name.casefold()) > 1:
             raise ValueError(f"two criteria are named {name!r}, if capitals are ignored; give each its own name")
-        if name.casefold() == "overall":
-            raise ValueError("a criterion cannot be named 'overall', which names the mean of all; give it another name")
+        if name.casefold() in COLUMNS:
+            raise ValueError(f"a criterion cannot be named {name!r}, a column of the ranking; give it another name")
 
 
 def read_criteria(given: Sequence[str]) -> str | dict[str, str] | None:

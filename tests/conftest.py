@@ -30,7 +30,7 @@ RECORDED = Path(__file__).parents[2] / "shared" / "data"
 TIERS = {
     "cluster": "ray",
     "judges": """hf_judge judges label_tokens single_failures openai_judge openai_faults tree_attention verdicts
-        function_judge providers judge_command vllm_judge reliability vote""",
+        function_judge providers judge_command vllm_judge reliability vote criteria_judges""",
     "browser": "report_browser vote_browser notebook",
     "recorded": "recorded",
     "package": "wheel",

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from comparo import Comparisons
+from comparo.data.criteria import criteria_prompt
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import Judgement, load_judge
@@ -60,6 +61,18 @@ def test_a_context_read_once_gives_the_same_answers(smollm2):
     for one in asked:
         [answer] = alone.judge([one], prompt)
         assert together[one.first] == pytest.approx(answer.p, abs=0.005)
+
+
+def test_criteria_after_texts_that_are_read_once_are_answered_as_each_is_alone(smollm2):
+    prompt = criteria_prompt({"length": "longer", "wit": "funnier"})
+    asked = [question(), question(LONG, SHORT)]
+    calls = {call.question.first: call for call in smollm2.judge(asked, prompt)}
+    for number, part in enumerate(prompt.parts.values()):
+        for answer in smollm2.judge(asked, part):
+            own = calls[answer.question.first].each[number]
+            assert own.p == pytest.approx(answer.p, abs=0.005)
+            assert (own.tokens_in == answer.tokens_in) == (number == 0)
+    assert all(call.each[1].tokens_in < 0.5 * call.each[0].tokens_in for call in calls.values())
 
 
 def test_what_does_not_fit_is_cut_and_said(smollm2):

@@ -116,5 +116,5 @@ def _spans(text: str, names: Iterable[str]) -> dict[str, tuple[int, int]]:
         if match:
             mentions.append((match.start(), match.end(), name))
     mentions.sort()
-    stops = [begin for begin, _, _ in mentions[1:]] + [len(text)]
+    stops = [begin for begin, _, _ in mentions[1:]] + [len(text)] * bool(mentions)
     return {name: (end, stop) for (_, end, name), stop in zip(mentions, stops, strict=True)}

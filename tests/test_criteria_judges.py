@@ -66,7 +66,7 @@ def test_a_line_that_is_missing_fails_that_criterion_alone():
     assert call.failed
     with Api(tokens({"Neither": 1.0})) as api:
         lost = one(api)
-    assert all("does not name A or B" in each.error for each in lost.each)
+    assert all("no line begins with coherence: or fluency:" in each.error for each in lost.each)
     with Api(refusal(400, "the texts are not allowed")) as api:
         refused = one(api)
     assert all("not allowed" in each.error for each in refused.each)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 from comparo.cli.groups import QuestionFlags
-from comparo.cli.printing import print_notes, print_ranking, print_table, print_text
+from comparo.cli.printing import Console, Format, print_notes, print_ranking, print_table, print_text
 from comparo.data.criteria import CriteriaPrompt, read_criteria, read_weights
 from comparo.data.prompts import Question
 from comparo.ranking.criteria import CriteriaRanking
@@ -18,9 +18,6 @@ from comparo.run.budget import dollars
 from comparo.run.criteria import CriteriaRun
 from comparo.run.stops import stop_sentence
 from comparo.run.task import Task
-
-if TYPE_CHECKING:
-    from comparo.cli.rank import Shown
 
 
 @dataclass(frozen=True)
@@ -62,21 +59,23 @@ class CriteriaFlags(QuestionFlags):
         return read_weights(self.weight) if self.weight else None
 
 
-def print_criteria(found: CriteriaRanking, run: CriteriaRun, shown: Shown, is_finished: bool = True) -> None:
+def print_criteria(
+    found: CriteriaRanking, run: CriteriaRun, console: Console, output: Format, top: int | None, is_finished: bool
+) -> None:
     """Print the overall with the scores by each criterion, and write the report to the run folder."""
     from comparo.report.criteria import criteria_record, people_of, write_criteria_report
 
     folder = run.store.folder
     assert folder is not None
-    record, console, progress = criteria_record(run, found), shown.console, run.progress
-    page = write_criteria_report(folder, record)
-    print_ranking(found, shown.output, shown.top)
-    if shown.output == "table":
+    progress = run.progress
+    page = write_criteria_report(folder, criteria_record(run, found))
+    print_ranking(found, output, top)
+    if output == "table":
         print_text("\n")
         names = list(found.rankings)
         rows = zip(*(column.tolist() for column in found.correlations.values()), strict=True)
         print_table(["correlation", *names], [list(row) for row in rows])
-    if not shown.quiet:
+    if not console.quiet:
         print_notes(found.notes)
     possible = sum(len(ids) * (len(ids) - 1) for ids in run.task.items.names.values())
     parts = [f"{progress.answered:,} of {possible:,} possible calls, each answered for {len(found.rankings)} criteria"]

@@ -258,7 +258,7 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
     from comparo.report.record import run_record
 
     if isinstance(ranking, CriteriaRanking) and isinstance(run, CriteriaRun):
-        print_criteria(ranking, run, shown, is_finished)
+        print_criteria(ranking, run, shown.console, shown.output, shown.top, is_finished)
         return
     console, record = shown.console, run_record(run, ranking)
     page = write_report(str(run.store.folder), record)

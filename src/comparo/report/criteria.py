@@ -31,7 +31,7 @@ from comparo.ranking.criteria import CriteriaRanking, spearman_matrix
 from comparo.report.data import ROOM, Room
 from comparo.report.embed import figure, label, presentable
 from comparo.report.making import command, question, settings
-from comparo.report.page import HERE, SENTENCE, SETTING, SETTINGS, render, write_page
+from comparo.report.page import HERE, SENTENCE, SETTING, SETTINGS, save_page, write_page
 from comparo.report.record import Record, checked, fitting_of
 from comparo.run.criteria import WEIGHTS, CriteriaRun, concluded
 from comparo.run.recipe import Fitting
@@ -101,8 +101,8 @@ def criteria_record(run: CriteriaRun, found: CriteriaRanking) -> CriteriaRecord:
 def write_criteria_report(folder: Path, record: CriteriaRecord, room: Room = ROOM) -> Path:
     """Write the page of a run, and that of each criterion, into its folder; return the path of the first."""
     for name in record.found.rankings:
-        write_page(folder / page_name(name), render(record.alone(name), room))
-    return write_page(folder / "report.html", render_criteria(record))
+        write_page(folder / page_name(name), record.alone(name), room)
+    return save_page(folder / "report.html", render_criteria(record))
 
 
 def page_name(criterion: str) -> str:

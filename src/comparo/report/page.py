@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import math
-import os
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +18,7 @@ from comparo.report.data import ROOM, Room, Tables, View, page_data
 from comparo.report.embed import LONGEST, figure, label, presentable
 from comparo.report.making import METHODS, command, prompt_of, question, score_meaning, settings
 from comparo.report.measures import Agreement, Outlook, agreements, convergence, outlook, surprises
-from comparo.report.record import Record, has_criteria, read_record
+from comparo.report.record import Record
 from comparo.report.trust import signs
 from comparo.report.views import PEOPLE, Chart, Columns, line_chart, scatter_chart
 from comparo.report.voices import who_judged
@@ -34,43 +33,12 @@ SENTENCE, SETTING, SETTINGS = 1000, 300, 100  # characters of a question or a no
 DRAWN = 2000  # points of a scatter
 
 
-def write_report(folder: str | os.PathLike[str], record: Record | None = None, room: Room = ROOM) -> Path:
-    """Write report.html into a run folder, from what is in the folder alone, and return its path.
-
-    Parameters
-    ----------
-    folder
-        A run folder, as `comparo rank` writes it.
-    record
-        What the folder holds, if it is read already.
-    room
-        How large the page may get.
-
-    Returns
-    -------
-    Path
-        The path of the page, at most `room.page` bytes large, by default 5 MB.
-
-    Raises
-    ------
-    StoreError
-        If the folder holds no run or no answers yet, or the page cannot be written.
-
-    Examples
-    --------
-    >>> write_report("nowhere")
-    Traceback (most recent call last):
-    comparo.errors.WrongFolderError: nowhere is not a run folder: it has no judgements.db
-    """
-    folder = Path(folder)
-    if record is None and has_criteria(folder):
-        from comparo.report.criteria import read_criteria_record, write_criteria_report
-
-        return write_criteria_report(folder, read_criteria_record(folder), room)
-    return write_page(folder / "report.html", render(record or read_record(folder), room))
+def write_page(path: Path, record: Record, room: Room = ROOM) -> Path:
+    """Write the page of a record to a file, and return its path; a StoreError where it cannot be written."""
+    return save_page(path, render(record, room))
 
 
-def write_page(path: Path, page: str) -> Path:
+def save_page(path: Path, page: str) -> Path:
     """Write a page to a file, and return its path; a StoreError where it cannot be written."""
     try:
         write_text(path, page)

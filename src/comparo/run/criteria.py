@@ -80,6 +80,8 @@ class CriteriaRun(Run):
         self.store.write("ranking.csv", found.to_csv())
         for name, ranking in found.rankings.items():
             self.store.write(f"ranking-{name}.csv", ranking.to_csv())
+            if ranking.leaderboard is not None:
+                self.store.write(f"leaderboard-{name}.csv", ranking.leaderboard.to_csv())
         return found
 
 

@@ -186,24 +186,40 @@ class HfJudge:
         if self._trees:
             yield from self._batches.trees(rows, always=self._reuse == "tree", deepest=DEEPEST + is_several)
             return
-        groups: defaultdict[Any, list[Encoded]] = defaultdict(list)
+        contexts: defaultdict[str | None, list[Encoded]] = defaultdict(list)
         for row in rows:
-            asked = row.question
-            pair = (asked.context, asked.first, asked.second) if is_several else None
-            groups[pair or (asked.context_text if prompt.has_context else None)].append(row)
-        single = []
-        for group in groups.values():
+            contexts[row.question.context_text if prompt.has_context else None].append(row)
+        single: list[Encoded] = []
+        for group in contexts.values():
             shared = self._shared(group, prompt) if self._reuse else 0
             kept = self._network.keeps(group[0].ids[:shared])
-            if shared and (self._reuse is True or self._batches.pays(len(group), shared, kept)):
+            pays = shared and (self._reuse is True or self._batches.pays(len(group), shared, kept))
+            if is_several and self._reuse:
+                yield from self._calls(group, shared if pays else 0, single)
+            elif pays:
                 yield from self._batches.of(group, shared)
             else:
                 single += group
         yield from self._batches.of(single)
 
+    def _calls(self, group: Sequence[Encoded], outer: int, single: list[Encoded]) -> Iterator[Batch]:
+        """The calls of a context, whose criteria share the texts; `single` gets the rows where that does not pay.
+
+        The first `outer` tokens are shared by all calls of the context.
+        """
+        pairs: defaultdict[Any, list[Encoded]] = defaultdict(list)
+        for row in group:
+            pairs[row.question.context, row.question.first, row.question.second].append(row)
+        for call in pairs.values():
+            texts = min(common_prefix([row.ids for row in call]), min(len(row.ids) for row in call) - 1)
+            if texts > outer and (self._reuse is True or self._batches.pays(len(call), texts - outer, kept=False)):
+                yield from (replace(batch, outer=outer) for batch in self._batches.of(call, texts))
+            elif outer:
+                yield from self._batches.of(call, outer)
+            else:
+                single += call
+
     def _shared(self, group: Sequence[Encoded], prompt: Prompt) -> int:
-        if isinstance(prompt, CriteriaPrompt):  # the same texts
-            return min(common_prefix([row.ids for row in group]), min(len(row.ids) for row in group) - 1)
         # The same question without its texts ends the shared part where the texts begin, so that later questions of
         # this context have the same prefix, even if these questions have more in common.
         bare = self._chat.encode([replace(group[0].question, first_text="", second_text="")], prompt)

@@ -10,7 +10,7 @@ the rest of them; or as a tree, in which every common beginning is read once, wi
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from comparo.data.prompts import Prompt, Question
@@ -39,13 +39,15 @@ def pulls(
 class Batch:
     """Questions that run at once, as a tree or as rows whose first `shared` tokens are read once for all.
 
-    The rows of a tree are the questions' sequences, `order` the place of each among them.
+    Of these, other batches share the first `outer` tokens. The rows of a tree are the questions' sequences, `order` the
+    place of each among them.
     """
 
     rows: list[Encoded]
     shared: int = 0
     tree: Tree | None = None
     order: list[int] = field(default_factory=list)
+    outer: int = 0
 
     @property
     def tokens(self) -> int:
@@ -114,7 +116,7 @@ def split(batch: Batch) -> tuple[Batch, Batch]:
     first, second = batch.rows[:middle], batch.rows[middle:]
     if batch.tree:
         return _tree(first, batch.tree.deepest), _tree(second, batch.tree.deepest)
-    return Batch(first, batch.shared), Batch(second, batch.shared)
+    return replace(batch, rows=first), replace(batch, rows=second)
 
 
 def _tree(rows: list[Encoded], deepest: int) -> Batch:

@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any
 
+import comparo.judges.openai.verdicts as verdicts
 from comparo.data.criteria import CriteriaPrompt
 from comparo.data.prompts import Prompt
-from comparo.judges.openai import verdicts
 from comparo.judges.openai.caller import Caller, Case
 from comparo.judges.openai.settings import Settings
 from comparo.judges.protocol import Judgement
@@ -44,6 +44,9 @@ class CriteriaCaller(Caller):
 
     def _probability(self, case: Case, positions: verdicts.Positions) -> tuple[float, float] | None:
         own = part_positions(positions, self.criteria.parts)
+        if positions and not own:
+            names = " or ".join(f"{name}:" for name in self.criteria.parts)
+            raise ValueError(f"no line begins with {names}")
         found = {name: verdicts.read_logprobs(own[name], part) for name, part in self.criteria.each if name in own}
         mean = self._mean(case, {name: None if told is None else (*told, 1.0) for name, told in found.items()})
         return None if mean is None else mean[:2]

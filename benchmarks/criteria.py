@@ -1,6 +1,7 @@
 """Several criteria in one call: tokens saved, and agreement with separate calls; the figures of docs/criteria.md.
 
-`python -m benchmarks.criteria` takes a few minutes of one core: the embedded model reads three dialogues of TopicalChat, every ordered pair of their six responses, by two criteria, in three ways:
+`python -m benchmarks.criteria` takes a few minutes of one core: the embedded model reads three dialogues of
+TopicalChat, every ordered pair of their six responses, by two criteria, in three ways:
 
 - separate: one prompt for each criterion, as a run of one criterion asks it;
 - read once: the texts once, then each question by itself, as local/, hf/ and vllm/ judges ask several criteria;

@@ -26,6 +26,7 @@ from typing import Any
 from comparo.data.prompts import Prompt, criterion_prompt, escape
 from comparo.data.wordings import DEFAULT_WORDING, LABELS, wording_named
 
+LINE = 12  # tokens of a line or of a key and its value, besides the name and the kind: signs, a label, a line break
 LONGEST = 40  # characters of a name, which is a column and part of the names of files
 COLUMNS = "context component item overall std low high rank tier comparisons criterion".split()  # of the ranking
 _NAME = re.compile(r"[^\W_][\w-]*")
@@ -106,6 +107,15 @@ def criteria_prompt(
     asked += [f"{name}: {part.template.removeprefix(texts).strip()}" for name, part in parts.items()]
     template = "\n\n".join([texts, "\n".join(asked)])
     return CriteriaPrompt(template, first.labels, first.answer, wording, tuple(parts.items()))
+
+
+def reply_tokens(prompt: CriteriaPrompt) -> int:
+    """How many tokens a reply about several criteria may take: a name has at most one for two characters.
+
+    >>> reply_tokens(criteria_prompt({"coherence": "more coherent", "fluency": "more fluent"}))
+    35
+    """
+    return sum(LINE + (len(name) + len(prompt.answer)) // 2 for name in prompt.parts)
 
 
 def check_names(criteria: Mapping[str, str]) -> None:

@@ -124,7 +124,12 @@ class Record:
 
 
 def read_record(folder: Path) -> Record:
-    """The record of a run folder; a StoreError where it holds no answers."""
+    """The record of a run folder; a StoreError where it holds no answers, or has no single ranking."""
+    if has_criteria(folder):
+        raise StoreError(
+            f"{folder} is of several criteria, and this needs one ranking; comparo report shows all of them, and "
+            "ranking-NAME.csv in the folder has the ranking by each"
+        )
     configuration, judgements = checked(read_configuration(folder), folder), read_judgements(folder)
     items = stored_items(folder)
     if all(judgement.failed for judgement in judgements):

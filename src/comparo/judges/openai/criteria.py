@@ -16,14 +16,12 @@ from itertools import accumulate
 from typing import Any
 
 import comparo.judges.openai.verdicts as verdicts
-from comparo.data.criteria import CriteriaPrompt
+from comparo.data.criteria import CriteriaPrompt, reply_tokens
 from comparo.data.prompts import Prompt
 from comparo.judges.openai.caller import Caller, Case
 from comparo.judges.openai.settings import Settings
 from comparo.judges.protocol import Judgement
 from comparo.judges.several import shared_call
-
-LINE = 12  # tokens of a line or of a key and its value, besides the name and the kind: signs, a label, a line break
 
 Found = dict[str, tuple[float, float, float] | None]
 
@@ -70,16 +68,6 @@ class CriteriaCaller(Caller):
             return None
         p, mass, weight = (sum(column) / len(known) for column in zip(*known.values(), strict=True))
         return p, mass, weight
-
-
-def reply_tokens(prompt: CriteriaPrompt) -> int:
-    """How many tokens a reply may take: a name has at most one for two characters.
-
-    >>> from comparo.data.criteria import criteria_prompt
-    >>> reply_tokens(criteria_prompt({"coherence": "more coherent", "fluency": "more fluent"}))
-    35
-    """
-    return sum(LINE + (len(name) + len(prompt.answer)) // 2 for name in prompt.parts)
 
 
 def part_positions(positions: verdicts.Positions, names: Iterable[str]) -> dict[str, verdicts.Positions]:

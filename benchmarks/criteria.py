@@ -25,8 +25,8 @@ from scipy.stats import spearmanr
 from benchmarks.efficiency import DATA
 from benchmarks.verdict import table
 from comparo.data.comparisons import Comparisons
-from comparo.data.criteria import CriteriaPrompt, criteria_prompt, shares
 from comparo.data.items import Items
+from comparo.data.joint import CriteriaPrompt, criteria_prompt, shares
 from comparo.data.prompts import Prompt, Question
 from comparo.judges import Judge, load_judge
 from comparo.judges.chat import Encoded

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit, ndtri
 
 from comparo import Comparisons, JudgeError, rank
-from comparo.data.criteria import criteria_prompt, shares
+from comparo.data.joint import criteria_prompt, shares
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.judges import Judgement, as_judge, load_judge
 from comparo.judges.several import Several, about

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from comparo.data.criteria import criteria_prompt
+from comparo.data.joint import criteria_prompt
 from comparo.data.prompts import Question
 from comparo.judges import as_judge, load_judge
 from servers import Api, refusal, tokens, words

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from comparo import Comparisons
-from comparo.data.criteria import criteria_prompt
+from comparo.data.joint import criteria_prompt
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import Judgement, load_judge

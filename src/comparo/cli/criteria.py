@@ -11,7 +11,7 @@ import typer
 
 from comparo.cli.groups import QuestionFlags
 from comparo.cli.printing import Console, Format, print_notes, print_ranking, print_table, print_text
-from comparo.data.criteria import CriteriaPrompt, read_criteria, read_weights
+from comparo.data.joint import CriteriaPrompt, read_criteria, read_weights
 from comparo.data.prompts import Question
 from comparo.ranking.criteria import CriteriaRanking
 from comparo.run.budget import dollars

@@ -19,8 +19,8 @@ from comparo.cli.printing import Console, Format, print_board, print_notes, prin
 from comparo.cli.progress import watched
 from comparo.cli.settings import command_line
 from comparo.cli.stopping import say_interrupted, stoppable
-from comparo.data.criteria import CriteriaPrompt
 from comparo.data.items import LENGTH
+from comparo.data.joint import CriteriaPrompt
 from comparo.data.several import read_several
 from comparo.methods import Method
 from comparo.model.product import Bias

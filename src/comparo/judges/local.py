@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from comparo.data.criteria import CriteriaPrompt
+from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import hf

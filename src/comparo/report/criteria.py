@@ -22,8 +22,8 @@ from scipy.special import ndtri
 from comparo.analysis.agreement import agreement
 from comparo.analysis.confidence import expected_spearman
 from comparo.analysis.curves import mean_known
-from comparo.data.criteria import shares
 from comparo.data.items import Items
+from comparo.data.joint import shares
 from comparo.data.prompts import Prompt
 from comparo.errors import StoreError
 from comparo.judges import Judgement

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from comparo.data.criteria import CriteriaPrompt, shares
+from comparo.data.joint import CriteriaPrompt, shares
 from comparo.data.prompts import Prompt
 from comparo.judges import Judge, Judgement
 from comparo.judges.several import Several

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from comparo.data.criteria import CriteriaPrompt, criteria_prompt
 from comparo.data.items import Items
+from comparo.data.joint import CriteriaPrompt, criteria_prompt
 from comparo.data.prompts import PAPER, Prompt, choose_prompt
 from comparo.data.wordings import DEFAULT_WORDING
 from comparo.data.writing import csv_text

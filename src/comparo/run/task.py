@@ -16,8 +16,8 @@ import numpy as np
 
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.data.comparisons import Comparisons
-from comparo.data.criteria import CriteriaPrompt, reply_tokens
 from comparo.data.items import Items
+from comparo.data.joint import CriteriaPrompt, reply_tokens
 from comparo.data.prompts import Prompt, Question
 from comparo.judges import Judge, Judgement
 from comparo.methods import Method, quiet_fit

@@ -18,7 +18,7 @@ from threading import Thread
 from typing import Any, Literal, Self
 from urllib.parse import unquote, urlsplit
 
-from comparo.data.criteria import CriteriaPrompt
+from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.judges.openai.caller import Caller
 from comparo.judges.openai.criteria import CriteriaCaller

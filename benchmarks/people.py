@@ -25,7 +25,7 @@ from benchmarks.verdict import table as lines
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.model.people import Voted
-from comparo.model.voted import Expectation, voted
+from comparo.model.voted import SPREAD, WIDE, Expectation, voted
 from comparo.ranking.consensus import consensus
 from comparo.ranking.people import BETWEEN, Usual, find_voted, with_votes
 from comparo.ranking.ranking import Ranking
@@ -62,15 +62,15 @@ def share(found: Case) -> Share:
 
 
 def shares() -> dict[str, tuple[float, ...]]:
-    """Prints the mean and standard deviation over the judges of each set; returns the means of those with people."""
+    """Prints the mean and standard deviation over the judges of each set that go with people; returns the means."""
     found = [share(case) for case in (*soft_cases(), *llmfao())]
     rows, mean = [], {}
     for name in dict.fromkeys(one.set for one in found):
-        own = np.array([(one.groups, one.texts, one.whole) for one in found if one.set == name and one.whole > 0])
+        every = np.array([(one.groups, one.texts, one.whole) for one in found if one.set == name])
+        own = every[every[:, 2] > 0]
         mean[name] = tuple(own.mean(axis=0))
-        rows.append(
-            [name, len(own), *(f"{m:.2f} ± {s:.2f}" for m, s in zip(own.mean(axis=0), own.std(axis=0), strict=True))]
-        )
+        shown = (f"{m:.2f} ± {s:.2f}" for m, s in zip(own.mean(axis=0), own.std(axis=0), strict=True))
+        rows.append([name, f"{len(own)} of {len(every)}", *shown])
     print(*lines(["set", "judges that go with people", "groups", "texts beyond groups", "all"], rows), "", sep="\n")
     return mean
 
@@ -186,17 +186,19 @@ WORLDS = {  # contexts, groups, ρ_m, ρ_δ, S, sd(δ)/sd(m) of the machine
     "many contexts": (60, 6, 0.65, 0.25, 1.5, 2.0),
     "groups not known": (20, 8, 0.5, 0.5, 1.5, 1.0),
     "one context": (1, 60, 0.5, 0.5, 1.5, 1.0),
+    "any people": (20, 8, 0.65, 0.25, None, 2.0),  # their spread is drawn from what is expected of it
 }
 
 
 def simulated(runs: int, cell: tuple[str, int]) -> list[object]:
     name, number = cell
-    contexts, groups, of_groups, of_texts, size, ratio = WORLDS[name]
+    contexts, groups, of_groups, of_texts, given, ratio = WORLDS[name]
     is_grouped = name not in ("groups not known", "one context")
     values = []
     for seed in range(runs):
         rng = np.random.default_rng([seed, number, list(WORLDS).index(name)])
         mean, own = rng.standard_normal(groups), rng.standard_normal((contexts, groups))
+        size = SPREAD * np.exp(WIDE * rng.standard_normal()) if given is None else given
         t = size * (np.sqrt(BETWEEN) * mean + np.sqrt(1 - BETWEEN) * own)
         if not is_grouped:
             t = size * own

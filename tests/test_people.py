@@ -14,6 +14,7 @@ from comparo.errors import ComparisonsError
 from comparo.model.choices import Choices
 from comparo.model.graph import Graph
 from comparo.model.limits import LIMITS
+from comparo.model.people import Voted
 from comparo.model.voted import SPREAD, Expectation, _Posterior, _Solved, voted
 from comparo.ranking.people import expected_of, find_voted
 from comparo.selection.telling import telling_pairs
@@ -121,6 +122,41 @@ def test_covariance_is_that_of_the_points(example):
     assert found.difference(0, 1) == pytest.approx(apart)
     large = voted(votes, _asked(machine, votes), _expected(machine), replace(LIMITS, exact=4))
     assert large.difference(0, 1) == pytest.approx(_voted(machine, votes).difference(0, 1), rel=0.1)
+
+
+def test_a_judge_that_goes_the_other_way_is_noticed():
+    rng = np.random.default_rng(3)
+    t = 1.5 * (np.sqrt(0.4) * rng.standard_normal(8) + np.sqrt(0.6) * rng.standard_normal((10, 8)))
+    t -= t.mean(axis=1, keepdims=True)
+    votes = votes_about(rng, t, 80)
+    graph = Graph.build(votes).whole()
+    true = np.array([t[int(context), int(item)] for context, item in graph.labels(votes)])
+    view = -0.8 * true / true.std() + 0.6 * rng.standard_normal(len(true))
+    trusting = Expectation(view[:, None], np.array([0.5]), np.array([0.03]), None, 0.0, 0.7)
+    careful = replace(trusting, against=0.02)
+    before, after = (voted(votes, graph, expected) for expected in (trusting, careful))
+    # The points that hold most of the mixture follow the judge backwards.
+    assert sum(point.share for point in after.points) == pytest.approx(1.0)
+    assert sum(point.share for point in after.points if point.coefficient[0] < 0) > 0.9
+    assert all(point.coefficient[0] > -0.1 for point in before.points)
+    assert np.corrcoef(after.scores, true)[0, 1] > np.corrcoef(before.scores, true)[0, 1] + 0.1
+
+
+def test_a_mixture_has_the_mean_and_the_covariance_of_its_points(example):
+    _, machine, votes = example
+    found = _voted(machine, votes)
+    shares = np.linspace(1.0, 2.0, len(found.points))
+    shares /= shares.sum()
+    uneven = Voted(tuple(replace(p, share=s) for p, s in zip(found.points, shares.tolist(), strict=True)))
+    batch = uneven.pattern.batches[0]
+    own = range(batch.nodes.start, batch.nodes.start + batch.size)
+    mean, covariance = 0.0, -np.outer(uneven.scores[own], uneven.scores[own])
+    for point, share in zip(found.points, shares, strict=True):
+        scores, root = point.scores[own], point.root[own]
+        mean += share * scores
+        covariance += share * (point.laplacian.inverse(batch)[0] + root @ root.T + np.outer(scores, scores))
+    assert uneven.scores[own] == pytest.approx(mean)
+    assert uneven.block(batch)[0] == pytest.approx(covariance)
 
 
 def _asked(machine, votes):

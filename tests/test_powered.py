@@ -1,5 +1,6 @@
 """Votes with a machine's help: against naive formulas, and by simulation against known scores of people."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy.special import expit
 
 from benchmarks.powered import Setting, drawn, outcome
 from comparo import Comparisons, ComparisonsError, powered
+from comparo.data.writing import csv_text
 from comparo.model.powered import Answers, Cells, fitted
 from comparo.model.powered import powered as estimated
 from comparo.model.product import WIDE
@@ -256,8 +258,10 @@ def test_votes_that_are_all_ties_are_equal_groups():
 def test_the_table_says_what_the_votes_are_worth():
     machine, votes = small()
     found = powered(machine, votes)
-    assert str(found).endswith(f"{found.votes} votes, worth {found.worth:.0f} without a machine")
-    assert "worth" in found._repr_html_()
+    assert f"they are worth {found.worth:.0f} votes alone" in str(found)
+    assert found.saved == round(found.worth) - found.votes > 0
+    assert found.sentence in found._repr_html_()
+    assert "saved no votes" in replace(found, worth=found.votes - 3.0).sentence
     assert found.board.wins[0, 1] == pytest.approx(expit(found.board.score[0] - found.board.score[1]))
     assert found.board.to_json()
 
@@ -295,3 +299,34 @@ def test_what_is_missing_is_said_with_its_remedy(given, message):
 def test_people_are_a_list():
     with pytest.raises(TypeError, match=r"\['human'\]"):
         powered(ROWS, people="human")
+
+
+def test_the_command_says_how_many_votes_were_saved(run, tmp_path):
+    machine, votes = small()
+    for name, data in (("machine.csv", machine), ("votes.csv", votes)):
+        (tmp_path / name).write_text(csv_text(data.to_columns()))
+    done = run(tmp_path, ["powered", "machine.csv", "--votes", "votes.csv", "--format", "json"])
+    assert done.returncode == 0, done.stderr
+    found, expected = json.loads(done.stdout), powered(machine, votes)
+    assert found["worth"] == pytest.approx(expected.worth)
+    assert [row["score"] for row in found["leaderboard"]["groups"]] == pytest.approx(expected.board.score.tolist())
+    assert expected.sentence in done.stderr
+    done = run(tmp_path, ["powered", "machine.csv"])
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "people" in done.stderr
+
+
+def test_the_command_knows_the_groups_of_a_run_folder(run, tmp_path):
+    rng = np.random.default_rng(1)
+    texts = [
+        {"id": f"q{q}-{s}", "context_id": f"q{q}", "text": f"{s} {q}", "group": s} for q in range(40) for s in "ab"
+    ]
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in texts))
+    judge = ("--criterion", "better", "--judge", "simulated/soft", "--budget", "2n", "--out", "run")
+    assert run(tmp_path, ["rank", "texts.jsonl", *judge]).returncode == 0
+    lines = [f"q{q},q{q}-a,q{q}-b,{int(rng.random() < 0.7)}" for q in range(20)]
+    (tmp_path / "votes.csv").write_text("context,first,second,p\n" + "\n".join(lines))
+    done = run(tmp_path, ["powered", "run", "--votes", "votes.csv", "--these"])
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:3]] == ["a", "b"]
+    assert "20 votes, 20 of them on pairs that the machine answered" in done.stderr

@@ -30,6 +30,7 @@ from comparo.methods import METHODS
 from comparo.report import bounds, write_report
 from comparo.report.data import ROOM, Room
 from comparo.report.embed import cut_texts, percentages, script_json, size
+from comparo.report.making import METHODS as METHOD_NAMES
 from comparo.report.making import command
 from comparo.report.measures import agreements, convergence, length_correlation, outlook, position_bias
 from comparo.report.record import read_record
@@ -118,11 +119,13 @@ def test_the_page_tells_all(tmp_path):
     page = Page(written(folder))
     text = " ".join(" ".join(page.text).split())
     assert "Which Story is wittier?" in text
-    for title in ("Ranking", "Can I trust this?", "Convergence", "Who beats whom", "Agreement with people"):
+    for title in ("Ranking", "What to do next", "Can I trust this?", "How the ranking settled", "Who beats whom"):
         assert title in text
-    for sign in ("Calls made", "Expected Spearman", "What more calls", "Connectedness", "Position bias", "Flips"):
+    for sign in ("How sure is the order?", "Would more calls help?", "Can all texts be compared?", "Calls made"):
         assert sign in text
-    for sign in ("Length", "Probability on the two answers", "Cycles", "Answers against the model", "Failed calls"):
+    for sign in ("which text is shown first?", "winner change with the order?", "Does length decide?", "as asked?"):
+        assert sign in text
+    for sign in ("contradict each other?", "single answers fit", "Did calls fail?", "Agreement with people"):
         assert sign in text
     assert "72 of 132" in text
     assert "--criterion wittier --kind Story --judge simulated/soft --budget 6n" in text
@@ -213,7 +216,7 @@ def test_one_answer_is_enough_for_a_page(tmp_path):
     failed = Judgement(Question("b", "a"), error="lost <b>")
     folder = folder_of(tmp_path / "run", {"a": "A.", "b": "B."}, [failed, Judgement(Question("a", "b"), p=0.75)])
     page = " ".join(written(folder).split())
-    assert "is best of 2" in page or "leads 2" in page
+    assert "is the best of 2" in page or "comes first of 2" in page
     assert "lost &lt;b&gt;" in page
 
 
@@ -231,7 +234,7 @@ def test_every_method_has_a_page(tmp_path, method):
     record = read_record(folder)
     assert np.all((record.expected >= 0) & (record.expected <= 1))
     assert np.corrcoef(record.p, record.expected)[0, 1] > 0.5
-    assert f"· method {method} (" in written(folder)
+    assert f"{method} ({METHOD_NAMES[method]})" in html.unescape(written(folder))
 
 
 def test_groups_that_nothing_joins(tmp_path):
@@ -243,9 +246,10 @@ def test_groups_that_nothing_joins(tmp_path):
     assert "fall into groups" in page
     told = " ".join(page.split())
     assert "not known</strong>: no comparison connects the 2 groups that the 4 candidates are in" in told
-    assert "is best of" not in told
-    assert "leads" not in told
-    assert "more calls would change little" not in told
+    assert "is the best of" not in told
+    assert "comes first" not in told
+    assert "more would change little" not in told
+    assert "Connect all texts" in told
 
 
 def test_items_that_were_not_compared(tmp_path):
@@ -253,7 +257,7 @@ def test_items_that_were_not_compared(tmp_path):
     page = shown_in(written(folder))
     assert "1 not compared" in page
     assert "Who is best is not known : no comparison connects the 2 groups that the 3 candidates are in" in page
-    assert "is best of" not in page
+    assert "is the best of" not in page
 
 
 def test_no_winner_is_named_in_a_context_that_is_not_connected(tmp_path):
@@ -266,7 +270,7 @@ def test_no_winner_is_named_in_a_context_that_is_not_connected(tmp_path):
     page = written(folder)
     rows = re.findall(r'data-view="\d".*?</tr>', page, re.DOTALL)
     assert ["2 groups, not connected" in row for row in rows] == [False, False, True]
-    assert ["<td><bdi>a</bdi></td>" in row for row in rows] == [True, True, False]
+    assert ["<td><bdi>a (“a of " in row for row in rows] == [True, True, False]
     text = shown_in(page)
     assert "on average over 3 contexts" in text
     assert data_of(page)["mean"]["item"] == list("abcd")
@@ -311,7 +315,7 @@ def test_groups_of_one_context_have_a_leaderboard(tmp_path):
     page = written(folder)
     assert data_of(page)["mean"]["item"] == ["<b>2</b>", "<b>1</b>", "<b>0</b>"]
     assert "<b>2" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
-    assert "is best of 3 groups of texts" in shown_in(page)
+    assert "is the best of 3 groups of texts" in shown_in(page)
 
 
 def test_context_rows_are_in_the_items_order(tmp_path):
@@ -652,7 +656,7 @@ def test_the_folder_may_be_given_as_text(tmp_path):
     [
         ("both", "joint", "One order alone would have misled; the scores use both."),
         ("both", "none", "both orders of each pair were asked, in which it cancels"),
-        ("one", "none", "use --bias joint, or --orders both"),
+        ("one", "none", "use --bias joint, or --orders both."),
     ],
 )
 def test_no_card_advises_what_was_done(tmp_path, orders, bias, said):
@@ -660,7 +664,7 @@ def test_no_card_advises_what_was_done(tmp_path, orders, bias, said):
     folder = run_folder(tmp_path / "run", stories(), judge, budget="4n", orders=orders, bias=bias, plain=True)
     text = shown_in(written(folder))
     assert said in text
-    assert ("--orders both" in text.partition("The same run again")[0]) == (orders == "one")
+    assert ("or --orders both" in text) == (orders == "one")
 
 
 @given(st.lists(st.floats(0.0, 1e6), min_size=1, max_size=6).filter(lambda parts: sum(parts) > 1e-6))
@@ -688,13 +692,17 @@ def test_every_verdict_says_where_its_bounds_come_from(tmp_path):
 
 
 def test_the_page_explains_its_words(tmp_path):
-    text = shown_in(written(run_folder(tmp_path / "run", stories())))
-    assert "method poe-bt (Bradley–Terry model of the judge's probabilities)" in text
-    assert (
-        "Of two texts whose scores differ by 1, the model expects the better one to win with probability 0.73" in text
-    )
-    for word in ("γ", "told", "Label mass"):
-        assert word not in text
+    items = [{name: row[name] for name in ("id", "text")} for row in stories()]
+    page = written(run_folder(tmp_path / "run", items))
+    text = shown_in(page)
+    assert "A difference of 1 means that the better one is expected to win 73 of 100 times" in text
+    special = text.partition("For specialists: all settings")[2]
+    assert "poe-bt (Bradley–Terry model of the judge's probabilities)" in special
+    main, folded = page, 1
+    while folded:  # those within others first
+        main, folded = re.subn(r"<details(?:(?!<details).)*?</details>", "", main, flags=re.DOTALL)
+    for word in ("γ", "label mass", "poe-bt", "Spearman", "Bradley", "logit", "validity", "style"):
+        assert word not in shown_in(main.partition("The same run again")[0])
 
 
 def test_weights_and_cuts_are_told(tmp_path):

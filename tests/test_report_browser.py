@@ -1,6 +1,10 @@
 """The page of a run in a real browser."""
 
+import base64
+import csv
+import io
 import json
+import re
 import time
 
 import numpy as np
@@ -9,9 +13,11 @@ import pytest
 from browsers import chromium
 from comparo.data.items import Items
 from comparo.data.prompts import Question, criterion_prompt
+from comparo.data.sheets import guarded
 from comparo.judges import Judgement, load_judge
 from comparo.report import write_report
 from comparo.report.data import Room
+from comparo.report.record import read_record
 from comparo.run.budget import Budget
 from comparo.run.store import Store
 from comparo.run.task import Task
@@ -148,7 +154,7 @@ def voices(tmp_path_factory):
 def test_who_judged(browser, voices, width):
     browser.open(voices, width, dark=True)
     assert len(browser.texts("#voices .voices tbody tr")) == 14
-    assert len(browser.texts("#voices .crossed td")) == 144
+    assert len(browser.texts("#voices .crossed tbody td")) == 144
     assert SCRIPT in browser.texts("#voices .voices tbody th")[0]
     sizes = "return [...document.querySelectorAll('#voices td')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
     assert browser.run(sizes) == 0
@@ -209,7 +215,7 @@ def test_a_text_opens_and_closes(browser, stories):
     (opened,) = browser.texts("#lines .opened")
     assert opened.startswith(f"Number {name.split()[1]}: word")
     assert "People's scores: wit" in opened
-    assert "Probability of being preferred to: story " in opened
+    assert "Preferred, of 100 times, to: story " in opened
     assert browser.run("return document.querySelector('#lines button').getAttribute('aria-expanded')") == "true"
     browser.click("#lines .line button")
     assert browser.texts("#lines .opened") == []
@@ -360,19 +366,6 @@ def test_no_sideways_scrolling(browser, page, width, request):
     assert browser.run("return document.documentElement.scrollWidth") <= width
 
 
-def test_the_command_is_copied_and_the_data_saved(browser, stories, tmp_path):
-    behaviour = {"behavior": "allow", "downloadPath": str(tmp_path)}
-    browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", behaviour)
-    browser.open(stories)
-    browser.driver.find_element("id", "copy").click()
-    assert browser.texts("#copy") == ["Copied"]
-    browser.driver.find_element("id", "save").click()
-    end = time.monotonic() + 20
-    while not (tmp_path / "report.json").exists() and time.monotonic() < end:
-        time.sleep(0.1)
-    assert len(json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["candidates"]["item"]) == 24
-
-
 def test_the_large_page_is_small(large):
     assert large.stat().st_size < 5_000_000
 
@@ -392,4 +385,129 @@ def test_the_large_page_is_soon_usable(browser, large):
     browser.search("")
     browser.click("#more")
     assert len(browser.names()) == 600
+    assert browser.complaints() == []
+
+
+def saved(browser, folder, selector, name):
+    """The file that a button saves, once it is there."""
+    browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
+    browser.run("for (const details of document.querySelectorAll('details')) details.open = true")
+    browser.driver.find_element("css selector", selector).click()  # as a person: a script may save ten files only
+    end = time.monotonic() + 30
+    while not (folder / name).exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    return (folder / name).read_text(encoding="utf-8-sig")
+
+
+def test_the_command_is_copied_and_everything_saved(browser, stories, tmp_path):
+    browser.open(stories)
+    for button in browser.driver.find_elements("css selector", "#copy, .steps [data-copy]"):
+        button.click()
+    assert set(browser.texts("#copy, .steps [data-copy]")) == {"Copied"}
+    name = browser.run("return document.body.dataset.name")
+    assert re.fullmatch(r"comparo-\d{4}-\d\d-\d\d", name)
+    assert len(json.loads(saved(browser, tmp_path, "#save", f"{name}.json"))["candidates"]["item"]) == 24
+
+
+@pytest.mark.parametrize("page", ["stories", "contexts", "voices"])
+def test_every_table_is_saved_as_csv_and_json(browser, page, request, tmp_path):
+    path = request.getfixturevalue(page)
+    browser.open(path)
+    name = browser.run("return document.body.dataset.name")
+    tables = browser.run("return [...document.querySelectorAll('[data-save][data-type=csv]')].map(b => b.dataset.save)")
+    assert {"ranking", "trust", "convergence", "matrix", "judgements", "settings"} <= set(tables)
+    assert ("voices" in tables, "crossed" in tables) == (page == "voices",) * 2
+    assert ("contexts" in tables) == (page != "stories")
+    for table in tables:
+        browser.open(path)  # a browser lets a page save some files, then it asks
+        called = "leaderboard" if table == "ranking" and page != "stories" else table
+        text = saved(browser, tmp_path, f"[data-save={table}][data-type=csv]", f"{name}-{called}.csv")
+        head, *rows = csv.reader(io.StringIO(text))
+        objects = json.loads(saved(browser, tmp_path, f"[data-save={table}][data-type=json]", f"{name}-{called}.json"))
+        assert rows
+        assert all(len(row) == len(head) for row in rows)
+        assert len(objects) == len(rows)
+    assert browser.complaints() == []
+
+
+def test_a_saved_ranking_is_the_ranking_and_no_formula(browser, tmp_path):
+    texts = {"=1+1": "@SUM(A1)", "+x": '=HYPERLINK("http://x")', "-5": "-7", "'=q": 'one\ntwo, "three"', "＝a": "t"}
+    folder = run_folder(tmp_path / "run", texts, load_judge("simulated/soft"), criterion_prompt("better"), "4n")
+    browser.open(write_report(folder))
+    name = browser.run("return document.body.dataset.name")
+    text = saved(browser, tmp_path, "[data-save=ranking][data-type=csv]", f"{name}-ranking.csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert {row["item"]: row["text"] for row in rows} == {guarded(k): guarded(v) for k, v in texts.items()}
+    ranking = read_record(folder).ranking
+    assert [float(row["score"]) for row in rows] == pytest.approx(sorted(ranking.scores, reverse=True), rel=1e-4)
+    text = saved(browser, tmp_path, "[data-save=ranking][data-type=json]", f"{name}-ranking.json")
+    assert {row["item"]: row["text"] for row in json.loads(text)} == texts
+
+
+@pytest.mark.parametrize("page", ["stories", "contexts"])
+def test_the_two_directions_of_a_pair_add_to_a_hundred(browser, page, request):
+    browser.open(request.getfixturevalue(page))
+    rows = browser.run(
+        "return [...document.querySelectorAll('#matrix tr')].map(r => [...r.cells].map(c => c.innerText))"
+    )
+    cells = [row[1:] for row in rows[1:]]
+    pairs = [(cells[i][j], cells[j][i]) for i in range(len(cells)) for j in range(i) if cells[i][j]]
+    assert pairs
+    assert all(int(one) + int(other) == 100 for one, other in pairs)
+
+
+@pytest.mark.parametrize("page", ["stories", "contexts", "voices"])
+def test_headings_and_the_ends_of_charts_are_seen_on_a_telephone(browser, page, request):
+    browser.open(request.getfixturevalue(page), 400)
+    heads = browser.texts(".ranking th")
+    assert [re.sub(r"\W", "", head) for head in heads if "\n" not in head and not re.match(r"[−\d]", head)] == [
+        *("Rank", "Name", "Tier", "Score", "Uncertainty", "Comparisons"),
+    ]
+    ends = (
+        "return [...document.querySelectorAll(arguments[0])].map(e => e.getBoundingClientRect()).filter(r => r.width)"
+    )
+    found = browser.run(f"{ends}.map(r => [r.left, r.right])", ".ranking th, .ranking th text, .chart text")
+    assert len(found) > 15
+    assert min(left for left, _ in found) >= 0
+    assert max(right for _, right in found) <= 400
+    # The axis is above the points: its zero is where the lines' zero is.
+    zero = "const z = document.querySelector('.line .zero').getBoundingClientRect().left; "
+    ticks = "[...document.querySelectorAll('th.picture text')].find(t => Number(t.textContent) === 0)"
+    apart = browser.run(
+        f"{zero} const r = {ticks}.getBoundingClientRect(); return Math.abs((r.left + r.right) / 2 - z)"
+    )
+    assert apart < 2
+
+
+def test_a_number_has_the_beginning_of_its_text_beside_it(browser, tmp_path):
+    text = "of a long day at the sea, and of those, who were there: all of us"
+    texts = [{"id": k, "text": f"Story {k} {text}"} for k in range(8)]
+    folder = run_folder(tmp_path / "run", texts, load_judge("simulated/soft"), criterion_prompt("better"), "6n")
+    page = write_report(folder)
+    held = re.findall(r'<small class="begun" dir="auto">(.*?)</small>', page.read_text(encoding="utf-8"))
+    browser.open(page)
+    begun = browser.texts("#lines .begun")
+    assert begun == held[:8]  # the script shows what the page held
+    assert [int(one.split()[1]) for one in begun] == [int(name) for name in browser.names()]
+    assert begun[0].endswith("at the sea, and of those, who were…")
+    assert all(begun[place] in name for place, name in enumerate(browser.texts("#matrix th[scope=row]")))
+
+
+@pytest.mark.parametrize("page", ["stories", "contexts", "voices"])
+def test_on_paper_all_is_unfolded_and_nothing_can_be_clicked(browser, page, request):
+    browser.open(request.getfixturevalue(page), dark=True)
+    folded = browser.run("return document.querySelectorAll('details:not([open])').length")
+    assert folded > 5
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    assert browser.run("return document.querySelectorAll('details:not([open])').length") == 0
+    seen = "return [...document.querySelectorAll(arguments[0])].filter(e => e.checkVisibility()).length"
+    assert browser.run(seen, "nav, .controls, .save, [data-copy], #save, #more, #theme") == 0
+    assert browser.run(seen, ".special .settings, .cards details p") > 5
+    assert background(browser) == 3 * 255
+    browser.run("dispatchEvent(new Event('afterprint'))")
+    assert browser.run("return document.querySelectorAll('details:not([open])').length") == folded
+    pdf = base64.b64decode(browser.driver.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
+    assert pdf.startswith(b"%PDF")
+    assert 1 < len(re.findall(rb"/Type\s*/Page\b", pdf)) < 40
     assert browser.complaints() == []

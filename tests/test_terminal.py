@@ -227,8 +227,8 @@ def test_the_question_is_shown_as_it_is_sent(run, folder):
     arguments = ["rank", "long.jsonl", "--context", "article", "--criterion", "better", "--kind", "Essay", "--dry-run"]
     openai = [*arguments, "--judge", "openai/gpt-4o-mini"]
     said = run(folder, openai).stdout
-    assert "Article: The context.\n\nEssay A: Text 0. long long" in said
-    assert "… (1,008 characters)\n\nEssay B: Text 1. long" in said
+    assert "Article: The context.\n\nEssay A: Text " in said
+    assert said.count("long " * 200) == 2
     assert said.endswith("Essay A or Essay B?\n\nAnswer only with Essay A or Essay B.\n")
     begun = run(folder, [*openai, "-o", "prefill=true"]).stdout
     assert begun.endswith("Which Essay is better, Essay A or Essay B?\n\nThe answer is begun with: Essay\n")

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from comparo.data.items import Items
 from comparo.judges import Judge, accepted_options, load_judge, ray_judge
+from comparo.run.cache import CACHE
+from comparo.run.folders import ROOT
+from comparo.run.recall import Recalling, remembering
 from comparo.run.starting import reader
 from comparo.run.task import DEFAULT_JUDGE
 
 NAMES = (
-    "provider/model: local/smollm2 (embedded, a smoke test), local/PATH.gguf, hf/REPOSITORY-OR-FOLDER, openai/MODEL "
-    "(also for any compatible server, with --base-url), vllm/MODEL, replay/FILE, simulated/soft."
+    "provider/model: local/smollm2 (embedded, a smoke test), local/PATH.gguf, hf/NAME-OR-FOLDER, openai/MODEL (any "
+    "such server by --base-url), vllm/MODEL, replay/FILE, simulated/soft."
 )
 COMMON = ("base_url", "concurrency", "price")  # options of judges that are flags
 JudgeName = Annotated[str, typer.Option("--judge", help=NAMES)]
@@ -24,61 +28,62 @@ Options = Annotated[
     typer.Option(
         "--option",
         "-o",
-        help="An option of the judge, NAME=VALUE, or of all judges that have it; may be repeated. docs/judges.md lists "
-        "them.",
+        help="NAME=VALUE, for the judge (docs/judges.md); may be repeated.",
     ),
 ]
 
 
 @dataclass(frozen=True)
 class JudgeFlags:
-    """Who is asked, and where it runs."""
+    """Who is asked."""
 
     judge: Annotated[
         list[str] | None,
         typer.Option(
             "--judge",
-            help=f"{NAMES} May be repeated: the ranking is then what the judges agree on, and calls go to those that "
-            "tell most of it for their price. Options of one judge follow its name: "
-            f"'openai/MODEL; base-url=http://localhost:8000/v1; price=0.15,0.60'. Default: {DEFAULT_JUDGE}",
+            help=f"{NAMES} May be repeated, each with options: 'openai/MODEL; price=0.15,0.60'. "
+            f"Default: {DEFAULT_JUDGE}",
             show_default=False,
         ),
     ] = None
     option: Options = None
-    base_url: Annotated[
-        str | None, typer.Option(help="For openai/ judges: the server, such as http://localhost:8000/v1.")
-    ] = None
-    concurrency: Annotated[int | None, typer.Option(min=1, help="For openai/ judges: how many calls at a time.")] = None
-    price: Annotated[
-        str | None, typer.Option(help="For openai/ judges: dollars for a million tokens in and out, such as 0.15,0.60.")
-    ] = None
+    base_url: Annotated[str | None, typer.Option(help="The server for openai/: http://localhost:8000/v1")] = None
+    concurrency: Annotated[int | None, typer.Option(min=1, help="How many calls at a time, for openai/.")] = None
+    price: Annotated[str | None, typer.Option(help="Dollars for a million tokens in and out: 0.15,0.60")] = None
     engine: Annotated[
         Literal["ray"] | None,
-        typer.Option(
-            help="ray: the judge runs in processes of its own, on this machine or on the Ray cluster at --ray-address."
-        ),
+        typer.Option(help="Judges run in processes of their own, or on a cluster."),
     ] = None
     ray_address: Annotated[
         str | None,
         typer.Option(
-            help="With --engine ray: HOST:PORT of the cluster's head, or auto for the cluster that this machine belongs"
-            " to. Default: RAY_ADDRESS, else a Ray of this machine alone."
+            help="HOST:PORT of the cluster's head; auto: that of this machine. Default: RAY_ADDRESS, else a Ray of "
+            "this machine alone."
         ),
     ] = None
     judge_replicas: Annotated[
         int | None,
-        typer.Option(
-            "--judge-replicas", min=1, help="With --engine ray: how many judges work side by side. Default: 1"
-        ),
+        typer.Option("--judge-replicas", min=1, help="With --engine ray: judges that work side by side. Default: 1"),
     ] = None
     judge_gpus: Annotated[
         float | None,
-        typer.Option("--judge-gpus", min=0, help="With --engine ray: GPUs that each judge takes. Default: 0"),
+        typer.Option("--judge-gpus", min=0, help="With --engine ray: GPUs for each of them. Default: 0"),
     ] = None
     judge_cpus: Annotated[
         float | None,
-        typer.Option("--judge-cpus", min=0, help="With --engine ray: CPUs that each judge takes. Default: 1"),
+        typer.Option("--judge-cpus", min=0, help="With --engine ray: CPUs for each of them. Default: 1"),
     ] = None
+
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"Answers that need not be asked again (docs/cache.md). Default: {ROOT / CACHE}",
+            show_default=False,
+        ),
+    ] = None
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Ask every question, also those that were asked before.")
+    ] = False
 
     @property
     def judges(self) -> list[str]:
@@ -102,7 +107,11 @@ class JudgeFlags:
         for (name, own), accepted in zip(parted, known, strict=True):
             shared = {option: common[option] for option in common if len(parted) == 1 or option in accepted}
             made.append(make_judge(name, items, shared | own, context, self.ray()))
-        return made
+        judges = remembering(made, None if self.no_cache else self.cache or ROOT / CACHE)
+        for judge in judges:
+            if isinstance(judge, Recalling):
+                context.call_on_close(judge.cache.close)
+        return judges
 
     def of_one(self, number: int) -> dict[str, Any]:
         """The flags that ask one of the judges alone: its name, and of the options for all judges those that it has."""
@@ -111,6 +120,12 @@ class JudgeFlags:
         own = [text for text in self.option or () if set(parse_options([text])) <= set(accepted)]
         named = {name: getattr(self, name) for name in COMMON if name in accepted}
         return {**dict.fromkeys(COMMON), **named, "judge": [judge], "option": own}
+
+    def check(self) -> None:
+        """Raise a ValueError where flags do not fit together."""
+        if self.no_cache and self.cache is not None:
+            raise ValueError("--cache and --no-cache contradict each other; give one of them")
+        self.ray()
 
     def ray(self) -> dict[str, Any] | None:
         """What the flags say about Ray, None without it; flags that are of use only there are an error elsewhere."""

@@ -13,15 +13,17 @@ import typer
 from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
-from comparo.cli.printing import Console, print_notes, print_table, print_text
+from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
 from comparo.cli.rank import Shown, say_begin, say_expense
 from comparo.cli.settings import command_line
 from comparo.cli.stopping import say_interrupted, stoppable
 from comparo.data.writing import csv_text
 from comparo.ranking.display import json_rows
 from comparo.ranking.ranking import Ranking
+from comparo.run.answers import count_cached
 from comparo.run.audition import PAIRS, audition
 from comparo.run.auditioned import Audition
+from comparo.run.budget import paid_and_spent
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
 from comparo.run.task import DEFAULT_LEAST_MASS, Task
@@ -60,7 +62,7 @@ def audition_command(
     A voice is a judge with a wording (--wording all: every one that can put the criterion). Prints for each voice how
     much of what it says is about the texts, about their order, and agreed on by the others; names the voice to use.
     """
-    asked.ray()  # flags that do not fit together are an error before anything is read
+    asked.check()  # flags that do not fit together are an error before anything is read
     items = columns.read(data, group=group, scores=None)
     question = question.spelled_out("all")
 
@@ -113,8 +115,10 @@ def _ask(run: Run, shown: Shown) -> Ranking:
 
 
 def _print(found: Audition, shown: Shown) -> None:
+    answers = [one for one in found.answers.judgements if not one.failed]
+    cached, (_, spent) = count_cached(answers), paid_and_spent(answers)
     if shown.output == "json":
-        document = {"best": found.best, "panel": list(found.panel), "notes": list(found.notes)}
+        document = {"best": found.best, "panel": list(found.panel), "notes": list(found.notes), "cached": cached}
         print_text(json.dumps(document | {"voices": json_rows(found.table)}, ensure_ascii=False) + "\n")
         return
     if shown.output == "csv":
@@ -123,6 +127,8 @@ def _print(found: Audition, shown: Shown) -> None:
         print_table(*_rows(found))
     if not shown.quiet:
         print_notes(found.notes)
+    if words := cost_words(cached, len(answers), spent):
+        shown.console.print("; ".join(words))
     told = f"Use {found.best}: of all voices, the largest share of what it says is about the texts."
     shown.console.print(told, markup=False, soft_wrap=True)
     if len(found.panel) > 1:

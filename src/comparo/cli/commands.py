@@ -7,6 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from comparo.cli.helping import shorten_help
 from comparo.cli.settings import Command, name_variables
 
 # For each command: its file, and the line in the list of commands, which is the first one of the function's docstring.
@@ -25,6 +26,7 @@ COMMANDS = {
         "People vote on a page: two texts side by side, which is better? Every vote is safe before the next pair.",
     ),
     "fit": ("fit", "Scores and a ranking from recorded comparisons."),
+    "powered": ("powered", "People's leaderboard with a machine's help: nothing is assumed of the machine."),
     "agree": ("agree", "A judge against people on the same pairs."),
     "select": ("select", "The next pairs to ask, for those who judge elsewhere."),
     "judge": ("judge", "Judgements of pairs of texts, one a line, as they come."),
@@ -45,6 +47,7 @@ COMMANDS = {
         "export",
         "What a run found as a file for other tools: comparisons, preference pairs, a data set for Hugging Face.",
     ),
+    "cache": ("cache", "What the judgement cache holds: answers by judge, when they came, and what they cost."),
     "report": ("runs", "Make the page of a run again, report.html in its folder, and print where it is."),
     "runs": (
         "runs",
@@ -60,9 +63,11 @@ def load_command(name: str) -> TyperCommand:
     module = import_module(f"comparo.cli.{COMMANDS[name][0]}")
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
     epilog = getattr(module, EXAMPLES.get(name, "EPILOG"))
-    alone.command(name, cls=Command, epilog=epilog)(getattr(module, f"{name}_command"))
+    function = getattr(module, f"{name}_command")
+    alone.command(name, cls=Command, epilog=epilog)(function)
     command = typer.main.get_command(alone)
     assert isinstance(command, TyperCommand)
+    shorten_help(command, function)
     name_variables(command)
     return command
 

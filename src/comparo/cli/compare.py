@@ -10,7 +10,7 @@ import typer
 from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
-from comparo.cli.printing import Console, print_notes, print_table, print_text
+from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
 from comparo.cli.rank import complete, say_expense
 from comparo.cli.settings import command_line
 from comparo.data.pairing import pair_files, pair_groups
@@ -18,7 +18,6 @@ from comparo.data.words import visible
 from comparo.ranking.ranking import Ranking
 from comparo.report import write_report
 from comparo.report.record import run_record
-from comparo.run.budget import dollars
 from comparo.run.compare import compare_pairs
 from comparo.run.duel import Duel
 from comparo.run.folders import choose_folder
@@ -81,7 +80,7 @@ def compare_command(
     Both texts of an input are shown in both orders. The answer goes to stdout, and to the run folder as compare.json
     and compare.md, beside the report. The same command continues a run that was stopped.
     """
-    asked.ray()  # flags that do not fit together are an error before anything is read
+    asked.check()  # flags that do not fit together are an error before anything is read
     if fail_if_worse is not None and not 0 < fail_if_worse < 1:
         raise ValueError(f"--fail-if-worse {fail_if_worse} is not between 0 and 1; 0.95 is a usual choice")
     console = Console(stderr=True, quiet=quiet, highlight=False)
@@ -165,7 +164,7 @@ def _print(duel: Duel, output: str, console: Console) -> None:
     told += [f"{duel.same:,} with the same text twice"] if duel.same else []
     told += [f"{duel.failed:,} left out, because the judge did not answer in both orders"] if duel.failed else []
     told += [f"{duel.unmatched:,} that only one side has"] if duel.unmatched else []
-    told += [dollars(duel.cost)] if duel.cost else []
+    told += cost_words(duel.cached, duel.calls, duel.cost)
     console.print("; ".join(told), markup=False)
     if duel.ranking is not None and not console.quiet:
         print_notes(duel.ranking.notes)

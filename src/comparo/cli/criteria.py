@@ -12,12 +12,11 @@ import typer
 from comparo.cli.groups import QuestionFlags
 from comparo.cli.printing import Console, Format, print_notes, print_ranking, print_table, print_text
 from comparo.data.joint import CriteriaPrompt, read_criteria, read_weights
-from comparo.data.prompts import Question
+from comparo.data.prompts import Prompt, Question
 from comparo.ranking.criteria import CriteriaRanking
 from comparo.run.budget import dollars
 from comparo.run.criteria import CriteriaRun
 from comparo.run.stops import stop_sentence
-from comparo.run.task import Task
 
 
 @dataclass(frozen=True)
@@ -27,16 +26,14 @@ class CriteriaFlags(QuestionFlags):
     criterion: Annotated[
         list[str] | None,
         typer.Option(
-            help='What makes a text better, to end "Which Summary is …": "more coherent"; or beginning with a verb: '
-            '"continues the dialogue better". May be repeated with names, coherence="more coherent" fluency="more '
-            'fluent": one call about a pair then answers each, and there is a ranking by each and an overall.'
+            help='What makes a text better, to end "Which Text is …": "more coherent". Several, each with a name '
+            '(wit="funnier"), are answered in one call about a pair (docs/criteria.md).'
         ),
     ] = None  # type: ignore[assignment]
     weight: Annotated[
         list[str] | None,
         typer.Option(
-            help="What one of several criteria counts in the overall, NAME=NUMBER; may be repeated. Default: 1 each. A "
-            "finished run is weighed again without calls.",
+            help="What one of several criteria counts in the overall, NAME=NUMBER; may be repeated. Default: 1 each.",
             show_default=False,
         ),
     ] = None
@@ -103,14 +100,14 @@ def print_criteria(
     console.print(f"Report: {page}", markup=False)
 
 
-def first_criteria(task: Task, question: Question) -> str:
+def first_criteria(prompt: Prompt, question: Question) -> str:
     """The first question of a judge that reads the texts once and then asks about each criterion by itself."""
-    assert isinstance(task.prompt, CriteriaPrompt)
-    first, *others = task.prompt.parts
-    part = task.prompt.parts[first]
+    assert isinstance(prompt, CriteriaPrompt)
+    first, *others = prompt.parts
+    part = prompt.parts[first]
     shared = part.template.rpartition("\n\n")[0]
     asked = [
-        f"{name}: {task.prompt.parts[name].template.removeprefix(shared).strip()}".replace("{{", "{").replace("}}", "}")
+        f"{name}: {prompt.parts[name].template.removeprefix(shared).strip()}".replace("{{", "{").replace("}}", "}")
         for name in others
     ]
     return "\n".join(

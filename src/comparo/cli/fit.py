@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import typer
 
 from comparo.cli.printing import Format, print_board, print_notes, print_ranking, say
+from comparo.cli.settings import command_line
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import LENGTH, Items
 from comparo.data.several import read_several
@@ -25,11 +27,13 @@ from comparo.run.store import read_configuration, stored_items
 
 EPILOG = (
     "Example: `comparo fit comparisons.csv --method poe-bt --bias joint --format csv`; `comparo fit sheets/*.xlsx`; a "
-    "run by one of its voices: `comparo fit comparo-runs/20260301-120000-stories --voice openai/gpt-4o-mini`"
+    "run by one of its voices: `comparo fit comparo-runs/20260301-120000-stories --voice openai/gpt-4o-mini`; with "
+    "a page: `comparo fit votes.csv --report votes.html`"
 )
 
 
 def fit_command(
+    context: typer.Context,
     files: Annotated[
         list[Path],
         typer.Argument(
@@ -122,6 +126,13 @@ def fit_command(
     ] = 0.95,
     top: Annotated[int | None, typer.Option(min=1, help="Print only the best TOP of each context.")] = None,
     output: Annotated[Format, typer.Option("--format", help="How to print the ranking.")] = "table",
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write a page about the ranking, and how far to trust it, to this .html file: the report of "
+            "comparo rank, without texts."
+        ),
+    ] = None,
 ) -> None:
     """Scores and a ranking from recorded comparisons.
 
@@ -129,6 +140,8 @@ def fit_command(
     and how many comparisons the item is in. A panel adds a table of its judges: agreement with the consensus, scale,
     taste, noise and position bias.
     """
+    if report is not None:
+        _check_page(report)
     chosen = _chosen(files, voice)
     method = method or _usual(files, chosen, prior)
     estimates = method in ("mixed", "panel") or prior == "estimated"
@@ -136,18 +149,17 @@ def fit_command(
         raise ValueError("--grouped belongs to --method mixed or panel, or to --leaderboard; add one of them")
     texts = _texts(files, items, control or (), grouped)
     groups = _groups(texts) if grouped and texts is not None else None
-    ranking = quiet_fit(
-        chosen,
-        method,
-        bias=bias,
-        prior=_prior(prior),
-        groups=groups if estimates else None,
-        control=_held(texts, control) if control and texts is not None else None,
-        people=people or (),
-        algorithm=algorithm,
-        prior_pairs=prior_pairs,
-        level=level,
-    )
+    how: dict[str, Any] = {
+        "bias": bias,
+        "prior": _prior(prior),
+        "groups": groups if estimates else None,
+        "control": _held(texts, control) if control and texts is not None else None,
+        "people": people or (),
+        "algorithm": algorithm,
+        "prior_pairs": prior_pairs,
+        "level": level,
+    }
+    ranking = quiet_fit(chosen, method, **how)
     if votes:
         ranking = with_votes(ranking, read_several(votes))
     if leaderboard:
@@ -160,8 +172,29 @@ def fit_command(
         say(_fitted(chosen, files, method))
     print_notes(ranking.notes)
     told = () if ranking.people is None else (ranking.people.sentence,)
+    if report is not None:
+        from comparo.report.fitted import Fitted, fitted_record
+        from comparo.report.page import write_page
+
+        again = Fitted(bias or ("joint" if estimates else None), partial(quiet_fit, method=method, **how))
+        written = write_page(report, fitted_record(ranking, again, _named(files), command_line(context)))
+        say(f"Report: {written}")
     for sentence in (*told, *tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         say(sentence)
+
+
+def _check_page(path: Path) -> None:
+    """Whether a page can be written there, before anything is fitted."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"--report {path} is a page: name a file that ends in .html")
+    if not path.parent.is_dir():
+        raise ValueError(f"--report: the folder {path.parent} does not exist; create it first")
+
+
+def _named(files: list[Path]) -> str:
+    """The comparisons in a few words: the name of their file, and how many others there are."""
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    return f"{files[0].resolve().name}{more}"
 
 
 def _usual(files: list[Path], comparisons: Comparisons, prior: str | None) -> Method:
@@ -219,7 +252,7 @@ def _texts(files: list[Path], items: Path | None, control: Sequence[str], groupe
 
 def _held(texts: Items, control: list[str]) -> dict[str, dict[Any, Any]]:
     """What is held equal, by the labels of the comparisons."""
-    return {name: _spelt(texts, of_item) for name, of_item in texts.held(control).items()}
+    return {name: spelt(texts, of_item) for name, of_item in texts.held(control).items()}
 
 
 def _groups(texts: Items) -> dict[Any, Any]:
@@ -230,10 +263,10 @@ def _groups(texts: Items) -> dict[Any, Any]:
             "--grouped: no two texts share a group; give them a column group in --items, or the same ids in several "
             "contexts"
         )
-    return _spelt(texts, {(context, item): of for context, own in group.items() for item, of in own.items()})
+    return spelt(texts, {(context, item): of for context, own in group.items() for item, of in own.items()})
 
 
-def _spelt(texts: Items, of_item: Mapping[tuple[Any, Any], Any]) -> dict[Any, Any]:
+def spelt(texts: Items, of_item: Mapping[tuple[Any, Any], Any]) -> dict[Any, Any]:
     """What is known by context and id, also as CSV spells both, and by the id alone where that is enough."""
     found: dict[Any, Any] = {(None if a is None else str(a), str(b)): value for (a, b), value in of_item.items()}
     found |= of_item

@@ -19,27 +19,33 @@ from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.run.audition import all_wordings
 from comparo.run.starting import make_prompt
 
-IdColumn = Annotated[str | None, typer.Option("--id", help="The column with the items' names. Default: id")]
-TextColumn = Annotated[str | None, typer.Option("--text", help="The column with the texts. Default: text")]
+TEXTS = "What is compared: columns of the texts, and votes"  # where --help shows these flags
+IdColumn = Annotated[str | None, typer.Option("--id", help="The names of the items. Default: id")]
+TextColumn = Annotated[str | None, typer.Option("--text", help="The texts. Default: text")]
 ContextColumn = Annotated[
     str | None,
-    typer.Option("--context", help="The column with what the judge reads before the texts. Default: context"),
+    typer.Option("--context", help="What the judge reads before the texts. Default: context"),
 ]
 ContextIdColumn = Annotated[
-    str | None, typer.Option("--context-id", help="The column that names the context. Default: context_id")
+    str | None, typer.Option("--context-id", help="The names of the contexts. Default: context_id")
 ]
 GroupColumn = Annotated[
     str | None,
     typer.Option(
         "--group",
         "--by",
-        help="The column with what items share, such as the system that wrote them: the items of one group inform "
-        "each other's scores, and groups are ranked too. Default: group, else the same id in other contexts.",
+        help="What items share, such as the system; groups are ranked too, and inform the scores. Default: group, else "
+        "the same id in other contexts.",
+        rich_help_panel=TEXTS,
     ),
 ]
 Scores = Annotated[
     list[str] | None,
-    typer.Option("--scores", help="A column with people's scores, to compare the ranking with; may be repeated."),
+    typer.Option(
+        "--scores",
+        help="People's scores, to compare the ranking with; may be repeated.",
+        rich_help_panel=TEXTS,
+    ),
 ]
 
 
@@ -50,36 +56,31 @@ class QuestionFlags:
     criterion: Annotated[
         str | None,
         typer.Option(
-            help='What makes a text better, to end "Which Summary is …": "more coherent"; or beginning with a verb: '
-            '"continues the dialogue better".'
+            help='What makes a text better, to end "Which Text is …": "more coherent"; or "continues the story better".'
         ),
     ] = None
-    kind: Annotated[str, typer.Option(help="What the texts are, as the judge is told: Summary, Story, Answer.")] = (
-        "Text"
-    )
+    kind: Annotated[str, typer.Option(help="What the texts are, as the judge is told: Story, Answer.")] = "Text"
     heading: Annotated[
         str | None,
-        typer.Option(help="What stands above the context: Article, Dialogue. Default: the name of its column."),
+        typer.Option(help="What stands above the context. Default: the name of its column."),
     ] = None
     wording: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"How the criterion is put: {', '.join(WORDINGS)}; docs/judges.md has what each measured. May be "
-            "repeated: every judge is then asked in each wording; all: in every one that can put the criterion. auto "
-            "(comparo rank): an audition of them is the first part of the budget, and each judge goes on with its "
-            f"best. Default: {DEFAULT_WORDING}"
+            help=f"How it is put (docs/judges.md): {', '.join(WORDINGS)}; all; auto (comparo rank): the best, by an "
+            f"audition out of the budget. May be repeated. Default: {DEFAULT_WORDING}"
         ),
     ] = None
     prompt: Annotated[
         str | None,
         typer.Option(
             "--prompt",
-            help="In place of --criterion: a file with a template of your own, with {first}, {second} and, if wanted, "
-            f"{{context}}; or one of the paper's prompts, such as {next(iter(PAPER))}.",
+            help="In place of --criterion: a file with {first}, {second} and, if wanted, {context}, or a prompt of the "
+            f"paper: {next(iter(PAPER))}.",
         ),
     ] = None
     labels: Annotated[
-        str | None, typer.Option(help="The two words that name the texts in a template of your own. Default: A,B")
+        str | None, typer.Option(help="The words that name the texts in a prompt of your own. Default: A,B")
     ] = None
     answer: Annotated[
         str | None, typer.Option(help="How the judge's answer begins, before the label. Default: the kind.")
@@ -117,7 +118,7 @@ class QuestionFlags:
 
 @dataclass(frozen=True)
 class ColumnFlags:
-    """Where the items' columns are."""
+    """What is compared: columns of the texts, and votes."""
 
     id_column: IdColumn = None
     text_column: TextColumn = None
@@ -176,7 +177,7 @@ def _flags(group: type[Any]) -> list[inspect.Parameter]:
     for field in fields(group):
         kind, flag = get_args(hints[field.name])
         flag = copy(flag)
-        flag.rich_help_panel = str(group.__doc__).rstrip(".")
+        flag.rich_help_panel = flag.rich_help_panel or str(group.__doc__).rstrip(".")
         parameters.append(
             inspect.Parameter(
                 field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[kind, flag]

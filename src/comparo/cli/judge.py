@@ -10,7 +10,7 @@ import typer
 from comparo.cli.answers import LABELS, Names, line, open_answers
 from comparo.cli.asked import JudgeFlags
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
-from comparo.cli.printing import print_text, say, watch
+from comparo.cli.printing import cost_words, print_text, say, watch
 from comparo.data.columns import Table
 from comparo.data.items import Items
 from comparo.data.prompts import Question
@@ -18,7 +18,8 @@ from comparo.data.reading import read_columns
 from comparo.data.sheets import csv_line
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
-from comparo.run.budget import dollars
+from comparo.run.answers import count_cached
+from comparo.run.budget import paid_and_spent
 
 EPILOG = (
     "Example: `comparo judge pairs.csv --items stories.jsonl --criterion 'more surprising' --kind Story > judged.csv`"
@@ -59,7 +60,7 @@ def judge_command(
     p is the probability that the first is better, mass how much of the model's probability lay on the two labels. A
     judgement that failed has an error and no p. `comparo fit` reads what this prints.
     """
-    asked.ray()  # flags that do not fit together are an error before anything is read
+    asked.check()  # flags that do not fit together are an error before anything is read
     if len(asked.judges) > 1 or len(question.wording or ()) > 1:
         raise ValueError("comparo judge asks one judge in one wording; give one --judge and one --wording")
     texts = columns.read(items)
@@ -112,8 +113,7 @@ def _summarise(done: list[Judgement]) -> None:
     if answered:
         parts.append(f"mean p {fmean(judgement.p for judgement in answered):.2f}")
         parts.append(f"mean mass {fmean(judgement.mass for judgement in answered):.2f}")
-    if cost := sum(judgement.cost for judgement in done if judgement.cost > 0):
-        parts.append(dollars(cost))
+    parts += cost_words(count_cached(done), len(answered), paid_and_spent(done)[1])
     if cut := sum(judgement.cut > 0 for judgement in done):
         parts.append(f"{cut} with texts cut to the model's window")
     if failed:

@@ -8,7 +8,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from rich.console import Console as RichConsole
@@ -20,6 +20,7 @@ from comparo.data.words import visible
 from comparo.data.writing import csv_text
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
+from comparo.run.budget import dollars
 
 Format = Literal["table", "csv", "json"]
 Something = TypeVar("Something")
@@ -44,10 +45,23 @@ def print_text(text: str) -> None:
     print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
 
 
-def print_ranking(ranking: Ranking, output: Format, top: int | None) -> None:
-    """The ranking on stdout, best first, only the best `top` of each context where given."""
+def cost_words(cached: int, answered: int, cost: float) -> list[str]:
+    """How many answers came from the cache, and what was paid for the others; nothing where there is nothing to say.
+
+    >>> cost_words(312, 480, 0.12), cost_words(0, 480, 0.0)
+    (['312 of 480 answers came from the cache', '$0.12 spent'], [])
+    """
+    words = [f"{cached:,} of {answered:,} answers came from the cache"] if cached else []
+    return [*words, f"{dollars(cost)} spent"] if cost else words
+
+
+def print_ranking(ranking: Ranking, output: Format, top: int | None, calls: Mapping[str, Any] | None = None) -> None:
+    """The ranking on stdout, best first, only the best `top` of each context where given.
+
+    JSON says of the `calls` how many were answered, and how.
+    """
     if output == "json":
-        document = json.loads(ranking.to_json())
+        document = json.loads(ranking.to_json()) | ({} if calls is None else {"calls": calls})
         document["ranking"] = [row for row in document["ranking"] if top is None or row["rank"] <= top]
         print_text(json.dumps(document, ensure_ascii=False) + "\n")
         return

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -15,12 +15,13 @@ from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
 from comparo.cli.criteria import CriteriaFlags, first_criteria, print_criteria
 from comparo.cli.groups import ColumnFlags, with_groups
-from comparo.cli.printing import Console, Format, print_board, print_notes, print_ranking
+from comparo.cli.printing import Console, Format, cost_words, print_board, print_notes, print_ranking
 from comparo.cli.progress import watched
 from comparo.cli.settings import command_line
 from comparo.cli.stopping import say_interrupted, stoppable
 from comparo.data.items import LENGTH
 from comparo.data.joint import CriteriaPrompt
+from comparo.data.prompts import Question
 from comparo.data.several import read_several
 from comparo.methods import Method
 from comparo.model.product import Bias
@@ -28,10 +29,12 @@ from comparo.ranking.criteria import CriteriaRanking
 from comparo.ranking.equal import control_sentences
 from comparo.ranking.indecision import tie_sentences
 from comparo.ranking.ranking import Ranking
+from comparo.run.answers import count_cached
 from comparo.run.audition import Trial
 from comparo.run.auto import AUTO, beside
 from comparo.run.budget import dollars
 from comparo.run.criteria import CriteriaRun
+from comparo.run.first import first_question
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
 from comparo.run.rank import rank
@@ -44,89 +47,84 @@ EPILOG = (
     "Example: `comparo rank stories.jsonl --criterion 'more surprising' --kind Story`, or with a server: `comparo rank "
     "summaries.csv --context article --criterion 'more coherent' --judge openai/gpt-4o-mini --budget 20n --until 0.95`"
 )
-LONGEST = 400  # characters of a text that are shown before anything is asked
+MUCH, PRINTED = "How much is asked", "Output"  # where --help shows some flags
 BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an answer that was begun
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How many calls are made, and of which pairs."""
+    """How much is asked."""
 
-    budget: Annotated[
-        str, typer.Option(help="Calls to make: 500, 10n (ten per item), 5% (of all ordered pairs) or $2.50.")
-    ] = DEFAULT_BUDGET
+    budget: Annotated[str, typer.Option(help="Calls: 500, 10n (per item), 5% (of all pairs) or $2.50.")] = (
+        DEFAULT_BUDGET
+    )
     until: Annotated[
         float | None,
         typer.Option(
-            help="Stop earlier, once the expected Spearman correlation with the true ranking is this high (with --goal "
-            "top-5: the probability that the best five are right; systems: the correlation of the order of systems; "
-            "best-system: the probability that the best is right)."
+            help="Stop once the goal is this sure: the expected Spearman correlation with the true order, or the "
+            "probability that the best are right."
         ),
     ] = None
     goal: Annotated[
         str,
         typer.Option(
-            help="ranking, or top-K to spend the calls on who is among the best K; systems to tell systems apart over "
-            "all contexts (texts share a --group, or ids), best-system to find the best."
+            help="ranking, top-K (who is among the best K), systems (tell groups apart) or best-system (find the best "
+            "group)."
         ),
     ] = DEFAULT_GOAL
+    least_mass: Annotated[
+        float,
+        typer.Option(help="Stop if the judge puts less than this share of its probability on the labels; 0 never."),
+    ] = DEFAULT_LEAST_MASS
+
+
+@dataclass(frozen=True)
+class How:
+    """How pairs are chosen, and how answers become scores."""
+
     strategy: Annotated[
         Strategy | None,
         typer.Option(
-            help="How pairs are chosen. greedy: where the fewest comparisons connect; adaptive: where the answers "
-            "leave most open; random. Default: greedy, adaptive for other goals than ranking."
+            help="random, greedy (best connected) or adaptive (by the answers). Default: greedy, adaptive for other "
+            "goals than ranking."
         ),
     ] = None
     orders: Annotated[Orders, typer.Option(help="Ask each pair in both orders (two calls), or in one.")] = (
         DEFAULT_ORDERS
     )
-    method: Annotated[Method, typer.Option(help="How comparisons become scores; see comparo fit.")] = DEFAULT_METHOD
-    bias: Annotated[Bias | None, typer.Option(help="How the position bias is removed. Default: joint.")] = None
     seed: Annotated[int, typer.Option(min=0, help="The same seed and answers give the same run.")] = 0
     plain: Annotated[
         bool,
-        typer.Option(
-            "--plain",
-            help="As in the paper: choose pairs without looking at their texts, give every comparison the same weight, "
-            "and estimate no variances.",
-        ),
+        typer.Option("--plain", help="As in the paper: texts not looked at, equal weights, no variances."),
     ] = False
+    method: Annotated[Method, typer.Option(help="How answers become scores (docs/fitting.md).")] = DEFAULT_METHOD
+    bias: Annotated[
+        Bias | None, typer.Option(help="How position bias is removed: none, plug-in or joint, the default.")
+    ] = None
     estimate: Annotated[
         Scores,
         typer.Option(
-            help="Whose ranking it is. judge: this judge's; consensus: what people would say, as far as one judge can "
-            "tell. auto: consensus where texts share groups (--group, or the same ids in several contexts). A finished "
-            "run is scored again without calls."
+            help="Whose ranking: judge; consensus, what people would say as far as a judge can tell; auto: that where "
+            "texts share groups."
         ),
     ] = "auto"
     validity: Annotated[
         float | None,
         typer.Option(
-            help="For a consensus: the share, 0 to 1, of the judge's view of single texts beyond their group that "
-            "people share. Default: estimated.",
+            help="For a consensus: the share of the judge's view of single texts that people share, 0 to 1. Default: "
+            "estimated.",
             show_default=False,
         ),
     ] = None
     control: Annotated[
         list[str] | None,
-        typer.Option(
-            help="What is held equal: length, or a column of numbers. Scores at equal length are printed beside the "
-            "others, and what the judge gives for length. May be repeated. A finished run is scored again without "
-            "calls."
-        ),
+        typer.Option(help="What is held equal: length, or a column of numbers; may be repeated."),
     ] = None
-    least_mass: Annotated[
-        float,
-        typer.Option(
-            help="Stop early if the judge puts less than this share of its probability on the labels: its answers then "
-            "mean little. 0 never stops."
-        ),
-    ] = DEFAULT_LEAST_MASS
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What is printed."""
+    """Output."""
 
     top: Annotated[int | None, typer.Option(min=1, help="Print only the best TOP of each context.")] = None
     output: Annotated[Format, typer.Option("--format", help="How to print the ranking.")] = "table"
@@ -145,36 +143,51 @@ def rank_command(
         str,
         typer.Argument(
             help="The texts: JSONL, JSON, CSV, TSV, Parquet or .xlsx with columns id, text (and context), a folder of "
-            ".txt or .md files, a .txt file with a text a line, a run folder, or - for standard input."
+            ".txt or .md files, a .txt file with a text a line, a run folder, or - for stdin."
         ),
     ],
-    question: CriteriaFlags,
-    asked: JudgeFlags,
-    plan: Plan,
+    *,
     columns: ColumnFlags,
     group: groups.GroupColumn = None,
     scores: groups.Scores = None,
-    audition: Annotated[
-        Path | None,
-        typer.Option(
-            help="The folder of a comparo audition of these texts: what the judges of this run answered there, in the "
-            "same wording, counts within the budget and is not asked again."
-        ),
-    ] = None,
     votes: Annotated[
         list[Path] | None,
         typer.Option(
-            help="People's votes about some of these texts: a sheet, a file of comparisons, or the folder of comparo "
-            "vote; may be repeated. The ranking is then what people would say of all texts. No call depends on them."
+            help="People's votes about some texts, in a file or folder (docs/people.md): the ranking is then what they "
+            "would say of all. May be repeated.",
+            rich_help_panel=groups.TEXTS,
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say calls, tokens and price, and ask nothing.")] = False,
+    question: CriteriaFlags,
+    asked: JudgeFlags,
+    plan: Plan,
+    audition: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder of an audition; its answers count within the budget.",
+            rich_help_panel=MUCH,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Say calls, tokens, price and the first question; ask nothing.",
+            rich_help_panel=MUCH,
+        ),
+    ] = False,
+    how: How,
     out: Annotated[
         Path | None,
-        typer.Option(help="The run folder. Default: comparo-runs/TIME-NAME, or that of the same run, to continue it."),
+        typer.Option(
+            help="The run folder. Default: comparo-runs/TIME-NAME, or that of the same run, to continue it.",
+            rich_help_panel=PRINTED,
+        ),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; an existing folder is renamed and kept.")] = False,
-    *,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Start anew; an existing folder is renamed and kept.", rich_help_panel=PRINTED),
+    ] = False,
     shown: Shown,
 ) -> None:
     """Rank texts by a judge, from few comparisons, safe to stop and start again.
@@ -182,8 +195,8 @@ def rank_command(
     The ranking goes to stdout, progress to stderr, and everything asked to a run folder with a report to open in a
     browser. The same command continues a run that was stopped.
     """
-    asked.ray()  # flags that do not fit together are an error before anything is read
-    numbers = [name for name in plan.control or () if name != LENGTH]
+    asked.check()  # flags that do not fit together are an error before anything is read
+    numbers = [name for name in how.control or () if name != LENGTH]
     items = columns.read(data, group=group, scores=scores, numbers=numbers)
     is_auto = question.wording == [AUTO]
     prompts = question.resolved.spelled_out("all", AUTO).make(items, columns, asked.reader)
@@ -202,7 +215,7 @@ def rank_command(
         prompt=prompts,
         wording=AUTO if is_auto else None,
         judge=asked.make(items, context),
-        **asdict(plan) | {"control": plan.control or ()},
+        **asdict(plan) | asdict(how) | {"control": how.control or ()},
         audition=audition,
         votes=read_several(votes) if votes else None,
         weights=question.weights,
@@ -264,17 +277,17 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
     page = write_report(str(run.store.folder), record)
     if ranking.leaderboard is not None and shown.output == "table":
         print_board(ranking.leaderboard)
-    print_ranking(ranking, shown.output, shown.top)
+    progress, cached = run.progress, count_cached(run.judgements)
+    calls = {"answered": progress.answered, "cached": cached, "failed": progress.failed, "cost": progress.cost}
+    print_ranking(ranking, shown.output, shown.top, calls)
     if not shown.quiet:
         print_notes(ranking.notes)
-    progress = run.progress
     parts = [f"{progress.answered:,} of {record.possible:,} possible comparisons{_given(run.task)}"]
     if progress.failed:
         parts.append(f"{progress.failed:,} failed")
     if progress.cut:
         parts.append(f"{progress.cut:,} prompts cut to the model's window")
-    if progress.cost:
-        parts.append(dollars(progress.cost))
+    parts += cost_words(cached, progress.answered, progress.cost)
     console.print("; ".join(parts))
     if run.task.until is not None and is_finished:
         console.print(stop_sentence(run.task, ranking, run.rounds, progress.answered, progress.total), soft_wrap=True)
@@ -318,26 +331,19 @@ def say_expense(console: Console, task: Task, expense: Expense) -> None:
         console.print(f"  {voice.name}: {'price not known' if math.isnan(each) else f'{dollars(each)} a call'}")
     calls = f"{expense.calls:,} calls at most{_given(task)}"
     console.print(f"{calls}, about {expense.tokens:,} tokens, {price}", markup=False)
-    console.print(f"The first question, as it is sent:\n\n{first_question(task)}", markup=False, soft_wrap=True)
+    question = first_question(task)
+    if question is not None:
+        sent = written_out(task, question)
+        console.print(f"The first question, as it is sent:\n\n{sent}", markup=False, soft_wrap=True)
 
 
-def first_question(task: Task) -> str:
-    """The first question of a run in full, but for long texts, and how the answer is begun, if it is."""
-    context, (first, second, *_) = next(iter(task.items.names.items()))
-    question = task.items.question(context, first, second)
-    question = replace(
-        question,
-        first_text=_short(question.first_text),
-        second_text=_short(question.second_text),
-        context_text=None if question.context_text is None else _short(question.context_text),
-    )
-    begins, adds = (getattr(task.judge, name, None) for name in ("begins", "adds"))
-    by_itself = isinstance(task.prompt, CriteriaPrompt) and not adds
-    text = first_criteria(task, question) if by_itself else task.prompt.text(question)
-    text += adds(task.prompt) if adds else ""
-    is_begun = begins(task.prompt) if begins else task.judge.name.partition("/")[0] in BEGIN
-    return text + (f"\n\nThe answer is begun with: {task.prompt.answer}" if is_begun and task.prompt.answer else "")
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST].rstrip()}… ({len(text):,} characters)"
+def written_out(task: Task, question: Question) -> str:
+    """A question of a run as it is sent, and how the answer is begun, if it is."""
+    voice = next(voice for voice in task.voices if voice.name == question.voice)
+    judge, prompt = voice.judge, voice.prompt
+    begins, adds = (getattr(judge, name, None) for name in ("begins", "adds"))
+    by_itself = isinstance(prompt, CriteriaPrompt) and not adds
+    text = first_criteria(prompt, question) if by_itself else prompt.text(question)
+    text += adds(prompt) if adds else ""
+    is_begun = begins(prompt) if begins else judge.name.partition("/")[0] in BEGIN
+    return text + (f"\n\nThe answer is begun with: {prompt.answer}" if is_begun and prompt.answer else "")

@@ -166,6 +166,14 @@ class Command(TyperCommand):
     terminal. A file named by --config or COMPARO_CONFIG, flags and variables are the user's own words.
     """
 
+    def get_help_option(self, ctx: Any) -> Any:
+        """--help, with the flags that come last."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.rich_help_panel = getattr(self.params[-1], "rich_help_panel", None) if self.params else None
+            option.metavar = ""
+        return option
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command, after asking about settings that nobody gave."""
         _agree(ctx)
@@ -183,7 +191,7 @@ def decides(flag: str, value: Any) -> bool:
     if flag == "judge":
         judges = map(str, value if isinstance(value, list | tuple) else [value])
         return any(judge.partition("/")[0] not in HERE or ";" in judge for judge in judges)
-    if flag == "out":
+    if flag in ("out", "cache"):
         return PurePath(value).is_absolute() or ".." in PurePath(value).parts
     return flag in ("base-url", "option", "engine", "ray-address", "host")
 
@@ -195,7 +203,7 @@ def _agree(context: typer.Context) -> None:
     chosen, asks = {}, context.params.get("baseline", True) is not None  # comparo study asks a judge for that only
     for option in options_of(context.command):
         source, value = context.get_parameter_source(str(option.name)), context.params.get(str(option.name))
-        used = asks or name_of(option) == "out"
+        used = asks or name_of(option) in ("out", "cache")
         if used and source is not None and source.name == "DEFAULT_MAP" and decides(name_of(option), value):
             chosen[name_of(option)] = value
     if not chosen:

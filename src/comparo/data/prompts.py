@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from comparo.data.criteria import meant_by
 from comparo.data.wordings import DEFAULT_WORDING, LABELS, PAPER_WORDING, wording_named
 from comparo.data.words import defuse
 
@@ -197,6 +198,8 @@ def criterion_prompt(
     if not kind:
         raise ValueError('the kind is empty; say what the texts are, such as "Summary"')
     form = wording_named(wording)
+    if not form.takes_noun and (meant := meant_by(criterion)) is not None:
+        raise ValueError(f'the criterion {criterion!r} does not end "Which {kind} is …"; did you mean "{meant}"?')
     template = form.template(escape(criterion), escape(kind), escape(context.strip()) if context else "")
     return Prompt(template, LABELS, kind if form.is_begun else "", wording)
 

@@ -46,6 +46,7 @@ class FunctionJudge:
 
     ahead = 1
     several = True
+    cacheable = False  # an answer may depend on what the function reads besides its arguments
 
     def __post_init__(self) -> None:
         if inspect.iscoroutinefunction(self.function):

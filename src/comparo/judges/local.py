@@ -21,7 +21,6 @@ from typing import Any, Literal, get_args
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import hf
@@ -30,6 +29,7 @@ from comparo.judges.labels import common_prefix, sequence_probability
 from comparo.judges.protocol import Judge, Judgement
 from comparo.judges.several import in_turn
 from comparo.judges.spellings import Spellings, find_spellings, likeliest_path
+from comparo.judges.weights import digest_of
 
 Runtime = Literal["auto", "llama.cpp", "transformers"]
 
@@ -153,11 +153,12 @@ class LlamaCpp:
         version = xllamacpp.__version__
         return {"file": self.path.name, "bytes": size, "runtime": f"xllamacpp {version}", "window": self.window}
 
-    def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
-        """The answers, `ahead` questions at a time, ordered so that neighbours begin alike.
+    @cached_property
+    def weights(self) -> str | None:
+        return digest_of(self.path)
 
-        Several criteria are asked one after the other, so that llama.cpp has read the texts for all but the first.
-        """
+    def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
+        """The answers, `ahead` questions at a time, ordered so that neighbours begin alike; criteria in turn."""
         questions = iter(questions)
         try:
             labels = self._labels(prompt)
@@ -167,10 +168,7 @@ class LlamaCpp:
         while chunk := list(islice(questions, self.ahead)):
             for question in sorted(chunk, key=lambda q: (str(q.context), q.context_text or "", q.first_text)):
                 ask = partial(self._one, labels=labels, frame=frame)
-                if isinstance(prompt, CriteriaPrompt):
-                    yield in_turn(question, prompt, ask, self._tokens)
-                else:
-                    yield ask(question, prompt)[0]
+                yield in_turn(question, prompt, ask, self._tokens)
 
     def _one(self, question: Question, prompt: Prompt, labels: Spellings, frame: int) -> tuple[Judgement, str]:
         """The answer to a question, and the prompt as the model reads it; empty where it could not be written."""

@@ -15,7 +15,8 @@ class Judgement:
     `p` is P(first label) / (P(first label) + P(second label)) with the question's first text shown first, and `mass`
     the denominator: how much of the model's probability lies on the two labels. `weight` is 1 for the probabilities of
     one call, and the number of votes for votes. A failed judgement has an error and p = mass = nan; it is never a tie.
-    `cut` is how many characters were cut to fit the model's window.
+    `cut` is how many characters were cut to fit the model's window. A `cached` judgement is one of an earlier run,
+    which the cache has kept: tokens, seconds and cost are those of the call that was made then.
 
     >>> Judgement(Question("ana", "bo"), p=0.7, mass=0.98).row()["p"]
     0.7
@@ -34,6 +35,7 @@ class Judgement:
     cost: float = math.nan
     cut: int = 0
     error: str | None = None
+    cached: bool = False
 
     def __post_init__(self) -> None:
         if self.error is None and not 0 <= self.p <= 1:
@@ -43,6 +45,11 @@ class Judgement:
     def failed(self) -> bool:
         """Whether there is no answer."""
         return self.error is not None
+
+    @property
+    def spent(self) -> float:
+        """What was paid for it now, in dollars: nothing where it is from the cache, nan where the cost is unknown."""
+        return 0.0 if self.cached else self.cost
 
     def row(self) -> dict[str, Any]:
         """The judgement as columns: the names context, first and second, then all fields of the answer."""
@@ -70,6 +77,9 @@ class Judge(Protocol):
       other judges it ends whenever no new question arrives within a moment.
     - `begins(prompt)` and `adds(prompt)`: whether the answer is begun for the model, and what is added to the prompt;
       `--dry-run` shows both.
+    - `cacheable` = False: its answers are not kept in a cache, because they cost nothing, or because name, settings and
+      texts do not determine them.
+    - `weights`: a digest of the model's files, where name and settings leave open which these are.
     - `ready()`: raises a JudgeError where it is known beforehand that no question can be answered, such as without a
       key.
     """

@@ -34,6 +34,7 @@ class Replay:
     mass: np.ndarray[Any, np.dtype[np.float64]] | None = field(default=None, repr=False)
 
     ahead = 64
+    cacheable = False  # an answer costs nothing, and depends on the items' names
 
     @property
     def name(self) -> str:

@@ -48,6 +48,7 @@ class Several(Judgement):
             cost=sum(one.cost for one in each),
             cut=max(one.cut for one in each),
             error="; ".join(dict.fromkeys(failed)) or None,
+            cached=all(one.cached for one in each),
             each=tuple(each),
         )
 
@@ -88,14 +89,16 @@ def shared_call(whole: Judgement, found: Mapping[str, tuple[float, float, float]
 
 def in_turn(
     question: Question,
-    prompt: CriteriaPrompt,
+    prompt: Prompt,
     ask: Callable[[Question, Prompt], tuple[Judgement, str]],
     tokens: Callable[[str], list[int]],
-) -> Several:
-    """The criteria asked one after the other, of a model that has what it read last at hand.
+) -> Judgement:
+    """The answer to a question; several criteria are asked one after the other, by a model that keeps what it read last.
 
     `ask` gives an answer and the prompt as it was read; tokens that the first criterion had read already do not count.
     """
+    if not isinstance(prompt, CriteriaPrompt):
+        return ask(question, prompt)[0]
     each: list[Judgement] = []
     read: list[int] = []
     for name, part in prompt.each:

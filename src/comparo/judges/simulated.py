@@ -45,6 +45,7 @@ class Simulated:
 
     ahead = 64
     scales = several = True
+    cacheable = False  # an answer costs nothing, and depends on the items' names
 
     @property
     def name(self) -> str:

@@ -20,6 +20,7 @@ from comparo.judges.labels import sequence_probability
 from comparo.judges.protocol import Judgement
 from comparo.judges.several import gathered
 from comparo.judges.spellings import Spellings, likeliest_path
+from comparo.judges.weights import digest_of
 
 LIKELIEST = 20  # tokens; vLLM's default limit, max_logprobs
 
@@ -87,7 +88,7 @@ def load(
     # The engine needs room for the answer's token.
     chat = Chat(engine.get_tokenizer(), config.max_model_len - 1)
     sampling = vllm.SamplingParams(max_tokens=1, temperature=0, logprobs=LIKELIEST)
-    return VllmJudge(f"vllm/{model}", settings, chat, engine, sampling)
+    return VllmJudge(f"vllm/{model}", settings, chat, engine, sampling, digest_of(model))
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class VllmJudge:
     _chat: Chat = field(repr=False)
     _engine: Any = field(repr=False)
     _sampling: Any = field(repr=False)
+    weights: str | None = None
 
     ahead = 512  # twice the 256 sequences that vLLM computes at once by default, max_num_seqs
     scales = several = True

@@ -1,6 +1,6 @@
 """People's scores with all that is known of them: the posterior of `comparo.model.voted`, as a covariance.
 
-It is a mixture of equally probable points, each the posterior for one spread S of people's scores and its variances.
+It is a mixture of points, each with its `share`: the posterior for one spread S of people's scores and its variances.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Point:
 
     What groups and the machine's parts predict of t is `mean` (n,), with the covariance lead·leadᵀ, `lead` (n, M).
     `coefficient` (D,) is S·b with its covariance `error` (D, D), and `evidence` the log probability of the votes.
-    `choices` are their settled sites.
+    `choices` are their settled sites, and `share` is the probability of this point among all.
     """
 
     scores: Array
@@ -36,11 +36,12 @@ class Point:
     error: Array
     evidence: float
     choices: Choices
+    share: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class Voted:
-    """People's scores (n,), as the covariance of them, over equally probable `points`.
+    """People's scores (n,), as the covariance of them, over `points` whose shares add to 1.
 
     It is a `comparo.model.covariance.Covariance`: the mean of the points' covariances, and the scatter of their scores.
     """
@@ -53,19 +54,26 @@ class Voted:
 
     @cached_property
     def scores(self) -> Array:
-        return np.asarray(np.mean([point.scores for point in self.points], axis=0))
+        return self._mean([point.scores for point in self.points])
+
+    def _mean(self, of: Sequence[Array]) -> Array:
+        """The mean over the points."""
+        return np.asarray(np.tensordot(self._shares, np.array(of), axes=1))
+
+    @property
+    def _shares(self) -> Array:
+        return np.array([point.share for point in self.points])
 
     @cached_property
     def _scatter(self) -> Array:
         """(n, points), whose square is the covariance of the points' scores."""
         apart = np.array([point.scores for point in self.points]) - self.scores
-        return np.asarray(apart.T / np.sqrt(len(self.points)))
+        return np.asarray(apart.T * np.sqrt(self._shares))
 
     @cached_property
     def _roots(self) -> Array:
         """All that is not H⁻¹, as columns whose square is its covariance, (n, K)."""
-        count = np.sqrt(len(self.points))
-        return np.column_stack([self._scatter, *(point.root / count for point in self.points)])
+        return np.column_stack([self._scatter, *(point.root * np.sqrt(point.share) for point in self.points)])
 
     @cached_property
     def _kept(self) -> dict[int, Array]:
@@ -75,7 +83,7 @@ class Voted:
         """The covariance of the scores in each context of `batch`, (B, size, size)."""
         if batch.begin in self._kept:
             return self._kept[batch.begin]
-        own = np.mean([point.laplacian.inverse(batch) for point in self.points], axis=0)
+        own = self._mean([point.laplacian.inverse(batch) for point in self.points])
         roots = self._roots[batch.nodes].reshape(len(own), batch.size, -1)
         block = np.asarray(own + roots @ roots.transpose(0, 2, 1))
         if self.pattern.may_keep:
@@ -89,7 +97,7 @@ class Voted:
         for batch in self.pattern.batches:
             if batch.size > self.pattern.limits.exact:
                 begin = batch.nodes.start
-                own = np.mean([sampled_variances(point.laplacian, begin) for point in self.points], axis=0)
+                own = self._mean([sampled_variances(point.laplacian, begin) for point in self.points])
                 variance[begin:] = own + np.sum(self._roots[begin:] ** 2, axis=1)
                 break
             variance[batch.nodes] = np.einsum("bii->bi", self.block(batch)).ravel()
@@ -112,9 +120,10 @@ class Voted:
                 left, own = by @ point.root, by @ point.laplacian.solve(by.T)
                 found.append(by @ point.scores)
             covariances.append(left @ left.T + own)
-        scatter = np.array(found) - np.mean(found, axis=0)
-        covariance = np.mean(covariances, axis=0) + scatter.T @ scatter / len(found)
-        return np.asarray(np.mean(found, axis=0)), 0.5 * (covariance + covariance.T)
+        middle = self._mean(found)
+        scatter = np.array(found) - middle
+        covariance = self._mean(covariances) + scatter.T @ (self._shares[:, None] * scatter)
+        return middle, 0.5 * (covariance + covariance.T)
 
     def difference(self, one: int, other: int) -> float:
         """The variance of the difference of two texts of one context."""
@@ -122,11 +131,12 @@ class Voted:
         if batch.size <= self.pattern.limits.exact:
             return block_difference(self.block(batch), batch, one, other)
         own = [solved_difference(point.laplacian, one, other) for point in self.points]
-        return float(np.mean(own) + np.sum((self._roots[one] - self._roots[other]) ** 2))
+        return float(self._shares @ own + np.sum((self._roots[one] - self._roots[other]) ** 2))
 
 
 def mixture(points: Sequence[Point], draws: int, rng: np.random.Generator) -> Array:
     """Draws of S·b (draws, D) from the posterior of all points."""
-    each = -(-draws // len(points))
-    found = [rng.multivariate_normal(point.coefficient, point.error, each) for point in points]
-    return np.concatenate(found)[:draws]
+    counts = rng.multinomial(draws, [point.share for point in points])
+    return np.concatenate(
+        [rng.multivariate_normal(p.coefficient, p.error, n) for p, n in zip(points, counts, strict=True)]
+    )

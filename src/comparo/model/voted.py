@@ -8,8 +8,9 @@ with X (n, D) the parts of the machine's view, such as what it says of a text's 
 of variance 1, and P (n, G) the groups. S is the spread of people's scores in logits. b₀ and V say how much people
 usually share of such parts (`comparo.ranking.people`), and the usual ω² and σ² are the rest of S². Votes are choices
 (`choices`), and replace what is usual by what is so here: b, m and δ have their posterior by expectation propagation,
-and (S, ω², σ²) that of the evidence with a prior around what is usual. A text without votes has what is expected of
-it; one with many has what people say.
+and (S, ω², σ²) that of the evidence with a prior around what is usual. Few judges go another way (`Expectation.ways`);
+the evidence says whether this one does. A text without votes has what is expected of it; one with many has what people
+say.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ SPREAD, WIDE = (
 VARIES = 0.7  # standard deviation of log ω² and log σ² around the usual: a factor of 2 either way
 FAR = 3.0  # of these standard deviations, how far the search goes
 MOST, NEAR = 50, 0.05  # evaluations of the search, and what ends it, in logarithms and in nats: no vote tells less
+RARE = 1e-3  # a way that is less probable than this, relative to the other, is left out
 FIRST = 0.7  # first steps of the search
 STEPS, FURTHEST, LEAST = 3, 3.0, 1e-3  # towards a given rise of the cost: how many, by which factor, and from what rise
 # Of expectation propagation: how many sweeps, those without damping, the share of a step with it, and the change of a
@@ -56,6 +58,7 @@ class Expectation:
     mean, variance : b₀ and the diagonal of V, (D,).
     group : The group of each text, (n,), or None.
     between, within : The usual ω² and σ², as shares of S².
+    against : The probability that the judge goes another way: b then has the mean 0, and variances b₀² + V.
     """
 
     columns: Array
@@ -64,6 +67,15 @@ class Expectation:
     group: Index | None
     between: float
     within: float
+    against: float = 0.0
+
+    @property
+    def ways(self) -> tuple[tuple[float, Expectation], ...]:
+        """The expectation with and without the judge's going with people, each with its probability."""
+        if self.against == 0.0:
+            return ((1.0, self),)
+        other = replace(self, mean=np.zeros_like(self.mean), variance=self.mean**2 + self.variance)
+        return (1.0 - self.against, self), (self.against, other)
 
     def of(self, nodes: Index) -> Expectation:
         """The expectation of some of the texts."""
@@ -89,6 +101,36 @@ def voted(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Li
     >>> bool(np.corrcoef(found.scores, truth[graph.item])[0, 1] > np.corrcoef(machine, truth)[0, 1])
     True
     """
+    found = [(chance, _explored(votes, graph, way, limits)) for chance, way in expectation.ways]
+    log = np.array([np.log(chance) + way.log for chance, way in found])
+    share = np.exp(log - np.max(log))
+    share[share < RARE] = 0.0
+    share /= np.sum(share)
+    return Voted(
+        tuple(
+            replace(point, share=float(part) / len(way.points))
+            for (_, way), part in zip(found, share, strict=True)
+            if part > 0
+            for point in way.of_all(votes, graph, limits)
+        )
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Explored:
+    """Where the posterior of (log S, log ω², log σ²) has its mass: equally probable `points`, and `log` of its size."""
+
+    expectation: Expectation
+    points: list[Array]
+    log: float
+
+    def of_all(self, votes: Comparisons, graph: Graph, limits: Limits) -> list[Point]:
+        """The posterior of all texts at each point."""
+        whole = _Posterior.of(votes, graph, self.expectation, limits)
+        return [whole.at(h) for h in self.points]
+
+
+def _explored(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Limits) -> _Explored:
     at = _about_voted(votes, graph, expectation, limits)
     spread = np.log(SPREAD)
     usual = np.array([spread, 0.0, 0.0] if expectation.group is not None else [spread, 0.0])
@@ -108,15 +150,16 @@ def voted(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Li
         options={"maxfev": MOST, "xatol": NEAR, "fatol": NEAR, "initial_simplex": simplex},
     ).x
     middle, rise = cost(best), 0.5 * len(usual)  # √d standard deviations away: the cubature of a normal distribution
-    points, furthest = [], float(np.sqrt(len(usual)))  # where the votes say nothing, and the prior alone decides
+    points, reached, furthest = [], [], float(np.sqrt(len(usual)))  # where the prior alone decides
     for way in (*np.diag(error), *-np.diag(error)):
         reach = 1.0
         for _ in range(STEPS):
             risen = max(cost(best + reach * way) - middle, LEAST)
             reach = min(reach * float(np.clip(np.sqrt(rise / risen), 1.0 / FURTHEST, FURTHEST)), furthest)
-        points.append(best + reach * way)
-    whole = _Posterior.of(votes, graph, expectation, limits)
-    return Voted(tuple(whole.at(np.clip(h, low, high)) for h in points))
+        points.append(np.clip(best + reach * way, low, high))
+        reached.append(reach)
+    size = float(np.sum(np.log(np.reshape(reached, (2, -1)).mean(axis=0))))  # Laplace: the product of its deviations
+    return _Explored(expectation, points, size - middle)
 
 
 def _about_voted(

@@ -40,7 +40,8 @@ class Usual:
     """How much people usually share of a judge's view: correlations, and their standard deviations between judges.
 
     `groups` is ρ_m, `texts_vary` the standard deviation of ρ_δ, and `whole` the correlation with all of a judge's view,
-    where no groups are known. Means over four sets of recorded judges beside people's scores (docs/people.md); the
+    where no groups are known. `against` is the share of judges that go against people: of these nothing is expected but
+    the size of their correlations. Means over four sets of recorded judges beside people's scores (docs/people.md); the
     deviations are about twice those between the sets, since ratings have noise of their own.
     """
 
@@ -49,6 +50,7 @@ class Usual:
     texts_vary: float = 0.15
     whole: float = 0.32
     whole_varies: float = 0.2
+    against: float = 0.02
 
 
 USUAL = Usual()
@@ -114,7 +116,8 @@ def expected_of(ranking: Ranking, usual: Usual = USUAL) -> tuple[Expectation, Ar
     judged, parts = ranking.judged, parts_of(ranking.judged)
     if parts is not None and ranking.validity is not None:
         parts = replace(parts, usual=ranking.validity)
-    return _expected(judged.scores, parts, None if judged.group is None else judged.group[0], usual)
+    expectation, sizes = _expected(judged.scores, parts, None if judged.group is None else judged.group[0], usual)
+    return replace(expectation, against=usual.against), sizes
 
 
 def _expected(scores: Array, parts: Parts | None, group: Index | None, usual: Usual) -> tuple[Expectation, Array]:

@@ -53,11 +53,27 @@ class Powered:
     matched: int
     worth: float
 
+    @property
+    def saved(self) -> int:
+        """How many votes of people the machine's answers saved."""
+        return max(round(self.worth) - self.votes, 0)
+
+    @property
+    def sentence(self) -> str:
+        """How many votes the machine saved, for a reader."""
+        known = f"{self.votes:,} votes, {self.matched:,} of them on pairs that the machine answered"
+        if not self.saved:
+            return f"{known}: its answers saved no votes."
+        return (
+            f"{known}: with its answers they are worth {self.votes + self.saved:,} votes alone, so it saved "
+            f"{self.saved:,}. Nothing is assumed of the machine."
+        )
+
     def __str__(self) -> str:
-        return f"{self.board}\n{self.votes:,} votes, worth {self.worth:,.0f} without a machine"
+        return f"{self.board}\n{self.sentence}"
 
     def _repr_html_(self) -> str:
-        return f"{self.board._repr_html_()}<p>{self.votes:,} votes, worth {self.worth:,.0f} without a machine</p>"
+        return f"{self.board._repr_html_()}<p>{self.sentence}</p>"
 
 
 def powered(

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from comparo.ranking.expected import in_logits
-from comparo.report.embed import cut_texts, label, presentable, script_json, size
+from comparo.report.embed import cut_texts, presentable, script_json, size
+from comparo.report.names import context_told
 from comparo.report.record import Record
 from comparo.report.views import Columns, Scale, candidates, display_order, leaderboard
+from comparo.report.words import words_of
 from comparo.types import LongIndex
 
 TOP = 10  # items of the table of wins
@@ -83,7 +85,7 @@ class Tables:
         ends = np.cumsum([nodes.stop - nodes.start for nodes in record.contexts]).tolist()
         codes = record.items.context[record.row[[nodes.start for nodes in record.contexts]]]
         contexts = [
-            view(label(name), columns, begin, min(end, CANDIDATES))
+            view(context_told(record, name), columns, begin, min(end, CANDIDATES))
             for name, begin, end in zip(record.items.contexts[codes].tolist(), [0, *ends], ends, strict=False)
             if end <= CANDIDATES or begin == 0
         ]
@@ -110,6 +112,8 @@ def page_data(tables: Tables, room: int, most: int = ROOM.judgements) -> tuple[s
         "mean_view": None,
         "mean_wins": None if tables.mean is None else _mean_wins(record, tables.mean),
         "logits": in_logits(record.ranking),
+        "coded": record.is_coded,
+        "judge": words_of(record).judge,
     }
     left = room - size(whole)
     if tables.mean is not None and tables.mean_view is not None:
@@ -240,4 +244,5 @@ def _left_out(tables: Tables, whole: dict[str, Any], cut: int, longest: int) -> 
         held.append(f"the first {longest:,} characters of each text ({cut:,} are longer)")
     if not held:
         return []
-    return [f"So that it stays small, this page holds {'; '.join(held)}. Everything is in the run folder."]
+    rest = "comparo fit prints all of the ranking." if record.is_fitted else "Everything is in the run folder."
+    return [f"So that it stays small, this page holds {'; '.join(held)}. {rest}"]

@@ -32,14 +32,17 @@ def score_meaning(method: str, whose: Whose = "judge") -> str:
         counted = "share of its comparisons that it won" if method == "win-ratio" else METHODS[method]
         return f"The score of a text is its {counted}."
     if method.startswith("poe-g"):
-        apart = "by 0.1, the model expects the better one to win with probability 0.60"
+        apart = "a difference of 0.1 means that the better one is expected to win 60 of 100 times"
     else:
-        apart = "by 1, the model expects the better one to win with probability 0.73; by 2, 0.88"
+        apart = "a difference of 1 means that the better one is expected to win 73 of 100 times; one of 2, 88 times"
     if whose == "people":
-        return f"They are what people would say, in the scale of their votes. Of two texts whose scores differ {apart}."
+        return f"Scores are what people would say, in the scale of their votes: {apart}."
     if whose == "consensus":
-        return f"They are what people would say, as far as one judge can tell. Where the judge's own differ {apart}."
-    return f"Of two texts whose scores differ {apart}."
+        return (
+            "Scores are what people would say, as far as one judge can tell. They are closer together than the judge's "
+            f"own scores; of those, {apart}."
+        )
+    return f"{apart[0].upper()}{apart[1:]}."
 
 
 def prompt_of(configuration: Mapping[str, Any]) -> Prompt:
@@ -75,9 +78,11 @@ def settings(
     With `votes` of people the scores are theirs.
     """
     identity = configuration["identity"]
-    tokens = sum(judgement.tokens_in + judgement.tokens_out for judgement in judgements)
-    costs = [judgement.cost for judgement in judgements if not math.isnan(judgement.cost)]
-    seconds = [judgement.seconds for judgement in judgements if not math.isnan(judgement.seconds)]
+    asked = [judgement for judgement in judgements if not judgement.cached]
+    tokens = sum(judgement.tokens_in + judgement.tokens_out for judgement in asked)
+    costs = [judgement.spent for judgement in judgements if not math.isnan(judgement.spent)]
+    seconds = [judgement.seconds for judgement in asked if not math.isnan(judgement.seconds)]
+    answered = sum(not judgement.failed for judgement in judgements)
     took = f"{sum(seconds) / len(seconds):.2f} s per call, {len(seconds):,} calls" if sum(seconds) else "unknown"
     whose = "the judge's own" if validity is None else f"consensus, validity {validity:.2f}"
     found = {
@@ -86,13 +91,15 @@ def settings(
         **{f"judge: {name}": value for name, value in identity["settings"].items()},
         **{
             f"{voice}: {name}": value
-            for voice, asked in identity.get("voices", {}).items()
-            for name, value in asked["settings"].items()
+            for voice, who in identity.get("voices", {}).items()
+            for name, value in who["settings"].items()
         },
         **{name: _setting(configuration, name) for name in (*CHOSEN, "started")},
+        "method": _method(_setting(configuration, "method")),
         "scores": f"people's, {votes:,} votes" if votes else whose,
+        "from the cache": f"{cached:,} of {answered:,} answers" if (cached := len(judgements) - len(asked)) else None,
         "cost": dollars(sum(costs)) if costs else "unknown",
-        "tokens": f"{tokens:,}" if tokens else "unknown",
+        "tokens": f"{tokens:,}" if tokens or not asked else "unknown",
         "time": took,
         **{f"version: {name}": value for name, value in configuration.get("versions", {}).items()},
         "SHA-256 of the items": identity.get("items"),
@@ -106,7 +113,7 @@ def command(configuration: Mapping[str, Any]) -> str:
         return str(configuration["command"])
     prompt = prompt_of(configuration)
     words = ["comparo", "rank", "ITEMS"]
-    flags = _prompt_flags(prompt)
+    flags = prompt_flags(prompt)
     before = "" if flags else f"printf %s {shlex.quote(prompt.template)} > prompt.txt\n"
     words += flags or ["--prompt", "prompt.txt", "--labels", ",".join(prompt.labels), "--answer", prompt.answer]
     voices = configuration["identity"].get("voices")
@@ -122,7 +129,7 @@ def command(configuration: Mapping[str, Any]) -> str:
     return before + shlex.join(words)
 
 
-def _prompt_flags(prompt: Prompt) -> list[str]:
+def prompt_flags(prompt: Prompt) -> list[str]:
     """The flags that give exactly this prompt; none where it needs a template."""
     for name in PAPER:
         if paper_prompt(name) == prompt:
@@ -135,6 +142,11 @@ def _prompt_flags(prompt: Prompt) -> list[str]:
                 flags = ["--criterion", criterion, "--kind", kind, *(["--heading", heading] if heading else [])]
                 return flags if name == DEFAULT_WORDING else [*flags, "--wording", name]
     return []
+
+
+def _method(name: str | None) -> str | None:
+    """A method by its name and what it is."""
+    return None if name is None else f"{name} ({METHODS.get(name, 'unknown')})"
 
 
 def _setting(configuration: Mapping[str, Any], name: str) -> Any:

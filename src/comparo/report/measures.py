@@ -51,6 +51,7 @@ def position_bias(ranking: Ranking) -> Position:
         slope = mean * (1 - mean) if logits else 1.0
         gamma = -math.log(mean / (1 - mean)) if logits else 0.5 - mean
         error, fitted = float(np.std(p)) / math.sqrt(len(p)) / slope, bool(product is not None and product.bias.size)
+    fitted = fitted or (ranking.panel is not None and ranking.bias is not None)
     reach = float(ndtri(0.975)) * error
     values = np.array([gamma, gamma + reach, gamma - reach])
     wins, low, high = (expit(-values) if logits else np.clip(0.5 - values, 0.0, 1.0)).tolist()
@@ -138,7 +139,7 @@ def convergence(record: Record) -> list[Moment]:
 def outlook(record: Record) -> list[Outlook]:
     """What no more calls, a quarter more, as many again and three times as many again would bring, if there are any."""
     made = len(record.answered)
-    steps = {min(more, record.possible - made) for more in (made // 4, made, 3 * made)} - {0}
+    steps = {int(min(more, record.left)) for more in (made // 4, made, 3 * made)} - {0}
     further = [Outlook(more, mean_known(expected_spearman(record.ranking, more / made))) for more in sorted(steps)]
     return [Outlook(0, mean_known(record.spearman)), *further]
 

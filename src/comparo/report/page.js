@@ -1,4 +1,3 @@
-"use strict";
 {
   const byId = (id) => document.getElementById(id);
   const data = JSON.parse(byId("data").textContent);
@@ -23,6 +22,18 @@
   const isolated = (text) => make("bdi", "", text);
   const number = (value, digits = 2) => (Number(value.toFixed(digits)) || 0).toFixed(digits).replace("-", "−");
   const percent = (value) => `${((100 * (value - view.low)) / (view.high - view.low)).toFixed(2)}%`;
+
+  // The beginning of a text, beside a name that says nothing; report/snippets.py does the same.
+  const SNIPPET = 60;
+  const snippet = (row) => {
+    if (!data.coded || view === mean) return "";
+    const line = data.candidates.text[row].slice(0, 4 * SNIPPET).split(/\s+/).filter(Boolean).join(" ");
+    const letters = Array.from(line);
+    if (letters.length <= SNIPPET) return line;
+    const begun = letters.slice(0, SNIPPET).join("");
+    const kept = letters[SNIPPET] !== " " && begun.includes(" ") ? begun.slice(0, begun.lastIndexOf(" ")) : begun;
+    return `${kept.replace(/[ ,;:.]+$/, "")}…`;
+  };
 
   // The texts to search, in lower case, made when they are first needed.
   let lowered = null;
@@ -57,6 +68,7 @@
     rank.firstChild.data = columns.rank[row];
     if (columns.best) rank.lastChild.textContent = `${columns.best[row]}–${columns.worst[row]}`;
     item.querySelector("bdi").textContent = columns.item[row];
+    item.querySelector(".begun").textContent = snippet(row);
     item.lastChild.textContent = view.groups > 1 ? `group ${columns.group[row]}` : "";
     item.firstElementChild.addEventListener("click", () => toggle(element, row));
     tier.firstChild.textContent = columns.tier[row];
@@ -102,8 +114,9 @@
       const { contexts, texts, firsts, sure, wins } = data.mean;
       const first = contexts[row] > 1 ? ` Best in about ${firsts[row]} of ${contexts[row]} contexts.` : "";
       const share = `Its texts win ${Math.round(100 * wins[row])}% against those of the others.`;
-      const best = `The best with probability ${sure[row].toFixed(2)}.`;
-      cell.append(make("p", "against", `${texts[row]} texts. ${share}${first} ${best} Choose a context above to read texts.`));
+      const best = `It is the best with a probability of ${Math.round(100 * sure[row])}%.`;
+      const read = data.candidates.characters.some(Boolean) ? " Choose a context above to read texts." : "";
+      cell.append(make("p", "against", `${texts[row]} texts. ${share}${first} ${best}${read}`));
     } else {
       cell.append(...story(row));
     }
@@ -113,7 +126,7 @@
   const story = (row) => {
     const text = make("div", "text", data.candidates.text[row]);
     text.dir = "auto";
-    const parts = [text];
+    const parts = data.candidates.characters[row] ? [text] : [];
     const left = data.candidates.characters[row] - Array.from(data.candidates.text[row]).length;
     if (left > 0) {
       text.append("…");
@@ -139,9 +152,9 @@
     }
     const means = Array.from(met, ([other, all]) => [other, all.reduce((sum, one) => sum + one, 0) / all.length]);
     means.sort((a, b) => b[1] - a[1]);
-    const paragraph = make("p", "against", "Probability of being preferred to: ");
+    const paragraph = make("p", "against", "Preferred, of 100 times, to: ");
     means.slice(0, OPPONENTS).forEach(([other, probability], place) => {
-      paragraph.append(place ? ", " : "", isolated(data.candidates.item[other]), ` ${number(probability)}`);
+      paragraph.append(place ? ", " : "", isolated(data.candidates.item[other]), ` (${Math.round(100 * probability)})`);
     });
     if (means.length > OPPONENTS) paragraph.append(`, and ${means.length - OPPONENTS} more`);
     return paragraph;
@@ -167,12 +180,20 @@
       calls[j][i]++;
     }
     const head = make("tr");
-    head.append(make("th"), ...sum.map((_, place) => make("th", "", view.columns.rank[view.from + place])));
+    const heading = (place) => {
+      const cell = make("th", "", view.columns.rank[view.from + place]);
+      cell.scope = "col";
+      cell.title = view.columns.item[view.from + place];
+      return cell;
+    };
+    head.append(make("td"), ...sum.map((_, place) => heading(place)));
     const body = sum.map((line, i) => {
       const tr = make("tr");
       const name = tr.appendChild(make("th"));
       name.scope = "row";
-      name.append(`${view.columns.rank[view.from + i]} `, isolated(view.columns.item[view.from + i]));
+      name.append(`${view.columns.rank[view.from + i]}. `, isolated(view.columns.item[view.from + i]));
+      const begun = snippet(view.from + i);
+      if (begun) name.append(make("small", "", ` ${begun}`));
       name.title = view.columns.item[view.from + i];
       line.forEach((total, j) => {
         const cell = tr.appendChild(make("td"));
@@ -181,12 +202,13 @@
             const d = view.columns.score[view.from + i] - view.columns.score[view.from + j];
             const likely = data.logits ? 1 / (1 + Math.exp(-d)) : Math.min(1, Math.max(0, 0.5 + d));
             cell.className = "expected";
-            cell.textContent = Math.round(100 * likely);
+            cell.textContent = i < j ? Math.round(100 * likely) : 100 - Math.round(100 * (1 - likely));
           }
           return;
         }
         const share = total / calls[i][j];
-        cell.textContent = Math.round(100 * share);
+        // Rounded once a pair, so that the two directions add to 100.
+        cell.textContent = i < j ? Math.round(100 * share) : 100 - Math.round(100 * (sum[j][i] / calls[j][i]));
         cell.title = `${share.toFixed(3)} in ${calls[i][j]} call${calls[i][j] > 1 ? "s" : ""}`;
         cell.style.setProperty("--hue", share > 0.5 ? "var(--blue)" : "var(--orange)");
         cell.style.setProperty("--share", `${(120 * Math.abs(share - 0.5)).toFixed(0)}%`);
@@ -251,19 +273,80 @@
   });
   name();
 
-  byId("copy").addEventListener("click", async () => {
-    const range = document.createRange();
-    range.selectNodeContents(byId("command"));
-    getSelection().removeAllRanges();
-    getSelection().addRange(range);
-    byId("copy").textContent = document.execCommand("copy") ? "Copied" : "Press Ctrl+C";
-  });
+  for (const button of document.querySelectorAll("[data-copy]")) {
+    button.addEventListener("click", () => {
+      const range = document.createRange();
+      range.selectNodeContents(button.previousElementSibling);
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      button.textContent = document.execCommand("copy") ? "Copied" : "Press Ctrl+C";
+    });
+  }
+
+  // Every table of the page as names of columns and rows, by the name of its buttons.
+  const ranked = () => {
+    const { columns, from, to } = view;
+    const names = Object.keys(columns).filter((name) => view !== mean || name !== "group");
+    const rows = Array.from({ length: to - from }, (_, place) => names.map((name) => columns[name][from + place]));
+    return { names, rows };
+  };
+  const judged = () => {
+    const { first, second, p, expected } = data.judgements;
+    const { item } = data.candidates;
+    const label = (row) => views.find((one) => row >= one.from && row < one.to).label;
+    const rows = p.map((one, k) => [label(first[k]), item[first[k]], item[second[k]], one, expected[k]]);
+    return { names: ["context", "first", "second", "p", "expected"], rows };
+  };
+  const text = (element, selector) => element.querySelector(selector)?.textContent.trim() ?? "";
+  const carded = () => {
+    const rows = Array.from(document.querySelectorAll("#trust article"), (card) => {
+      const verdict = text(card, ".verdict");
+      const figure = text(card, ".figure").replace(verdict, "").trim();
+      return [text(card, "h3"), figure, verdict, text(card, ".figure + p"), text(card, "details p")];
+    });
+    return { names: ["name", "figure", "verdict", "meaning", "source"], rows };
+  };
+  const set = () => {
+    const rows = Array.from(document.querySelectorAll(".settings > div"), (one) => [text(one, "dt"), text(one, "dd")]);
+    return { names: ["name", "value"], rows };
+  };
+  const agreed = () => {
+    const rows = Array.from(document.querySelectorAll("#people dl > div"), (one) => {
+      const interval = text(one, "small");
+      const value = text(one, "dd").replace(interval, "").trim().replace("−", "-");
+      return [text(one.closest("figure"), "figcaption"), text(one, "dt"), value, interval];
+    });
+    return { names: ["scores", "correlation", "value", "interval"], rows };
+  };
+  const tables = {
+    ranking: ranked,
+    judgements: judged,
+    trust: carded,
+    settings: set,
+    people: agreed,
+  };
+  for (const button of document.querySelectorAll("[data-save]")) {
+    button.addEventListener("click", () => {
+      const { save, type } = button.dataset;
+      const table = tables[save] ? tables[save]() : shownTable(byId(`${save}-table`) ?? byId(save));
+      const name = save === "ranking" && view === mean ? "leaderboard" : save;
+      const part = save === "ranking" && view !== mean && views.length > 1 ? `-${views.indexOf(view) + 1}` : "";
+      const made = type === "csv" ? ["text/csv", csvText(table)] : ["application/json", jsonText(table)];
+      saveFile(`${document.body.dataset.name}-${name}${part}.${type}`, ...made);
+    });
+  }
   byId("save").addEventListener("click", () => {
-    const link = make("a");
-    link.href = URL.createObjectURL(new Blob([byId("data").textContent], { type: "application/json" }));
-    link.download = "report.json";
-    link.click();
-    URL.revokeObjectURL(link.href);
+    saveFile(`${document.body.dataset.name}.json`, "application/json", byId("data").textContent);
+  });
+
+  // On paper everything is unfolded, and what was folded is folded again afterwards.
+  let unfolded = [];
+  addEventListener("beforeprint", () => {
+    unfolded = Array.from(document.querySelectorAll("details:not([open])"));
+    for (const details of unfolded) details.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const details of unfolded) details.open = false;
   });
   choose(view);
 }

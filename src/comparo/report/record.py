@@ -1,11 +1,12 @@
 """The content of a run folder: configuration, items, every judgement, and the ranking fitted to them."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,11 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.errors import StoreError
 from comparo.judges import Judgement
+from comparo.model.product import Bias
 from comparo.ranking.expected import expected
 from comparo.ranking.places import places
 from comparo.ranking.ranking import Ranking
+from comparo.report.snippets import are_codes
 from comparo.run.answers import comparisons
 from comparo.run.loop import Run
 from comparo.run.recipe import Fitting
@@ -25,9 +28,18 @@ from comparo.run.store import VOTES, read_configuration, read_judgements, stored
 from comparo.types import Array, LongIndex
 
 
+class Refitting(Protocol):
+    """How a ranking was made of its comparisons, so that it can be made of some of them."""
+
+    @property
+    def bias(self) -> Bias | None: ...
+
+    def fit(self, data: Comparisons) -> Ranking: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A run from its folder, with its ranking fitted again.
+    """A run from its folder, with its ranking fitted again; or a ranking of recorded comparisons (`source` names them).
 
     Of all `judgements`, `answered` (K,) are the ranking's comparisons, in the same order. A candidate is a node of the
     ranking's graph: an item of a context.
@@ -37,7 +49,27 @@ class Record:
     items: Items
     judgements: Sequence[Judgement]
     ranking: Ranking
-    fitting: Fitting
+    fitting: Refitting
+    source: str | None = None
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether these are recorded comparisons that `comparo fit` ranked: who was asked what is not known."""
+        return self.source is not None
+
+    @cached_property
+    def has_texts(self) -> bool:
+        return any(self.items.texts)
+
+    @cached_property
+    def is_coded(self) -> bool:
+        """Whether the items' names say nothing, so that the beginning of the text is shown beside them."""
+        return self.has_texts and are_codes(self.items.ids.tolist())
+
+    @cached_property
+    def has_coded_contexts(self) -> bool:
+        """The same of the contexts' names, where contexts have texts."""
+        return any(self.items.context_texts) and are_codes(self.items.contexts.tolist())
 
     @cached_property
     def answered(self) -> list[Judgement]:
@@ -112,10 +144,17 @@ class Record:
         return pairs * max(1, len(self.configuration["identity"].get("voices", {})))
 
     @property
+    def left(self) -> float:
+        """How many calls could still be made; a pair in a file may be compared again without end."""
+        return math.inf if self.is_fitted else max(0, self.possible - len(self.answered))
+
+    @property
     def remedy(self) -> str:
         """What to do for more answers."""
         if self.configuration["identity"].get("asked") == "people":
             return "run comparo vote again for more votes"
+        if self.is_fitted:
+            return "compare them more often, and fit all comparisons again"
         return "raise --budget and run the same command again"
 
     def refit(self, data: Comparisons) -> Ranking:

@@ -21,6 +21,7 @@ from comparo.ranking.members import BLIND
 from comparo.ranking.places import ranks
 from comparo.report.embed import label, signed
 from comparo.report.record import Record
+from comparo.report.words import words_of
 from comparo.run.budget import dollars
 from comparo.run.database import key_of
 from comparo.types import Array
@@ -136,7 +137,7 @@ def _members(
                 else "may agree with the others by chance: its interval contains 0"
             )
         if name == OTHERS:
-            remarks.append(f"all voices with fewer than {FEW} answers together")
+            remarks.append(f"all {words_of(record).ones} with fewer than {FEW} answers together")
         if name in reasons:
             remarks.append(f"was left out: {reasons[name]}")
         members.append(
@@ -179,10 +180,10 @@ def _costs(record: Record, names: list[str]) -> dict[str, float]:
     """What each voice cost, where that is known; "others" are all voices without a name among `names`."""
     costs: dict[str, float] = {}
     for judgement in record.judgements:
-        if not math.isnan(judgement.cost):
+        if not math.isnan(judgement.spent):
             voice = str(judgement.question.voice)
             voice = voice if voice in names else OTHERS
-            costs[voice] = costs.get(voice, 0.0) + judgement.cost
+            costs[voice] = costs.get(voice, 0.0) + judgement.spent
     return costs
 
 

@@ -39,3 +39,8 @@ def by_ranking(answers: Sequence[Judgement]) -> list[list[Judgement]]:
     return [
         [replace(one, question=replace(one.question, voice=None)) for one in own] for own in zip(*calls, strict=True)
     ]
+
+
+def count_cached(judgements: Iterable[Judgement]) -> int:
+    """How many of the judgements came from the cache."""
+    return sum(judgement.cached for judgement in judgements)

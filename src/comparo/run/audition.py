@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ def audition(
     seed: int = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
     out: Folder = None,
+    cache: str | Path | None = None,
     notes: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     watch: Watch = None,
@@ -61,7 +63,7 @@ def audition(
 
     Parameters
     ----------
-    data, criterion, kind, heading, prompt, judge, options, least_mass, out, notes, watch, say
+    data, criterion, kind, heading, prompt, judge, options, least_mass, out, cache, notes, watch, say
         As for `rank`. Every judge with every wording is a voice.
     wording
         Names of wordings, or "all" for all that can put the criterion.
@@ -97,7 +99,7 @@ def audition(
     wordings = all_wordings(criterion) if wording == "all" else listed(wording)
     words = partial(make_prompt, kind=kind, heading=heading)
     prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
-    voices = voices_of(make_judges(judge, options), prompts)
+    voices = voices_of(make_judges(judge, options, cache), prompts)
     return hold(trial_of(items, voices, pairs, seed, least_mass), Start(out, False, notes, watch, say, finish))
 
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Self
@@ -122,6 +122,19 @@ def dollars(amount: float) -> str:
     if not 0 < rounded < 0.01:
         return f"${amount:,.2f}"
     return f"${rounded:.{1 - math.floor(math.log10(rounded))}f}"
+
+
+def paid_and_spent(judgements: Iterable[Judgement]) -> tuple[float, float]:
+    """What judgements count for within a budget, and what was spent on them, both in dollars.
+
+    Answers from the cache count for what they cost once, so that a run is the same with a cache and without one.
+
+    >>> asked, kept = (Judgement(Question("ana", "bo"), p=0.7, cost=0.5, cached=cached) for cached in (False, True))
+    >>> paid_and_spent([asked, kept])
+    (1.0, 0.5)
+    """
+    known = [judgement for judgement in judgements if judgement.cost > 0]
+    return sum(one.cost for one in known), sum(one.spent for one in known)
 
 
 class Spending:

@@ -19,6 +19,7 @@ from comparo.data.items import Items
 from comparo.data.pairing import Paired, pair_files, pair_groups
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
+from comparo.run.answers import count_cached
 from comparo.run.database import key_of
 from comparo.run.duel import Duel, margins, wins
 from comparo.run.loop import Run
@@ -55,10 +56,10 @@ def compare(
     id, text, context, context_id
         The names of columns, as for `rank`.
     criterion, asked
-        What is asked and of whom: judge, options, kind, heading, wording, prompt, least_mass, out, watch and others, as
-        for `rank`, with one judge and one wording. And: `budget`, a number of calls, two per input, or dollars ("$2"),
-        by default every input; `level`, how sure the answer must be (0.95); `stop` (True), to ask no further input once
-        it is; `seed`, for the order of inputs.
+        What is asked and of whom: judge, options, kind, heading, wording, prompt, least_mass, out, cache, watch and
+        others, as for `rank`, with one judge and one wording. And: `budget`, a number of calls, two per input, or
+        dollars ("$2"), by default every input; `level`, how sure the answer must be (0.95); `stop` (True), to ask no
+        further input once it is; `seed`, for the order of inputs.
 
     Returns
     -------
@@ -220,4 +221,5 @@ def _duel(paired: Paired, order: Sequence[Any], run: Run | None, level: float, r
         cost=0.0 if run is None else run.progress.cost,
         level=level,
         ranking=ranking,
+        cached=0 if run is None else count_cached(run.judgements),
     )

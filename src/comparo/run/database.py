@@ -5,7 +5,7 @@ import math
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
@@ -49,6 +49,7 @@ MIGRATIONS = (
     )
     """,
     "CREATE TABLE withdrawn (number INTEGER PRIMARY KEY)",  # judgements that are not read any more
+    "ALTER TABLE judgements ADD COLUMN cached INTEGER",  # 1 for an answer of an earlier run
 )
 DATABASE = "judgements.db"
 ANSWER = tuple(field.name for field in fields(Judgement))[1:]
@@ -62,6 +63,7 @@ OWNER = 0o600  # readable and writable by the owner alone
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+BUSY = 5.0  # seconds to wait for a database that another process holds: the default of Python's sqlite3
 
 
 def write_text(path: Path, text: str) -> None:
@@ -189,23 +191,32 @@ def reading(folder: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def open_database(path: str) -> sqlite3.Connection:
-    """Open the database for writing and migrate it to this version; threads may share it, one at a time."""
-    connection = sqlite3.connect(path, check_same_thread=False)
+def open_database(path: str, migrations: Sequence[str] = MIGRATIONS, patience: float = BUSY) -> sqlite3.Connection:
+    """Open a database for writing and migrate it to this version; threads may share it, one at a time.
+
+    Where another process holds it, this one waits for `patience` seconds.
+    """
+    connection = sqlite3.connect(path, timeout=patience, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version > len(MIGRATIONS):
-            raise StoreError(f"{path} was written by a newer comparo; update this one")
-        for number, migration in enumerate(MIGRATIONS[version:], version + 1):
+        if database_version(connection) < len(migrations):
             with connection:
-                connection.execute(migration)
-                connection.execute(f"PRAGMA user_version={number}")
+                connection.execute("BEGIN IMMEDIATE")  # two processes may open a new database at the same time
+                for migration in migrations[database_version(connection) :]:
+                    connection.execute(migration)
+                connection.execute(f"PRAGMA user_version={len(migrations)}")
+        if database_version(connection) > len(migrations):
+            raise StoreError(f"{path} was written by a newer comparo; update this one")
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def database_version(connection: sqlite3.Connection) -> int:
+    """How many migrations a database has had."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def stored_judgements(connection: sqlite3.Connection) -> Iterator[tuple[Key, Judgement]]:
@@ -213,19 +224,24 @@ def stored_judgements(connection: sqlite3.Connection) -> Iterator[tuple[Key, Jud
 
     Those that were withdrawn are left out.
     """
-    columns = f"context, first, second, {voice_column(connection)}, {', '.join(ANSWER)}"
-    for context, first, second, voice, *answer, error in connection.execute(
+    there = _columns(connection)
+    answers = (name if name in there else "NULL" for name in ANSWER)  # `cached` is not in the folders of older versions
+    columns = f"context, first, second, {voice_column(connection)}, {', '.join(answers)}"
+    for context, first, second, voice, *answer, error, cached in connection.execute(
         f"SELECT {columns} FROM judgements WHERE {standing(connection)} ORDER BY number"
     ):
-        known: list[Any] = [*(math.nan if value is None else value for value in answer), error]
+        known: list[Any] = [*(math.nan if value is None else value for value in answer), error, bool(cached)]
         question = Question(decode(first), decode(second), decode(context), voice=voice)
         yield (context, first, second, voice), Judgement(question, *known)
 
 
 def voice_column(connection: sqlite3.Connection) -> str:
     """What to select as the voice of a judgement: NULL where an older version made the database."""
-    columns = {row[1] for row in connection.execute("PRAGMA table_info(judgements)")}
-    return "voice" if "voice" in columns else "NULL"
+    return "voice" if "voice" in _columns(connection) else "NULL"
+
+
+def _columns(connection: sqlite3.Connection) -> set[str]:
+    return {row[1] for row in connection.execute("PRAGMA table_info(judgements)")}
 
 
 def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement:

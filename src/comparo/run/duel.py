@@ -39,7 +39,8 @@ class Duel:
     same : On how many of these the two texts are the same.
     failed : How many inputs are left out because the judge did not answer in both orders.
     unmatched : How many inputs only one side has.
-    calls, cost : What was asked, in calls and dollars.
+    calls, cost, cached : How many answers there are, what was paid for them in dollars, and how many of them came from
+        the cache.
     level : How sure an answer must be, 0.95 for one wrong answer in twenty at most.
     ranking : The ranking of the texts, None where all are the same.
     """
@@ -57,6 +58,7 @@ class Duel:
     cost: float
     level: float
     ranking: Ranking | None
+    cached: int = 0
 
     @cached_property
     def margin(self) -> Array:
@@ -169,6 +171,7 @@ class Duel:
                 "tied": tied,
             },
             "calls": self.calls,
+            "cached": self.cached,
             "cost": plain(self.cost),
             "by_input": json_rows(self.to_columns()),
         }
@@ -186,6 +189,7 @@ class Duel:
         lines.append(f"| P({_cell(self.other)} is better) | {self.probability:.3f} | |")
         lines.append(f"| inputs won, lost, tied | {won}, {lost}, {tied} | |")
         lines.append(f"| calls | {self.calls:,} | |")
+        lines += [f"| answers from the cache | {self.cached:,} | |"] if self.cached else []
         columns = self.to_columns()
         cells = [f"{_cell(name)} ({by:+.2f})" for name, by in zip(columns["input"], columns["margin"], strict=True)]
         for name, most_won in ((self.other, cells[:won]), (self.one, cells[::-1][:lost])):

@@ -16,7 +16,7 @@ from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.allocation import Allocation
 from comparo.run.answers import comparisons
-from comparo.run.budget import Spending
+from comparo.run.budget import Spending, paid_and_spent
 from comparo.run.chorus import Chorus, PairSource
 from comparo.run.database import Key, encode, key_of
 from comparo.run.health import ENOUGH, FAILED, Health, too_many
@@ -89,9 +89,9 @@ class Run:
             self.known = store.known()
         last = [answers[-1] for answers in self.known.values()]
         failed = sum(answer.failed for answer in last)
-        spent = sum(answer.cost for answers in self.known.values() for answer in answers if answer.cost > 0)
+        paid, spent = paid_and_spent(self.judgements)
         self.progress = Progress(expense.calls, len(last) - failed, failed, spent)
-        self.spending = Spending(task.budget.dollars, task.price_of, spent)
+        self.spending = Spending(task.budget.dollars, task.price_of, paid)
         self.ahead = int(store.configuration.get("ahead", task.ahead))
         # More than `ahead` where replicas share the work.
         self.room = max(self.ahead, sum(getattr(judge, "room", judge.ahead) for judge in task.judges))
@@ -214,7 +214,7 @@ class Run:
         self._open.pop(key, None)
         self.progress.asked += was_asked
         self.progress.cut += judgement.cut > 0
-        self.progress.cost += judgement.cost if judgement.cost > 0 else 0.0
+        self.progress.cost += judgement.spent if judgement.spent > 0 else 0.0
         self.progress.failed += judgement.failed - again
         self.progress.answered += not judgement.failed
         if self._priced:

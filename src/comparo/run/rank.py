@@ -56,6 +56,7 @@ def rank(
     weights: Mapping[str, float] | None = None,
     out: Folder = None,
     fresh: bool = False,
+    cache: str | Path | None = None,
     notes: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     watch: Watch = None,
@@ -123,6 +124,9 @@ def rank(
     out, fresh, notes
         A folder in which everything asked is stored, or a function that chooses it for the `Task`; a call that was
         stopped continues there. With `fresh` an existing folder is renamed first. `notes` are added to its run.json.
+    cache
+        The file of a judgement cache (docs/cache.md): answers that it holds are not asked again, and what is asked is
+        kept in it, for every run that names the same file. The ranking is the same as without it.
     watch, say, finish
         Called with the progress about twice per second and at the end ("bar": a bar of text on stderr, for notebooks
         and terminals), with a sentence that the user should read at once, and with the `Run`, to complete it and return
@@ -161,7 +165,7 @@ def rank(
     named = reader_among(judge)
     refused = {"--wording auto": is_auto, "--audition": audition is not None, "--votes": votes is not None}
     prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
-    asked = make_judges(judge, options)
+    asked = make_judges(judge, options, cache)
     if found := check_criteria(prompts, asked, weights, goal=goal, refused=refused):
         start = replace(start, notes={**(notes or {}), WEIGHTS: found})
     said = None if votes is None else Comparisons.of(votes)

@@ -24,9 +24,10 @@ from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.answers import comparisons
-from comparo.run.budget import Budget, Spending
+from comparo.run.budget import Budget, Spending, paid_and_spent
 from comparo.run.database import key_of
 from comparo.run.loop import Progress, Run, logger
+from comparo.run.recall import recalled, remembering
 from comparo.run.rounds import Pair, Rounds
 from comparo.run.store import Store, read_configuration, read_judgements, stored_items
 from comparo.run.task import DEFAULT_LEAST_MASS, Expense, Task
@@ -103,9 +104,9 @@ class Again(Run):
         (voice,) = task.voices
         self._stops = None  # nothing is chosen by answers, so no context waits for another
         self.progress.total += sum(1 for key in self.known if key[-1] != voice.name)
-        paid = [one.cost for key, answers in self.known.items() if key[-1] == voice.name for one in answers]
-        self.progress.cost = sum(cost for cost in paid if cost > 0)
-        self.spending = Spending(task.budget.dollars, task.price_of, self.progress.cost)
+        own = [one for one in self.judgements if one.question.voice == voice.name]
+        paid, self.progress.cost = paid_and_spent(own)
+        self.spending = Spending(task.budget.dollars, task.price_of, paid)
 
     def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
         size = max(4, -(-self.ahead // self._size))
@@ -148,6 +149,7 @@ def rejudge(
     watch: Watch = None,
     say: Callable[[str], None] = logger.warning,
     finish: Callable[[Run], Ranking] = Run.finish,
+    cache: str | Path | None = None,
 ) -> Rejudged:
     """Put the pairs of a run to another voice, and compare what the two say.
 
@@ -159,7 +161,7 @@ def rejudge(
         Who is asked, and how the criterion is put; by default as in the run.
     budget
         How many of the run's questions are asked, in the order in which they were: a number, "5n", "50%", or "$2.50".
-    out, notes, watch, say, finish
+    out, notes, watch, say, finish, cache
         As for `rank`; without `out`, a folder beside that of the run. A call that was stopped continues there.
 
     Returns
@@ -186,7 +188,8 @@ def rejudge(
     (True, True, 56)
     """
     folder = Path(run)
-    task, before = _task(folder, judge, wording, Budget.of(budget))
+    (asked,) = remembering([judge], cache)
+    task, before = _task(folder, asked, wording, Budget.of(budget))
     task.check()
     (voice,) = task.voices
     slug = "".join(sign if sign.isalnum() or sign in ".-" else "-" for sign in str(voice.name)).strip("-")
@@ -196,7 +199,8 @@ def rejudge(
         store.add_items(task.items)
         known = store.known()
         store.add(one for one in before if key_of(one.question) not in known)
-        ranking = finish_watched(lambda watcher: Again(task, store, watcher, say), watch, finish)
+        with recalled(task, store):
+            ranking = finish_watched(lambda watcher: Again(task, store, watcher, say), watch, finish)
         answered = [one for one in store.judgements() if not one.failed]
     return _compared(task, ranking, answered)
 

@@ -16,6 +16,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.criteria import CriteriaRun, CriteriaStore
 from comparo.run.folders import set_aside
 from comparo.run.loop import Run, logger
+from comparo.run.recall import recalled, remembering
 from comparo.run.store import VOTES, Store
 from comparo.run.task import Task
 from comparo.run.watching import Watch, finish_watched
@@ -49,11 +50,14 @@ class Start:
             if task.votes is not None:
                 store.write(VOTES, csv_text(task.votes.to_columns()))
             finish = begin.finish if self.finish is Run.finish else self.finish
-            return finish_watched(lambda watch: begin(task, store, watch, self.say), self.watch, finish)
+            with recalled(task, store):
+                return finish_watched(lambda watch: begin(task, store, watch, self.say), self.watch, finish)
 
 
-def make_judges(judge: Asked | Sequence[Asked], options: Any = None) -> list[Judge]:
+def make_judges(judge: Asked | Sequence[Asked], options: Any = None, cache: str | Path | None = None) -> list[Judge]:
     """The judges that are given by name, as judges or as functions, with one mapping of options each or for all.
+
+    With a `cache`, they look for answers there before they are asked.
 
     >>> [judge.name for judge in make_judges(["simulated/soft", "simulated/hard"], {"seed": 3})]
     ['simulated/soft', 'simulated/hard']
@@ -62,10 +66,11 @@ def make_judges(judge: Asked | Sequence[Asked], options: Any = None) -> list[Jud
     given = listed(options) if isinstance(options, list | tuple) else [options] * len(judges)
     if not judges or len(given) != len(judges):
         raise ValueError(f"{len(given)} mappings of options for {len(judges)} judges; give one each, or one for all")
-    return [
+    made = [
         load_judge(each, **(own or {})) if isinstance(each, str) else as_judge(each)
         for each, own in zip(judges, given, strict=True)
     ]
+    return remembering(made, cache)
 
 
 def reader_among(judge: Asked | Sequence[Asked]) -> str:

@@ -30,6 +30,7 @@ from comparo.judges.labels import common_prefix
 from comparo.judges.protocol import Judgement
 from comparo.judges.several import gathered
 from comparo.judges.spellings import Spellings, likeliest_path
+from comparo.judges.weights import digest_of
 
 if TYPE_CHECKING:
     import torch
@@ -92,7 +93,8 @@ def load(
         transformer.to(device)
     judge = judge_with(transformer, tokenizer, model, batch=batch, reuse=reuse, window=window)
     found = getattr(transformer.config, "_commit_hash", None) or revision
-    return replace(judge, settings={**judge.settings, "dtype": dtype, "revision": found})
+    settings = {**judge.settings, "dtype": dtype, "revision": found}
+    return replace(judge, settings=settings, weights=digest_of(model), cacheable=True)
 
 
 def judge_with(
@@ -157,6 +159,8 @@ class HfJudge:
     _batches: Batches = field(repr=False)
     _reuse: Literal["auto", "tree"] | bool = field(repr=False)
     _trees: bool = field(repr=False)
+    weights: str | None = None
+    cacheable: bool = False  # a model that was loaded elsewhere may have been changed in memory
 
     scales = several = True
 

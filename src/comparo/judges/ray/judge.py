@@ -80,9 +80,9 @@ def ray_judge(
 class RayJudge:
     """Replicas of one judge behind the protocol of a judge; made by `ray_judge`, ended by `close` or a `with` block.
 
-    Name, settings, `ahead`, price, `scales`, `several` and `chooses` are those of the judge inside, so a run and its
-    folder are the same on one machine and on many; so are its methods `ready`, `begins` and `adds`, where it has them,
-    which a replica calls.
+    Name, settings, `ahead`, price and what else a judge may say of itself are those of the judge inside, so a run and
+    its folder are the same on one machine and on many; so are its methods `ready`, `begins` and `adds`, where it has
+    them, which a replica calls.
     `room` is how many questions all replicas together take at once. It has no `streams`: a batch waits until it is
     full or the questions end.
     """
@@ -109,7 +109,7 @@ class RayJudge:
         about = self._replicas.about
         self.name, self.settings = str(about["name"]), about["settings"]
         self.price, self.scales, self.chooses = about["price"], about["scales"], about["chooses"]
-        self.several = about["several"]
+        self.several, self.cacheable, self.weights = about["several"], about["cacheable"], about["weights"]
         for method in about["methods"]:
             setattr(self, method, partial(self._replicas.call, method))
         # Not times the replicas: the rounds of a run depend on it, and must be the same for any number of replicas.

@@ -1,0 +1,263 @@
+"""What to do next: a few steps, each a sentence and, where one helps, a command to copy.
+
+Two candidates are told apart where the better one beats the other with probability `level`, Φ(d / √v) ≥ level with the
+difference d of their scores and its variance v. The variance of a judge's scores falls as 1 / calls, so that
+
+    more = made · ((z / d)² · v − 1),    z = Φ⁻¹(level)
+
+further calls tell them apart if the difference stays as it is.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri
+
+import comparo.report.bounds as bounds
+from comparo.analysis.verdicts import count_flips
+from comparo.report.embed import label
+from comparo.report.making import command, prompt_flags, prompt_of
+from comparo.report.measures import Outlook, length_correlation, position_bias
+from comparo.report.names import told
+from comparo.report.record import Record
+from comparo.report.signs import in_hundred
+from comparo.report.trust import as_many_again
+from comparo.report.views import display_order
+from comparo.report.words import PEOPLE, words_of
+from comparo.run.budget import dollars
+
+STEPS = 4  # that are shown, at most: more than a reader would do
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do: what, why, and the command for it, if there is one."""
+
+    title: str
+    sentence: str
+    command: str = ""
+
+
+def advice(record: Record, ahead: Sequence[Outlook]) -> list[Step]:
+    """The steps that help most, the most urgent first; one that says so where nothing has to be done."""
+    close = _close(record)
+    found = [
+        _failed(record),
+        _apart(record),
+        close,
+        _unsure(record, ahead) if close is None or not close.command else None,
+        _biased(record),
+        _flipping(record),
+        _longer(record),
+        _unchecked(record),
+    ]
+    steps = [step for step in found if step is not None]
+    if not steps:
+        return [Step("Nothing has to be done", "The order is settled as far as this judge can settle it.")]
+    return steps[:STEPS]
+
+
+def with_budget(record: Record, more: int) -> str:
+    """The command that continues a run by `more` calls, or a vote; "" where there is none.
+
+    A budget in dollars stays one: it is raised in proportion to the calls.
+    """
+    if words_of(record) is PEOPLE:
+        return command(record.configuration)
+    if not _is_of(record, "rank", "compare", "rejudge"):
+        return ""
+    made = len(record.judgements)
+    spent = sum(one.cost for one in record.judgements if not math.isnan(one.cost))
+    budget = str(made + more)
+    if str(record.configuration.get("budget", "")).startswith("$") and spent > 0:
+        budget = f"${spent * (made + more) / made:.2f}"
+    return changed(command(record.configuration), "--budget", budget)
+
+
+def changed(line: str, flag: str, value: str) -> str:
+    """A command with another value of a flag, which is added where there is none; the last line, if it has several.
+
+    >>> changed("comparo rank a.csv --budget 3n --seed 1", "--budget", "500")
+    'comparo rank a.csv --budget 500 --seed 1'
+    >>> changed("comparo rank a.csv", "--control", "length")
+    'comparo rank a.csv --control length'
+    """
+    *before, last = line.split("\n")
+    words = shlex.split(last)
+    if flag in words[:-1]:
+        words[words.index(flag) + 1] = value
+    else:
+        words += [flag, value]
+    return "\n".join([*before, shlex.join(words)])
+
+
+def _is_of(record: Record, *names: str) -> bool:
+    """Whether the ranking was made by one of these commands, whose flags a step would name."""
+    words = shlex.split(command(record.configuration).split("\n")[-1])
+    return len(words) > 1 and words[1] in names
+
+
+def _failed(record: Record) -> Step | None:
+    failed = sum(judgement.failed for judgement in record.judgements)
+    if not failed or words_of(record) is PEOPLE:
+        return None
+    sentence = f"{failed:,} {'call' if failed == 1 else 'calls'} had no answer. The same command asks again."
+    return Step("Ask again what failed", sentence, command(record.configuration))
+
+
+def _apart(record: Record) -> Step | None:
+    if record.joined.all():
+        return None
+    apart, every = int(np.count_nonzero(~record.joined)), len(record.contexts)
+    where = f"In {apart:,} of {every:,} contexts, some" if every > 1 else "Some"
+    sentence = (
+        f"{where} texts are connected with the others by no comparison, so their ranks cannot be compared. Compare "
+        "texts of different groups."
+    )
+    return Step("Connect all texts", sentence, with_budget(record, record.ranking.graph.nodes))
+
+
+def _close(record: Record) -> Step | None:
+    """The best two of the only context, or of the leaderboard, where they share a tier."""
+    if not record.joined.all():
+        return None
+    if record.ranking.leaderboard is not None:
+        return _close_groups(record)
+    ranking = record.ranking
+    if len(record.contexts) > 1 or ranking.graph.nodes < 2 or ranking.estimate != "judge":
+        return None
+    one, other = (int(node) for node in display_order(record)[:2])
+    if ranking.tier[one] != ranking.tier[other]:
+        return None
+    more = calls_to_tell_apart(
+        float(ranking.scores[one] - ranking.scores[other]),
+        ranking.covariance.difference(one, other),
+        len(record.answered),
+        ranking.level,
+    )
+    pair, calls = f"{told(record, one)} and {told(record, other)}", words_of(record).calls
+    title = f"{pair} cannot be told apart yet"
+    if more > record.left:
+        return Step(
+            f"Treat {pair} as equal",
+            f"They cannot be told apart, and even all {record.left:,} {calls} that are left would probably not do it."
+            if math.isfinite(record.left)
+            else "They cannot be told apart: their scores are the same.",
+        )
+    sentence = (
+        f"About {more:,} more {calls}{_price(record, more)} would probably tell which of the two is better, if the "
+        "difference is as large as it seems now."
+    )
+    return Step(title, sentence, with_budget(record, int(more)))
+
+
+def calls_to_tell_apart(difference: float, variance: float, made: int, level: float) -> float:
+    """How many more calls tell two candidates apart, by the formula above; infinite where their scores are equal.
+
+    >>> calls_to_tell_apart(1.0, 1.0, 100, 0.95)
+    171
+    """
+    if abs(difference) < 1e-9 or not math.isfinite(variance):
+        return math.inf
+    return max(1, math.ceil(made * ((float(ndtri(level)) / difference) ** 2 * variance - 1)))
+
+
+def _close_groups(record: Record) -> Step | None:
+    """Groups differ by contexts, or texts, that are a sample: more of these tell them apart, not more calls."""
+    board = record.ranking.leaderboard
+    assert board is not None
+    if len(board) < 2 or board.tier[0] != board.tier[1]:
+        return None
+    names = [label(name) for name in board.group[:2].tolist()]
+    what = "contexts" if len(record.contexts) > 1 else "texts of each"
+    return Step(
+        f"{names[0]} and {names[1]} cannot be told apart",
+        f"Which group is better depends on the {what} that happened to be chosen. More {what} help more than more "
+        "calls about these: add them to the file of the texts, and run the same command again.",
+    )
+
+
+def _unsure(record: Record, ahead: Sequence[Outlook]) -> Step | None:
+    if len(ahead) == 1 or math.isnan(ahead[0].expected) or not record.joined.all():
+        return None
+    doubled, calls = as_many_again(ahead), words_of(record).calls
+    if doubled.expected - ahead[0].expected < bounds.WORTH:
+        return None
+    now, then = (in_hundred(bounds.pairs_in_order(step.expected)) for step in (ahead[0], doubled))
+    sentence = (
+        f"With {doubled.more:,} more {calls}{_price(record, doubled.more)}, about {then} pairs would be in the right "
+        f"order; now it is about {now.removesuffix(' of 100')}."
+    )
+    return Step("Ask more, for a surer order", sentence, with_budget(record, doubled.more))
+
+
+def _price(record: Record, more: float) -> str:
+    """What more calls would cost, where that is known."""
+    costs = [one.cost for one in record.judgements if not math.isnan(one.cost)]
+    return f" (about {dollars(sum(costs) / len(costs) * more)})" if sum(costs) > 0 else ""
+
+
+def _biased(record: Record) -> Step | None:
+    found, turned = position_bias(record.ranking), count_flips(record.ranking.comparisons)
+    if found.fitted or turned.once == 0 or found.low < 0.5 < found.high or not _is_of(record, "rank", "fit"):
+        return None
+    sentence = "The text shown first, or second, is preferred. The ranking can correct for it without new answers."
+    line = command(record.configuration)
+    if not record.ranking.method.startswith("poe"):
+        line = changed(line, "--method", "poe-bt")
+    return Step("Correct for the order of the texts", sentence, changed(line, "--bias", "joint"))
+
+
+def _flipping(record: Record) -> Step | None:
+    if record.is_fitted or words_of(record) is PEOPLE:
+        return None
+    turned = count_flips(record.ranking.comparisons)
+    if not turned.pairs or bounds.FLIPS.verdict(turned.flipped / turned.pairs) != "poor":
+        return None
+    asked = shlex.join(["comparo", "audition", "ITEMS", *prompt_flags(prompt_of(record.configuration))])
+    sentence = (
+        f"In {turned.flipped:,} of {turned.pairs:,} pairs the winner changed with the order of the texts: to this "
+        "judge most texts are nearly alike. An audition shows which judge and which wording tells them apart; ITEMS "
+        "stands for the file of the texts, and every --judge is one more candidate."
+    )
+    known = str(record.configuration["identity"]["judge"])
+    return Step("Try another judge or wording", sentence, f"{asked} --wording all --judge {shlex.quote(known)}")
+
+
+def _longer(record: Record) -> Step | None:
+    if not record.has_texts or record.ranking.control is not None:
+        return None
+    found = length_correlation(record, record.ranking.scores)
+    if math.isnan(found) or bounds.LENGTH.verdict(abs(found)) != "poor":
+        return None
+    sentence = (
+        f"{'Longer' if found > 0 else 'Shorter'} texts have the higher scores. This command adds the scores that texts "
+        "of equal length would have, without new answers."
+    )
+    if words_of(record) is PEOPLE:
+        sentence += " RUN stands for the folder that holds this page."
+        return Step("Look at the effect of length", sentence, "comparo fit RUN --method mixed --control length")
+    if not _is_of(record, "rank"):
+        return None
+    return Step("Look at the effect of length", sentence, changed(command(record.configuration), "--control", "length"))
+
+
+def _unchecked(record: Record) -> Step | None:
+    """Whether people agree with the judge is not known where nobody's scores or votes are there."""
+    if record.is_fitted or words_of(record) is PEOPLE or record.ranking.people is not None or record.items.scores:
+        return None
+    flags = prompt_flags(prompt_of(record.configuration))
+    if "--criterion" not in flags:
+        return None
+    sentence = (
+        "Nothing here says whether people agree with the judge. Vote on some pairs yourself: the ones that tell most "
+        "come first. RUN stands for the folder that holds this page. Then add --votes and the folder of the votes to "
+        "the command of this run."
+    )
+    kept = flags[: flags.index("--wording")] if "--wording" in flags else flags
+    return Step("Check the judge against people", sentence, shlex.join(["comparo", "vote", "RUN", *kept]))

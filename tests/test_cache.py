@@ -1,0 +1,366 @@
+"""The judgement cache as a user meets it: what is asked again and what is not, kills, and files that cannot be used."""
+
+import json
+import os
+import queue
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from comparo import load_judge, rank
+from comparo.data.prompts import Question, criterion_prompt
+from comparo.errors import StoreError
+from comparo.judges import Judgement
+from comparo.judges.weights import digest_of
+from comparo.run.cache import Cache, clear, contents, head_of, key_of_answer
+from comparo.run.recall import Recalling, remembering
+from comparo.run.store import read_judgements
+from processes import Forked
+from servers import Api, prefers, refusal, words
+
+KEY = "sk-a-key-that-must-appear-nowhere"
+CACHE = Path("comparo-runs", "cache.sqlite")
+SERVER = prefers(0.3)
+PROMPT = criterion_prompt("better")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rows = [{"id": f"item {k}", "text": f"Text number {k}. A quarter."} for k in range(12)]
+    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return tmp_path
+
+
+def ask(api, *more, criterion="better"):
+    judge = ("--judge", "openai/any", "--base-url", api.url, "--price", "1,1", "-o", "retries=0")
+    return ("rank", "items.jsonl", "--criterion", criterion, *judge, *more)
+
+
+def prompts(api):
+    return [request.body["messages"][0]["content"] for request in api.requests]
+
+
+def asked_once(api):
+    return len(set(prompts(api))) == len(api.requests)
+
+
+def test_nothing_is_asked_twice_whatever_the_seed_the_budget_the_choice_of_pairs_and_the_folder(run, folder):
+    with Api(SERVER) as api:
+        first = run(folder, ask(api, "--budget", "4n", "--out", "first"), OPENAI_API_KEY=KEY)
+        assert first.returncode == 0, first.stderr
+        assert len(api.requests) == 48
+        for more in (["--seed", "1"], ["--plain"], ["--budget", "6n"], ["--goal", "top-3"]):
+            done = run(folder, ask(api, "--budget", "4n", *more))
+            assert done.returncode == 0, done.stderr
+            assert "answers came from the cache" in done.stderr
+        assert asked_once(api)
+        run(folder, ask(api, "--budget", "100%"))
+        assert len(api.requests) == 132
+        again = run(folder, ask(api, "--budget", "4n", "--out", "second"))
+        assert again.stdout == first.stdout
+        assert "48 of 48 answers came from the cache" in again.stderr
+        assert "spent" not in again.stderr
+        assert len(api.requests) == 132
+        other = run(folder, ask(api, "--budget", "4n", criterion="worse"))
+        assert "cache" not in other.stderr
+        assert len(api.requests) == 132 + 48
+        asked_again = run(folder, ask(api, "--budget", "4n", "--out", "third", "--no-cache"))
+        assert asked_again.stdout == first.stdout
+        assert len(api.requests) == 132 + 96
+        assert run(folder, ask(api, "--cache", "x", "--no-cache")).returncode == 2
+    written = b"".join(path.read_bytes() for path in (folder / CACHE).parent.glob("cache.sqlite*"))
+    assert b"quarter" not in written
+    assert KEY.encode() not in written
+    assert (folder / CACHE).stat().st_mode & 0o077 == 0
+
+
+def test_what_came_from_the_cache_is_told_and_costs_nothing(run, folder):
+    with Api(SERVER) as api:
+        run(folder, ask(api, "--budget", "3n"))
+        done = run(folder, ask(api, "--budget", "5n", "--out", "run", "--format", "json"))
+        calls, requests = json.loads(done.stdout)["calls"], len(api.requests)
+        assert calls["answered"] == 60
+        assert calls["cached"] == 60 - (requests - 36) > 0
+        assert calls["cost"] == pytest.approx((requests - 36) * 102e-6)  # 100 tokens in and 2 out
+        assert f"{calls['cached']} of 60 answers came from the cache; $0.00" in done.stderr
+        page = (folder / "run" / "report.html").read_text()
+        assert f"{calls['cached']} of 60 answers" in page
+        kept = read_judgements(folder / "run")
+        assert sum(one.cached for one in kept) == calls["cached"]
+        again = run(folder, ask(api, "--budget", "5n", "--out", "run", "--format", "json"))
+        assert json.loads(again.stdout) == json.loads(done.stdout)
+        table = run(folder, ["cache"]).stdout
+        assert "openai/any" in table
+        assert f"{requests} answers" in table
+        assert f"{requests} answers were removed" in run(folder, ["cache", "--clear", "--judge", "openai/any"]).stdout
+    assert contents(folder / CACHE) == []
+
+
+def test_a_budget_in_dollars_buys_the_same_run_with_a_cache_as_without(run, folder):
+    with Api(SERVER) as api:
+        dear = ("--price", "100,1000", "--concurrency", "1", "--budget", "$0.30")
+        first = run(folder, ask(api, *dear, "--out", "first"))
+        assert first.returncode == 0, first.stderr
+        requests = len(api.requests)
+        again = run(folder, ask(api, *dear, "--out", "second"))
+        assert again.stdout == first.stdout
+        assert len(api.requests) == requests
+        assert f"{requests} of {requests} answers came from the cache" in again.stderr
+
+
+def test_every_command_that_asks_a_judge_uses_the_cache(run, folder):
+    with Api(SERVER) as api:
+        run(folder, ask(api, "--budget", "100%", "--out", "run"))
+        judge = ("--judge", "openai/any", "--base-url", api.url)
+        assert len(api.requests) == 132
+        (folder / "pairs.csv").write_text("first,second\nitem 1,item 2\nitem 3,item 2\n")
+        judged = run(folder, ["judge", "pairs.csv", "--items", "items.jsonl", "--criterion", "better", *judge])
+        assert judged.stdout.splitlines()[0].endswith(",cached")
+        assert "2 of 2 answers came from the cache" in judged.stderr
+        found = run(folder, ["audition", "items.jsonl", "--criterion", "better", *judge, "--format", "json"])
+        assert json.loads(found.stdout)["cached"] == 40
+        for number, rows in enumerate(([0, 1, 2], [5, 6, 7])):
+            texts = [{"id": f"q{k}", "text": f"Text number {k + row}. A quarter."} for k, row in enumerate(rows)]
+            (folder / f"{number}.jsonl").write_text("\n".join(map(json.dumps, texts)))
+        duel = run(folder, ["compare", "0.jsonl", "1.jsonl", "--criterion", "better", *judge, "--format", "json"])
+        assert json.loads(duel.stdout)["cached"] == 6
+        assert len(api.requests) == 132
+        again = run(folder, ["rejudge", "run", *judge])
+        assert again.returncode == 0, again.stderr
+        assert len(api.requests) == 132
+
+
+def test_failures_are_not_kept(run, folder):
+    with Api(*[SERVER] * 30, *[refusal(418, "no")] * 6, SERVER) as api:
+        done = run(folder, ask(api, "--budget", "4n", "--concurrency", "1"))
+        assert done.returncode == 0, done.stderr
+    assert contents(folder / CACHE)[0].answers == 48
+    assert len(api.requests) == 54
+
+
+def test_equal_texts_get_answers_of_their_own_which_a_later_run_gets_too(tmp_path):
+    """Sampled verdicts are draws: the same one must not count twice within a run."""
+    texts = {"a": "Number 1.", "b": "Number 1.", "c": "Number 2."}
+    with Api(words("A", "B", "B")) as api:
+        ask = {"judge": "openai/any", "options": {"base_url": api.url, "votes": 3}, "budget": "100%"}
+        rank(texts, "better", **ask, cache=tmp_path / "cache", out=tmp_path / "first")
+        assert len(api.requests) == 6
+        rank(texts, "better", **ask, cache=tmp_path / "cache", out=tmp_path / "second")
+        assert len(api.requests) == 6
+        assert sum(one.cached for one in read_judgements(tmp_path / "second")) == 6
+        # A voice twice in a run is asked twice, and a run that is continued knows which answers it has had.
+        rank(texts, "better", **ask | {"judge": ["openai/any"] * 2, "budget": "200%"}, cache=tmp_path / "cache")
+        assert len(api.requests) == 12
+        with sqlite3.connect(tmp_path / "second" / "judgements.db") as connection:
+            connection.execute("DELETE FROM judgements WHERE first = '\"b\"' AND second = '\"c\"'")
+        connection.close()
+        clear(tmp_path / "cache")
+        rank(texts, "better", **ask, cache=tmp_path / "cache", out=tmp_path / "second")
+        rank(texts, "better", **ask, cache=tmp_path / "cache", out=tmp_path / "second")
+        assert len(api.requests) == 13
+
+
+class Slow:
+    """A judge that streams: it answers a question only when the test says so."""
+
+    name, settings, ahead, streams = "test/slow", {"tone": "grave"}, 2, True
+
+    def __init__(self):
+        self.may = threading.Semaphore(0)
+        self.asked = []
+
+    def judge(self, questions, prompt):
+        for question in questions:
+            self.asked.append(question)
+            self.may.acquire()
+            yield Judgement(question, p=0.25, mass=1.0)
+
+
+def question(number):
+    return Question(number, "x", first_text=f"text {number}", second_text="other")
+
+
+def test_an_answer_from_the_cache_comes_while_the_judge_works_and_while_it_waits(tmp_path):
+    slow = Slow()
+    (judge,) = remembering([slow], tmp_path / "cache")
+    assert isinstance(judge, Recalling)
+    assert (judge.name, judge.settings, judge.ahead, judge.streams) == (slow.name, slow.settings, 2, True)
+    assert not hasattr(judge, "ready")
+    slow.may.release()
+    list(judge.judge([question(1)], PROMPT))
+    given, came = queue.SimpleQueue(), queue.SimpleQueue()
+    judge.cache.begin()
+
+    def listen():
+        for answer in judge.judge(iter(given.get, None), PROMPT):
+            came.put(answer)
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    given.put(question(1))  # the judge was not even started
+    assert came.get(timeout=30).cached
+    given.put(question(2))
+    while len(slow.asked) < 2:
+        time.sleep(0.005)
+    slow.may.release()
+    assert not came.get(timeout=30).cached
+    judge.cache.begin()
+    for number in (1, 2):
+        given.put(question(number))  # the judge waits for a question that it never gets
+        assert came.get(timeout=30).cached
+    given.put(None)
+    thread.join(30)
+    assert [one.first for one in slow.asked] == [1, 2]
+    judge.cache.close()
+
+
+def test_what_ends_the_judge_ends_the_one_behind_a_cache(tmp_path):
+    (judge,) = remembering([load_judge("openai/any", base_url="http://127.0.0.1:9/v1", retries=0)], tmp_path / "cache")
+    with pytest.raises(Exception, match="no server"):
+        list(judge.judge([question(1)], PROMPT))
+    judge.cache.close()
+
+
+def test_what_determines_an_answer_is_in_the_key_and_labels_are_not(tmp_path):
+    one = load_judge("openai/any")
+    others = [
+        (load_judge("openai/other"), PROMPT),
+        (load_judge("openai/any", base_url="http://localhost:1/v1"), PROMPT),
+        (load_judge("openai/any", votes=3), PROMPT),
+        (one, criterion_prompt("better", wording="between")),
+        (one, criterion_prompt("worse")),
+    ]
+    heads = [head_of(one, PROMPT), *(head_of(*other) for other in others)]
+    assert len(set(heads)) == len(heads)
+    assert head_of(load_judge("openai/any", concurrency=1, price="1,1", timeout=3), PROMPT) == heads[0]
+    texts = ("x", "y", None), ("y", "x", None), ("x", "y", "z"), ("xy", "", None)
+    shown = [Question("a", "b", 1, *each) for each in texts]
+    assert len({key_of_answer(heads[0], each) for each in shown}) == 4
+    files = [tmp_path / name / "model.gguf" for name in "ab"]
+    for number, path in enumerate(files):
+        path.parent.mkdir()
+        path.write_bytes(b"GGUF" + bytes(3_000_000) + bytes([number]) * 1000)
+    assert digest_of(files[0]) != digest_of(files[1])
+    assert digest_of(files[0].parent) != digest_of(files[1].parent)
+
+
+def start(folder, api, *more):
+    command = [sys.executable, "-m", "comparo.cli", *map(str, ask(api, *more))]
+    return Forked(command, env=dict(os.environ), cwd=folder, stderr=subprocess.PIPE)
+
+
+def test_two_processes_share_one_cache(folder):
+    with Api(prefers(0.3, after=0.01)) as api:
+        both = [start(folder, api, "--budget", "100%", "--seed", seed, "--out", f"run{seed}") for seed in (1, 2)]
+        for process in both:
+            assert "Traceback" not in process.communicate()[1]
+            assert process.returncode == 0
+        asked = len(api.requests)
+        assert 132 <= asked < 264
+        last = start(folder, api, "--budget", "100%", "--seed", "3")
+        assert "132 of 132 answers came from the cache" in last.communicate()[1]
+        assert len(api.requests) == asked
+    assert contents(folder / CACHE)[0].answers == asked
+
+
+def test_a_kill_in_the_middle_of_writing_loses_calls_in_flight_and_nothing_else(folder):
+    at_once = 4
+    with Api(prefers(0.3, after=0.002)) as api:
+        for kill in range(3):
+            before = len(api.requests)
+            more = ("--budget", "100%", "--out", f"run{kill}", "--concurrency", at_once)
+            process = start(folder, api, *more)
+            while len(api.requests) < before + 20 and process.poll() is None:
+                time.sleep(0.002)
+            assert process.poll() is None, "the run ended before it could be killed"
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            with sqlite3.connect(folder / CACHE) as connection:
+                assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+                (kept,) = connection.execute("SELECT count(*) FROM answers").fetchone()
+            connection.close()
+            # What the run has stored is in the cache, and of what was asked all but the calls in flight.
+            assert kept >= sum(not one.cached for one in read_judgements(folder / f"run{kill}"))
+            assert kept >= len(api.requests) - (kill + 1) * at_once
+        last = start(folder, api, "--budget", "100%", "--out", "last")
+        assert last.communicate()[1].count("Traceback") == 0
+        assert last.returncode == 0
+        assert len(api.requests) <= 132 + 3 * at_once
+
+
+def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_on(run, folder):
+    (folder / "file").write_text("in the way")
+    with Api(SERVER) as api:
+        done = run(folder, ask(api, "--budget", "4n", "--cache", "file/cache.sqlite"))
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("The cache file/cache.sqlite cannot be opened") == 1
+        assert len(api.requests) == 48
+        run(folder, ask(api, "--budget", "4n", "--out", "other"))
+        other = sqlite3.connect(folder / CACHE, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")  # another program that does not let go
+        (judge,) = remembering([load_judge("openai/any", base_url=api.url)], None)
+        cache = Cache(folder / CACHE, patience=0.01)
+        cache.begin()
+        rows = range(12)
+        texts = [f"Text number {k}. A quarter." for k in rows]
+        pairs = [Question(i, j, None, texts[i], texts[j]) for i in rows for j in rows if i != j]
+        answers = list(Recalling(judge, cache).judge(pairs, PROMPT))
+        other.execute("ROLLBACK")
+        other.close()
+        cache.close()
+    assert not any(answer.failed for answer in answers)
+    assert sum(answer.cached for answer in answers) == 48  # it could still be read
+
+
+FULL = (
+    "import resource, logging; from comparo.run.cache import Cache; from comparo.judges import Judgement; "
+    "from comparo.data.prompts import Question; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)); "
+    "logging.basicConfig(format='%(message)s'); cache = Cache('cache.sqlite'); cache.begin(); "
+    "[cache.add(bytes([k % 256, k // 256]), 'test', Judgement(Question('a', 'b'), p=0.5)) for k in range(3000)]; "
+    "cache.begin(); print(cache.find(bytes(2), Question('a', 'b')).p)"
+)
+
+
+def test_a_full_disk_is_one_warning_and_what_was_kept_stays(tmp_path):
+    done = subprocess.run([sys.executable, "-c", FULL], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr.count("cannot be written to") == 1, done.stderr
+    assert done.stdout == "0.5\n"
+    (kept,) = contents(tmp_path / "cache.sqlite")
+    assert 10 < kept.answers < 3000
+
+
+def test_a_damaged_cache_and_a_file_of_something_else_are_refused_before_anything_is_asked(run, folder):
+    (folder / "notes.txt").write_text("These are notes, and no cache. " * 99)
+    with Api(SERVER) as api:
+        done = run(folder, ask(api, "--cache", "notes.txt"))
+        assert done.returncode == 1
+        assert "the cache notes.txt is damaged or no cache" in done.stderr
+        assert "--no-cache" in done.stderr
+        run(folder, ask(api, "--budget", "4n", "--out", "run", "--no-cache"))
+        asked = len(api.requests)
+        done = run(folder, ask(api, "--cache", "run/judgements.db"))
+        assert "run/judgements.db is a database of something else than a cache" in done.stderr
+        run(folder, ask(api, "--budget", "4n", "--cache", "kept"))
+        data = bytearray((folder / "kept").read_bytes())
+        data[100:4096] = bytes([7]) * 3996
+        (folder / "kept").write_bytes(data)
+        assert "damaged" in run(folder, ask(api, "--cache", "kept", "--budget", "5n")).stderr
+        assert len(api.requests) == asked + 48
+    assert len(read_judgements(folder / "run")) == 48
+    with pytest.raises(StoreError, match="there is no cache"):
+        contents(folder / "nowhere")
+
+
+def test_judges_whose_answers_cost_nothing_or_are_not_determined_have_no_cache(run, folder):
+    done = run(folder, ["rank", "items.jsonl", "--judge", "simulated/soft", "--out", "run"])
+    assert done.returncode == 0, done.stderr
+    assert not (folder / CACHE).exists()
+    path = folder / "cache"
+    rank({"a": "x", "b": "yy"}, "better", judge=lambda first, second: float(len(first) > len(second)), cache=path)
+    assert not path.exists()

@@ -1,0 +1,67 @@
+"""Help as a newcomer meets it: flags in groups on two screens, suggestions for near misses, the first question."""
+
+import json
+
+import pytest
+
+from comparo.cli.commands import COMMANDS, load_command
+from comparo.data.criteria import ATTRIBUTES, meant_by
+from comparo.data.prompts import PAPER, criterion_prompt
+from servers import Api, prefers
+
+PANELS = ["What is compared", "What the judge is asked", "Who is asked", "How much", "How pairs", "Output"]
+TWO_SCREENS = 110  # lines of 100 columns
+
+
+def test_the_flags_of_rank_are_in_groups_and_fit_two_screens(run, tmp_path):
+    said = run(tmp_path, ["rank", "--help"], COLUMNS="100").stdout
+    assert len(said.splitlines()) <= TWO_SCREENS
+    places = [said.index(f"─ {panel}") for panel in PANELS]
+    assert places == sorted(places)
+    assert "─ Options ─" not in said
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_flag_without_a_value_shows_none_and_others_show_theirs(name):
+    for option in load_command(name).params:
+        if getattr(option, "is_flag", None) is not None:
+            assert (option.metavar == "") == bool(option.is_flag)
+
+
+def test_choices_are_all_shown(run, tmp_path):
+    for name, choices in (("rank", ["bt-sigma", "plug-in", "adaptive"]), ("fit", ["bt-sigma", "plug-in"])):
+        said = run(tmp_path, [name, "--help"], COLUMNS="300").stdout
+        assert all(choice in said for choice in choices)
+
+
+def test_near_misses_get_a_suggestion(run, tmp_path):
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps({"id": k, "text": f"T {k}"}) + "\n" for k in range(3)))
+    done = run(tmp_path, ["rank", "items.jsonl", "--critereon", "better"])
+    assert done.returncode == 2
+    assert "--criterion" in done.stderr.split("--critereon")[1]
+    done = run(tmp_path, ["rank", "items.jsonl", "--criterion", "coherence", "--judge", "simulated/soft"])
+    assert done.returncode == 2
+    assert 'did you mean "more coherent"?' in done.stderr
+
+
+def test_an_attribute_is_no_criterion_and_what_is_suggested_is_one():
+    for name in PAPER:
+        assert meant_by(name.split("/")[1]) is not None
+    for attribute, words in ATTRIBUTES.items():
+        with pytest.raises(ValueError, match="did you mean"):
+            criterion_prompt(attribute.capitalize())
+        assert criterion_prompt(words).template
+
+
+def test_a_dry_run_shows_what_is_then_sent_first(run, tmp_path):
+    rows = [{"id": k, "text": f"Text number {k}. " + "Long. " * 300, "article": f"About {k}"} for k in range(6)]
+    (tmp_path / "items.jsonl").write_text("\n".join(json.dumps(row | {"article": "About it."}) for row in rows))
+    with Api(prefers(0.3)) as api:
+        judge = ("--judge", "openai/any", "--base-url", api.url, "--price", "0.01,0.01")
+        command = ("rank", "items.jsonl", "--context", "article", "--criterion", "better", *judge)
+        said = run(tmp_path, [*command, "--dry-run"]).stdout
+        assert not api.requests
+        run(tmp_path, command)
+        assert f"\n\n{api.requests[0].body['messages'][0]['content']}\n" in said
+    assert "$0.00 " not in said
+    assert "about $0.0" in said

@@ -225,8 +225,9 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=DRAWS)
     given, _ = parser.parse_known_args()
     judge = load_judge("local/smollm2", runtime="transformers")
-    for lines in (tokens(judge), agreement(judge, given.contexts), coverage(given.draws)):
-        print("\n".join(lines), flush=True)
+    print("\n".join(tokens(judge)), flush=True)
+    print("\n".join(agreement(judge, given.contexts)), flush=True)
+    print("\n".join(coverage(given.draws)), flush=True)
 
 
 if __name__ == "__main__":

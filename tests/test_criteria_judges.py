@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from comparo import rank
 from comparo.data.joint import criteria_prompt
 from comparo.data.prompts import Question
 from comparo.judges import as_judge, load_judge
@@ -93,6 +94,21 @@ def test_grades_are_given_for_each_criterion():
         call = one(api, graded=True)
     assert [each.p for each in call.each] == [0.95, 0.25]
     assert "fluency: one of A>>B (Summary A is much better)" in api.requests[0].body["messages"][0]["content"]
+
+
+def test_answers_of_an_earlier_run_come_from_the_cache(tmp_path):
+    texts = {f"t{number}": f"Text number {number}." for number in range(5)}
+    reply = tokens({"coherence: ": 1.0}, SURE, {"\nfluency:": 1.0}, UNSURE)
+    with Api(reply) as api:
+        judge = {"judge": "openai/m", "options": {"base_url": api.url}, "cache": tmp_path / "cache.sqlite"}
+        first = rank(texts, CRITERIA, **judge, budget="4n", out=tmp_path / "one")
+        asked = len(api.requests)
+        again = rank(texts, CRITERIA, **judge, budget="4n", weights={"fluency": 2}, out=tmp_path / "two")
+        assert asked == len(api.requests) == 20
+        rank(texts, {"coherence": "more coherent"}, **judge, budget="4n")
+        assert len(api.requests) == 40  # another prompt
+    for name, ranking in first.rankings.items():
+        assert again.rankings[name].scores.tolist() == ranking.scores.tolist()
 
 
 def test_a_function_answers_by_a_mapping():

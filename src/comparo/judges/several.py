@@ -93,7 +93,7 @@ def in_turn(
     ask: Callable[[Question, Prompt], tuple[Judgement, str]],
     tokens: Callable[[str], list[int]],
 ) -> Judgement:
-    """The answer to a question; several criteria are asked one after the other, by a model that keeps what it read last.
+    """The answer to a question; several criteria are asked in turn, of a model that keeps what it has read last.
 
     `ask` gives an answer and the prompt as it was read; tokens that the first criterion had read already do not count.
     """

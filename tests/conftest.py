@@ -29,8 +29,9 @@ RECORDED = Path(__file__).parents[2] / "shared" / "data"
 # Files whose tests share an expensive fixture, or that start many processes, run in one worker each, the longest first.
 TIERS = {
     "cluster": "ray",
-    "judges": """hf_judge judges label_tokens single_failures openai_judge openai_faults tree_attention verdicts
-        function_judge providers judge_command vllm_judge reliability vote criteria_judges""",
+    "judges": """hf_judge judges label_tokens single_failures openai_judge openai_faults models tree_attention verdicts
+        anthropic_judge gemini_judge function_judge providers judge_command vllm_judge reliability vote
+        criteria_judges""",
     "browser": "report_browser vote_browser notebook",
     "recorded": "recorded",
     "package": "wheel",

@@ -85,6 +85,11 @@ class Api:
         self.thread.join()
         self.server.server_close()
 
+    @property
+    def asked(self) -> list[Request]:
+        """The requests that are questions of a run, and not the probe before it."""
+        return [request for request in self.requests if "Number A: This is number 7." not in json.dumps(request.body)]
+
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         body = json.loads(handler.rfile.read(int(handler.headers.get("Content-Length", 0))) or b"{}")
         request = Request(

@@ -85,12 +85,12 @@ def test_two_servers_and_two_wordings_on_the_command_line(run, tmp_path):
         common = ("audition", "items.jsonl", "--criterion", "better", *judges, *wordings, "--price", "1,2")
         planned = run(tmp_path, (*common, "--dry-run"))
         assert "240 calls at most" in planned.stdout
-        assert not one.requests
+        assert not one.asked
         done = run(tmp_path, (*common, "--out", "found"))
         assert done.returncode == 0, done.stderr
-        assert [len(api.requests) for api in servers.values()] == [80, 80, 80]
+        assert [len(api.asked) for api in servers.values()] == [80, 80, 80]
         table = run(tmp_path, (*common, "--out", "found", "--format", "json"))
-        assert len(one.requests) == 80
+        assert len(one.asked) == 80
     assert "openai/good · paper" in done.stdout
     assert "$ per 1,000 calls" in done.stdout
     found = json.loads(table.stdout)

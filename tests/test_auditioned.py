@@ -24,7 +24,7 @@ def comparo(run, tmp_path):
 
 
 def sent(api):
-    return Counter(request.body["messages"][0]["content"] for request in api.requests)
+    return Counter(request.body["messages"][0]["content"] for request in api.asked)
 
 
 def following(done):
@@ -43,7 +43,7 @@ def test_the_command_that_an_audition_names_asks_no_audited_pair_again(comparo, 
         flags = ("--criterion", "better", *judges, "--wording", "paper", "--wording", "between", "--price", "1,2")
         done = comparo("audition", "items.jsonl", *flags, "--pairs", "15", "--out", "found")
         assert done.returncode == 0, done.stderr
-        heard = [len(good.requests), len(bad.requests)]
+        heard = [len(good.asked), len(bad.asked)]
         assert heard == [60, 60]
         command = following(done)
         assert command[-2:] == ["--audition", "found"]
@@ -51,14 +51,14 @@ def test_the_command_that_an_audition_names_asks_no_audited_pair_again(comparo, 
         assert "240 calls at most, 30 of them answered in the audition" in planned.stdout
         ranked = comparo(*command, "--out", "run", "--format", "json")
         assert ranked.returncode == 0, ranked.stderr
-        assert [len(good.requests), len(bad.requests)] == [60 + 240 - 30, 60]
+        assert [len(good.asked), len(bad.asked)] == [60 + 240 - 30, 60]
         assert max(sent(good).values()) == 1
         assert "240 of 552 possible comparisons, 30 of them answered in the audition" in ranked.stderr
         assert comparo(*command, "--out", "run").returncode == 0
-        assert len(good.requests) == 270
+        assert len(good.asked) == 270
         longer = comparo(*command, "--out", "run", "--budget", "11n")
         assert longer.returncode == 0, longer.stderr
-        assert len(good.requests) == 270 + 24
+        assert len(good.asked) == 270 + 24
         assert max(sent(good).values()) == 1
     written = read_configuration(tmp_path / "run")["audition"]
     assert (written["source"], written["answers"]) == ("found", 30)

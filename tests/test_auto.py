@@ -25,7 +25,7 @@ def worded(best, sure=0.5, other=0.05):
 
 
 def sent(api):
-    return Counter(request.body["messages"][0]["content"] for request in api.requests)
+    return Counter(request.body["messages"][0]["content"] for request in api.asked)
 
 
 @pytest.fixture
@@ -42,17 +42,17 @@ def test_the_budget_pays_for_the_audition_and_the_best_wording_gets_the_rest(com
         planned = comparo(*flags, "--dry-run")
         assert "At most 600 calls in all; the first of them are an audition of the wordings:" in planned.stdout
         assert "280 calls at most" in planned.stdout
-        assert not api.requests
+        assert not api.asked
         done = comparo(*flags, "--format", "json")
         assert done.returncode == 0, done.stderr
-        assert len(api.requests) == 600
+        assert len(api.asked) == 600
         assert max(sent(api).values()) == 1
         assert "The wording is letter: of 7 that were asked the same 20 pairs" in done.stderr
         assert json.loads(done.stdout)["ranking"][0]["item"] == f"item {SIZE - 1}"
         assert comparo(*flags).returncode == 0
-        assert len(api.requests) == 600
+        assert len(api.asked) == 600
         assert comparo(*flags, "--budget", "12n").returncode == 0
-        assert len(api.requests) == 720
+        assert len(api.asked) == 720
         assert max(sent(api).values()) == 1
     written = read_configuration(tmp_path / "run")
     assert (written["wording"], written["budget"]) == ("letter", "12n")
@@ -68,7 +68,7 @@ def test_every_judge_has_its_own_wording(comparo, tmp_path):
         flags = ("--criterion", "better", "--wording", "auto", "--judge", judges[0], "--judge", judges[1])
         done = comparo("rank", "items.jsonl", *flags, "--budget", "20n", "--out", "run")
         assert done.returncode == 0, done.stderr
-        assert len(one.requests) + len(other.requests) == 1200
+        assert len(one.asked) + len(other.asked) == 1200
         assert max((sent(one) + sent(other)).values()) <= 2
     assert "The wording of openai/one is letter" in done.stderr
     assert "The wording of openai/other is compare" in done.stderr

@@ -17,6 +17,7 @@ from comparo import load_judge, rank
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import StoreError
 from comparo.judges import Judgement
+from comparo.judges.openai import probing
 from comparo.judges.weights import digest_of
 from comparo.run.cache import Cache, clear, contents, head_of, key_of_answer
 from comparo.run.recall import Recalling, remembering
@@ -28,6 +29,7 @@ KEY = "sk-a-key-that-must-appear-nowhere"
 CACHE = Path("comparo-runs", "cache.sqlite")
 SERVER = prefers(0.3)
 PROMPT = criterion_prompt("better")
+PROBED = probing.PROMPT.text(probing.QUESTION)
 
 
 @pytest.fixture
@@ -43,36 +45,40 @@ def ask(api, *more, criterion="better"):
 
 
 def prompts(api):
-    return [request.body["messages"][0]["content"] for request in api.requests]
+    """What was asked, without the probe of the judge."""
+    asked = [request.body["messages"][0]["content"] for request in api.requests if "messages" in request.body]
+    return [text for text in asked if not text.startswith(PROBED)]
 
 
 def asked_once(api):
-    return len(set(prompts(api))) == len(api.requests)
+    return len(set(prompts(api))) == len(prompts(api))
 
 
 def test_nothing_is_asked_twice_whatever_the_seed_the_budget_the_choice_of_pairs_and_the_folder(run, folder):
     with Api(SERVER) as api:
         first = run(folder, ask(api, "--budget", "4n", "--out", "first"), OPENAI_API_KEY=KEY)
         assert first.returncode == 0, first.stderr
-        assert len(api.requests) == 48
+        assert len(prompts(api)) == 48
+        assert len(api.requests) == 48 + 1  # the probe of the judge, which no later run with the cache asks again
         for more in (["--seed", "1"], ["--plain"], ["--budget", "6n"], ["--goal", "top-3"]):
             done = run(folder, ask(api, "--budget", "4n", *more))
             assert done.returncode == 0, done.stderr
             assert "answers came from the cache" in done.stderr
         assert asked_once(api)
         run(folder, ask(api, "--budget", "100%"))
-        assert len(api.requests) == 132
+        assert len(prompts(api)) == 132
         again = run(folder, ask(api, "--budget", "4n", "--out", "second"))
         assert again.stdout == first.stdout
         assert "48 of 48 answers came from the cache" in again.stderr
         assert "spent" not in again.stderr
-        assert len(api.requests) == 132
+        assert len(prompts(api)) == 132
+        assert len(api.requests) == 132 + 1
         other = run(folder, ask(api, "--budget", "4n", criterion="worse"))
         assert "cache" not in other.stderr
-        assert len(api.requests) == 132 + 48
+        assert len(prompts(api)) == 132 + 48
         asked_again = run(folder, ask(api, "--budget", "4n", "--out", "third", "--no-cache"))
         assert asked_again.stdout == first.stdout
-        assert len(api.requests) == 132 + 96
+        assert len(prompts(api)) == 132 + 96
         assert run(folder, ask(api, "--cache", "x", "--no-cache")).returncode == 2
     written = b"".join(path.read_bytes() for path in (folder / CACHE).parent.glob("cache.sqlite*"))
     assert b"quarter" not in written
@@ -84,7 +90,7 @@ def test_what_came_from_the_cache_is_told_and_costs_nothing(run, folder):
     with Api(SERVER) as api:
         run(folder, ask(api, "--budget", "3n"))
         done = run(folder, ask(api, "--budget", "5n", "--out", "run", "--format", "json"))
-        calls, requests = json.loads(done.stdout)["calls"], len(api.requests)
+        calls, requests = json.loads(done.stdout)["calls"], len(prompts(api))
         assert calls["answered"] == 60
         assert calls["cached"] == 60 - (requests - 36) > 0
         assert calls["cost"] == pytest.approx((requests - 36) * 102e-6)  # 100 tokens in and 2 out
@@ -107,10 +113,10 @@ def test_a_budget_in_dollars_buys_the_same_run_with_a_cache_as_without(run, fold
         dear = ("--price", "100,1000", "--concurrency", "1", "--budget", "$0.30")
         first = run(folder, ask(api, *dear, "--out", "first"))
         assert first.returncode == 0, first.stderr
-        requests = len(api.requests)
+        requests = len(prompts(api))
         again = run(folder, ask(api, *dear, "--out", "second"))
         assert again.stdout == first.stdout
-        assert len(api.requests) == requests
+        assert len(prompts(api)) == requests
         assert f"{requests} of {requests} answers came from the cache" in again.stderr
 
 
@@ -118,7 +124,7 @@ def test_every_command_that_asks_a_judge_uses_the_cache(run, folder):
     with Api(SERVER) as api:
         run(folder, ask(api, "--budget", "100%", "--out", "run"))
         judge = ("--judge", "openai/any", "--base-url", api.url)
-        assert len(api.requests) == 132
+        assert len(prompts(api)) == 132
         (folder / "pairs.csv").write_text("first,second\nitem 1,item 2\nitem 3,item 2\n")
         judged = run(folder, ["judge", "pairs.csv", "--items", "items.jsonl", "--criterion", "better", *judge])
         assert judged.stdout.splitlines()[0].endswith(",cached")
@@ -130,10 +136,10 @@ def test_every_command_that_asks_a_judge_uses_the_cache(run, folder):
             (folder / f"{number}.jsonl").write_text("\n".join(map(json.dumps, texts)))
         duel = run(folder, ["compare", "0.jsonl", "1.jsonl", "--criterion", "better", *judge, "--format", "json"])
         assert json.loads(duel.stdout)["cached"] == 6
-        assert len(api.requests) == 132
+        assert len(prompts(api)) == 132
         again = run(folder, ["rejudge", "run", *judge])
         assert again.returncode == 0, again.stderr
-        assert len(api.requests) == 132
+        assert len(prompts(api)) == 132
 
 
 def test_failures_are_not_kept(run, folder):
@@ -141,7 +147,7 @@ def test_failures_are_not_kept(run, folder):
         done = run(folder, ask(api, "--budget", "4n", "--concurrency", "1"))
         assert done.returncode == 0, done.stderr
     assert contents(folder / CACHE)[0].answers == 48
-    assert len(api.requests) == 54
+    assert len(prompts(api)) == 54
 
 
 def test_equal_texts_get_answers_of_their_own_which_a_later_run_gets_too(tmp_path):
@@ -150,20 +156,20 @@ def test_equal_texts_get_answers_of_their_own_which_a_later_run_gets_too(tmp_pat
     with Api(words("A", "B", "B")) as api:
         ask = {"judge": "openai/any", "options": {"base_url": api.url, "votes": 3}, "budget": "100%"}
         rank(texts, "better", **ask, cache=tmp_path / "cache", out=tmp_path / "first")
-        assert len(api.requests) == 6
+        assert len(prompts(api)) == 6
         rank(texts, "better", **ask, cache=tmp_path / "cache", out=tmp_path / "second")
-        assert len(api.requests) == 6
+        assert len(prompts(api)) == 6
         assert sum(one.cached for one in read_judgements(tmp_path / "second")) == 6
         # A voice twice in a run is asked twice, and a run that is continued knows which answers it has had.
         rank(texts, "better", **ask | {"judge": ["openai/any"] * 2, "budget": "200%"}, cache=tmp_path / "cache")
-        assert len(api.requests) == 12
+        assert len(prompts(api)) == 12
         with sqlite3.connect(tmp_path / "second" / "judgements.db") as connection:
             connection.execute("DELETE FROM judgements WHERE first = '\"b\"' AND second = '\"c\"'")
         connection.close()
         clear(tmp_path / "cache")
         rank(texts, "better", **ask, cache=tmp_path / "cache", out=tmp_path / "second")
         rank(texts, "better", **ask, cache=tmp_path / "cache", out=tmp_path / "second")
-        assert len(api.requests) == 13
+        assert len(prompts(api)) == 13
 
 
 class Slow:
@@ -261,11 +267,11 @@ def test_two_processes_share_one_cache(folder):
         for process in both:
             assert "Traceback" not in process.communicate()[1]
             assert process.returncode == 0
-        asked = len(api.requests)
+        asked = len(prompts(api))
         assert 132 <= asked < 264
         last = start(folder, api, "--budget", "100%", "--seed", "3")
         assert "132 of 132 answers came from the cache" in last.communicate()[1]
-        assert len(api.requests) == asked
+        assert len(prompts(api)) == asked
     assert contents(folder / CACHE)[0].answers == asked
 
 
@@ -273,10 +279,10 @@ def test_a_kill_in_the_middle_of_writing_loses_calls_in_flight_and_nothing_else(
     at_once = 4
     with Api(prefers(0.3, after=0.002)) as api:
         for kill in range(3):
-            before = len(api.requests)
+            before = len(prompts(api))
             more = ("--budget", "100%", "--out", f"run{kill}", "--concurrency", at_once)
             process = start(folder, api, *more)
-            while len(api.requests) < before + 20 and process.poll() is None:
+            while len(prompts(api)) < before + 20 and process.poll() is None:
                 time.sleep(0.002)
             assert process.poll() is None, "the run ended before it could be killed"
             process.send_signal(signal.SIGKILL)
@@ -287,11 +293,11 @@ def test_a_kill_in_the_middle_of_writing_loses_calls_in_flight_and_nothing_else(
             connection.close()
             # What the run has stored is in the cache, and of what was asked all but the calls in flight.
             assert kept >= sum(not one.cached for one in read_judgements(folder / f"run{kill}"))
-            assert kept >= len(api.requests) - (kill + 1) * at_once
+            assert kept >= len(prompts(api)) - (kill + 1) * at_once
         last = start(folder, api, "--budget", "100%", "--out", "last")
         assert last.communicate()[1].count("Traceback") == 0
         assert last.returncode == 0
-        assert len(api.requests) <= 132 + 3 * at_once
+        assert len(prompts(api)) <= 132 + 3 * at_once
 
 
 def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_on(run, folder):
@@ -300,7 +306,7 @@ def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_
         done = run(folder, ask(api, "--budget", "4n", "--cache", "file/cache.sqlite"))
         assert done.returncode == 0, done.stderr
         assert done.stderr.count("The cache file/cache.sqlite cannot be opened") == 1
-        assert len(api.requests) == 48
+        assert len(prompts(api)) == 48
         run(folder, ask(api, "--budget", "4n", "--out", "other"))
         other = sqlite3.connect(folder / CACHE, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")  # another program that does not let go
@@ -343,7 +349,7 @@ def test_a_damaged_cache_and_a_file_of_something_else_are_refused_before_anythin
         assert "the cache notes.txt is damaged or no cache" in done.stderr
         assert "--no-cache" in done.stderr
         run(folder, ask(api, "--budget", "4n", "--out", "run", "--no-cache"))
-        asked = len(api.requests)
+        asked = len(prompts(api))
         done = run(folder, ask(api, "--cache", "run/judgements.db"))
         assert "run/judgements.db is a database of something else than a cache" in done.stderr
         run(folder, ask(api, "--budget", "4n", "--cache", "kept"))
@@ -351,7 +357,7 @@ def test_a_damaged_cache_and_a_file_of_something_else_are_refused_before_anythin
         data[100:4096] = bytes([7]) * 3996
         (folder / "kept").write_bytes(data)
         assert "damaged" in run(folder, ask(api, "--cache", "kept", "--budget", "5n")).stderr
-        assert len(api.requests) == asked + 48
+        assert len(prompts(api)) == asked + 48
     assert len(read_judgements(folder / "run")) == 48
     with pytest.raises(StoreError, match="there is no cache"):
         contents(folder / "nowhere")

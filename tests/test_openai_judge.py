@@ -210,7 +210,7 @@ def test_garbage_is_a_failed_judgement(body, reason):
 def test_a_server_without_log_probabilities_is_noticed_on_the_first_call(reply):
     with Api(reply) as api, pytest.raises(JudgeError, match=r"gives no log-probabilities; use --option votes=5"):
         ask(api, 50)
-    assert len(api.requests) == 1
+    assert len(api.requests) == (1 if reply.status == 200 else 2)  # a refusal may be of reasoning
 
 
 def test_one_answer_without_log_probabilities_is_no_reason_to_end():
@@ -283,7 +283,7 @@ def test_openai_itself_needs_a_key_before_anything_is_asked(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     questions = iter(pairs(3))
     with pytest.raises(JudgeError, match="set OPENAI_API_KEY"):
-        next(load("gpt-4o-mini").judge(questions, PROMPT))
+        next(load("gpt-6-luna").judge(questions, PROMPT))
     assert len(list(questions)) == 3
 
 
@@ -585,7 +585,7 @@ def test_replies_without_a_verdict_fail():
     with Api(words("Hm.", None, "A or B?")) as api:
         assert failure(api, votes=3) == "no verdict in the reply 'Hm. A or B?'"
     with Api(words("<think>Well", reason="length")) as api:
-        assert failure(api, votes=1) == "no verdict in the reply '<think>Well'; raise max_tokens"
+        assert failure(api, votes=1).startswith("no verdict in the reply '<think>Well', cut at 25,000 tokens with its")
 
 
 def test_grades_are_averaged():
@@ -661,10 +661,11 @@ def test_settings_hold_what_changes_an_answer():
 
 
 def test_prices_are_known_or_given():
-    assert load("gpt-4o-mini-2024-07-18").price == (0.15, 0.60)
-    assert load("gpt-4o-2024-05-13").price == (5.0, 15.0)
-    assert load("gpt-4o-mini", price=(1, 2)).price == (1.0, 2.0)
+    assert load("gpt-4o-mini-2024-07-18").price[:2] == (0.15, 0.60)
+    assert load("gpt-4o-2024-05-13").price[:2] == (5.0, 15.0)
+    assert load("gpt-6-luna", price=(1, 2)).price == (1.0, 2.0, None, None, None)
     assert load("gpt-4.5").price is None
+    assert load("mistral-large-latest", base_url="https://api.mistral.ai/v1").price.written > 0
     with Api(SURE) as api:
         [judgement] = ask(api)
     assert math.isnan(judgement.cost)

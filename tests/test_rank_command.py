@@ -41,12 +41,12 @@ def test_a_server_that_goes_away_for_good_stops_the_run_which_goes_on_when_it_is
         assert "judgements failed, the last with:" in done.stderr
         assert "what was judged is kept" in done.stderr
         assert "Traceback" not in done.stderr
-        assert sum(not one.failed for one in read_judgements(folder / "run")) == 30
+        assert sum(not one.failed for one in read_judgements(folder / "run")) == 29  # and the probe
         before = len(api.requests)
         api.script = (YES,)
         again = comparo(*ask(api), folder=folder)
         assert again.returncode == 0, again.stderr
-        assert len(api.requests) - before == 18
+        assert len(api.requests) - before == 19
         assert "48 of 132 possible comparisons" in again.stderr
 
 
@@ -69,8 +69,9 @@ def test_a_budget_in_dollars_is_not_overspent(comparo, folder):
     with Api(YES) as api:  # 100 tokens in and 2 out: $0.012 a call, about 8 times what the lengths let expect
         done = comparo(*ask(api, "--budget", "$0.30", "--price", "100,1000"), folder=folder)
         assert done.returncode == 0, done.stderr
-        spent = sum(one.cost for one in read_judgements(folder / "run"))
+        spent = sum(one.cost for one in read_judgements(folder / "run")) + 0.012  # of the probe
     assert len(api.requests) * 0.012 == pytest.approx(spent)
+    assert f"; ${spent:.2f}\n" in done.stderr
     assert spent < 0.30 + 8 * 0.012  # what was in flight when it was reached
 
 

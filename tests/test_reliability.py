@@ -197,7 +197,7 @@ def test_a_budget_in_dollars_holds_with_many_calls_at_once(tmp_path, concurrency
     with Api(dear) as api:
         options = {"base_url": api.url, "price": "10,30", "concurrency": concurrency}
         comparo.rank(texts, "better", judge="openai/any", options=options, budget="$1", out=tmp_path)
-        assert len(api.requests) == 33  # at $0.03006 a call
+        assert len(api.requests) == 33  # at $0.03006 a call, the probe among them
     assert sum(one.cost for one in read_judgements(tmp_path)) <= 1.0
 
 

@@ -125,7 +125,7 @@ def test_a_found_file_that_sends_keys_elsewhere_is_refused_unless_it_is_named(ru
 @pytest.mark.parametrize(
     ("setting", "asked"),
     [
-        ('judge = "openai/gpt-4o-mini"', True),
+        ('judge = "openai/gpt-6-luna"', True),
         ('judge = "mine/model"', True),
         ('option = ["base_url=http://evil.example"]', True),
         ('engine = "ray"', True),
@@ -147,22 +147,22 @@ def test_which_settings_of_a_found_file_are_asked_about(run, folder, setting, as
 
 
 def test_a_flag_or_a_variable_of_the_users_own_needs_no_agreement(run, folder, monkeypatch):
-    (folder / "comparo.toml").write_text('judge = "openai/gpt-4o-mini"\n')
+    (folder / "comparo.toml").write_text('judge = "openai/gpt-6-luna"\n')
     assert run(folder, simulated("--dry-run")).returncode == 0
     monkeypatch.setenv("COMPARO_JUDGE", "simulated/soft")
     assert run(folder, ["rank", "items.jsonl", "--dry-run"]).returncode == 0
     monkeypatch.delenv("COMPARO_JUDGE")
     monkeypatch.setenv("COMPARO_CONFIG", "comparo.toml")
     done = run(folder, ["rank", "items.jsonl", "--criterion", "better", "--dry-run"])
-    assert (done.returncode, "judge openai/gpt-4o-mini" in done.stdout) == (0, True), done.stderr
+    assert (done.returncode, "judge openai/gpt-6-luna" in done.stdout) == (0, True), done.stderr
 
 
 @pytest.mark.parametrize("reply", ["y", "n"])
 def test_on_a_terminal_a_found_file_is_shown_and_asked_about(folder, reply):
-    (folder / "comparo.toml").write_text('judge = "openai/gpt-4o-mini"\n')
+    (folder / "comparo.toml").write_text('judge = "openai/gpt-6-luna"\n')
     arguments = ["rank", "items.jsonl", "--criterion", "better", "--dry-run"]
     code, said = on_terminal(arguments, folder, f"{reply}\n".encode())
-    assert "judge = 'openai/gpt-4o-mini'" in said
+    assert "judge = 'openai/gpt-6-luna'" in said
     assert "Use that? [y/N]" in said
     assert ("30 calls at most" in said) == (reply == "y")
     assert code == (0 if reply == "y" else 2)
@@ -225,7 +225,7 @@ def test_the_question_is_shown_as_it_is_sent(run, folder):
     rows = [{"id": k, "text": f"Text {k}. " + "long " * 200, "article": "The context."} for k in range(3)]
     (folder / "long.jsonl").write_text("\n".join(map(json.dumps, rows)))
     arguments = ["rank", "long.jsonl", "--context", "article", "--criterion", "better", "--kind", "Essay", "--dry-run"]
-    openai = [*arguments, "--judge", "openai/gpt-4o-mini"]
+    openai = [*arguments, "--judge", "openai/gpt-6-luna"]
     said = run(folder, openai).stdout
     assert "Article: The context.\n\nEssay A: Text " in said
     assert said.count("long " * 200) == 2

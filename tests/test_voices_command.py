@@ -43,7 +43,7 @@ def test_two_servers_are_one_ranking_with_a_judge_column_a_report_and_a_list_of_
         assert done.returncode == 0, done.stderr
         assert {request.body["model"] for request in one.requests} == {"model-0"}
         assert {request.body["model"] for request in other.requests} == {"model-1"}
-        assert len(one.requests) + len(other.requests) == 240
+        assert len(one.asked) + len(other.asked) == 240
     found = json.loads(done.stdout)
     assert found["method"] == "panel"
     assert {voice["judge"] for voice in found["voices"]} == {"openai/model-0", "openai/model-1"}
@@ -99,7 +99,7 @@ def test_a_server_that_refuses_the_key_is_left_out_and_the_key_appears_nowhere(c
         assert done.returncode == 0, done.stderr
         assert "openai/model-1 is left out" in done.stderr
         assert "The run goes on with openai/model-0, openai/model-2." in done.stderr.replace("\n", " ")
-        assert len(one.requests) + len(third.requests) == 240
+        assert len(one.asked) + len(third.asked) == 240
         assert len(other.requests) <= 2
     written = b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file())
     assert KEY.encode() not in written

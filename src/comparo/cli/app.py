@@ -36,7 +36,7 @@ def _comparo(
     config: Annotated[
         Path | None,
         typer.Option(
-            help='A TOML file with flags, such as judge = "openai/gpt-4o-mini". Default: comparo.toml, if there is '
+            help='A TOML file with flags, such as judge = "openai/gpt-6-luna". Default: comparo.toml, if there is '
             "one; what it says of where keys and texts go must then be agreed to. Flags can also come from the "
             "environment: COMPARO_JUDGE."
         ),

@@ -19,7 +19,7 @@ from comparo.run.task import DEFAULT_JUDGE
 
 NAMES = (
     "provider/model: local/smollm2 (embedded, a smoke test), local/PATH.gguf, hf/NAME-OR-FOLDER, openai/MODEL (any "
-    "such server by --base-url), vllm/MODEL, replay/FILE, simulated/soft."
+    "such server by --base-url), anthropic/MODEL, gemini/MODEL, vllm/MODEL, replay/FILE, simulated/soft."
 )
 COMMON = ("base_url", "concurrency", "price")  # options of judges that are flags
 JudgeName = Annotated[str, typer.Option("--judge", help=NAMES)]
@@ -47,8 +47,8 @@ class JudgeFlags:
         ),
     ] = None
     option: Options = None
-    base_url: Annotated[str | None, typer.Option(help="The server for openai/: http://localhost:8000/v1")] = None
-    concurrency: Annotated[int | None, typer.Option(min=1, help="How many calls at a time, for openai/.")] = None
+    base_url: Annotated[str | None, typer.Option(help="The server of an API: http://localhost:8000/v1")] = None
+    concurrency: Annotated[int | None, typer.Option(min=1, help="How many calls at a time, for an API.")] = None
     price: Annotated[str | None, typer.Option(help="Dollars for a million tokens in and out: 0.15,0.60")] = None
     engine: Annotated[
         Literal["ray"] | None,

@@ -30,7 +30,7 @@ from comparo.run.task import DEFAULT_LEAST_MASS, Task
 from comparo.run.voices import voices_of
 
 EPILOG = (
-    "Example: `comparo audition stories.jsonl --criterion 'more surprising' --judge openai/gpt-4o-mini --judge "
+    "Example: `comparo audition stories.jsonl --criterion 'more surprising' --judge openai/gpt-6-luna --judge "
     "local/smollm2 --wording all --dry-run`"
 )
 SHARES = ("signal", "agreement", "content", "position", "flips", "mass")

@@ -30,6 +30,10 @@ COMMANDS = {
     "agree": ("agree", "A judge against people on the same pairs."),
     "select": ("select", "The next pairs to ask, for those who judge elsewhere."),
     "judge": ("judge", "Judgements of pairs of texts, one a line, as they come."),
+    "probe": (
+        "probe",
+        "What a model can do as a judge, by about five small calls: log-probabilities, structured output, effort.",
+    ),
     "plan": ("plan", "How many calls a ranking will take, by simulation; no judge is asked."),
     "study": (
         "study",

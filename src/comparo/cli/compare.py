@@ -25,7 +25,7 @@ from comparo.run.loop import Run
 from comparo.run.task import DEFAULT_LEAST_MASS, Task
 
 EPILOG = (
-    "Example: `comparo compare old.jsonl new.jsonl --criterion 'more helpful' --kind Answer --judge openai/gpt-4o-mini "
+    "Example: `comparo compare old.jsonl new.jsonl --criterion 'more helpful' --kind Answer --judge openai/gpt-6-luna "
     "--fail-if-worse 0.95`, or two systems of one file: `comparo compare gpt-a gpt-b --data answers.jsonl --group "
     "system --criterion 'more helpful'`"
 )

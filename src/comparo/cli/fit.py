@@ -27,7 +27,7 @@ from comparo.run.store import read_configuration, stored_items
 
 EPILOG = (
     "Example: `comparo fit comparisons.csv --method poe-bt --bias joint --format csv`; `comparo fit sheets/*.xlsx`; a "
-    "run by one of its voices: `comparo fit comparo-runs/20260301-120000-stories --voice openai/gpt-4o-mini`; with "
+    "run by one of its voices: `comparo fit comparo-runs/20260301-120000-stories --voice openai/gpt-6-luna`; with "
     "a page: `comparo fit votes.csv --report votes.html`"
 )
 

@@ -37,6 +37,7 @@ from comparo.run.criteria import CriteriaRun
 from comparo.run.first import first_question
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
+from comparo.run.probing import price_sentences, tokens_sentence
 from comparo.run.rank import rank
 from comparo.run.recipe import Scores
 from comparo.run.stops import stop_sentence
@@ -45,7 +46,7 @@ from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORD
 
 EPILOG = (
     "Example: `comparo rank stories.jsonl --criterion 'more surprising' --kind Story`, or with a server: `comparo rank "
-    "summaries.csv --context article --criterion 'more coherent' --judge openai/gpt-4o-mini --budget 20n --until 0.95`"
+    "summaries.csv --context article --criterion 'more coherent' --judge openai/gpt-6-luna --budget 20n --until 0.95`"
 )
 MUCH, PRINTED = "How much is asked", "Output"  # where --help shows some flags
 BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an answer that was begun
@@ -289,6 +290,10 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
         parts.append(f"{progress.cut:,} prompts cut to the model's window")
     parts += cost_words(cached, progress.answered, progress.cost)
     console.print("; ".join(parts))
+    if any(one.tokens_cached or one.tokens_reasoning for one in run.judgements):
+        console.print(tokens_sentence(run.judgements), markup=False, soft_wrap=True)
+    for sentence in price_sentences(run.task.judges) if progress.cost else ():
+        console.print(sentence, markup=False, soft_wrap=True)
     if run.task.until is not None and is_finished:
         console.print(stop_sentence(run.task, ranking, run.rounds, progress.answered, progress.total), soft_wrap=True)
     console.print(_whose(ranking), markup=False, soft_wrap=True)
@@ -330,7 +335,12 @@ def say_expense(console: Console, task: Task, expense: Expense) -> None:
         each = expense.costs[voice.name]
         console.print(f"  {voice.name}: {'price not known' if math.isnan(each) else f'{dollars(each)} a call'}")
     calls = f"{expense.calls:,} calls at most{_given(task)}"
-    console.print(f"{calls}, about {expense.tokens:,} tokens, {price}", markup=False)
+    reasoning = (
+        ", without tokens of reasoning" if any(getattr(judge, "reasons", False) for judge in task.judges) else ""
+    )
+    console.print(f"{calls}, about {expense.tokens:,} tokens, {price}{reasoning}", markup=False)
+    for sentence in price_sentences(task.judges):
+        console.print(sentence, markup=False, soft_wrap=True)
     question = first_question(task)
     if question is not None:
         sent = written_out(task, question)

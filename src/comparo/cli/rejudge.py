@@ -17,7 +17,7 @@ from comparo.data.wordings import WORDINGS
 from comparo.run.rejudge import Rejudged, Repeated, rejudge
 from comparo.run.store import stored_items
 
-EPILOG = "Example: `comparo rejudge comparo-runs/20260301-120000-stories --judge openai/gpt-4o-mini --dry-run`"
+EPILOG = "Example: `comparo rejudge comparo-runs/20260301-120000-stories --judge openai/gpt-6-luna --dry-run`"
 
 
 @with_groups

@@ -4,14 +4,14 @@ The command line wins over the environment, the environment over the file. A fil
 where it decides where keys and texts go (`Command`). In the file, keys at the top are for all
 commands that have such a flag, those in a table named after a command for that one:
 
-    judge = "openai/gpt-4o-mini"
+    judge = "openai/gpt-6-luna"
     [rank]
     budget = "20n"
 
 A flag that may be repeated takes a list, and several judges may be tables, each with its own options:
 
     [[judges]]
-    judge = "openai/gpt-4o-mini"
+    judge = "openai/gpt-6-luna"
     price = "0.15,0.60"
     [[judges]]
     judge = "openai/qwen"
@@ -97,7 +97,7 @@ def read_settings(commands: Mapping[str, TyperCommand], path: Path) -> dict[str,
 def _judges(tables: Any, path: Path) -> list[str]:
     """Tables [[judges]] as --judge has them: the name, and then the options of that judge."""
     if not isinstance(tables, list) or not all(isinstance(table, dict) and table.get("judge") for table in tables):
-        raise ValueError(f'{path}: each of the [[judges]] needs its name, such as judge = "openai/gpt-4o-mini"')
+        raise ValueError(f'{path}: each of the [[judges]] needs its name, such as judge = "openai/gpt-6-luna"')
     written = []
     for table in tables:
         options = {name: value for name, value in table.items() if name != "judge"}
@@ -183,7 +183,7 @@ class Command(TyperCommand):
 def decides(flag: str, value: Any) -> bool:
     """Whether a setting decides where keys and texts go.
 
-    >>> decides("base-url", "http://localhost"), decides("judge", ["openai/gpt-4o"]), decides("judge", "local/smollm2")
+    >>> decides("base-url", "http://localhost"), decides("judge", ["openai/luna"]), decides("judge", "local/smollm2")
     (True, True, False)
     >>> decides("out", "run"), decides("out", "/srv/public"), decides("budget", "20n"), decides("host", "0.0.0.0")
     (False, True, False, True)

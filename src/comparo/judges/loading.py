@@ -8,7 +8,7 @@ from typing import Any
 
 from comparo.judges.protocol import Judge
 
-PROVIDERS = ("local", "hf", "openai", "vllm", "simulated", "replay")
+PROVIDERS = ("local", "hf", "openai", "anthropic", "gemini", "vllm", "simulated", "replay")
 
 
 def load_judge(name: str, **options: Any) -> Judge:
@@ -17,7 +17,7 @@ def load_judge(name: str, **options: Any) -> Judge:
     Parameters
     ----------
     name
-        provider/model, such as local/smollm2, hf/PATH or openai/gpt-4o-mini.
+        provider/model, such as local/smollm2, hf/PATH or openai/gpt-6-luna.
     options
         Keyword arguments of the provider's function `load`.
 

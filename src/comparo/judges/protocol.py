@@ -15,8 +15,9 @@ class Judgement:
     `p` is P(first label) / (P(first label) + P(second label)) with the question's first text shown first, and `mass`
     the denominator: how much of the model's probability lies on the two labels. `weight` is 1 for the probabilities of
     one call, and the number of votes for votes. A failed judgement has an error and p = mass = nan; it is never a tie.
-    `cut` is how many characters were cut to fit the model's window. A `cached` judgement is one of an earlier run,
-    which the cache has kept: tokens, seconds and cost are those of the call that was made then.
+    `cut` is how many characters were cut to fit the model's window. Of `tokens_in`, `tokens_cached` were kept by the
+    server from an earlier call, and of `tokens_out`, `tokens_reasoning` were written before the reply. A `cached`
+    judgement is one of an earlier run, which the cache has kept: tokens, seconds and cost are those of its call then.
 
     >>> Judgement(Question("ana", "bo"), p=0.7, mass=0.98).row()["p"]
     0.7
@@ -34,6 +35,8 @@ class Judgement:
     seconds: float = math.nan
     cost: float = math.nan
     cut: int = 0
+    tokens_cached: int = 0
+    tokens_reasoning: int = 0
     error: str | None = None
     cached: bool = False
 
@@ -56,6 +59,20 @@ class Judgement:
         question = self.question
         named = {"context": question.context, "first": question.first, "second": question.second}
         return named | {field.name: getattr(self, field.name) for field in fields(self)[1:]}
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a judge was found to accept and to give before it is asked anything, and what finding it took.
+
+    `found` is what the judge's `learn` takes, as values that JSON can hold; `sentence` says it to people.
+    """
+
+    sentence: str
+    found: Mapping[str, Any]
+    calls: int = 0
+    tokens: int = 0
+    cost: float = 0.0
 
 
 class Judge(Protocol):
@@ -82,6 +99,9 @@ class Judge(Protocol):
     - `weights`: a digest of the model's files, where name and settings leave open which these are.
     - `ready()`: raises a JudgeError where it is known beforehand that no question can be answered, such as without a
       key.
+    - `probe()` and `learn(found)`: asks the server little to find out what it accepts, raises a JudgeError with the
+      remedy where the settings cannot work, and returns a `Probe`; `learn` takes over what a probe found before.
+    - `price`: what a million tokens cost, as a `Price`.
     """
 
     @property

@@ -42,10 +42,7 @@ class Several(Judgement):
             mass=math.nan if failed else min(one.mass for one in each),
             weight=sum(one.weight for one in each) / len(each),
             reply="\n".join(dict.fromkeys(one.reply for one in each if one.reply)),
-            tokens_in=sum(one.tokens_in for one in each),
-            tokens_out=sum(one.tokens_out for one in each),
-            seconds=sum(one.seconds for one in each),
-            cost=sum(one.cost for one in each),
+            **{name: sum(getattr(one, name) for one in each) for name in NOTHING},
             cut=max(one.cut for one in each),
             error="; ".join(dict.fromkeys(failed)) or None,
             cached=all(one.cached for one in each),
@@ -56,11 +53,12 @@ class Several(Judgement):
         """The call without the criteria that were answered before; what it cost stays."""
         known = set(answered)
         first, *others = [one for one in self.each if one.question.voice not in known] or self.each[:1]
-        whole = {name: getattr(self, name) for name in ("tokens_in", "tokens_out", "seconds", "cost")}
+        whole = {name: getattr(self, name) for name in NOTHING}
         return Several.of([replace(first, **whole), *(replace(one, **NOTHING) for one in others)])
 
 
-NOTHING: Mapping[str, Any] = {"tokens_in": 0, "tokens_out": 0, "seconds": 0.0, "cost": 0.0}
+COUNTS = ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning")
+NOTHING: Mapping[str, Any] = dict.fromkeys(COUNTS, 0) | {"seconds": 0.0, "cost": 0.0}
 
 
 def about(question: Question, criterion: str) -> Question:

@@ -8,8 +8,10 @@ from typing import Any
 from comparo.data.prompts import PAPER, Prompt, criterion_prompt, paper_prompt
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.judges import Judgement
+from comparo.judges.prices import Price
 from comparo.ranking.ranking import Whose
-from comparo.run.budget import dollars
+from comparo.run.budget import PROBES, dollars, paid_and_spent
+from comparo.run.probing import PRICES, tokens_sentence
 
 METHODS = {
     "win-ratio": "share of wins",
@@ -79,8 +81,9 @@ def settings(
     """
     identity = configuration["identity"]
     asked = [judgement for judgement in judgements if not judgement.cached]
-    tokens = sum(judgement.tokens_in + judgement.tokens_out for judgement in asked)
+    has_tokens = any(judgement.tokens_in or judgement.tokens_out for judgement in asked)
     costs = [judgement.spent for judgement in judgements if not math.isnan(judgement.spent)]
+    prices = {name: Price(**price) for name, price in (configuration.get(PRICES) or {}).items()}
     seconds = [judgement.seconds for judgement in asked if not math.isnan(judgement.seconds)]
     answered = sum(not judgement.failed for judgement in judgements)
     took = f"{sum(seconds) / len(seconds):.2f} s per call, {len(seconds):,} calls" if sum(seconds) else "unknown"
@@ -98,8 +101,10 @@ def settings(
         "method": _method(_setting(configuration, "method")),
         "scores": f"people's, {votes:,} votes" if votes else whose,
         "from the cache": f"{cached:,} of {answered:,} answers" if (cached := len(judgements) - len(asked)) else None,
-        "cost": dollars(sum(costs)) if costs else "unknown",
-        "tokens": f"{tokens:,}" if tokens or not asked else "unknown",
+        "cost": dollars(paid_and_spent(judgements, configuration)[1]) if costs else "unknown",
+        **{f"price of {name}": price.sentence() for name, price in prices.items()},
+        "tokens": tokens_sentence(asked) if has_tokens or not asked else "unknown",
+        "probed": "; ".join(f"{one['sentence']} ({one['at'][:10]})" for one in configuration.get(PROBES) or ()) or None,
         "time": took,
         **{f"version: {name}": value for name, value in configuration.get("versions", {}).items()},
         "SHA-256 of the items": identity.get("items"),

@@ -13,6 +13,7 @@ from comparo.selection.defaults import Orders
 
 _FORM = re.compile(r"(?P<dollars>\$)?(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<unit>[n%]?)")
 _key = attrgetter("context", "first", "second", "voice")
+PROBES = "probes"  # where run.json holds what the judges were found to accept before the run (`probing`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +125,21 @@ def dollars(amount: float) -> str:
     return f"${rounded:.{1 - math.floor(math.log10(rounded))}f}"
 
 
-def paid_and_spent(judgements: Iterable[Judgement]) -> tuple[float, float]:
-    """What judgements count for within a budget, and what was spent on them, both in dollars.
+def paid_and_spent(
+    judgements: Iterable[Judgement], configuration: Mapping[str, Any] | None = None
+) -> tuple[float, float]:
+    """What judgements and the probes of a run count for within a budget, and what was spent on them, both in dollars.
 
-    Answers from the cache count for what they cost once, so that a run is the same with a cache and without one.
+    What comes from the cache counts for what it cost once, so that a run is the same with a cache and without one.
 
     >>> asked, kept = (Judgement(Question("ana", "bo"), p=0.7, cost=0.5, cached=cached) for cached in (False, True))
-    >>> paid_and_spent([asked, kept])
-    (1.0, 0.5)
+    >>> paid_and_spent([asked, kept], {"probes": [{"calls": 1, "cost": 0.25}, {"calls": 0, "cost": 0.25}]})
+    (1.5, 0.75)
     """
     known = [judgement for judgement in judgements if judgement.cost > 0]
-    return sum(one.cost for one in known), sum(one.spent for one in known)
+    probes = [(one.get("cost") or 0.0, one.get("calls")) for one in (configuration or {}).get(PROBES) or ()]
+    paid = sum(one.cost for one in known) + sum(cost for cost, _ in probes)
+    return paid, sum(one.spent for one in known) + sum(cost for cost, calls in probes if calls)
 
 
 class Spending:

@@ -26,7 +26,7 @@ from typing import Any
 
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import StoreError
-from comparo.judges import Judge, Judgement
+from comparo.judges import Judge, Judgement, Probe
 from comparo.run.database import BUSY, DAMAGED, UNFIT, clean, make_private, open_database, plain
 
 CACHE = "cache.sqlite"
@@ -41,6 +41,11 @@ MIGRATIONS = (
     )
     """,
     "CREATE INDEX answers_by_key ON answers (key)",
+    """
+    CREATE TABLE probes (
+        key BLOB PRIMARY KEY, judge TEXT NOT NULL, sentence TEXT NOT NULL, found TEXT NOT NULL, cost REAL
+    )
+    """,
 )
 KEPT = ("p", "mass", "weight", "reply", "tokens_in", "tokens_out", "seconds", "cost", "cut")
 FIND = f"SELECT number, {', '.join(KEPT)} FROM answers WHERE key = ? ORDER BY number LIMIT -1 OFFSET ?"
@@ -81,6 +86,11 @@ def key_of_answer(head: str, question: Question) -> bytes:
     return hashlib.sha256(json.dumps([head, *texts]).encode()).digest()
 
 
+def key_of_probe(judge: Judge) -> bytes:
+    """The key of what a probe of a judge finds: its name and settings, hashed."""
+    return hashlib.sha256(json.dumps([judge.name, dict(judge.settings)], sort_keys=True, default=str).encode()).digest()
+
+
 class Cache:
     """The answers in a file; any number of threads and processes may use it at once.
 
@@ -93,6 +103,7 @@ class Cache:
         self._turn = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._reads = self._writes = True
+        self._said: set[str] = set()
         self._had: Counter[bytes] = Counter()
         self._used: dict[bytes, set[int]] = {}
 
@@ -149,6 +160,32 @@ class Cache:
                 self._writes = False
                 self._warn(f"cannot be written to ({error})", "so further answers of this run are not added to it")
 
+    def found(self, key: bytes) -> Probe | None:
+        """What an earlier probe of a judge found, without a call, and what it cost then; None where there was none."""
+        with self._turn:
+            connection = self._open()
+            if connection is None:
+                return None
+            row = connection.execute("SELECT sentence, found, cost FROM probes WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            return None
+        sentence, found, cost = row
+        return Probe(sentence, json.loads(found), cost=math.nan if cost is None else cost)
+
+    def keep(self, key: bytes, judge: str, probe: Probe) -> None:
+        """Keep what a probe of a judge found."""
+        with self._turn:
+            connection = self._open()
+            if connection is None or not self._writes:
+                return
+            row = (key, clean(judge), clean(probe.sentence), json.dumps(dict(probe.found)), plain(probe.cost))
+            try:
+                with connection:
+                    connection.execute("INSERT OR REPLACE INTO probes VALUES (?, ?, ?, ?, ?)", row)
+            except sqlite3.Error as error:
+                self._writes = False
+                self._warn(f"cannot be written to ({error})", "so answers of this run are not added to it")
+
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         with self._turn:
@@ -173,6 +210,9 @@ class Cache:
         return self._connection
 
     def _warn(self, problem: str, consequence: str) -> None:
+        if problem in self._said:
+            return
+        self._said.add(problem)
         logger.warning("The cache %s %s, %s; --cache names another file.", self.path, problem, consequence)
 
 
@@ -237,6 +277,7 @@ def clear(path: Path, judge: str | None = None) -> int:
     with closing(_existing(path)) as connection:
         with connection:
             chosen: Mapping[str, Any] = {"judge": judge}
+            connection.execute("DELETE FROM probes WHERE :judge IS NULL OR judge = :judge", chosen)
             removed = connection.execute("DELETE FROM answers WHERE :judge IS NULL OR judge = :judge", chosen).rowcount
         connection.execute("VACUUM")
     return removed

@@ -49,10 +49,13 @@ MIGRATIONS = (
     )
     """,
     "CREATE TABLE withdrawn (number INTEGER PRIMARY KEY)",  # judgements that are not read any more
+    "ALTER TABLE judgements ADD COLUMN tokens_cached INTEGER",
+    "ALTER TABLE judgements ADD COLUMN tokens_reasoning INTEGER",
     "ALTER TABLE judgements ADD COLUMN cached INTEGER",  # 1 for an answer of an earlier run
 )
 DATABASE = "judgements.db"
 ANSWER = tuple(field.name for field in fields(Judgement))[1:]
+LATER = ("tokens_cached", "tokens_reasoning", "cached")  # of ANSWER, those that a database of before lacks
 COLUMNS = ("at", "context", "first", "second", "voice", *ANSWER)
 INSERT = f"INSERT INTO judgements ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 # Raised for values that SQLite cannot store: an integer of more than 64 bits, a lone surrogate, a missing text.
@@ -224,15 +227,20 @@ def stored_judgements(connection: sqlite3.Connection) -> Iterator[tuple[Key, Jud
 
     Those that were withdrawn are left out.
     """
-    there = _columns(connection)
-    answers = (name if name in there else "NULL" for name in ANSWER)  # `cached` is not in the folders of older versions
-    columns = f"context, first, second, {voice_column(connection)}, {', '.join(answers)}"
+    columns = f"context, first, second, {voice_column(connection)}, {', '.join(_answer_columns(connection))}"
     for context, first, second, voice, *answer, error, cached in connection.execute(
         f"SELECT {columns} FROM judgements WHERE {standing(connection)} ORDER BY number"
     ):
         known: list[Any] = [*(math.nan if value is None else value for value in answer), error, bool(cached)]
         question = Question(decode(first), decode(second), decode(context), voice=voice)
         yield (context, first, second, voice), Judgement(question, *known)
+
+
+def _answer_columns(connection: sqlite3.Connection) -> Iterator[str]:
+    """What to select as the fields of an answer: 0 for counts that older versions did not store."""
+    there = _columns(connection)
+    for name in ANSWER:
+        yield (f"coalesce({name}, 0)" if name in there else "0") if name in LATER else name
 
 
 def voice_column(connection: sqlite3.Connection) -> str:

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 PAGE = 4096  # bytes: SQLite's default, which the databases of runs have
 TABLES = {  # in the order in which a database's tables are made
     "judgements": "number, at, context, first, second, p, mass, weight, reply, tokens_in, tokens_out, seconds, cost, "
-    "cut, error, voice, cached",
+    "cut, error, voice, tokens_cached, tokens_reasoning, cached",
     "contexts": "context, text",
     "items": "number, context, id, text, scores, shared",
     "run": "number, configuration",

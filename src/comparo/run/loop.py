@@ -89,7 +89,7 @@ class Run:
             self.known = store.known()
         last = [answers[-1] for answers in self.known.values()]
         failed = sum(answer.failed for answer in last)
-        paid, spent = paid_and_spent(self.judgements)
+        paid, spent = paid_and_spent(self.judgements, store.configuration)
         self.progress = Progress(expense.calls, len(last) - failed, failed, spent)
         self.spending = Spending(task.budget.dollars, task.price_of, paid)
         self.ahead = int(store.configuration.get("ahead", task.ahead))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
@@ -12,9 +13,9 @@ from typing import Any
 
 from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
-from comparo.judges import Judge, Judgement
+from comparo.judges import Judge, Judgement, Probe
 from comparo.judges.several import Several, about
-from comparo.run.cache import Cache, head_of, key_of_answer
+from comparo.run.cache import Cache, head_of, key_of_answer, key_of_probe
 from comparo.run.database import key_of
 from comparo.run.store import Store
 from comparo.run.task import Task
@@ -47,7 +48,18 @@ class Recalling:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "asked":  # copying looks for these before there is a judge
             raise AttributeError(name)
-        return getattr(self.asked, name)
+        own = getattr(self.asked, name)
+        return partial(self._probed, own) if name == "probe" else own
+
+    def _probed(self, probe: Callable[[], Probe]) -> Probe:
+        """What a probe found in an earlier run, or finds now."""
+        key = key_of_probe(self.asked)
+        if (found := self.cache.found(key)) is None:
+            found = probe()
+            self.cache.keep(key, self.name, found)
+        else:
+            self.asked.learn(found.found)  # type: ignore[attr-defined]  # a judge with a probe has it
+        return found
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """The answers from the cache and those of the judge, as they come."""

@@ -24,9 +24,10 @@ from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.answers import comparisons
-from comparo.run.budget import Budget, Spending, paid_and_spent
+from comparo.run.budget import PROBES, Budget, Spending, paid_and_spent
 from comparo.run.database import key_of
 from comparo.run.loop import Progress, Run, logger
+from comparo.run.probing import probe_judges
 from comparo.run.recall import recalled, remembering
 from comparo.run.rounds import Pair, Rounds
 from comparo.run.store import Store, read_configuration, read_judgements, stored_items
@@ -105,7 +106,7 @@ class Again(Run):
         self._stops = None  # nothing is chosen by answers, so no context waits for another
         self.progress.total += sum(1 for key in self.known if key[-1] != voice.name)
         own = [one for one in self.judgements if one.question.voice == voice.name]
-        paid, self.progress.cost = paid_and_spent(own)
+        paid, self.progress.cost = paid_and_spent(own, store.configuration)
         self.spending = Spending(task.budget.dollars, task.price_of, paid)
 
     def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
@@ -195,7 +196,8 @@ def rejudge(
     slug = "".join(sign if sign.isalnum() or sign in ".-" else "-" for sign in str(voice.name)).strip("-")
     chosen = out(task) if callable(out) else out
     place = folder.with_name(f"{folder.name}-by-{slug}") if chosen is None else Path(chosen)
-    with closing(Store(place, task.identity, {**task.configuration, **(notes or {})})) as store:
+    found = {PROBES: probe_judges(task.judges, place, say)}
+    with closing(Store(place, task.identity, {**task.configuration, **found, **(notes or {})})) as store:
         store.add_items(task.items)
         known = store.known()
         store.add(one for one in before if key_of(one.question) not in known)

@@ -13,9 +13,11 @@ from comparo.data.wordings import DEFAULT_WORDING
 from comparo.data.writing import csv_text
 from comparo.judges import Judge, as_judge, load_judge
 from comparo.ranking.ranking import Ranking
+from comparo.run.budget import PROBES
 from comparo.run.criteria import CriteriaRun, CriteriaStore
 from comparo.run.folders import set_aside
 from comparo.run.loop import Run, logger
+from comparo.run.probing import probe_judges
 from comparo.run.recall import recalled, remembering
 from comparo.run.store import VOTES, Store
 from comparo.run.task import Task
@@ -41,11 +43,12 @@ class Start:
         """Choose the folder of a task, make the run, and let `finish` complete it."""
         folder = self.out(task) if callable(self.out) else None if self.out is None else Path(self.out)
         task.check()
+        found = {PROBES: probe_judges(task.judges, None if self.fresh else folder, self.say)}
         if folder is not None and self.fresh:
             set_aside(folder)
         is_several = isinstance(task.prompt, CriteriaPrompt)
         open_store, begin = (CriteriaStore, CriteriaRun) if is_several else (Store, Run)
-        with closing(open_store(folder, task.identity, {**task.configuration, **(self.notes or {})})) as store:
+        with closing(open_store(folder, task.identity, {**task.configuration, **found, **(self.notes or {})})) as store:
             store.add_items(task.items)
             if task.votes is not None:
                 store.write(VOTES, csv_text(task.votes.to_columns()))
@@ -86,8 +89,8 @@ def listed(given: Any) -> list[Any]:
 def reader(judges: Sequence[str]) -> str:
     """The name of a judge that reads prompts, or of the first where none does; "" is a judge without a name.
 
-    >>> reader(["simulated/soft", "openai/gpt-4o-mini"])
-    'openai/gpt-4o-mini'
+    >>> reader(["simulated/soft", "openai/gpt-6-luna"])
+    'openai/gpt-6-luna'
     """
     return next((judge for judge in judges if not judge.startswith(NO_READERS)), judges[0])
 

@@ -48,7 +48,7 @@ from comparo.run.database import (
 
 CONFIGURATION = "run.json"
 VOTES = "votes.csv"
-KEPT = ("started", "ahead", "versions")  # of the first start: the rounds depend on how far the judge works ahead
+KEPT = ("started", "ahead", "versions", "probes")  # of the first start: the rounds depend on how far it works ahead
 EXCERPT, AROUND = 80, 30  # characters of a setting that differs, and how many of them before the difference
 MOST_UNSYNCED, LONGEST_UNSYNCED = 64, 1.0  # judgements, and seconds, that a power cut may cost
 

@@ -24,6 +24,7 @@ from comparo.methods import Method, quiet_fit
 from comparo.model.product import Bias
 from comparo.run.auditioned import fingerprint
 from comparo.run.budget import Budget
+from comparo.run.probing import PRICES, prices_of
 from comparo.run.recipe import Fitting, Scores
 from comparo.run.voices import Voice
 from comparo.selection.defaults import (
@@ -215,6 +216,7 @@ class Task:
             },
             "votes": None if self.votes is None else len(self.votes),
             "ahead": self.ahead,
+            PRICES: prices_of(self.judges),
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": {"python": platform.python_version(), **packages},
         }

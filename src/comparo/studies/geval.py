@@ -115,7 +115,8 @@ def geval(items: Items, judge: Judge, prompt: ScorePrompt) -> Scored:
     """
     if not getattr(judge, "scales", False):
         raise ValueError(
-            f"{judge.name} compares two texts and does not score one; use an hf, local, vllm or openai judge"
+            f"{judge.name} compares two texts and does not score one; use an hf, local, vllm, openai, anthropic or "
+            "gemini judge"
         )
     shared = [items.context_texts[code] for code in items.context]
     if prompt.has_context and None in shared:

@@ -10,14 +10,17 @@ from typing import Any
 import comparo.judges.openai.verdicts as verdicts
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
-from comparo.judges.openai.complaints import Complaint, read_complaint, whole_characters
-from comparo.judges.openai.settings import KEY, Settings, cost
+from comparo.judges.openai.complaints import Complaint, read_complaint, spoken, whole_characters
+from comparo.judges.openai.settings import KEY, ROOM, Settings, is_openai
+from comparo.judges.openai.usage import Usage
 from comparo.judges.openai.wire import Answer, NoAnswerError, Wire
+from comparo.judges.prices import cost
 from comparo.judges.protocol import Judgement
+from comparo.judges.replies import most_tokens, shown
 
 FORMS = 8  # in which a question is sent: the first, five with a part of `Dialect` changed, two with the prompt cut
+HALVINGS = 5  # of the room for reasoning, before a prompt is cut: to 781 tokens
 TEMPLATE = 64  # tokens that a chat template may add to a prompt: SmolLM2's adds 30, with its system prompt
-TOKENS = 10**9  # a count above this is an error of the server: no model reads as many
 ANSWER = 2**24  # bytes of an answer that are read
 TOKEN = 2**14  # further bytes for each token asked for: with 20 alternatives in indented JSON one takes 3,600
 
@@ -34,9 +37,7 @@ class Case:
     text: str = ""
     cut: int = 0
     reply: str = ""
-    tokens_in: int = 0
-    tokens_out: int = 0
-    counted: bool = True
+    usage: Usage = field(default_factory=Usage)
     form: dict[str, Any] = field(default_factory=dict)
     each: dict[str, tuple[float, float, float] | str] = field(default_factory=dict)  # of several criteria
 
@@ -54,8 +55,9 @@ class Caller:
         self.judge, self.prompt, self.dialect = judge, prompt, judge.dialect
         self.begun = judge.begins(prompt)
         self.max_tokens = max(judge.max_tokens, verdicts.label_tokens(prompt)) if self.begun else judge.max_tokens
-        limit = ANSWER + TOKEN * self.max_tokens
-        self.client = Wire(judge.base_url, headers, judge.timeout, judge.retries, limit, judge.waiting)
+        limit = ANSWER + (0 if judge.votes else TOKEN * self.max_tokens)
+        self.client = Wire(judge.base_url, headers, judge.patience, judge.retries, limit, judge.waiting)
+        self.was_cut = False  # whether a reply ended at the limit of its tokens, before the verdict
         self.graded = judge.graded and not verdicts.is_scale(prompt)
         self.added = judge.adds(prompt)
 
@@ -70,18 +72,21 @@ class Caller:
             return JudgeError(self._scrub(str(problem)))
         except _AnswerError as problem:
             error = self._scrub(str(problem))
-        tokens = (case.tokens_in, case.tokens_out)
+        usage = case.usage
+        paid = (usage.tokens_in, usage.tokens_out, usage.cached, usage.stored) if usage.counted else (0, 0)
         judgement = Judgement(
             question,
             p=p,
             mass=mass,
             weight=weight,
             reply=self._scrub(case.reply),
-            tokens_in=tokens[0],
-            tokens_out=tokens[1],
+            tokens_in=usage.tokens_in,
+            tokens_out=usage.tokens_out,
             seconds=time.perf_counter() - start,
-            cost=cost(self.judge.price, *(tokens if case.counted else (0, 0))),
+            cost=cost(self.judge.price, *paid),
             cut=case.cut,
+            tokens_cached=usage.cached,
+            tokens_reasoning=usage.reasoning,
             error=error,
         )
         return self._told(case, judgement)
@@ -92,8 +97,16 @@ class Caller:
     async def _read(self, case: Case) -> tuple[float, float, float]:
         """p and mass where the reply names a label or, if it was begun, at its next token."""
         choice = (await self._ask(case))[0]
+        if self._reasoned(choice, case) and self._stop_reasoning(case):
+            before, case.usage = case.usage, Usage()
+            choice = (await self._ask(case))[0]
+            is_reasoned, case.usage = self._reasoned(choice, case), before + case.usage
+        else:
+            is_reasoned = self._reasoned(choice, case)
         reply = verdicts.reply_text(choice)
-        case.reply = _shown(reply)
+        case.reply = shown(reply)
+        if is_reasoned:  # the label may be one that its reasoning mentions
+            raise self._without_logprobs("it reasons before it answers")
         try:
             positions = verdicts.token_logprobs(choice)
             found = self._probability(case, positions)
@@ -114,20 +127,31 @@ class Caller:
     async def _vote(self, case: Case) -> tuple[float, float, float]:
         """p, mass and weight from sampled verdicts."""
         replies: list[str] = []
+        cut: list[bool] = []
         while (missing := self.judge.votes - len(replies)) > 0:
             several = self._put("n", case)
-            choices = await self._ask(case, missing)
-            replies += [verdicts.reply_text(choice) for choice in choices[:missing]]
+            choices = (await self._ask(case, missing))[:missing]
+            ended = [choice.get("finish_reason") == "length" for choice in choices]
+            if self._reasoned(choices[0], case) and not self.judge.reasons:
+                self.dialect.adopt("reasons", True)
+                if any(ended) and self.judge.reasons and not self.judge.limited:
+                    continue  # once more, with room for reasoning
+            replies += [verdicts.reply_text(choice) for choice in choices]
+            cut += ended
             if several and len(choices) < missing:
                 self.dialect.adopt("n", False)
-        case.reply = "\n".join(map(_shown, replies))
+        case.reply = "\n".join(map(shown, replies))
         chat = self.judge.endpoint == "chat"
         if chat and any(replies) and not any(reply.lstrip().startswith("{") for reply in replies):
             self.dialect.adopt("response_format", False)
-        found = self._verdict(case, replies)
+        # What a model says before its reasoning ends is no verdict.
+        whole = ["" if self.judge.reasons and is_cut else reply for reply, is_cut in zip(replies, cut, strict=True)]
+        found = self._verdict(case, whole)
         if found is None:
-            ended = "; raise max_tokens" if choices[-1].get("finish_reason") == "length" else ""
-            raise _AnswerError(f"no verdict in the reply {self._short(case.reply)}{ended}")
+            self.was_cut = all(cut)
+            at = f", cut at {self._limit(case):,} tokens{' with its reasoning' if self.judge.reasons else ''}"
+            remedy = f"{at}; raise max_tokens{', or lower effort' if self.judge.reasons else ''}" if any(cut) else ""
+            raise _AnswerError(f"no verdict in the reply {self._short(case.reply)}{remedy}")
         return found
 
     def _verdict(self, case: Case, replies: list[str]) -> tuple[float, float, float] | None:
@@ -136,11 +160,22 @@ class Caller:
         read = verdicts.read_score if scale else verdicts.read_grade if self.graded else verdicts.read_verdict
         return verdicts.soften([read(reply, self.prompt) for reply in replies], scale or self.graded)
 
+    def _reasoned(self, choice: dict[str, Any], case: Case) -> bool:
+        return case.usage.reasoning > 0 or verdicts.has_reasoning(choice)
+
+    def _stop_reasoning(self, case: Case) -> bool:
+        """Ask for effort none, with which recent models give log-probabilities; False where that was tried."""
+        if self.judge.effort is not None or self._put("effort", case) or self.judge.endpoint != "chat":
+            return False
+        case.form.pop("temperature", None)  # which a model may have refused because it reasons
+        case.form["effort"] = "none"
+        return True
+
     async def _ask(self, case: Case, wanted: int = 1) -> list[dict[str, Any]]:
         """The choices that the server offers; a form of the question that it accepts is used for all later ones."""
         judge, dialect = self.judge, self.dialect
         route = "/chat/completions" if judge.endpoint == "chat" else "/completions"
-        for _ in range(FORMS):
+        for _ in range(FORMS + HALVINGS):
             body = self._body(case, wanted)
             try:
                 answer = await self.client.post(route, body)
@@ -149,7 +184,7 @@ class Caller:
                     raise JudgeError(f"there is no server at {judge.base_url} ({problem}); check base_url") from None
                 if problem.lasting:
                     raise _AnswerError(str(problem)) from None
-                tries = f"{judge.retries + 1} tries of {judge.timeout:g} s each"
+                tries = f"{judge.retries + 1} tries of {judge.patience:g} s each"
                 raise _AnswerError(f"no answer in {tries} ({str(problem).partition(':')[0]})") from None
             dialect.answers = True
             if answer.status >= 300:
@@ -160,15 +195,24 @@ class Caller:
                 dialect.adopt(part, value)
             dialect.serves = True
             return choices
-        raise _AnswerError(f"the server refused the question in {FORMS} forms")
+        raise _AnswerError(f"the server refused the question in {FORMS + HALVINGS} forms")
 
     def _put(self, part: str, case: Case) -> Any:
         """The value of a part of the request: this question's own, else the dialect's."""
         return case.form.get(part, getattr(self.dialect, part))
 
+    def _limit(self, case: Case) -> int:
+        """The most tokens of a reply: what the user gave, else room for reasoning where the model reasons."""
+        needed = ROOM if self.judge.reasons and not self.judge.limited else self.max_tokens
+        return needed if self.judge.limited else min(needed, self._put("most", case))
+
     def _body(self, case: Case, wanted: int) -> dict[str, Any]:
         judge, answer = self.judge, self.prompt.answer
-        body: dict[str, Any] = {"model": judge.model, self._put("max_tokens", case): self.max_tokens}
+        body: dict[str, Any] = {"model": judge.model, self._put("max_tokens", case): self._limit(case)}
+        if (effort := judge.effort or self._put("effort", case)) is not None:
+            body["reasoning_effort"] = effort
+            if effort == "none" and not is_openai(judge.base_url) and self._put("chat_template_kwargs", case):
+                body["chat_template_kwargs"] = {"enable_thinking": False}  # vLLM, SGLang and llama.cpp
         if self._put("temperature", case):
             body["temperature"] = judge.temperature
         if judge.votes and wanted > 1 and self._put("n", case):
@@ -196,10 +240,14 @@ class Caller:
         complaint, said = read_complaint(answer.text, case.text, case.texts), f"({status}): {self._short(answer.text)}"
         if status == 429 and "insufficient_quota" in complaint.codes:
             raise JudgeError(f"{url} has no credit left for this key {said}; top it up, then run this again")
+        if self._is_room_too_large(complaint, status, case):
+            return case.form.update(most=self._limit(case) // 2)
         if status == 413 or (status in (400, 422) and complaint.too_long):
-            return self._write(case, int(_tokens(case.text) * complaint.share) + self._overhead())
+            return self._write(case, int(most_tokens(case.text) * complaint.share) + self._overhead())
         if status in (400, 403, 422) and "logprobs" in body and self._about(complaint, case, "logprobs"):
             return self._ask_for_fewer(complaint, case, said)
+        if status in (400, 422) and "reasoning_effort" in body and self._is_about_effort(complaint, case):
+            raise self._refused_effort(f"({status}): {self._short(spoken(answer.text))}")
         if status == 403 and not self.dialect.serves:
             raise JudgeError(f"{url} does not let this key use {self.judge.model!r} {said}; check {KEY} and the model")
         if status in (404, 405):
@@ -213,21 +261,34 @@ class Caller:
 
     def _about(self, complaint: Complaint, case: Case, *names: str) -> bool:
         """Whether a complaint is certainly about a parameter: it names it, and not by repeating the question."""
-        if any(name in told for name in names for told in complaint.names):
-            return True
-        asked = case.text.lower()
-        return any(name in complaint.words and name not in asked for name in names)
+        return complaint.about(case.text, *names)
 
     def _ask_for_fewer(self, complaint: Complaint, case: Case, said: str) -> None:
         """Ask for as many log-probabilities as the server gives; raise an error where it gives none."""
-        most = self._put("top_logprobs", case)
-        fewer = [int(number) for number in re.findall(r"\b1?\d\b", complaint.words) if 0 < int(number) < most]
+        most, words = self._put("top_logprobs", case), complaint.words.replace(self.judge.model.lower(), "")
+        fewer = [int(number) for number in re.findall(r"\b1?\d\b", words) if 0 < int(number) < most]
         if fewer:
             case.form["top_logprobs"] = max(fewer)
         elif self.dialect.gives_logprobs:
             raise _AnswerError(f"the server answered {said}")
-        else:
+        elif not self._stop_reasoning(case):
             raise self._without_logprobs()
+
+    def _is_about_effort(self, complaint: Complaint, case: Case) -> bool:
+        """Whether the effort is refused, and not another parameter because of it."""
+        named = any("effort" in name or "reasoning" in name for name in complaint.names)
+        return named or (not complaint.names and self._about(complaint, case, "effort"))
+
+    def _refused_effort(self, said: str) -> Exception:
+        if self.judge.effort is None:  # it was only tried
+            return self._without_logprobs("it knows no effort = none")
+        where = f"{self.judge.base_url} does not take effort = {self.judge.effort} for {self.judge.model}"
+        return JudgeError(f"{where} {said}; use a value that it names, or drop effort")
+
+    def _is_room_too_large(self, complaint: Complaint, status: int, case: Case) -> bool:
+        """Whether a refusal is of the room for reasoning, which is given up before any text is cut."""
+        is_large = self._limit(case) > ROOM >> HALVINGS and not self.judge.limited
+        return is_large and (status == 413 or (status in (400, 422) and (complaint.too_long or complaint.too_many)))
 
     def _redirected(self, answer: Answer) -> JudgeError:
         url, where = self.judge.base_url, self._short(answer.location(self.judge.base_url))
@@ -237,14 +298,15 @@ class Caller:
         )
 
     def _overhead(self) -> int:
-        return TEMPLATE + _tokens(self.added + self.prompt.answer) + self.max_tokens
+        room = min(self.max_tokens, self.dialect.most) if self.judge.reasons else self.max_tokens
+        return TEMPLATE + most_tokens(self.added + self.prompt.answer) + room
 
     def _write(self, case: Case, window: int | None) -> None:
         """Write the prompt, cut to the window by an upper estimate of its tokens."""
         text = self.prompt.text(case.question)
         if window is not None:
             try:
-                text, case.cut = self.prompt.fit(case.question, window - self._overhead(), _tokens)
+                text, case.cut = self.prompt.fit(case.question, window - self._overhead(), most_tokens)
             except ValueError as problem:
                 raise _AnswerError(str(problem)) from None
         case.text = text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent
@@ -253,23 +315,22 @@ class Caller:
         try:
             answer = json.loads(text)
         except (ValueError, RecursionError):
-            case.counted = False
+            case.usage += Usage(counted=False)
             raise _AnswerError(f"the answer is not JSON: {self._short(text)}") from None
         told = answer if isinstance(answer, dict) else {}
-        counts = [_count(told.get("usage"), name) for name in ("prompt_tokens", "completion_tokens")]
-        case.counted &= None not in counts
-        case.tokens_in += counts[0] or 0
-        case.tokens_out += counts[1] or 0
+        case.usage += Usage.read(told.get("usage"))
         choices = told.get("choices")
         if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
             raise _AnswerError(f"the answer has no choices: {self._short(text)}")
         return choices
 
-    def _without_logprobs(self) -> JudgeError:
+    def _without_logprobs(self, why: str = "") -> Exception:
         where = f"{self.judge.name} at {self.judge.base_url}"
+        if self.dialect.gives_logprobs:
+            return _AnswerError(f"{where} gives no log-probabilities for this question{f': {why}' if why else ''}")
         return JudgeError(
-            f"{where} gives no log-probabilities; use --option votes=5 to sample verdicts instead "
-            "(that is another run: give it another --out, or none)"
+            f"{where} gives no log-probabilities{f' ({why})' if why else ''}; use --option votes=5 to sample verdicts "
+            "instead (that is another run: give it another --out, or none)"
         )
 
     def _short(self, text: str) -> str:
@@ -278,21 +339,3 @@ class Caller:
 
     def _scrub(self, text: str) -> str:
         return self.secrets.scrub(whole_characters(text))
-
-
-def _count(usage: Any, name: str) -> int | None:
-    """A number of tokens; None where the server gives none, or an impossible one."""
-    value = usage.get(name) if isinstance(usage, dict) else None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= TOKENS else None
-
-
-def _shown(reply: str) -> str:
-    """A reply as it is stored: no more of it than is read."""
-    return reply if len(reply) <= verdicts.LONGEST else reply[: verdicts.LONGEST] + "…"
-
-
-def _tokens(text: str) -> int:
-    """An upper estimate of the tokens of a text: one per three bytes; English has about one per four."""
-    return -(-len(text.encode("utf-8", "replace")) // 3)

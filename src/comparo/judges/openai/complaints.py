@@ -16,11 +16,15 @@ from urllib.parse import quote, quote_plus
 ECHO = 24  # characters in a row that a complaint shares with the question only by repeating it: about four words
 LONGEST = 50_000  # characters of a complaint that are read: searching them takes some 10 ms
 
-_TOO_LONG = re.compile(r"context[ _](?:length|size|window)|max_model_len|(?:prompt|input|request) is too long")
+_TOO_LONG = re.compile(
+    r"context[ _](?:length|size|window)|max_model_len|(?:prompt|input|request) is too long|input token count"
+)
+_TOO_MANY = re.compile(r"max_(?:completion_|output_|new_)?tokens\W.*(?:too large|at most|exceed|less than|maximum)")
 _WISHES: dict[str, tuple[re.Pattern[str], object]] = {  # by part of the request: how words name it, and its new value
     "max_tokens": (re.compile(r"max_completion_tokens"), "max_completion_tokens"),
     "temperature": (re.compile(r"temperature"), False),
     "response_format": (re.compile(r"response_format|schema|structured|grammar|guided"), False),
+    "chat_template_kwargs": (re.compile(r"chat_template_kwargs"), False),
     "n": (re.compile(r"[`'\"]n[`'\"]|\bone completion|\bmultiple (?:choices|completions)"), False),
 }
 PART = 6  # characters; parts as short as 4 are words, such as the key "none" of servers that need none
@@ -128,6 +132,27 @@ class Complaint:
         """
         return any(_TOO_LONG.search(said) for said in (*self.codes, self.words))
 
+    def about(self, asked: str, *names: str) -> bool:
+        """Whether it is certainly about a parameter: it names it, and not by repeating the question `asked`.
+
+        >>> told = read_complaint('{"error": {"message": "Temperature may not be set."}}')
+        >>> told.about("Which is better?", "temperature"), told.about("Which temperature is better?", "temperature")
+        (True, False)
+        """
+        small = asked.lower()
+        return any(
+            any(name in told for told in self.names) or (name in self.words and name not in small) for name in names
+        )
+
+    @property
+    def too_many(self) -> bool:
+        """Whether the limit of tokens for the reply is too large.
+
+        >>> read_complaint("max_tokens is too large: 25000. This model supports at most 16384 tokens").too_many
+        True
+        """
+        return bool(_TOO_MANY.search(self.words))
+
     @property
     def share(self) -> float:
         """The share of a question that is too long to keep: 0.9 of what the token counts allow, without them 0.7.
@@ -171,6 +196,15 @@ def read_complaint(text: str, asked: str = "", texts: Iterable[str] = ()) -> Com
         if 0 < len(short) < ECHO:
             words = re.sub(rf"(?<!\w){re.escape(short.lower())}(?!\w)", "\n", words)
     return Complaint(frozenset(names), frozenset(codes), words)
+
+
+def spoken(text: str) -> str:
+    """What a refusal says to people, without the fields around it.
+
+    >>> spoken('{"error": {"message": "Try later.", "param": "n"}}'), spoken("Try later.")
+    ('Try later.', 'Try later.')
+    """
+    return " ".join(value for field, value in _fields(text) if field in ("message", "msg", "detail")) or text
 
 
 def _fields(text: str) -> Iterator[tuple[str, str]]:

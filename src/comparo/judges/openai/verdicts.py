@@ -71,6 +71,23 @@ def reply_text(choice: dict[str, Any]) -> str:
     return whole_characters(said) if isinstance(said, str) else ""
 
 
+def has_reasoning(choice: dict[str, Any]) -> bool:
+    """Whether a choice begins with reasoning: apart, as vLLM, SGLang, Ollama and DeepSeek give it, or in its words.
+
+    >>> has_reasoning({"message": {"content": "A", "reasoning_content": "Well, A is"}})
+    True
+    >>> has_reasoning({"message": {"content": "<think>\\nWell"}}), has_reasoning({"message": {"content": "A"}})
+    (True, False)
+    """
+    message = choice.get("message")
+    apart = [message.get(name) for name in ("reasoning_content", "reasoning")] if isinstance(message, dict) else []
+    before, begun, inside = reply_text(choice).partition("<think>")
+    if begun and not before.strip():
+        thought, ended, _ = inside.partition("</think>")
+        apart.append(thought if ended else begun)  # a pair without words is how some templates leave reasoning out
+    return any(isinstance(said, str) and said.strip() for said in apart)
+
+
 def token_logprobs(choice: dict[str, Any]) -> Positions:
     """The tokens of a choice, each with the log-probabilities of the likeliest in its place and its own.
 
@@ -270,11 +287,7 @@ def final_words(reply: str) -> str:
 
 
 def json_value(said: str, key: str) -> str:
-    """The text at a key of a JSON object; empty where there is none.
-
-    >>> json_value('{"better": "A"}', "better"), json_value('{"better":', "better")
-    ('A', '')
-    """
+    """The text at a key of a JSON object; empty where there is none."""
     try:
         verdict = json.loads(said).get(key)
     except (AttributeError, ValueError, RecursionError):

@@ -15,7 +15,7 @@ import math
 import socket
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from email.utils import mktime_tz, parsedate_tz
 from random import random
@@ -96,7 +96,7 @@ class Wire:
         self, address: str, headers: Mapping[str, str], timeout: float, retries: int, limit: int, waiting: Waiting
     ) -> None:
         self.address, self.timeout, self.retries, self.limit, self.waiting = address, timeout, retries, limit, waiting
-        self._http = _client(address, {**headers, "Content-Type": "application/json"}, timeout)
+        self._http = http_client(address, {**headers, "Content-Type": "application/json"}, timeout)
 
     async def __aenter__(self) -> Wire:
         await self._http.__aenter__()
@@ -108,28 +108,8 @@ class Wire:
     async def post(self, route: str, body: Mapping[str, Any]) -> Answer:
         """The answer to a request, after up to `retries` more tries; NoAnswerError where there is none."""
         sent = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        tried = 0
-        while True:
-            asked = None
-            try:
-                answer = await self._try(self.address + route, sent)
-            except NoAnswerError as problem:
-                if problem.lasting or tried == self.retries:
-                    raise
-                why = str(problem)
-            else:
-                asked = asked_pause(answer.headers)
-                if not _passing(answer):
-                    self.waiting.over()
-                    return answer
-                if tried == self.retries:
-                    return self._check_wait(answer, asked)
-                why = str(answer.status)
-            growing = min(PAUSE * 2 ** min(tried, 10), LONGEST_PAUSE) * (1 - random() / 4)
-            pause = min(asked or growing, self.timeout)
-            self.waiting.tell(self.address, why, pause)
-            await asyncio.sleep(pause)
-            tried += 1
+        url = self.address + route
+        return await tried(lambda: self._try(url, sent), self.address, self.timeout, self.retries, self.waiting)
 
     async def _try(self, url: str, sent: bytes) -> Answer:
         import httpx2
@@ -163,13 +143,42 @@ class Wire:
             raise zlib.error("the answer ends halfway")
         return bytes(body)
 
-    def _check_wait(self, answer: Answer, asked: float | None) -> Answer:
-        if asked is not None and asked > LONGEST_WAIT:
-            hours = f"{min(asked / 3600, 9999):.1f} hours"
-            raise JudgeError(
-                f"{self.address} asks to wait for {hours} ({answer.status}); run this again then, or use another server"
-            )
-        return answer
+
+async def tried(
+    attempt: Callable[[], Awaitable[Answer]], address: str, timeout: float, retries: int, waiting: Waiting
+) -> Answer:
+    """The answer to an attempt, after up to `retries` more of them; NoAnswerError where there is none."""
+    number = 0
+    while True:
+        asked = None
+        try:
+            answer = await attempt()
+        except NoAnswerError as problem:
+            if problem.lasting or number == retries:
+                raise
+            why = str(problem)
+        else:
+            asked = asked_pause(answer.headers)
+            if not _passing(answer):
+                waiting.over()
+                return answer
+            if number == retries:
+                return _check_wait(answer, asked, address)
+            why = str(answer.status)
+        growing = min(PAUSE * 2 ** min(number, 10), LONGEST_PAUSE) * (1 - random() / 4)
+        pause = min(asked or growing, timeout)
+        waiting.tell(address, why, pause)
+        await asyncio.sleep(pause)
+        number += 1
+
+
+def _check_wait(answer: Answer, asked: float | None, address: str) -> Answer:
+    if asked is not None and asked > LONGEST_WAIT:
+        hours = f"{min(asked / 3600, 9999):.1f} hours"
+        raise JudgeError(
+            f"{address} asks to wait for {hours} ({answer.status}); run this again then, or use another server"
+        )
+    return answer
 
 
 def is_loopback(host: str) -> bool:
@@ -223,7 +232,8 @@ def need_client() -> None:
         raise ImportError("openai/ judges need the library httpx2: pip install 'comparo[openai]'") from error
 
 
-def _client(address: str, headers: Mapping[str, str], timeout: float) -> AsyncClient:
+def http_client(address: str, headers: Mapping[str, str], timeout: float) -> AsyncClient:
+    """A client for one address: it follows no redirect, and takes a proxy for other machines only."""
     need_client()
     import httpx2
 

@@ -1,0 +1,145 @@
+"""Many calls to a server at a time, in a thread of their own, for the judges that are behind an API."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from itertools import cycle
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, Protocol, Self
+
+from comparo.data.prompts import Question
+from comparo.errors import JudgeError
+from comparo.judges.protocol import Judgement
+
+GRACE = 10.0  # seconds that calls in flight have after an error, as many as a stopped run gives them (run/loop.py)
+
+Outcome = Judgement | Exception | None  # an answer, what ends the questions, or the end
+
+
+class Caller(Protocol):
+    """Asks one question after another through its client, an open connection to the server."""
+
+    @property
+    def client(self) -> AbstractAsyncContextManager[Any]:
+        """What is entered before the first call and left after the last."""
+
+    async def answer(self, question: Question) -> Judgement | JudgeError:
+        """The answer to a question, or its failure; a JudgeError is returned where no question can be answered."""
+
+
+class Found(Protocol):
+    """What was found out about a server; `answers`: it has answered."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether there was an answer, of whatever kind."""
+
+
+class Asked(Protocol):
+    """What the calls need to know of a judge."""
+
+    @property
+    def name(self) -> str:
+        """provider/model."""
+
+    @property
+    def concurrency(self) -> int:
+        """The most calls at a time."""
+
+    @property
+    def dialect(self) -> Found:
+        """What was found out about its server."""
+
+
+class Calls:
+    """Calls to a server, `concurrency` of them at a time, in a thread with an event loop; leaving the block ends them.
+
+    The first call goes alone until the server has answered. A question is taken only when it can be sent at once, so
+    that after the last question only the calls in flight remain. An error that no question can escape ends the
+    questions; the other calls in flight, which are paid for, have `GRACE` seconds to return. Leaving the block cancels
+    all calls at once.
+    """
+
+    def __init__(self, callers: Sequence[Caller], questions: Iterable[Question], judge: Asked) -> None:
+        self._callers, self._questions, self._judge = callers, iter(questions), judge
+        self._outcomes: SimpleQueue[Outcome] = SimpleQueue()
+        self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="questions")  # the questions may make it wait
+        self._thread = Thread(target=self._run, name=judge.name, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._loop, self._server = self._started.result()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(RuntimeError):  # the loop has ended by itself
+            self._loop.call_soon_threadsafe(self._server.cancel)
+        self._thread.join()
+        self._reader.shutdown(wait=False, cancel_futures=True)
+
+    def answers(self) -> Iterator[Judgement]:
+        """The answers in the order in which they arrive; then the first error, if there was one, is raised."""
+        error, deadline = None, None
+        while (outcome := self._next(deadline)) is not None:
+            if isinstance(outcome, Judgement):
+                yield outcome
+            elif error is None:
+                error, deadline = outcome, time.monotonic() + GRACE
+        if error is not None:
+            raise error
+
+    def _next(self, deadline: float | None) -> Outcome:
+        """The next outcome; None at the end, and where there is none before the deadline."""
+        try:
+            return self._outcomes.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+        except Empty:
+            return None
+
+    def _run(self) -> None:
+        try:
+            with suppress(asyncio.CancelledError):
+                asyncio.run(self._serve())
+        except Exception as error:  # raised again by `__enter__` or `answers`
+            if not self._started.done():
+                self._started.set_exception(error)
+            self._outcomes.put(error)
+        self._outcomes.put(None)
+
+    async def _serve(self) -> None:
+        async with AsyncExitStack() as clients, asyncio.TaskGroup() as calls:
+            for caller in self._callers:
+                await clients.enter_async_context(caller.client)
+            self._taker = calls.create_task(self._take(calls))
+            task = asyncio.current_task()
+            assert task is not None
+            self._started.set_result((asyncio.get_running_loop(), task))
+
+    async def _take(self, calls: asyncio.TaskGroup) -> None:
+        """Start a call for each question, the callers in turn, as soon as fewer than `concurrency` are in flight."""
+        loop, free = asyncio.get_running_loop(), asyncio.Semaphore(self._judge.concurrency)
+        for caller in cycle(self._callers):
+            await free.acquire()
+            try:
+                question = await loop.run_in_executor(self._reader, next, self._questions, None)
+            except Exception as error:  # of the questions; raised again by `answers`
+                self._outcomes.put(error)
+                return
+            if question is None:
+                return
+            call = calls.create_task(self._call(caller, question))
+            call.add_done_callback(lambda _: free.release())
+            if not self._judge.dialect.answers:
+                await call
+
+    async def _call(self, caller: Caller, question: Question) -> None:
+        try:
+            outcome: Judgement | Exception = await caller.answer(question)
+        except Exception as error:  # raised again by `answers`
+            outcome = error
+        if isinstance(outcome, Exception):
+            self._taker.cancel()
+        self._outcomes.put(outcome)

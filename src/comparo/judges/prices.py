@@ -1,0 +1,120 @@
+"""What the tokens of a call cost: by a table of list prices that has a date, or as the user says.
+
+    cost = (read − cached − stored)·price.read + cached·price.cached + stored·price.stored + written·price.written
+
+in USD per million tokens. `read` counts all tokens of the prompt; `cached` are those of them that the server had
+kept from an earlier call, `stored` those that it keeps for a later one. Tokens of reasoning are among the written ones.
+
+The table `prices.json` is taken from the package genai-prices by `python -m benchmarks.price_table`. That package
+does not say how old its data are, so the table does: its date is the last day on which the source says that it checked
+a price. Prices are for standard processing of prompts below the limit (272,000 tokens for OpenAI) above which some
+models cost more. Nothing is downloaded.
+"""
+
+import json
+import math
+import re
+from datetime import date
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+TABLE = "prices.json"
+
+
+class Price(NamedTuple):
+    """USD per million tokens read and written; those from or to the server's cache cost as others where it is None.
+
+    `day` is that of the table of list prices, None for a price that the user gave.
+
+    >>> Price(0.10, 0.50, cached=0.01, day="2026-10-26").sentence(date(2026, 11, 16))
+    '$0.1 read, $0.5 written, $0.01 cached for a million tokens, list prices of 2026-10-26, 21 days old'
+    """
+
+    read: float
+    written: float
+    cached: float | None = None
+    stored: float | None = None
+    day: str | None = None
+
+    def sentence(self, today: date | None = None) -> str:
+        """The price in words, and how old it is."""
+        told = {"read": self.read, "written": self.written, "cached": self.cached}
+        amounts = ", ".join(f"${amount:g} {name}" for name, amount in told.items() if amount is not None)
+        return f"{amounts} for a million tokens, {self.source(today)}"
+
+    def source(self, today: date | None = None) -> str:
+        """Where the price is from.
+
+        >>> Price(1.0, 2.0).source()
+        'as given'
+        """
+        if self.day is None:
+            return "as given"
+        days = ((today or date.today()) - date.fromisoformat(self.day)).days
+        return f"list prices of {self.day}, {days} day{'' if days == 1 else 's'} old"
+
+
+def find_price(model: str, base_url: str = "", provider: str = "openai") -> Price | None:
+    """The list price of a model, of a dated version by the model's name; None where the table has none.
+
+    A server of an address that the table knows has its own prices; any other those of `provider`.
+
+    >>> find_price("gpt-6-luna-2026-09-22")[:3], find_price("gpt-6-luna-realtime")
+    ((0.1, 0.5, 0.01), None)
+    """
+    providers = _table()["providers"]
+    known = [name for name, told in providers.items() if base_url and re.match(told["address"], base_url)]
+    found = providers[known[0] if known else provider]
+    fitting = [name for name in found["models"] if re.fullmatch(re.escape(name) + r"(-latest|-\d[\d-]*)?", model)]
+    if not fitting:
+        return None
+    read, written, *cache = found["models"][max(fitting, key=len)]
+    cached, stored = [*cache, None, None][:2]
+    return Price(read, written, cached, stored, _table()["date"])
+
+
+def read_price(value: object) -> Price:
+    """A price as a user gives it: two or three numbers, or a text such as "0.15,0.60"; "0,0" for a free server.
+
+    >>> read_price("0.15,0.60")[:3], read_price("0.15,0.60,0.015").cached
+    ((0.15, 0.6, None), 0.015)
+    >>> read_price("cheap")
+    Traceback (most recent call last):
+    ValueError: price = 'cheap' is not two numbers, USD per million tokens read and written, such as 0.15,0.60 (a third
+    is for tokens from the server's cache)
+    """
+    parts = value.split(",") if isinstance(value, str) else value
+    try:
+        read, written, *rest = (float(part) for part in parts)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        read = written = math.nan
+        rest = []
+    if len(rest) > 1 or not all(0 <= amount < math.inf for amount in (read, written, *rest)):
+        raise ValueError(
+            f"price = {value!r} is not two numbers, USD per million tokens read and written, such as 0.15,0.60 (a "
+            "third is for tokens from the server's cache)"
+        )
+    return Price(read, written, cached=rest[0] if rest else None)
+
+
+def cost(price: Price | None, tokens_in: int, tokens_out: int, cached: int = 0, stored: int = 0) -> float:
+    """What the tokens cost in USD; nan where the price is unknown, or a paid model's tokens were not counted.
+
+    >>> price = Price(0.15, 0.60, cached=0.015)
+    >>> cost(price, 1000, 2), cost(price, 1000, 2, cached=800), cost(price, 0, 0), cost(Price(0.0, 0.0), 0, 0)
+    (0.0001512, 4.32e-05, nan, 0.0)
+    """
+    if price is not None and not any(price[:2]):
+        return 0.0
+    if price is None or not (tokens_in or tokens_out):
+        return math.nan
+    kept = price.read if price.cached is None else price.cached
+    keeping = price.read if price.stored is None else price.stored
+    plain = (tokens_in - cached - stored) * price.read + tokens_out * price.written
+    return (plain + cached * kept + stored * keeping) / 1e6
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return dict(json.loads(files("comparo.judges").joinpath(TABLE).read_text(encoding="utf-8")))

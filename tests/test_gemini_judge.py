@@ -1,0 +1,402 @@
+"""Gemini as a judge, by Google's own library, against a server that answers as the API reference says."""
+
+import asyncio
+import math
+import sys
+
+import pytest
+from google.genai.errors import ClientError
+
+from comparo.data.prompts import Question, criterion_prompt
+from comparo.errors import JudgeError
+from comparo.judges import load_judge
+from comparo.judges.gemini.caller import answered
+from comparo.judges.gemini.judge import load
+from comparo.judges.openai.wire import asked_pause
+from gemini import MODEL, gemini, likeliest, prefers_larger, refused, replies, verdicts
+from servers import Api, Reply, raw_server
+
+KEY = "AIza-test-0123456789abcdefghijklmnop"
+PROMPT = criterion_prompt("clearer", kind="Summary")
+SURE = likeliest({"Summary": 0.9, "The": 0.1}, {" A": 0.6, " B": 0.2, " The": 0.05})
+NOW = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.01s"}
+INVALID = "INVALID_ARGUMENT"
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch):
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
+    monkeypatch.delenv("GOOGLE_GEMINI_BASE_URL", raising=False)
+
+
+def pairs(count):
+    return [Question(f"a{k}", f"b{k}", None, f"Cats purr {k}.", f"Dogs bark {k}.") for k in range(count)]
+
+
+def judge(api, **options):
+    return load("gemini-3.8-flash", base_url=api.url.removesuffix("/v1"), **({"retries": 0, "timeout": 20.0} | options))
+
+
+def ask(api, count=1, **options):
+    return list(judge(api, **options).judge(iter(pairs(count)), PROMPT))
+
+
+def failure(api, **options):
+    """Why the one question has no answer: a failed judgement is never a tie."""
+    [judgement] = ask(api, **options)
+    assert judgement.failed
+    assert math.isnan(judgement.p)
+    return judgement.error
+
+
+def refusal_of(api, **options):
+    with pytest.raises(JudgeError) as caught:
+        ask(api, **options)
+    assert KEY not in str(caught.value)
+    return str(caught.value)
+
+
+# Log-probabilities
+
+
+def test_p_is_read_where_the_reply_names_a_label():
+    with Api(gemini(SURE)) as api:
+        [judgement] = ask(api, price=(1.0, 10.0))
+    assert judgement.p == pytest.approx(0.75)
+    assert judgement.mass == pytest.approx(0.8)
+    assert judgement.weight == 1
+    assert judgement.reply == "Summary A"
+    assert (judgement.tokens_in, judgement.tokens_out) == (100, 8)
+    assert judgement.cost == pytest.approx(180e-6)
+    [request] = api.requests
+    assert request.path == "/v1beta/models/gemini-3.8-flash:generateContent"
+    assert request.headers["x-goog-api-key"] == KEY
+    text = f"{PROMPT.text(pairs(1)[0])}\n\n{PROMPT.instruction}"
+    assert request.body == {
+        "contents": [{"parts": [{"text": text}], "role": "user"}],
+        "generationConfig": {"temperature": 0.0, "responseLogprobs": True, "logprobs": 20},
+    }
+
+
+@pytest.mark.parametrize("text", ["Logprobs is not enabled for models/gemini-3.8-flash", "Logprobs is not supported"])
+def test_a_model_without_log_probabilities_is_told_at_once(text):
+    with Api(gemini(refused(400, INVALID, text))) as api:
+        assert "gives no log-probabilities; use --option votes=5" in refusal_of(api)
+
+
+def test_a_reply_without_log_probabilities_is_told_too():
+    with Api(gemini(replies("Summary A"))) as api:
+        assert "gives no log-probabilities" in refusal_of(api)
+
+
+def test_log_probabilities_in_another_form_fail():
+    broken = likeliest({"A": 0.9})
+    broken.body["candidates"][0]["logprobsResult"]["topCandidates"] = [{"candidates": 7}]
+    with Api(gemini(broken)) as api:
+        assert failure(api) == "the log-probabilities are not in the form of Gemini's API"
+
+
+def test_a_sampled_token_that_is_not_among_the_likeliest_counts():
+    reply = likeliest({"A": 0.6, "B": 0.3})
+    reply.body["candidates"][0]["logprobsResult"]["topCandidates"][0]["candidates"].pop(0)
+    with Api(gemini(reply)) as api:
+        [judgement] = ask(api)
+    assert judgement.p == pytest.approx(2 / 3)
+
+
+# Votes, grades and reasoning
+
+
+def test_votes_come_from_one_call_in_structured_output():
+    with Api(gemini(verdicts("Summary A", "Summary A", "Summary B"))) as api:
+        [judgement] = ask(api, votes=3)
+    assert (judgement.p, judgement.mass, judgement.weight) == (0.625, 1.0, 3.0)
+    [request] = api.requests
+    config = request.body["generationConfig"]
+    assert config["candidateCount"] == 3
+    assert config["responseMimeType"] == "application/json"
+    assert config["responseJsonSchema"]["properties"] == {
+        "better": {"type": "string", "enum": ["Summary A", "Summary B"]}
+    }
+    assert "temperature" not in config
+    assert "maxOutputTokens" not in config
+
+
+def test_a_model_that_gives_one_reply_only_is_called_for_each_vote():
+    one = refused(400, INVALID, "Multiple candidates is not enabled for this model")
+    with Api(gemini(one, verdicts("Summary A"), verdicts("Summary B"), verdicts("Summary A"))) as api:
+        first, second = ask(api, count=2, votes=2, concurrency=1)
+    assert (first.p, second.p) == (0.5, pytest.approx(2.5 / 3))
+    assert ["candidateCount" in request.body["generationConfig"] for request in api.requests] == [True] + [False] * 4
+
+
+def test_grades():
+    with Api(gemini(verdicts("A>B"))) as api:
+        [judgement] = ask(api, graded=True)
+    assert judgement.p == 0.75
+
+
+def test_a_server_without_structured_output_is_asked_in_words():
+    with Api(gemini(refused(400, INVALID, "JSON mode is not enabled for this model"), replies("Summary B"))) as api:
+        [judgement] = ask(api, votes=1)
+    assert judgement.p == 0.25
+    assert "responseMimeType" not in api.requests[-1].body["generationConfig"]
+
+
+def test_thoughts_are_paid_for_and_not_read():
+    reply = verdicts("Summary B", thought="Summary A is short.", usage={"thoughtsTokenCount": 500})
+    with Api(gemini(reply)) as api:
+        [judgement] = ask(api, votes=1, effort="low", price=(1.0, 10.0))
+    assert api.requests[0].body["generationConfig"]["thinkingConfig"] == {"thinking_level": "LOW"}
+    assert judgement.p == 0.25
+    assert judgement.reply == '{"better": "Summary B"}'
+    assert (judgement.tokens_out, judgement.tokens_reasoning) == (508, 500)
+    assert judgement.cost == pytest.approx(5180e-6)
+
+
+def test_reasoning_by_a_number_of_tokens_and_none():
+    with Api(gemini(verdicts("Summary A"))) as api:
+        ask(api, votes=1, thinking=512)
+        ask(api, votes=1, effort="none")
+    budget, none = (request.body["generationConfig"] for request in api.requests)
+    assert budget["thinkingConfig"] == {"thinking_budget": 512}
+    assert (none["thinkingConfig"], none["maxOutputTokens"]) == ({"thinking_budget": 0}, 64)
+
+
+def test_tokens_from_the_cache_have_their_own_price():
+    with Api(gemini(verdicts("Summary A", usage={"cachedContentTokenCount": 60}))) as api:
+        [judgement] = ask(api, votes=1, price="1,10,0.1")
+    assert judgement.tokens_cached == 60
+    assert judgement.cost == pytest.approx(126e-6)
+    assert load("gemini-2.5-flash").price[:3] == (0.3, 2.5, 0.03)
+
+
+# What was withheld, and what cannot be read
+
+
+def test_a_blocked_prompt_is_a_failed_judgement_with_its_reason():
+    blocked = Reply(
+        {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 90}}
+    )
+    with Api(gemini(blocked)) as api:
+        assert failure(api, votes=3) == "Gemini blocked the prompt (PROHIBITED_CONTENT)"
+    assert len(api.requests) == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"votes": 1}])
+@pytest.mark.parametrize("reason", ["SAFETY", "RECITATION"])
+def test_a_withheld_reply_is_a_failed_judgement_with_its_reason(reason, options):
+    with Api(gemini(replies("Summary A", reason=reason))) as api:
+        assert failure(api, **options) == f"Gemini withheld its reply ({reason})"
+
+
+def test_a_reply_that_ends_too_early_says_so():
+    with Api(gemini(replies(None, reason="MAX_TOKENS"))) as api:
+        assert "ends before its verdict; raise max_tokens" in failure(api, votes=1)
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (Reply(b"<html>"), "the answer is not JSON: '<html>'"),
+        (Reply([1]), "the answer has no reply in it: '[1]'"),
+        (Reply({"candidates": []}), "the answer has no reply in it"),
+        (Reply({"candidates": [7]}), "the answer has no reply in it"),
+        (replies("They are alike."), "no verdict in the reply 'They are alike.'"),
+    ],
+)
+def test_what_cannot_be_read_fails(reply, said):
+    with Api(gemini(reply)) as api:
+        assert said in failure(api, votes=1)
+
+
+def test_the_cost_is_unknown_where_tokens_are_not_told():
+    reply = verdicts("Summary A")
+    del reply.body["usageMetadata"]
+    with Api(gemini(reply)) as api:
+        [judgement] = ask(api, votes=1, price=(1.0, 1.0))
+    assert judgement.p == 0.75
+    assert math.isnan(judgement.cost)
+
+
+# Errors of the server
+
+
+@pytest.mark.parametrize(("status", "kind"), [(429, "RESOURCE_EXHAUSTED"), (500, "INTERNAL"), (503, "UNAVAILABLE")])
+def test_passing_trouble_is_tried_again_when_the_body_says(status, kind):
+    busy = refused(status, kind, "The model is overloaded.", NOW)
+    with Api(gemini(busy, busy, SURE)) as api:
+        [judgement] = ask(api, retries=2)
+    assert judgement.p == pytest.approx(0.75)
+    assert len(api.requests) == 3
+
+
+def test_the_pause_that_a_refusal_asks_for_is_in_its_body():
+    async def busy():
+        raise ClientError(429, {"error": {"code": 429, "details": [NOW | {"retryDelay": "34.5s"}]}})
+
+    assert asked_pause(asyncio.run(answered(busy)).headers) == 34.5
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (
+            refused(400, INVALID, "API key not valid.", {"reason": "API_KEY_INVALID"}),
+            "refused the key (400); set GEMINI_API_KEY",
+        ),
+        (refused(401, "UNAUTHENTICATED", "No."), "refused the key (401); set GEMINI_API_KEY"),
+        (refused(403, "PERMISSION_DENIED", "No."), "does not let this key use 'gemini-3.8-flash' (403)"),
+        (refused(404, "NOT_FOUND", "models/x is not found for API version v1beta"), "has no model 'gemini-3.8-flash'"),
+        (refused(400, "FAILED_PRECONDITION", "Free tier is not available."), "check its billing"),
+        (refused(429, "RESOURCE_EXHAUSTED", "Your prepayment credits are depleted."), "has no credit left"),
+        (
+            refused(429, "RESOURCE_EXHAUSTED", "Quota.", {"violations": [{"quotaId": "RequestsPerDayPerModel"}]}, NOW),
+            "takes no more requests today",
+        ),
+    ],
+)
+def test_what_no_question_escapes_ends_the_run_at_once(reply, said):
+    with Api(gemini(reply)) as api:
+        assert said in refusal_of(api, retries=3)
+    assert len(api.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ("Thinking level is not supported for this model.", {"effort": "low"}, "does not take this effort"),
+        (
+            "Budget 0 is invalid. This model only works in thinking mode.",
+            {"effort": "none"},
+            "does not take this effort",
+        ),
+        ("Request contains an invalid argument.", {"effort": "none"}, "does not take this effort"),
+        ("The thinking budget (99) is invalid.", {"thinking": 99}, "use another number, effort=low"),
+    ],
+)
+def test_an_option_that_the_model_does_not_take_is_named(text, options, said):
+    with Api(gemini(refused(400, INVALID, text))) as api:
+        assert said in refusal_of(api, votes=1, **options)
+
+
+def test_a_prompt_that_is_too_long_is_cut_and_sent_again():
+    text = "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."
+    question = Question("a", "b", None, "one " * 500, "two " * 500)
+    with Api(gemini(refused(400, INVALID, text), SURE)) as api:
+        [judgement] = judge(api).judge(iter([question]), PROMPT)
+    assert judgement.p == pytest.approx(0.75)
+    assert judgement.cut > 0
+
+
+def test_other_refusals_fail_one_judgement():
+    with Api(gemini(SURE, refused(400, INVALID, "Strange."))) as api:
+        first, second = ask(api, count=2, concurrency=1)
+    assert not first.failed
+    assert "the server answered (400)" in second.error
+
+
+def test_a_slow_server_and_one_that_breaks_off_are_given_up():
+    with Api(gemini(Reply(SURE.body, after=30))) as api:
+        assert failure(api, timeout=0.2) == "no answer in 1 tries of 0.2 s each (TimeoutError)"
+    with raw_server(lambda connection: connection.recv(10)) as url:
+        [judgement] = load("m", base_url=url, retries=0, timeout=5.0).judge(iter(pairs(1)), PROMPT)
+    assert judgement.error.startswith("no answer in 1 tries")
+
+
+def test_no_server_at_all_ends_the_run():
+    gone = load("m", base_url="http://127.0.0.1:9", retries=0, timeout=5.0)
+    with pytest.raises(JudgeError, match=r"there is no server at http://127.0.0.1:9 \(ConnectError"):
+        list(gone.judge(iter(pairs(1)), PROMPT))
+
+
+def test_nothing_is_sent_to_where_a_redirect_points():
+    with Api(gemini(SURE)) as other, Api(Reply(status=307, headers={"Location": other.url})) as api:
+        assert "where nothing was sent" in refusal_of(api)
+    assert other.requests == []
+
+
+# Before the first question
+
+
+def test_a_probe_reads_the_list_of_models_and_asks_one_small_question():
+    with Api(gemini(likeliest({"A": 0.9, "B": 0.1}))) as api:
+        probe = judge(api).probe()
+    path = "/v1beta/models/gemini-3.8-flash"
+    paths = [(request.method, request.path) for request in api.requests]
+    assert paths == [("GET", path), ("POST", f"{path}:generateContent")]
+    assert "can reason: yes, answers: log-probabilities" in probe.sentence
+    assert probe.found["logprobs"] is True
+
+
+@pytest.mark.parametrize(
+    ("about", "options", "said"),
+    [
+        (Reply(MODEL), {"max_tokens": 100_000}, "writes 65536 tokens at most, not 100000; lower max_tokens"),
+        (Reply(MODEL | {"thinking": False}), {"effort": "low"}, "does not reason; drop effort"),
+        (Reply(MODEL | {"supportedGenerationMethods": ["embedContent"]}), {}, "does not write texts"),
+        (refused(400, INVALID, "No.", {"reason": "API_KEY_INVALID"}), {}, "refused the key .400.; set GEMINI_API_KEY"),
+    ],
+)
+def test_a_probe_refuses_what_the_list_says(about, options, said):
+    with Api(gemini(SURE, about=about)) as api, pytest.raises(JudgeError, match=said):
+        judge(api, **options).probe()
+
+
+@pytest.mark.parametrize("about", [Reply(b"no", status=404), Reply(b"<html>"), Reply(b"", status=503), Reply([])])
+def test_a_server_without_a_list_of_models_is_asked_all_the_same(about):
+    with Api(gemini(SURE, about=about)) as api:
+        asked = judge(api, effort="low")
+        asked.probe()
+        [judgement] = asked.judge(iter(pairs(1)), PROMPT)
+    assert judgement.p == pytest.approx(0.75)
+
+
+def test_a_missing_key_is_named_by_its_variable(monkeypatch):
+    monkeypatch.delenv("GEMINI_API_KEY")
+    with pytest.raises(JudgeError, match="needs a key; set GEMINI_API_KEY, or base_url"):
+        load("gemini-3.8-flash").ready()
+
+
+def test_the_other_variable_is_taken_too(monkeypatch):
+    monkeypatch.delenv("GEMINI_API_KEY")
+    monkeypatch.setenv("GOOGLE_API_KEY", "other-0123456789")
+    with Api(gemini(SURE)) as api:
+        ask(api)
+    assert api.requests[0].headers["x-goog-api-key"] == "other-0123456789"
+
+
+def test_a_missing_library_is_answered_by_the_command_that_brings_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "google.genai", None)
+    with pytest.raises(ImportError, match=r"pip install 'comparo\[gemini\]'"):
+        load("gemini-3.8-flash").ready()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"votes": -1}, "votes = -1 is not a whole number from 0 up"),
+        ({"effort": "xhigh"}, "effort = 'xhigh' is not one of none, minimal, low, medium, high"),
+        ({"effort": "low", "thinking": 2000}, "drop one of them"),
+        ({"temperature": 3.0}, "temperature = 3.0 is not a number from 0 to 2"),
+    ],
+)
+def test_options_are_checked(options, said):
+    with pytest.raises(ValueError, match=said):
+        load_judge("gemini/gemini-3.8-flash", **options)
+
+
+# The command
+
+
+def test_the_command_ranks(tmp_path, run):
+    items = tmp_path / "items.csv"
+    items.write_text("id,text\n" + "".join(f"t{k},This is number {k}.\n" for k in range(8)))
+    with Api(gemini(prefers_larger)) as api:
+        flags = ["--criterion", "larger", "--judge", "gemini/gemini-3.8-flash", "--price", "1,5", "--budget", "40"]
+        done = run(tmp_path, ["rank", items, *flags, "--base-url", api.url.removesuffix("/v1"), "--out", "run"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.index("t7") < done.stdout.index("t4") < done.stdout.index("t0")
+    assert api.requests[0].method == "GET"
+    assert len(api.requests) == 42

@@ -1,0 +1,376 @@
+"""Today's models: probed before a run, with and without reasoning, and what their tokens cost."""
+
+import json
+import math
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from comparo.data.prompts import Question, criterion_prompt
+from comparo.errors import JudgeError
+from comparo.judges.openai import load
+from comparo.judges.openai.usage import Usage
+from comparo.judges.prices import Price, cost, find_price
+from openai_models import ASTRA, LUNA, O3, OLDER
+from servers import Api, Reply, refusal, words
+
+PROMPT = criterion_prompt("larger", kind="Text")
+QUESTION = Question("a", "b", None, "The number 9.", "The number 4.")
+P = 1 / (1 + math.exp(-2.5))
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+def judge(api, model="gpt-6-luna", **options):
+    return load(model, base_url=api.url, **{"retries": 0, "timeout": 10.0} | options)
+
+
+def ask(api, **options):
+    [answer] = judge(api, **options).judge([QUESTION], PROMPT)
+    return answer
+
+
+# Log-probabilities and reasoning
+
+
+def test_no_reasoning_is_asked_for_where_log_probabilities_need_that():
+    with Api(LUNA) as api:
+        asked = judge(api)
+        probe = asked.probe()
+        [answer] = asked.judge([QUESTION], PROMPT)
+    assert answer.p == pytest.approx(P)
+    assert probe.sentence == (
+        "openai/gpt-6-luna: log-probabilities of 20 tokens, effort none, max_completion_tokens 8, temperature 0"
+    )
+    assert (probe.calls, probe.tokens) == (1, 108)
+    refused, last = [request.body for request in api.requests[:-2]], api.requests[-1].body
+    assert len(refused) == 3  # max_tokens, temperature and logprobs; the probe and the question are answered
+    assert (last["reasoning_effort"], last["temperature"], last["max_completion_tokens"]) == ("none", 0.0, 8)
+
+
+def test_a_model_that_does_not_reason_is_not_told_to_stop():
+    with Api(OLDER) as api:
+        probe = judge(api, "gpt-4o-mini").probe()
+    assert probe.sentence.endswith("log-probabilities of 20 tokens, max_tokens 8, temperature 0")
+    assert [request.body.get("reasoning_effort") for request in api.requests] == [None]
+
+
+@pytest.mark.parametrize("model", [O3, ASTRA])
+def test_a_model_that_always_reasons_is_refused_with_the_remedy(model):
+    with Api(model) as api, pytest.raises(JudgeError) as caught:
+        judge(api, model.name).probe()
+    assert "gives no log-probabilities (it knows no effort = none); use --option votes=5" in str(caught.value)
+
+
+@pytest.mark.parametrize("effort", ["minimal", "none"])
+def test_an_effort_that_the_model_does_not_take_is_refused_with_those_that_it_takes(effort):
+    model = LUNA if effort == "minimal" else O3
+    with Api(model) as api, pytest.raises(JudgeError) as caught:
+        judge(api, model.name, effort=effort, votes=1).probe()
+    assert f"does not take effort = {effort} for {model.name} (400)" in str(caught.value)
+    assert "'low', 'medium', 'high'" in str(caught.value)
+    assert str(caught.value).endswith("use a value that it names, or drop effort")
+
+
+def test_reasoning_and_log_probabilities_do_not_go_together():
+    with pytest.raises(ValueError, match=r"effort = low goes with verdicts.* add votes=5"):
+        load("gpt-6-luna", effort="low")
+    with pytest.raises(ValueError, match="effort = 3 is not a word"):
+        load("gpt-6-luna", effort=3)
+    with pytest.raises(ValueError, match="effort is for endpoint = chat"):
+        load("gpt-6-luna", effort="none", endpoint="completion")
+
+
+def thinking(request):
+    """An open model that reasons in its reply, with log-probabilities of every token, unless its template is told."""
+    if request.body.get("chat_template_kwargs") == {"enable_thinking": False}:
+        return LUNA(replace(request, body={**request.body, "reasoning_effort": "none", "max_completion_tokens": 8}))
+    text = ["<think>", "A", " or", " B"]
+    content = [{"token": token, "logprob": -0.1, "top_logprobs": [{"token": token, "logprob": -0.1}]} for token in text]
+    choice = {"message": {"content": "".join(text)}, "logprobs": {"content": content}, "finish_reason": "length"}
+    return Reply({"choices": [choice], "usage": {"prompt_tokens": 100, "completion_tokens": 8}})
+
+
+def without_limit(request):
+    body = {name: value for name, value in request.body.items() if name != "max_tokens"}
+    return thinking(replace(request, body=body))
+
+
+def test_a_label_in_the_reasoning_is_not_the_verdict():
+    with Api(without_limit) as api:
+        answer = ask(api)
+    assert answer.p == pytest.approx(P)
+    assert (answer.tokens_in, len(api.requests)) == (200, 2)
+
+
+def test_reasoning_that_cannot_be_stopped_is_an_error():
+    why = r"gives no log-probabilities \(it reasons before it answers\)"
+    with Api(lambda request: thinking(replace(request, body={}))) as api, pytest.raises(JudgeError, match=why):
+        ask(api)
+
+
+def test_a_server_that_knows_no_template_options_is_asked_without():
+    def strict(request):
+        if "chat_template_kwargs" in request.body:
+            return refusal(400, "Unrecognized request argument supplied: chat_template_kwargs")
+        return LUNA(request)
+
+    with Api(strict) as api:
+        assert not ask(api).failed
+    assert "chat_template_kwargs" not in api.requests[-1].body
+
+
+# Verdicts after reasoning
+
+
+def test_verdicts_after_reasoning_have_room_and_are_structured():
+    with Api(O3) as api:
+        asked = judge(api, "o3", votes=3, effort="low", price="2,8")
+        probe = asked.probe()
+        [answer] = asked.judge([QUESTION], PROMPT)
+    assert probe.sentence == (
+        "openai/o3: verdicts as structured output, effort low, max_completion_tokens 25,000, temperature 1"
+    )
+    assert answer.p == 3.5 / 4
+    assert (answer.tokens_out, answer.tokens_reasoning) == (924, 900)
+    assert answer.cost == pytest.approx((100 * 2 + 924 * 8) / 1e6)  # reasoning is among the tokens written
+    last = api.requests[-1].body
+    assert (last["max_completion_tokens"], last["reasoning_effort"], "logprobs" in last) == (25_000, "low", False)
+    assert last["response_format"]["type"] == "json_schema"
+
+
+def test_a_model_that_reasons_by_itself_gets_room_from_the_probe_on():
+    with Api(LUNA) as api:
+        asked = judge(api, votes=2, timeout=None)
+        probe = asked.probe()
+        assert asked.patience == 600.0
+        [answer] = asked.judge([QUESTION], PROMPT)
+    assert "reasons before it answers, max_completion_tokens 25,000" in probe.sentence
+    assert answer.weight == 2
+    assert [request.body.get("max_completion_tokens") for request in api.requests] == [None, 64, 25_000, 25_000]
+
+
+@pytest.mark.parametrize("votes", [1, 3])
+def test_a_reply_that_its_limit_cuts_is_a_failure_and_never_a_tie(votes):
+    with Api(O3) as api:
+        answer = ask(api, model="o3", votes=votes, effort="high", max_tokens=200)
+        with pytest.raises(JudgeError, match=r"uses up max_tokens = 200 before it answers.*raise it, or leave it out"):
+            judge(api, "o3", votes=votes, effort="high", max_tokens=200).probe()
+    assert answer.failed
+    assert math.isnan(answer.p)
+    assert answer.error.endswith("cut at 200 tokens with its reasoning; raise max_tokens, or lower effort")
+    assert answer.tokens_reasoning == 200 * votes  # which are paid for
+
+
+def test_half_a_reply_of_a_model_that_reasons_is_not_read():
+    with Api(words("A is better in style, but", reason="length")) as api:
+        assert ask(api, votes=1, effort="low").failed
+    with Api(words("A is better because of", reason="length")) as api:
+        assert ask(api, votes=1).p > 0.5
+
+
+def test_a_room_that_is_too_large_is_halved_before_any_text_is_cut():
+    with Api(replace(O3, most=8_000)) as api:
+        answer = ask(api, model="o3", votes=1, effort="low")
+    assert (answer.failed, answer.cut) == (False, 0)
+    assert api.requests[-1].body["max_completion_tokens"] == 6_250
+
+
+# What was found is kept
+
+
+def test_what_was_found_is_taken_over_without_a_call():
+    with Api(LUNA) as api:
+        found = json.loads(json.dumps(judge(api).probe().found))
+        before = len(api.requests)
+        later = judge(api)
+        later.learn(found)
+        assert not next(later.judge([QUESTION], PROMPT)).failed
+        assert len(api.requests) == before + 1
+
+
+def begun(continues):
+    """A server that goes on with a reply, or ignores that it was begun."""
+
+    def reply(request):
+        if len(request.body["messages"]) == 1 or "Count" not in request.body["messages"][0]["content"]:
+            return OLDER(replace(request, body={**request.body, "max_tokens": 8}))
+        token = " four" if continues else "One"
+        top = [{"token": token, "logprob": -0.01}]
+        choice = {"message": {"content": token}, "logprobs": {"content": [{**top[0], "top_logprobs": top}]}}
+        return Reply({"choices": [choice], "usage": {"prompt_tokens": 30, "completion_tokens": 1}})
+
+    return reply
+
+
+def test_prefill_is_refused_where_the_server_does_not_go_on():
+    with Api(begun(True)) as api:
+        assert judge(api, prefill=True).probe().sentence.endswith("goes on with a reply that was begun")
+    with Api(begun(False)) as api, pytest.raises(JudgeError, match=r"does not go on with a reply .*; drop prefill"):
+        judge(api, prefill=True).probe()
+
+
+def test_a_survey_tells_all_at_the_cost_of_a_few_calls():
+    with Api(LUNA) as api:
+        found, probe = judge(api, price="1,2").survey()
+    told = dict(found)
+    assert told["log-probabilities"] == "of 20 tokens with effort none"
+    assert told["a reply that was begun"] == "no"
+    assert told["structured output"] == "yes"
+    assert told["reasons if not told otherwise"] == "yes"
+    assert (told["effort none"], told["effort low"]) == ("not refused", "not refused")
+    assert told["limit of tokens"] == "max_completion_tokens"
+    assert told["temperature"] == "taken with effort none"
+    written = 8 + 2 + (64 + 308) + 8 + 308  # the third reply was cut by its limit, and asked for again
+    assert (probe.calls, probe.tokens) == (5, 6 * 100 + written)
+    assert probe.cost == pytest.approx((6 * 100 * 1 + written * 2) / 1e6)
+    with Api(O3) as api:
+        told = dict(judge(api, "o3").survey()[0])
+    assert told["log-probabilities"].startswith("no: ")
+    assert "'low', 'medium', 'high'" in told["effort none"]
+    assert told["temperature"] == "only the server's own"
+
+
+# Prices
+
+
+def test_cached_tokens_have_their_price():
+    with Api(replace(LUNA, cached=80)) as api:
+        answer = ask(api, price="1,10,0.1")
+        plain = ask(api, price="1,10")
+    assert (answer.tokens_in, answer.tokens_cached) == (100, 80)
+    assert answer.cost == pytest.approx((20 * 1 + 80 * 0.1 + 8 * 10) / 1e6)
+    assert plain.cost == pytest.approx((100 * 1 + 8 * 10) / 1e6)  # the upper bound, where no price for them is given
+
+
+def test_tokens_written_to_the_cache_have_their_price():
+    price = Price(1.0, 10.0, cached=0.1, stored=1.25)
+    assert cost(price, 100, 0, cached=40, stored=50) == pytest.approx((10 + 4 + 62.5) / 1e6)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"prompt_tokens": 5, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 6}},
+        {"prompt_tokens": 5, "completion_tokens": 5, "prompt_tokens_details": None},
+        {"prompt_tokens": 5, "completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": "3"}},
+        {"prompt_tokens": 5, "completion_tokens": 5, "completion_tokens_details": [3]},
+    ],
+)
+def test_details_that_cannot_be_are_not_counted(told):
+    assert Usage.read(told) == Usage(5, 5)
+
+
+def test_the_table_has_a_date_and_todays_models():
+    price = find_price("gpt-6-luna")
+    assert price[:4] == (0.10, 0.50, 0.01, 0.125)
+    assert date(2026, 10, 1) < date.fromisoformat(price.day) <= date(2026, 11, 16)
+    assert price.source(date(2026, 11, 16)) == f"list prices of {price.day}, 21 days old"
+    assert find_price("claude-sonnet-5-5", provider="anthropic").written > 0
+
+
+def test_the_table_is_that_of_the_package_it_names():
+    from benchmarks.price_table import PLACE, table, written
+
+    stored = json.loads(PLACE.read_text(encoding="utf-8"))
+    assert written(table(date(2026, 11, 16))) == PLACE.read_text(encoding="utf-8"), stored["source"]
+
+
+# A whole run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rows = [{"id": f"item {k}", "text": f"Text number {k}."} for k in range(6)]
+    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return tmp_path
+
+
+def ranked(run, folder, api, model, *more):
+    asked = ("--judge", f"openai/{model}", "--base-url", api.url, "-o", "retries=0", "--out", "run", "--budget", "4n")
+    return run(
+        folder, ("rank", "items.jsonl", "--criterion", "larger", *asked, *more), OPENAI_API_KEY="sk-test-0123456"
+    )
+
+
+def test_a_run_probes_once_says_and_stores_what_it_found_and_counts_its_cost(run, folder):
+    with Api(replace(LUNA, cached=40)) as api:
+        done = ranked(run, folder, api, "gpt-6-luna")
+        assert done.returncode == 0, done.stderr
+        made = len(api.requests)
+        again = ranked(run, folder, api, "gpt-6-luna", "--budget", "5n")
+        assert again.returncode == 0, again.stderr
+        assert len(api.requests) == made + 6  # nothing is probed or refused again
+    assert "gpt-6-luna: log-probabilities of 20 tokens, effort none" in done.stderr
+    assert "a probe of 1 call, 108 tokens, $0.000010" in done.stderr
+    assert "a probe" not in again.stderr
+    assert "3,000 tokens read, 1,200 of them from the server's cache, 240 written" in again.stderr
+    assert "prices: list prices of 2026-10-26" in again.stderr
+    stored = json.loads((folder / "run" / "run.json").read_text())
+    [probe] = stored["probes"]
+    assert (probe["found"]["effort"], probe["found"]["max_tokens"]) == ("none", "max_completion_tokens")
+    each = (60 * 0.10 + 40 * 0.01 + 8 * 0.50) / 1e6
+    assert probe["cost"] == pytest.approx(each)
+    assert stored["prices"]["openai/gpt-6-luna"]["day"] == "2026-10-26"
+    assert f"{31 * each:.5f}" in again.stderr
+    page = (folder / "run" / "report.html").read_text()
+    assert "log-probabilities of 20 tokens, effort none" in page
+    assert "list prices of 2026-10-26" in page
+
+
+def test_a_refused_setting_leaves_no_folder_so_the_remedy_works_in_its_place(run, folder):
+    with Api(O3) as api:
+        done = ranked(run, folder, api, "o3")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "use --option votes=5" in done.stderr
+        assert not (folder / "run").exists()
+        done = ranked(run, folder, api, "o3", "-o", "votes=3", "-o", "effort=low")
+    assert done.returncode == 0, done.stderr
+    assert "22,176 written, 21,600 of them reasoning" in done.stderr
+
+
+def test_a_folder_of_before_the_probes_asks_only_its_questions(run, folder):
+    import sqlite3
+    from contextlib import closing
+
+    with Api(OLDER) as api:
+        assert ranked(run, folder, api, "gpt-4o-mini").returncode == 0
+        path = folder / "run" / "judgements.db"
+        with closing(sqlite3.connect(path)) as database, database:
+            (text,) = database.execute("SELECT configuration FROM run").fetchone()
+            database.execute("UPDATE run SET configuration = ?", (text.replace('"probes"', '"unknown"'),))
+            for column in ("tokens_cached", "tokens_reasoning"):
+                database.execute(f"ALTER TABLE judgements DROP COLUMN {column}")
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+            database.execute(f"PRAGMA user_version = {version - 2}")
+        made = len(api.requests)
+        assert run(folder, ("report", "run")).returncode == 0  # reads an old database as it is
+        done = ranked(run, folder, api, "gpt-4o-mini", "--budget", "5n")
+        assert done.returncode == 0, done.stderr
+        assert len(api.requests) == made + 6
+
+
+def test_a_dry_run_says_how_old_prices_are_and_asks_nothing(run, folder):
+    with Api(LUNA) as api:
+        done = ranked(run, folder, api, "gpt-6-luna", "--dry-run", "-o", "votes=3", "-o", "effort=low")
+        given = ranked(run, folder, api, "gpt-6-luna", "--dry-run", "--price", "1,2")
+    assert api.requests == []
+    assert ", without tokens of reasoning" in done.stdout
+    assert "prices: list prices of 2026-10-26, " in done.stdout
+    assert "prices:" not in given.stdout
+
+
+def test_the_command_that_only_probes(run, folder):
+    with Api(LUNA) as api:
+        done = run(folder, ("probe", "openai/gpt-6-luna", "--base-url", api.url), OPENAI_API_KEY="sk-test-0123456")
+    assert done.returncode == 0, done.stderr
+    lines = dict(line.split("  ", 1) for line in done.stdout.splitlines()[1:])
+    assert lines["log-probabilities"].strip() == "of 20 tokens with effort none"
+    assert "list prices of 2026-10-26, " in lines["price"]
+    other = run(folder, ("probe", "simulated/soft"))
+    assert (other.returncode, "it is not behind a server" in other.stderr) == (2, True)

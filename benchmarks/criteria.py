@@ -149,7 +149,7 @@ def coverage(draws: int) -> list[str]:
     """How often 95% intervals of the overall hold, beside those of one criterion and of errors taken as independent."""
     rows = []
     for hard in (False, True):
-        for per in (4, 10):
+        for per in (4, 16):
             for r, alike in ((0.0, 0.0), (0.8, 0.0), (0.0, 0.8), (0.8, 0.8)):
                 rng = np.random.default_rng(1)
                 found = np.mean([_covered(rng, per, r, alike, hard) for _ in range(draws)], axis=0)

@@ -192,7 +192,9 @@ def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> 
 
 def has_criteria(folder: Path) -> bool:
     """Whether a run folder is of several criteria."""
-    return "criteria" in read_configuration(folder).get("identity", {}).get("prompt", {})
+    identity = read_configuration(folder).get("identity")
+    prompt = identity.get("prompt") if isinstance(identity, dict) else None
+    return isinstance(prompt, dict) and "criteria" in prompt
 
 
 def run_record(run: Run, ranking: Ranking) -> Record:

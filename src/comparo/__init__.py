@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from comparo.model.experts import Expert as Expert
     from comparo.model.experts import Gaussian as Gaussian
     from comparo.model.experts import StudentT as StudentT
+    from comparo.ranking.criteria import CriteriaRanking as CriteriaRanking
     from comparo.ranking.leaderboard import Leaderboard as Leaderboard
     from comparo.ranking.people import with_votes as with_votes
     from comparo.ranking.powered import Powered as Powered
@@ -82,6 +83,7 @@ _NAMES = {
     "methods": "fit",
     "model.determinant": "design_log_det",
     "model.experts": "BradleyTerry Davidson Expert Gaussian StudentT",
+    "ranking.criteria": "CriteriaRanking",
     "ranking.leaderboard": "Leaderboard",
     "ranking.people": "with_votes",
     "ranking.powered": "Powered powered",

@@ -14,7 +14,8 @@ from comparo.analysis.agreement import agreement
 from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
 from comparo.cli.batch import BatchFlags
-from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
+from comparo.cli.criteria import CriteriaFlags, first_criteria, print_criteria
+from comparo.cli.groups import ColumnFlags, with_groups
 from comparo.cli.printing import (
     Console,
     Format,
@@ -29,11 +30,13 @@ from comparo.cli.progress import watched
 from comparo.cli.settings import command_line
 from comparo.cli.stopping import say_interrupted, stoppable
 from comparo.data.items import LENGTH
+from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Question
 from comparo.data.several import read_several
 from comparo.errors import PendingError
 from comparo.methods import Method
 from comparo.model.product import Bias
+from comparo.ranking.criteria import CriteriaRanking
 from comparo.ranking.equal import control_sentences
 from comparo.ranking.indecision import tie_sentences
 from comparo.ranking.ranking import Ranking
@@ -41,6 +44,7 @@ from comparo.run.answers import count_cached
 from comparo.run.audition import Trial
 from comparo.run.auto import AUTO, beside
 from comparo.run.budget import dollars
+from comparo.run.criteria import CriteriaRun
 from comparo.run.first import first_question
 from comparo.run.folders import choose_folder
 from comparo.run.growing import grown, growth_sentence
@@ -167,7 +171,7 @@ def rank_command(
             rich_help_panel=groups.TEXTS,
         ),
     ] = None,
-    question: QuestionFlags,
+    question: CriteriaFlags,
     asked: JudgeFlags,
     plan: Plan,
     audition: Annotated[
@@ -212,10 +216,10 @@ def rank_command(
     numbers = [name for name in how.control or () if name != LENGTH]
     items = columns.read(data, group=group, scores=scores, numbers=numbers)
     is_auto = question.wording == [AUTO]
-    prompts = question.spelled_out("all", AUTO).make(items, columns, asked.reader)
+    prompts = question.resolved.spelled_out("all", AUTO).make(items, columns, asked.reader)
 
     def folder(task: Task) -> Path:
-        if not (fresh or isinstance(task, Trial)):
+        if not (fresh or isinstance(task, Trial) or isinstance(task.prompt, CriteriaPrompt)):
             task = grown(task, out, allow_changes)
         expense = task.expense()
         if dry_run:
@@ -233,6 +237,7 @@ def rank_command(
         **asdict(plan) | asdict(how) | {"control": how.control or ()},
         audition=audition,
         votes=read_several(votes) if votes else None,
+        weights=question.weights,
         out=folder,
         fresh=fresh and out is not None,
         batch=by_batch.mode,
@@ -292,6 +297,9 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
     from comparo.report import write_report
     from comparo.report.record import run_record
 
+    if isinstance(ranking, CriteriaRanking) and isinstance(run, CriteriaRun):
+        print_criteria(ranking, run, shown.console, shown.output, shown.top, is_finished)
+        return
     console, record = shown.console, run_record(run, ranking)
     page = write_report(str(run.store.folder), record)
     if ranking.leaderboard is not None and shown.output == "table":
@@ -361,6 +369,8 @@ def written_out(task: Task, question: Question) -> str:
     voice = next(voice for voice in task.voices if voice.name == question.voice)
     judge, prompt = voice.judge, voice.prompt
     begins, adds = (getattr(judge, name, None) for name in ("begins", "adds"))
-    text = prompt.text(question) + (adds(prompt) if adds else "")
+    by_itself = isinstance(prompt, CriteriaPrompt) and not adds
+    text = first_criteria(prompt, question) if by_itself else prompt.text(question)
+    text += adds(prompt) if adds else ""
     is_begun = begins(prompt) if begins else judge.name.partition("/")[0] in BEGIN
     return text + (f"\n\nThe answer is begun with: {prompt.answer}" if is_begun and prompt.answer else "")

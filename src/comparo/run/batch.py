@@ -20,6 +20,7 @@ from dataclasses import replace
 from math import inf, nan
 from typing import Any, Literal, get_args
 
+from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Question
 from comparo.errors import JudgeError, PendingError, RunError
 from comparo.judges import Judge, Judgement
@@ -62,6 +63,8 @@ def check_batch(task: Task, has_folder: bool) -> Task:
     price = getattr(asked, "at_batch_price", None)
     if task.is_panel:
         raise ValueError("--batch is for one judge and one wording: what is asked of several depends on their answers")
+    if isinstance(task.prompt, CriteriaPrompt):
+        raise ValueError("--batch is for one criterion; give one, or leave --batch out")
     if price is None:
         raise ValueError(f"{task.judge.name} takes no batches; openai/ and anthropic/ judges do. Leave --batch out")
     if task.until is not None or task.strategy == "adaptive":

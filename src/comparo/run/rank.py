@@ -18,6 +18,7 @@ from comparo.run.auditioned import Answers, Audition
 from comparo.run.auto import AUTO, choose_wordings
 from comparo.run.batch import Mode, mode_of
 from comparo.run.budget import Budget
+from comparo.run.criteria import WEIGHTS, check_criteria
 from comparo.run.loop import Run, logger
 from comparo.run.recipe import Scores
 from comparo.run.starting import Asked, Folder, Start, listed, make_judges, make_prompt, reader_among
@@ -29,7 +30,7 @@ from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORD
 
 def rank(
     data: Any,
-    criterion: str | None = None,
+    criterion: str | Mapping[str, str] | None = None,
     *,
     judge: Asked | Sequence[Asked] = DEFAULT_JUDGE,
     budget: str | int = DEFAULT_BUDGET,
@@ -53,6 +54,7 @@ def rank(
     least_mass: float = DEFAULT_LEAST_MASS,
     audition: str | Path | Audition | None = None,
     votes: Any = None,
+    weights: Mapping[str, float] | None = None,
     out: Folder = None,
     fresh: bool = False,
     allow_changes: bool = False,
@@ -82,7 +84,9 @@ def rank(
         ("Summary"), `heading` what stands above the context; by default the name of its column. `wording` is the name
         of the way to put the question, such as "between"; by default the paper's. "auto": the first calls of the budget
         are an audition of all wordings (or of the prompts in a list), and each judge is then asked in the one that
-        shows most.
+        shows most. Several criteria by name, {"coherence": "more coherent", "fluency": "more fluent"}, are asked in one
+        call about each pair (docs/criteria.md), and the result is a `CriteriaRanking`: the overall ranking, with that
+        of each criterion.
     prompt, labels, answer
         Instead of a criterion: a template with {first} and {second}, a file that holds one, or the name of one of the
         paper's prompts; the two labels that name the texts in it, and how the judge's answer begins.
@@ -117,6 +121,9 @@ def rank(
     votes
         Comparisons by people about some of the texts, in any form that `Comparisons.of` reads, such as the folder of a
         vote. The ranking is then what people would say (`with_votes`); no call depends on them.
+    weights
+        What each of several criteria counts in the overall, by name; 1 for one that is not named. A finished run is
+        weighed again without calls.
     out, fresh, allow_changes, notes
         A folder in which everything asked is stored, or a function that chooses it for the `Task`; a call that was
         stopped continues there. Items that the run of the folder does not have are added to it, and the budget is then
@@ -137,6 +144,7 @@ def rank(
     Returns
     -------
     Ranking
+        A `CriteriaRanking` where there are several criteria.
 
     Raises
     ------
@@ -163,11 +171,16 @@ def rank(
     is_auto = listed(wording) == [AUTO]
     if is_auto and start.batch is not None:
         raise ValueError("--wording auto goes by answers, and --batch asks before there are any; name a wording")
-    wordings = (all_wordings(criterion) if prompt is None else [None]) if is_auto else listed(wording)
+    wordings = listed(wording)
+    if is_auto:
+        wordings = all_wordings(criterion) if prompt is None and isinstance(criterion, str) else [None]
     words = partial(make_prompt, kind=kind, heading=heading, context=context, labels=labels, answer=answer)
     named = reader_among(judge)
+    refused = {"--wording auto": is_auto, "--audition": audition is not None, "--votes": votes is not None}
     prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
     asked = make_judges(judge, options, cache)
+    if found := check_criteria(prompts, asked, weights, goal=goal, refused=refused):
+        start = replace(start, notes={**(notes or {}), WEIGHTS: found})
     said = None if votes is None else Comparisons.of(votes)
     how = (strategy, orders, method, bias, seed, plain, least_mass, estimate, validity, held)
 

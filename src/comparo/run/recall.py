@@ -11,8 +11,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.judges import Judge, Judgement, Probe
+from comparo.judges.several import Several, about
 from comparo.run.cache import Cache, head_of, key_of_answer, key_of_probe
 from comparo.run.database import key_of
 from comparo.run.store import Store
@@ -83,12 +85,12 @@ class Recalling:
         """Put all answers, each in the cache before, and how it ended; after a stop, one more is taken."""
         try:
             head = head_of(self.asked, prompt)
-            missing = self._missing(questions, head, put, stopped)
+            missing = self._missing(questions, prompt, head, put, stopped)
             if (first := next(missing, None)) is not None:
                 answers = self.asked.judge(chain([first], missing), prompt)
                 try:
                     for judgement in answers:
-                        self.cache.add(key_of_answer(head, judgement.question), self.name, judgement)
+                        self._keep(head, judgement)
                         put(judgement)
                         if stopped.is_set():
                             break
@@ -99,17 +101,42 @@ class Recalling:
         put(None)
 
     def _missing(
-        self, questions: Iterable[Question], head: str, put: Callable[[Outcome], None], stopped: threading.Event
+        self,
+        questions: Iterable[Question],
+        prompt: Prompt,
+        head: str,
+        put: Callable[[Outcome], None],
+        stopped: threading.Event,
     ) -> Iterator[Question]:
         """The questions whose answers are not in the cache; the answers of the others are put."""
         for question in questions:
             if stopped.is_set():
                 return
-            found = self.cache.find(key_of_answer(head, question), question)
+            found = self._found(head, question, prompt)
             if found is None:
                 yield question
             else:
                 put(found)
+
+    def _keep(self, head: str, judgement: Judgement) -> None:
+        """Put an answer in the cache; of several criteria, each with the name of its criterion."""
+        if not isinstance(judgement, Several):
+            self.cache.add(key_of_answer(head, judgement.question), self.name, judgement)
+            return
+        for one in judgement.each:
+            self.cache.add(key_of_answer(f"{head}\n{one.question.voice}", judgement.question), self.name, one)
+
+    def _found(self, head: str, question: Question, prompt: Prompt) -> Judgement | None:
+        """The answer in the cache; of several criteria, only where all of them are there."""
+        if not isinstance(prompt, CriteriaPrompt):
+            return self.cache.find(key_of_answer(head, question), question)
+        each = []
+        for name in prompt.parts:
+            found = self.cache.find(key_of_answer(f"{head}\n{name}", question), about(question, name))
+            if found is None:
+                return None
+            each.append(found)
+        return Several.of(each)
 
 
 class Memory:

@@ -216,6 +216,10 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
     if not answered:
         raise StoreError(f"{folder} holds no answers, so there is nothing to judge again; run its command first")
     stored, wordings = identity["prompt"], configuration.get("wording")
+    if "criteria" in stored:
+        raise StoreError(
+            f"{folder} is of several criteria, and a run is judged again by one; run comparo rank with another judge"
+        )
     first, second = stored["labels"]
     old = Prompt(stored["template"], (first, second), stored["answer"], wordings)
     prompt = old if wording is None else _reworded(old, wording)

@@ -17,6 +17,7 @@ import numpy as np
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
+from comparo.data.joint import CriteriaPrompt, reply_tokens
 from comparo.data.prompts import Prompt, Question
 from comparo.judges import Judge, Judgement
 from comparo.methods import Method, quiet_fit
@@ -266,12 +267,20 @@ class Task:
         return {voice.name: len(voice.prompt.text(Question("", "", context_text=""))) for voice in self.voices}
 
     @cached_property
+    def _written(self) -> dict[str | None, int]:
+        """How many tokens the reply to each voice has: a label, or a line for each of several criteria."""
+        asked = {voice.name: voice.prompt for voice in self.voices}
+        return {name: reply_tokens(one) if isinstance(one, CriteriaPrompt) else 1 for name, one in asked.items()}
+
+    @cached_property
     def _prices(self) -> dict[str | None, tuple[float, float] | None]:
         return {voice.name: getattr(voice.judge, "price", None) for voice in self.voices}
 
     def _cost(self, voice: str | None, tokens: float) -> float:
         price = self._prices[voice]
-        return math.nan if price is None else (tokens * price[0] + price[1]) / 1e6
+        if price is None:
+            return math.nan
+        return (tokens * price[0] + self._written[voice] * price[1]) / 1e6
 
 
 def _length(question: Question) -> int:

@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo test test-core test-random slow lint build bench docs clean
 
 demo: $(VENV)/demo
-	$(BIN)/comparo rank examples/sentences.jsonl --criterion longer --kind Sentence --budget 3n --option runtime=llama.cpp
+	$(BIN)/comparo demo
 
 # Everything that a change must pass. One tier: make test TIER=judges (the tiers are in pyproject.toml).
 # Lint runs beside the tests, which wait for servers and processes now and then; its output is shown after theirs.

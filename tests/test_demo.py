@@ -14,7 +14,7 @@ from comparo.judges import load_judge
 def shown(monkeypatch, tmp_path, capsys):
     def run(judge, is_open=False):
         opened = []
-        monkeypatch.setattr(demo, "load_judge", lambda name, **options: judge)
+        monkeypatch.setattr(demo, "load_judge", lambda *_, **__: judge)
         monkeypatch.setattr(demo.webbrowser, "open", opened.append)
         demo.demo_command(tmp_path / "demo", is_open)
         return capsys.readouterr(), opened

@@ -21,7 +21,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 EVERYWHERE = {"--help", "--version"}  # of `comparo` itself
 # Flags of benchmarks that the page names, and a target of the reader's own.
-OTHERS = {"CONTRIBUTING.md": {"--cells"}, "systems.md": {"--runs"}, "ci.md": {"make outputs"}}
+OTHERS = {
+    "CONTRIBUTING.md": {"--cells"},
+    "systems.md": {"--runs"},
+    "growing.md": {"--seeds"},
+    "ci.md": {"make outputs"},
+}
 
 
 def read(page):

@@ -19,14 +19,13 @@ class BatchFlags:
         bool,
         typer.Option(
             "--batch",
-            help=f"Put all questions to the server as a batch, which costs half and is answered within {WINDOW} hours; "
-            "for openai/ (also servers that imitate its Batch API) and anthropic/ judges. The same command goes on "
-            "with a batch, also days later and from another terminal.",
+            help=f"Ask the server for a batch (openai/, anthropic/), answered within {WINDOW} hours; the same command "
+            "goes on, also days later (docs/batch.md).",
         ),
     ] = False
     no_wait: Annotated[
         bool,
-        typer.Option("--no-wait", help="With --batch: do not wait for the answers; the same command collects them."),
+        typer.Option("--no-wait", help="With --batch: do not wait; the same command collects the answers."),
     ] = False
     cancel: Annotated[
         bool,

@@ -26,14 +26,14 @@ class CriteriaFlags(QuestionFlags):
     criterion: Annotated[
         list[str] | None,
         typer.Option(
-            help='What makes a text better, to end "Which Text is …": "more coherent". Several, each with a name '
-            '(wit="funnier"), are answered in one call about a pair (docs/criteria.md).'
+            help='What makes a text better, to end "Which Text is …": "more coherent". Several: NAME="funnier", in one '
+            "call (docs/criteria.md)."
         ),
     ] = None  # type: ignore[assignment]
     weight: Annotated[
         list[str] | None,
         typer.Option(
-            help="What one of several criteria counts in the overall, NAME=NUMBER; may be repeated. Default: 1 each.",
+            help="Of several criteria: NAME=NUMBER; may be repeated. Default: 1 each.",
             show_default=False,
         ),
     ] = None

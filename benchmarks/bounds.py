@@ -15,9 +15,9 @@ from scipy.special import expit, logit
 from comparo import Comparisons, Ranking, fit
 from comparo.analysis.agreement import spearman_within
 from comparo.analysis.verdicts import count_flips, cycles
+from comparo.ranking.expected import expected
 from comparo.report.bounds import CONTRADICTING, CYCLES, FLIPS, SPEARMAN
 from comparo.report.measures import residuals
-from comparo.report.record import expected
 
 TEXTS = 10_000  # in all contexts of a simulation
 CALLS = 6  # per text

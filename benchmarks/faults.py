@@ -47,8 +47,9 @@ class Server:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                asked = body["messages"][0]["content"]
                 with outer.lock:
-                    outer.paid[body["messages"][0]["content"]] += 1
+                    outer.paid[asked] += not asked.startswith("Number A:")  # which is the probe before the questions
                     outer.open += 1
                     wait, number = rng.uniform(*waits), outer.calls
                 try:
@@ -154,7 +155,8 @@ def stop_again_and_again(
         )
     server.server.shutdown()
     server.server.server_close()
-    outcome.distinct, outcome.paid_twice = len(server.paid), server.calls - len(server.paid)
+    outcome.distinct = sum(count > 0 for count in server.paid.values())
+    outcome.paid_twice = server.calls - outcome.distinct
     outcome.stored, outcome.doubled = len(stored), sum(count - 1 for count in stored.values())
     outcome.lost = total - len(stored)
     return outcome

@@ -186,6 +186,8 @@ def test_names_cannot_break_the_markdown():
 
 def prefers_long(request):
     shown = request.body["messages"][0]["content"]
+    if "Answer A" not in shown:  # the probe
+        return tokens({"A": 0.9, "B": 0.1})
     first, second = (part.split("\n")[0].count("word") for part in shown.split("Answer ")[1:3])
     p = 0.9 if first > second else 0.4 if first < second else 0.6
     return tokens({"A": p, "B": 1 - p} if p > 0.5 else {"B": 1 - p, "A": p})
@@ -206,7 +208,7 @@ def test_the_command_with_a_server(run, files):
         done = run(files, command, OPENAI_API_KEY="sk-none")
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("new is better than old: new wins 100% (")
-        made = len(api.requests)
+        made = len(api.asked)
         assert made < 80
         document = json.loads((files / "run" / "compare.json").read_text())
         assert (document["sure"], document["calls"]) == ("better", made)
@@ -214,7 +216,7 @@ def test_the_command_with_a_server(run, files):
         assert (files / "run" / "report.html").is_file()
         again = run(files, (*command, "--format", "json"), OPENAI_API_KEY="sk-none")
         assert json.loads(again.stdout) == document
-        assert len(api.requests) == made
+        assert len(api.asked) == made
         worse = ("compare", "new.jsonl", "old.jsonl", *asked, "--concurrency", "2", "--fail-if-worse", "0.95")
         refused = run(files, (*worse, "--format", "markdown", "--out", "worse"), OPENAI_API_KEY="sk-none")
         assert refused.returncode == 3

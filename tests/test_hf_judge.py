@@ -14,13 +14,15 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerFast
 
+from comparo.data.joint import criteria_prompt
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
-from comparo.judges.chat import Chat
+from comparo.judges.chat import Chat, Encoded
 from comparo.judges.hf import judge as hf
 from comparo.judges.hf import network
 from comparo.judges.hf.passes import Batches
+from comparo.judges.labels import common_prefix
 
 PROMPT = criterion_prompt("more natural", kind="Response", context="Dialogue")
 WORDS = "the cat sat on a mat and then it ran to see who was at the door of an old house by the sea".split()
@@ -186,6 +188,49 @@ def test_batches_and_shared_prefixes_answer_as_the_model_does_one_at_a_time(name
             # a mass is rounded as the logits are: relative to its logarithm, down to e^−100 in the encoders
             logs = np.log(got[:, 1]), np.log(expected[: len(part), 1])
             np.testing.assert_allclose(*logs, rtol=1e-4, atol=1e-3, err_msg=str(options))
+
+
+CRITERIA = criteria_prompt(
+    {"ease": "more natural", "wit": "funnier", "length": "shorter"}, kind="Response", context="Dialogue"
+)
+
+
+@pytest.mark.parametrize("name", ["llama", "capped", "positions", "t5"])
+def test_criteria_after_texts_that_are_read_once_are_answered_as_each_is_alone(name, folder):
+    questions = some_questions()
+    alone = load_judge(f"hf/{folder(name)}", device="cpu", reuse=False)
+    expected = {part: asked(alone, questions, prompt) for part, prompt in CRITERIA.parts.items()}
+    assert not np.allclose(expected["ease"], expected["wit"], atol=1e-3)
+    for reuse in (False, True, "tree"):
+        calls = answers(load_judge(f"hf/{folder(name)}", device="cpu", reuse=reuse), questions, CRITERIA)
+        for number, (part, rows) in enumerate(expected.items()):
+            assert [call.each[number].question.voice for call in calls] == [part] * len(calls)
+            got = [call.each[number].p for call in calls]
+            np.testing.assert_allclose(got, rows[:, 0], atol=1e-4, err_msg=str(reuse))
+
+
+def test_the_texts_of_several_criteria_are_computed_once(folder):
+    questions = some_questions(6, contexts=1)
+    computed = {}
+    for reuse in (False, True, "tree"):
+        judge, read = hf.load(str(folder("llama")), device="cpu", reuse=reuse), []
+        judge._network._model.register_forward_pre_hook(
+            lambda _model, _arguments, options, read=read: read.append(options["input_ids"].numel()), with_kwargs=True
+        )
+        counted = sum(call.tokens_in for call in answers(judge, questions, CRITERIA))
+        computed[reuse] = sum(read)
+    rows = [row for row in judge._chat.encode(questions, CRITERIA) if isinstance(row, Encoded)]
+    separate = sum(len(row.ids) for row in rows)
+    once = sum(len(row.ids) - row.known for row in rows)
+    calls = [rows[number::6] for number in range(6)]
+    shared = [common_prefix([row.ids for row in call]) for call in calls]
+    rest = [max(len(row.ids) for row in call) - known for call, known in zip(calls, shared, strict=True)]
+    assert counted == once < 0.6 * separate
+    assert computed[False] >= separate
+    context = judge._shared(rows, CRITERIA)
+    assert context > 5
+    assert computed[True] == context + sum(shared) - 6 * context + 3 * sum(rest)  # rows are padded to the longest
+    assert max(computed[True], computed["tree"]) < once  # the context too is read once
 
 
 def test_a_shared_prefix_is_read_once(folder):

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from comparo import Comparisons
+from comparo.data.joint import criteria_prompt
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import Judgement, load_judge
@@ -60,6 +61,23 @@ def test_a_context_read_once_gives_the_same_answers(smollm2):
     for one in asked:
         [answer] = alone.judge([one], prompt)
         assert together[one.first] == pytest.approx(answer.p, abs=0.005)
+
+
+def test_criteria_after_texts_that_are_read_once_are_answered_as_each_is_alone(smollm2):
+    prompt = criteria_prompt({"length": "longer", "wit": "funnier"})
+
+    def forget():  # p of a prompt that is wholly at hand differs by up to 0.03, as one token is computed otherwise
+        smollm2.server.handle_completions({"prompt": "Something else entirely", "max_tokens": 1, "cache_prompt": True})
+
+    for one in (question(), question(LONG, SHORT)):
+        forget()
+        [call] = smollm2.judge([one], prompt)
+        for number, part in enumerate(prompt.parts.values()):
+            forget()
+            [answer] = smollm2.judge([one], part)
+            assert call.each[number].p == pytest.approx(answer.p, abs=0.001)
+            assert (call.each[number].tokens_in == answer.tokens_in) == (number == 0)
+        assert call.each[1].tokens_in < 0.5 * call.each[0].tokens_in
 
 
 def test_what_does_not_fit_is_cut_and_said(smollm2):

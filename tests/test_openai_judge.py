@@ -18,6 +18,7 @@ from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
 from comparo.judges.openai.judge import load
+from comparo.judges.prices import Price
 from servers import Api, Reply, choices, llama_server, refusal, tokens, words
 
 KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -663,7 +664,7 @@ def test_settings_hold_what_changes_an_answer():
 def test_prices_are_known_or_given():
     assert load("gpt-4o-mini-2024-07-18").price[:2] == (0.15, 0.60)
     assert load("gpt-4o-2024-05-13").price[:2] == (5.0, 15.0)
-    assert load("gpt-6-luna", price=(1, 2)).price == (1.0, 2.0, None, None, None)
+    assert load("gpt-6-luna", price=(1, 2)).price == Price(1.0, 2.0)
     assert load("gpt-4.5").price is None
     assert load("mistral-large-latest", base_url="https://api.mistral.ai/v1").price.written > 0
     with Api(SURE) as api:

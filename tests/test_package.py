@@ -71,23 +71,6 @@ def test_every_exported_name_is_documented():
         comparo.rank_everything  # noqa: B018
 
 
-def anchor(heading):
-    """The name that a heading has in links to it."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
-def test_links_between_pages_lead_somewhere():
-    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
-        text = page.read_text(encoding="utf-8")
-        for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
-            path, _, part = target.partition("#")
-            file = page.parent / path if path else page
-            assert file.exists(), f"{page.name} links to {target}"
-            if part:
-                headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
-                assert part in map(anchor, headings), f"{page.name} links to {target}"
-
-
 ROOMS = """types errors data model ranking methods analysis selection judges run report export studies vote cli
     adapters""".split()
 # A ranking is drawn by its own method, and matplotlib is loaded only then.

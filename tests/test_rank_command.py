@@ -8,7 +8,7 @@ import pytest
 
 from comparo.cli.progress import progress_line
 from comparo.run.budget import Budget
-from comparo.run.loop import Progress
+from comparo.run.progress import Progress
 from comparo.run.store import read_judgements
 from servers import Api, refusal, tokens
 
@@ -71,7 +71,7 @@ def test_a_budget_in_dollars_is_not_overspent(comparo, folder):
         assert done.returncode == 0, done.stderr
         spent = sum(one.cost for one in read_judgements(folder / "run")) + 0.012  # of the probe
     assert len(api.requests) * 0.012 == pytest.approx(spent)
-    assert f"; ${spent:.2f}\n" in done.stderr
+    assert f"; ${spent:.2f} spent\n" in done.stderr
     assert spent < 0.30 + 8 * 0.012  # what was in flight when it was reached
 
 

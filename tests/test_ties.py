@@ -16,7 +16,7 @@ from comparo.model.mixed import mixed
 from comparo.model.product import multiply
 from comparo.model.sites import choice_moments
 from comparo.model.ties import PRIOR, answer_moments, averaged_moments
-from comparo.report.record import expected
+from comparo.ranking.expected import expected
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from comparo.data.prompts import Question as Question
     from comparo.errors import ComparisonsError as ComparisonsError
     from comparo.errors import JudgeError as JudgeError
+    from comparo.errors import PendingError as PendingError
     from comparo.export import export_run as export_run
     from comparo.judges import Judge as Judge
     from comparo.judges import Judgement as Judgement
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from comparo.model.experts import Expert as Expert
     from comparo.model.experts import Gaussian as Gaussian
     from comparo.model.experts import StudentT as StudentT
+    from comparo.ranking.criteria import CriteriaRanking as CriteriaRanking
     from comparo.ranking.leaderboard import Leaderboard as Leaderboard
     from comparo.ranking.people import with_votes as with_votes
     from comparo.ranking.powered import Powered as Powered
@@ -75,12 +77,13 @@ _NAMES = {
     "data.imports": "import_file",
     "data.items": "Items",
     "data.prompts": "Prompt Question",
-    "errors": "ComparisonsError JudgeError",
+    "errors": "ComparisonsError JudgeError PendingError",
     "export": "export_run",
     "judges": "Judge Judgement load_judge",
     "methods": "fit",
     "model.determinant": "design_log_det",
     "model.experts": "BradleyTerry Davidson Expert Gaussian StudentT",
+    "ranking.criteria": "CriteriaRanking",
     "ranking.leaderboard": "Leaderboard",
     "ranking.people": "with_votes",
     "ranking.powered": "Powered powered",

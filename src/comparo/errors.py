@@ -16,6 +16,10 @@ class RunError(RuntimeError):
     """A run that cannot continue; all answers so far are kept, and the same command continues from there."""
 
 
+class PendingError(RunError):
+    """A batch that is not answered yet; the same command goes on with it."""
+
+
 class StoreError(RuntimeError):
     """A run folder that cannot be used: in use, of another run, damaged, on a full disk, or not writable."""
 

@@ -18,7 +18,7 @@ from comparo.run.starting import reader
 from comparo.run.task import DEFAULT_JUDGE
 
 NAMES = (
-    "provider/model: local/smollm2 (embedded, a smoke test), local/PATH.gguf, hf/NAME-OR-FOLDER, openai/MODEL (any "
+    "provider/model: local/smollm2 (embedded), local/PATH.gguf, hf/NAME-OR-FOLDER, openai/MODEL (any "
     "such server by --base-url), anthropic/MODEL, gemini/MODEL, vllm/MODEL, replay/FILE, simulated/soft."
 )
 COMMON = ("base_url", "concurrency", "price")  # options of judges that are flags
@@ -56,10 +56,7 @@ class JudgeFlags:
     ] = None
     ray_address: Annotated[
         str | None,
-        typer.Option(
-            help="HOST:PORT of the cluster's head; auto: that of this machine. Default: RAY_ADDRESS, else a Ray of "
-            "this machine alone."
-        ),
+        typer.Option(help="HOST:PORT of the cluster's head, or auto (docs/scale.md)."),
     ] = None
     judge_replicas: Annotated[
         int | None,

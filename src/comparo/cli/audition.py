@@ -21,7 +21,7 @@ from comparo.data.writing import csv_text
 from comparo.ranking.display import json_rows
 from comparo.ranking.ranking import Ranking
 from comparo.run.answers import count_cached
-from comparo.run.audition import PAIRS, audition
+from comparo.run.audition import BLIND, PAIRS, audition
 from comparo.run.auditioned import Audition
 from comparo.run.budget import paid_and_spent
 from comparo.run.folders import choose_folder
@@ -129,12 +129,18 @@ def _print(found: Audition, shown: Shown) -> None:
         print_notes(found.notes)
     if words := cost_words(cached, len(answers), spent):
         shown.console.print("; ".join(words))
-    told = f"Use {found.best}: of all voices, the largest share of what it says is about the texts."
-    shown.console.print(told, markup=False, soft_wrap=True)
+    shown.console.print(_advice(found), markup=False, soft_wrap=True)
     if len(found.panel) > 1:
         others = ", ".join(found.panel[1:])
         told = f"With calls for several voices, add those that show nearly as much: {others}."
         shown.console.print(told, markup=False, soft_wrap=True)
+
+
+def _advice(found: Audition) -> str:
+    """Which voice to use, if any."""
+    if not np.any(found.table["content_high"] >= BLIND):
+        return "No voice sees these texts: a ranking by them would mean little. Try another judge, or another wording."
+    return f"Use {found.best}: of all voices, the largest share of what it says is about the texts."
 
 
 def _rows(found: Audition) -> tuple[list[str], list[list[Any]]]:

@@ -12,6 +12,7 @@ from comparo.cli.settings import Command, name_variables
 
 # For each command: its file, and the line in the list of commands, which is the first one of the function's docstring.
 COMMANDS = {
+    "demo": ("demo", "See it work: a tiny model on this machine ranks 24 sentences, and shows what it cannot do."),
     "rank": ("rank", "Rank texts by a judge, from few comparisons, safe to stop and start again."),
     "audition": (
         "audition",

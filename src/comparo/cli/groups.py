@@ -39,6 +39,14 @@ GroupColumn = Annotated[
         rich_help_panel=TEXTS,
     ),
 ]
+AllowChanges = Annotated[
+    bool,
+    typer.Option(
+        "--allow-changes",
+        help="Leave judgements about texts that changed or are gone out of the ranking (docs/growing.md).",
+        rich_help_panel="Output",
+    ),
+]
 Scores = Annotated[
     list[str] | None,
     typer.Option(

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from comparo.data.words import visible
 from comparo.data.writing import csv_text
+from comparo.ranking.grown import Grown, growth_sentences, moved_columns
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import dollars
@@ -86,6 +87,16 @@ def print_board(board: Leaderboard) -> None:
     print_text("\n")
 
 
+def print_moved(ranking: Ranking, grown: Grown) -> None:
+    """Who is new in a ranking that has grown, and a table of what moved, on stdout."""
+    for sentence in growth_sentences(ranking, grown):
+        print_text(f"\n{sentence[0].upper()}{sentence[1:]}.\n")
+    moved = moved_columns(ranking, grown)
+    if len(moved["item"]):
+        print_text("\n")
+        print_table(moved, zip(*(column.tolist() for column in moved.values()), strict=True))
+
+
 def print_table(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
     """A table for people on stdout, as wide as it needs to be where that is no terminal."""
     table, console = rich_table(header, rows), Console()
@@ -131,3 +142,17 @@ def watch(things: Iterable[Something], total: int, every: float = MINUTE) -> Ite
             if not console.is_terminal and time.monotonic() - said >= every:
                 said = time.monotonic()
                 say(f"{number:,}/{total:,} judged")
+
+
+def whose(ranking: Ranking) -> str:
+    """Whose ranking it is, in words."""
+    if ranking.people is not None:
+        return f"scores: what people would say. {ranking.people.sentence}"
+    if ranking.panel is not None:
+        return f"scores: the consensus of {len(ranking.panel.names)} voices"
+    if ranking.validity is None:
+        return "scores: the judge's own opinion"
+    return (
+        f"scores: consensus, validity {ranking.validity:.2f}: what people would say, as far as one judge can tell; "
+        "--estimate judge for the judge's own opinion"
+    )

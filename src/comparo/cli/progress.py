@@ -7,7 +7,8 @@ from rich.live import Live
 from rich.text import Text
 
 from comparo.cli.printing import MINUTE, Console
-from comparo.run.loop import Progress, Run
+from comparo.run.loop import Run
+from comparo.run.progress import Progress
 from comparo.run.watching import progress_text
 
 

@@ -13,16 +13,30 @@ import typer
 from comparo.analysis.agreement import agreement
 from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
-from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
-from comparo.cli.printing import Console, Format, cost_words, print_board, print_notes, print_ranking
+from comparo.cli.batch import BatchFlags
+from comparo.cli.criteria import CriteriaFlags, first_criteria, print_criteria
+from comparo.cli.groups import ColumnFlags, with_groups
+from comparo.cli.printing import (
+    Console,
+    Format,
+    cost_words,
+    print_board,
+    print_moved,
+    print_notes,
+    print_ranking,
+    whose,
+)
 from comparo.cli.progress import watched
 from comparo.cli.settings import command_line
 from comparo.cli.stopping import say_interrupted, stoppable
 from comparo.data.items import LENGTH
+from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Question
 from comparo.data.several import read_several
+from comparo.errors import PendingError
 from comparo.methods import Method
 from comparo.model.product import Bias
+from comparo.ranking.criteria import CriteriaRanking
 from comparo.ranking.equal import control_sentences
 from comparo.ranking.indecision import tie_sentences
 from comparo.ranking.ranking import Ranking
@@ -30,8 +44,10 @@ from comparo.run.answers import count_cached
 from comparo.run.audition import Trial
 from comparo.run.auto import AUTO, beside
 from comparo.run.budget import dollars
+from comparo.run.criteria import CriteriaRun
 from comparo.run.first import first_question
 from comparo.run.folders import choose_folder
+from comparo.run.growing import grown, growth_sentence
 from comparo.run.loop import Run
 from comparo.run.probing import price_sentences, tokens_sentence
 from comparo.run.rank import rank
@@ -155,7 +171,7 @@ def rank_command(
             rich_help_panel=groups.TEXTS,
         ),
     ] = None,
-    question: QuestionFlags,
+    question: CriteriaFlags,
     asked: JudgeFlags,
     plan: Plan,
     audition: Annotated[
@@ -173,11 +189,13 @@ def rank_command(
             rich_help_panel=MUCH,
         ),
     ] = False,
+    by_batch: BatchFlags,
     how: How,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The run folder. Default: comparo-runs/TIME-NAME, or that of the same run, to continue it.",
+            help="The run folder; new items are added to its run, and --budget is for these. Default: "
+            "comparo-runs/TIME-NAME, or that of the same run.",
             rich_help_panel=PRINTED,
         ),
     ] = None,
@@ -185,6 +203,7 @@ def rank_command(
         bool,
         typer.Option("--fresh", help="Start anew; an existing folder is renamed and kept.", rich_help_panel=PRINTED),
     ] = False,
+    allow_changes: groups.AllowChanges = False,
     shown: Shown,
 ) -> None:
     """Rank texts by a judge, from few comparisons, safe to stop and start again.
@@ -196,9 +215,11 @@ def rank_command(
     numbers = [name for name in how.control or () if name != LENGTH]
     items = columns.read(data, group=group, scores=scores, numbers=numbers)
     is_auto = question.wording == [AUTO]
-    prompts = question.spelled_out("all", AUTO).make(items, columns, asked.reader)
+    prompts = question.resolved.spelled_out("all", AUTO).make(items, columns, asked.reader)
 
     def folder(task: Task) -> Path:
+        if not (fresh or isinstance(task, Trial) or isinstance(task.prompt, CriteriaPrompt)):
+            task = grown(task, out, allow_changes)
         expense = task.expense()
         if dry_run:
             say_expense(Console(highlight=False), task, expense)
@@ -215,8 +236,11 @@ def rank_command(
         **asdict(plan) | asdict(how) | {"control": how.control or ()},
         audition=audition,
         votes=read_several(votes) if votes else None,
+        weights=question.weights,
         out=folder,
         fresh=fresh and out is not None,
+        batch=by_batch.mode,
+        allow_changes=allow_changes,
         notes={"command": command_line(context)},
         say=partial(shown.console.print, style="yellow", markup=False, soft_wrap=True),
         finish=partial(finish, shown=shown),
@@ -244,6 +268,9 @@ def complete(run: Run, console: Console, so_far: Callable[[], None] = lambda: No
     try:
         with stoppable(), watched(run, console):
             return run.finish()
+    except PendingError as pending:
+        console.print(str(pending), style="yellow", markup=False, soft_wrap=True)
+        raise typer.Exit from None
     except KeyboardInterrupt as stop:
         say_interrupted(console, run, stop)
         so_far()
@@ -254,11 +281,14 @@ def say_begin(console: Console, run: Run) -> None:
     """Say how many calls a run may make, and where its folder is."""
     what = "An audition of the wordings: " if isinstance(run.task, Trial) and run.task.whole else ""
     calls = f"{run.progress.total:,} calls at most{_given(run.task)}"
+    if sentence := growth_sentence(run.task):
+        console.print(sentence, markup=False, soft_wrap=True)
     console.print(f"[dim]{what}{calls}; run folder {run.store.folder}[/dim]")
 
 
 def _given(task: Task) -> str:
-    return f", {len(task.given):,} of them answered in the audition" if task.given else ""
+    where = "in the audition" if task.growth is None else "before"
+    return f", {len(task.given):,} of them answered {where}" if task.given else ""
 
 
 def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -> None:
@@ -266,6 +296,9 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
     from comparo.report import write_report
     from comparo.report.record import run_record
 
+    if isinstance(ranking, CriteriaRanking) and isinstance(run, CriteriaRun):
+        print_criteria(ranking, run, shown.console, shown.output, shown.top, is_finished)
+        return
     console, record = shown.console, run_record(run, ranking)
     page = write_report(str(run.store.folder), record)
     if ranking.leaderboard is not None and shown.output == "table":
@@ -273,6 +306,8 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
     progress, cached = run.progress, count_cached(run.judgements)
     calls = {"answered": progress.answered, "cached": cached, "failed": progress.failed, "cost": progress.cost}
     print_ranking(ranking, shown.output, shown.top, calls)
+    if ranking.grown is not None and shown.output == "table":
+        print_moved(ranking, ranking.grown)
     if not shown.quiet:
         print_notes(ranking.notes)
     parts = [f"{progress.answered:,} of {record.possible:,} possible comparisons{_given(run.task)}"]
@@ -288,7 +323,7 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
         console.print(sentence, markup=False, soft_wrap=True)
     if run.task.until is not None and is_finished:
         console.print(stop_sentence(run.task, ranking, run.rounds, progress.answered, progress.total), soft_wrap=True)
-    console.print(_whose(ranking), markup=False, soft_wrap=True)
+    console.print(whose(ranking), markup=False, soft_wrap=True)
     for sentence in (*tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         console.print(sentence, markup=False, soft_wrap=True)
     for name, found in agreement(ranking, run.task.items).items():
@@ -296,19 +331,6 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
         if not np.isnan(found).all():
             console.print(f"Spearman correlation with {name}: {np.nanmean(found):.3f}{contexts}", markup=False)
     console.print(f"Report: {page}", markup=False)
-
-
-def _whose(ranking: Ranking) -> str:
-    if ranking.people is not None:
-        return f"scores: what people would say. {ranking.people.sentence}"
-    if ranking.panel is not None:
-        return f"scores: the consensus of {len(ranking.panel.names)} voices"
-    if ranking.validity is None:
-        return "scores: the judge's own opinion"
-    return (
-        f"scores: consensus, validity {ranking.validity:.2f}: what people would say, as far as one judge can tell; "
-        "--estimate judge for the judge's own opinion"
-    )
 
 
 def say_expense(console: Console, task: Task, expense: Expense) -> None:
@@ -326,7 +348,9 @@ def say_expense(console: Console, task: Task, expense: Expense) -> None:
     for voice in task.voices if several else ():
         each = expense.costs[voice.name]
         console.print(f"  {voice.name}: {'price not known' if math.isnan(each) else f'{dollars(each)} a call'}")
-    calls = f"{expense.calls:,} calls at most{_given(task)}"
+    if sentence := growth_sentence(task):
+        console.print(sentence, markup=False)
+    calls = f"{expense.calls:,} calls at most{_given(task) if task.growth is None else ' now'}"
     reasoning = (
         ", without tokens of reasoning" if any(getattr(judge, "reasons", False) for judge in task.judges) else ""
     )
@@ -344,6 +368,8 @@ def written_out(task: Task, question: Question) -> str:
     voice = next(voice for voice in task.voices if voice.name == question.voice)
     judge, prompt = voice.judge, voice.prompt
     begins, adds = (getattr(judge, name, None) for name in ("begins", "adds"))
-    text = prompt.text(question) + (adds(prompt) if adds else "")
+    by_itself = isinstance(prompt, CriteriaPrompt) and not adds
+    text = first_criteria(prompt, question) if by_itself else prompt.text(question)
+    text += adds(prompt) if adds else ""
     is_begun = begins(prompt) if begins else judge.name.partition("/")[0] in BEGIN
     return text + (f"\n\nThe answer is begun with: {prompt.answer}" if is_begun and prompt.answer else "")

@@ -47,12 +47,12 @@ def name_of(option: TyperOption) -> str:
 def name_variables(command: TyperCommand) -> None:
     """Let every flag of a command come from a variable: --base-url from COMPARO_BASE_URL.
 
-    Several judges or wordings in one variable have a | between them, since names of files have spaces.
+    Several judges, wordings or criteria in one variable have a | between them, since names of files have spaces.
     """
     for option in options_of(command):
         option.envvar = f"COMPARO_{name_of(option).replace('-', '_').upper()}"
         option.show_envvar = False
-        if option.multiple and name_of(option) in ("judge", "wording"):
+        if option.multiple and name_of(option) in ("judge", "wording", "criterion"):
             option.value_from_envvar = partial(_from_variable, option)  # type: ignore[method-assign]
 
 

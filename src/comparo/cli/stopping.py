@@ -41,4 +41,6 @@ def stoppable() -> Iterator[None]:
 def say_interrupted(console: Console, run: Run, stop: KeyboardInterrupt) -> None:
     """Say that a run was interrupted, and what is kept."""
     kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
+    if run.progress.batch:
+        kept = f"the server goes on with the batch ({run.progress.batch}), and the same command collects its answers."
     console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)

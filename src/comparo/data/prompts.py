@@ -108,6 +108,11 @@ class Prompt:
         first, second = (f"{self.answer} {label}".strip() for label in self.labels)
         return f"Answer only with {first} or {second}."
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must stay the same to continue a run."""
+        return {"template": self.template, "labels": list(self.labels), "answer": self.answer}
+
     def text(self, question: Question, clean: Callable[[str], str] = str) -> str:
         """The prompt for a question, with its texts inserted; control tokens of chat models in them are broken up.
 

@@ -5,7 +5,7 @@ import os
 import re
 import sqlite3
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -89,9 +89,22 @@ def items_of_run(database: Path) -> Table:
 def table_of_items(connection: sqlite3.Connection, source: str) -> Table:
     """The items that a run's database holds; `source` names it in errors."""
     texts = dict(connection.execute("SELECT context, text FROM contexts").fetchall())
-    found = connection.execute("SELECT * FROM items ORDER BY number")
+    return table_of_rows(named_rows(connection, "SELECT * FROM items ORDER BY number"), texts, source)
+
+
+def named_rows(connection: sqlite3.Connection, query: str) -> list[dict[str, Any]]:
+    """The rows that a query finds, each with its columns by name.
+
+    >>> named_rows(sqlite3.connect(":memory:"), "SELECT 7 AS number")
+    [{'number': 7}]
+    """
+    found = connection.execute(query)
     names = [name for name, *_ in found.description]
-    rows = [dict(zip(names, row, strict=True)) for row in found]
+    return [dict(zip(names, row, strict=True)) for row in found]
+
+
+def table_of_rows(rows: Sequence[Mapping[str, Any]], texts: Mapping[str, str | None], source: str) -> Table:
+    """Rows of the table of items, with the text of each context by its label; `source` names them in errors."""
     columns: dict[str, Any] = {"id": _labels([row["id"] for row in rows]), "text": [row["text"] for row in rows]}
     if any(row["context"] != "null" for row in rows):
         columns["context_id"] = _labels([row["context"] for row in rows])

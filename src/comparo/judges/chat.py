@@ -7,15 +7,17 @@ of the answer, so that the next word is a label.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError
 
+from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
-from comparo.judges.labels import Path
+from comparo.judges.labels import Path, common_prefix
 from comparo.judges.protocol import Judgement
+from comparo.judges.several import about
 from comparo.judges.spellings import Spellings, find_spellings
 
 if TYPE_CHECKING:
@@ -31,13 +33,15 @@ _MARKUP = re.compile(r"<.+>|\[.+\]", re.DOTALL)
 class Encoded:
     """A question as token ids, what the model reads `after` them, and how many characters were cut to fit the window.
 
-    `after` are the longest beginnings of the labels; the model reads the question once with each of them.
+    `after` are the longest beginnings of the labels; the model reads the question once with each of them. `known` is
+    how many of the first tokens are those of the same question about the first of several criteria.
     """
 
     question: Question
     ids: list[int]
     cut: int = 0
     after: tuple[Path, ...] = ((),)
+    known: int = 0
 
     @property
     def sequences(self) -> list[list[int]]:
@@ -68,7 +72,12 @@ class Chat:
         self._spellings: dict[Prompt, Spellings] = {}
 
     def encode(self, questions: Sequence[Question], prompt: Prompt) -> list[Encoded | Judgement]:
-        """Every question as tokens within the window; a failed judgement for one that cannot be encoded or cut."""
+        """Every question as tokens within the window; a failed judgement for one that cannot be encoded or cut.
+
+        With several criteria there is a row for each of them.
+        """
+        if isinstance(prompt, CriteriaPrompt):
+            return self._encode_each(questions, prompt)
         after = self.spellings(prompt).paths
         try:
             tokens = self._tokens([self._written(prompt.text(one, self._plain), prompt.answer) for one in questions])
@@ -78,6 +87,18 @@ class Chat:
                 return [Judgement(questions[0], error=f"the prompt cannot be written as tokens: {reason}")]
             return [found for question in questions for found in self.encode([question], prompt)]
         return [self._fit(question, ids, prompt, after) for question, ids in zip(questions, tokens, strict=True)]
+
+    def _encode_each(self, questions: Sequence[Question], prompt: CriteriaPrompt) -> list[Encoded | Judgement]:
+        first, *others = (
+            self.encode([about(question, name) for question in questions], part) for name, part in prompt.each
+        )
+        found = list(first)
+        for rows in others:
+            for row, begun in zip(rows, first, strict=True):
+                if isinstance(row, Encoded) and isinstance(begun, Encoded):
+                    row = replace(row, known=common_prefix([begun.ids, row.ids]))
+                found.append(row)
+        return found
 
     def _fit(self, question: Question, ids: list[int], prompt: Prompt, after: tuple[Path, ...]) -> Encoded | Judgement:
         if not ids:
@@ -154,20 +175,6 @@ class Chat:
     def _plain(self, text: str) -> str:
         """The text with a space inside every special token, so that it is read as text."""
         return self._special.sub(r"\g<0> ", text)
-
-
-def common_prefix(sequences: Iterable[list[int]]) -> int:
-    """The length of the longest common prefix of the sequences.
-
-    >>> common_prefix([[1, 2, 3], [1, 2], [1, 2, 4]])
-    2
-    """
-    # In sorted order, a prefix that the first and the last have in common is common to all.
-    ordered = sorted(sequences)
-    for length, (low, high) in enumerate(zip(ordered[0], ordered[-1], strict=False)):
-        if low != high:
-            return length
-    return min(len(ordered[0]), len(ordered[-1]))
 
 
 def _special_pattern(tokenizer: Any) -> re.Pattern[str]:

@@ -2,17 +2,20 @@
 
 import hashlib
 import inspect
+import math
 import reprlib
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from types import CodeType
 from typing import Any
 
+from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges.protocol import Judge, Judgement
+from comparo.judges.several import shared_call
 
 MEANT = (
     "a judge is provider/model, an object with name, settings, ahead and judge, or a function of the two texts that "
@@ -28,9 +31,9 @@ class FunctionJudge:
     - two: `function(first_text, second_text)`;
     - three: `function(first_text, second_text, context_text)`, where context_text is None without one.
 
-    It returns P(first is better), a number from 0 to 1, or True or False. Any other value and any exception is a failed
-    judgement, never a tie; a `JudgeError` ends the run. The prompt is not used. A function is identified by its module,
-    its name and its code.
+    It returns P(first is better), a number from 0 to 1, or True or False; where there are several criteria, a mapping
+    from the name of each to such a number. Any other value and any exception is a failed judgement, never a tie; a
+    `JudgeError` ends the run. The prompt is not used. A function is identified by its module, its name and its code.
 
     Examples
     --------
@@ -42,6 +45,7 @@ class FunctionJudge:
     function: Callable[..., Any]
 
     ahead = 1
+    several = True
     cacheable = False  # an answer may depend on what the function reads besides its arguments
 
     def __post_init__(self) -> None:
@@ -65,21 +69,27 @@ class FunctionJudge:
 
     def judge(self, questions: Iterable[Question], prompt: Prompt | None = None) -> Iterator[Judgement]:
         for question in questions:
-            begin = time.perf_counter()
+            begin, answer, raised = time.perf_counter(), None, None
             try:
                 answer = self._ask(question)
             except JudgeError:
                 raise
             except Exception as error:  # whatever a user's function raises
-                yield Judgement(question, error=f"{self._named} raised {type(error).__name__}: {error}")
-                continue
+                raised = f"{self._named} raised {type(error).__name__}: {error}"
             seconds = time.perf_counter() - begin
-            p = _probability(answer)
-            if p is None:
-                problem = f"{self._named} returned {reprlib.repr(answer)}, which is not a probability from 0 to 1"
-                yield Judgement(question, error=problem, seconds=seconds)
+            whole = Judgement(question, error=raised or self._problem(answer, prompt), seconds=seconds)
+            p = None if raised else _probability(answer)
+            if isinstance(prompt, CriteriaPrompt):
+                given = answer if isinstance(answer, Mapping) else {}
+                found = {name: _probability(given.get(name)) for name in prompt.parts}
+                said = {name: whole.error or "" if p is None else (p, math.nan, 1.0) for name, p in found.items()}
+                yield shared_call(whole, said)
             else:
-                yield Judgement(question, p=p, seconds=seconds)
+                yield whole if p is None else replace(whole, p=p, error=None)
+
+    def _problem(self, answer: Any, prompt: Prompt | None) -> str:
+        wanted = "a mapping from every criterion to " if isinstance(prompt, CriteriaPrompt) else ""
+        return f"{self._named} returned {reprlib.repr(answer)}, which is not {wanted}a probability from 0 to 1"
 
     def _ask(self, question: Question) -> Any:
         if self._arguments == 1:

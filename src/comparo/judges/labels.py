@@ -9,7 +9,7 @@ shortest is ().
 """
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 UNLISTED = -9999.0  # the log-probability that OpenAI's API gives a token which is not among the 20 likeliest
@@ -181,3 +181,17 @@ def inner_label(path: Path, spelling: Spelling) -> int | None:
     """
     numbers = (spelling.label(path[:length]) for length in range(len(path), 0, -1))
     return next((number for number in numbers if number is not None), None)
+
+
+def common_prefix(sequences: Iterable[list[int]]) -> int:
+    """The length of the longest common prefix of the sequences.
+
+    >>> common_prefix([[1, 2, 3], [1, 2], [1, 2, 4]])
+    2
+    """
+    # In sorted order, a prefix that the first and the last have in common is common to all.
+    ordered = sorted(sequences)
+    for length, (low, high) in enumerate(zip(ordered[0], ordered[-1], strict=False)):
+        if low != high:
+            return length
+    return min(len(ordered[0]), len(ordered[-1]))

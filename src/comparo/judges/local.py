@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -24,10 +24,10 @@ from urllib.request import ProxyHandler, Request, build_opener
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import hf
-from comparo.judges.chat import common_prefix
 from comparo.judges.labels import Path as TokenPath
-from comparo.judges.labels import sequence_probability
+from comparo.judges.labels import common_prefix, sequence_probability
 from comparo.judges.protocol import Judge, Judgement
+from comparo.judges.several import in_turn
 from comparo.judges.spellings import Spellings, find_spellings, likeliest_path
 from comparo.judges.weights import digest_of
 
@@ -143,7 +143,7 @@ class LlamaCpp:
     _spellings: dict[Prompt, Spellings] = field(default_factory=dict, repr=False)
 
     ahead = 16
-    scales = True
+    scales = several = True
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class LlamaCpp:
         return digest_of(self.path)
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
-        """The answers, `ahead` questions at a time, ordered so that neighbours begin alike."""
+        """The answers, `ahead` questions at a time, ordered so that neighbours begin alike; criteria in turn."""
         questions = iter(questions)
         try:
             labels = self._labels(prompt)
@@ -167,13 +167,19 @@ class LlamaCpp:
             raise JudgeError(f"{self.name}: llama.cpp does not answer ({problem})") from problem
         while chunk := list(islice(questions, self.ahead)):
             for question in sorted(chunk, key=lambda q: (str(q.context), q.context_text or "", q.first_text)):
-                start, cut = time.perf_counter(), 0
-                try:
-                    text, cut = self._fit(question, prompt, labels, frame)
-                    answer = self._answer(question, text, prompt, labels)
-                except FAULTS as problem:
-                    answer = Judgement(question, error=f"{self.name}: {problem}")
-                yield replace(answer, cut=cut, seconds=time.perf_counter() - start)
+                ask = partial(self._one, labels=labels, frame=frame)
+                yield in_turn(question, prompt, ask, self._tokens)
+
+    def _one(self, question: Question, prompt: Prompt, labels: Spellings, frame: int) -> tuple[Judgement, str]:
+        """The answer to a question, and the prompt as the model reads it; empty where it could not be written."""
+        start, cut, written = time.perf_counter(), 0, ""
+        try:
+            text, cut = self._fit(question, prompt, labels, frame)
+            written = self._written(text, prompt)
+            answer = self._answer(question, written, prompt, labels)
+        except FAULTS as problem:
+            answer = Judgement(question, error=f"{self.name}: {problem}")
+        return replace(answer, cut=cut, seconds=time.perf_counter() - start), written
 
     def _fit(self, question: Question, prompt: Prompt, labels: Spellings, frame: int) -> tuple[str, int]:
         """The question cut to the window, which must also hold the longest beginning of a label and the next token."""
@@ -185,8 +191,7 @@ class LlamaCpp:
 
         return prompt.fit(question, room, measure)
 
-    def _answer(self, question: Question, text: str, prompt: Prompt, labels: Spellings) -> Judgement:
-        written = self._written(text, prompt)
+    def _answer(self, question: Question, written: str, prompt: Prompt, labels: Spellings) -> Judgement:
         for top in (TOP, ALL):
             read, tokens_in = self._read(written, labels, top)
             told = {node: [(entry["id"], entry["logprob"]) for entry in entries] for node, entries in read.items()}

@@ -17,7 +17,7 @@ import re
 from datetime import date
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 TABLE = "prices.json"
 
@@ -25,7 +25,8 @@ TABLE = "prices.json"
 class Price(NamedTuple):
     """USD per million tokens read and written; those from or to the server's cache cost as others where it is None.
 
-    `day` is that of the table of list prices, None for a price that the user gave.
+    `day` is that of the table of list prices, None for a price that the user gave. `share` is what this is of the
+    ordinary price: a batch costs less.
 
     >>> Price(0.10, 0.50, cached=0.01, day="2026-10-26").sentence(date(2026, 11, 16))
     '$0.1 read, $0.5 written, $0.01 cached for a million tokens, list prices of 2026-10-26, 21 days old'
@@ -36,6 +37,19 @@ class Price(NamedTuple):
     cached: float | None = None
     stored: float | None = None
     day: str | None = None
+    share: float = 1.0
+
+    def times(self, share: float) -> Self:
+        """The price of a batch, such a share of the ordinary one.
+
+        >>> price = Price(1.0, 2.0, cached=0.1).times(0.5)
+        >>> price[:3], price.source()
+        ((0.5, 1.0, 0.05), 'as given, 50% of that for a batch')
+        """
+        cached, stored = (None if amount is None else share * amount for amount in (self.cached, self.stored))
+        return self._replace(
+            read=share * self.read, written=share * self.written, cached=cached, stored=stored, share=share * self.share
+        )
 
     def sentence(self, today: date | None = None) -> str:
         """The price in words, and how old it is."""
@@ -49,10 +63,11 @@ class Price(NamedTuple):
         >>> Price(1.0, 2.0).source()
         'as given'
         """
+        part = "" if self.share == 1 else f", {self.share:.0%} of that for a batch"
         if self.day is None:
-            return "as given"
+            return f"as given{part}"
         days = ((today or date.today()) - date.fromisoformat(self.day)).days
-        return f"list prices of {self.day}, {days} day{'' if days == 1 else 's'} old"
+        return f"list prices of {self.day}, {days} day{'' if days == 1 else 's'} old{part}"
 
 
 def find_price(model: str, base_url: str = "", provider: str = "openai") -> Price | None:

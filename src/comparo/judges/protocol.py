@@ -85,6 +85,8 @@ class Judge(Protocol):
 
     - `scales` = True: it also rates one text on a scale. A prompt may then have more than two labels, the highest
       first, and p is where the expected label lies between the last (0) and the first (1).
+    - `several` = True: it also answers a prompt of several criteria (`comparo.data.joint.CriteriaPrompt`), by one
+      `comparo.judges.several.Several` per question.
     - `chooses` = True: it answers by choices (decisions, votes, grades), not by probabilities. A choice has the
       noise of a coin whatever the texts, so pairs are then chosen without their contrast.
     - `room`: how many questions it takes at once, where it is several judges; `ahead` is then that of one of them.
@@ -95,6 +97,8 @@ class Judge(Protocol):
     - `cacheable` = False: its answers are not kept in a cache, because they cost nothing, or because name, settings and
       texts do not determine them.
     - `weights`: a digest of the model's files, where name and settings leave open which these are.
+    - `batches(prompt)` and `at_batch_price()`: it takes many questions in one upload (`comparo.judges.batches`), at a
+      lower price.
     - `ready()`: raises a JudgeError where it is known beforehand that no question can be answered, such as without a
       key.
     - `probe()` and `learn(found)`: asks the server little to find out what it accepts, raises a JudgeError with the

@@ -1,14 +1,18 @@
 """A judge made of known scores, for tests, studies and planning: no model, no cost."""
 
+from __future__ import annotations
+
 import hashlib
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
+from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.judges.protocol import Judgement
+from comparo.judges.several import Several, about
 
 Answers = Literal["soft", "hard"]
 
@@ -22,7 +26,8 @@ class Simulated:
     ε is drawn for each ordered pair and the position effect e for each item, both standard normal. A hard judge
     answers 1 with probability p, else 0. On a scale (a prompt with more than two labels) the first text alone is rated,
     with p = σ( strength·s_first + noise·ε ). `scores` maps an item to its score or, with contexts, (context, item) to
-    it; an item without one gets a standard normal score of its own.
+    it; an item without one gets a standard normal score of its own. Of several criteria, each has its own draws, and
+    `scores` may map its name to its scores.
 
     >>> judge = Simulated(scores={"ana": 1.0, "bo": 0.0}, noise=0.0)
     >>> [round(answer.p, 3) for answer in judge.judge([Question("ana", "bo"), Question("bo", "ana")])]
@@ -30,7 +35,7 @@ class Simulated:
     """
 
     answers: Answers = "soft"
-    scores: Mapping[Any, float] = field(default_factory=dict, repr=False)
+    scores: Mapping[Any, Any] = field(default_factory=dict, repr=False)
     strength: float = 1.0
     noise: float = 0.5
     bias: float = 0.0
@@ -39,7 +44,7 @@ class Simulated:
     seconds: float = 0.0
 
     ahead = 64
-    scales = True
+    scales = several = True
     cacheable = False  # an answer costs nothing, and depends on the items' names
 
     @property
@@ -61,10 +66,22 @@ class Simulated:
         for question in questions:
             if self.seconds:
                 time.sleep(self.seconds)
-            p = self.probability(question, alone=prompt is not None and len(prompt.labels) > 2)
-            if self.answers == "hard":
-                p = float(self._uniform("decision", question.context, question.first, question.second) < p)
-            yield Judgement(question, p=p, mass=1.0, reply="A" if p >= 0.5 else "B", seconds=self.seconds, cost=0.0)
+            if isinstance(prompt, CriteriaPrompt):
+                yield Several.of([self._by(name)._answer(about(question, name)) for name in prompt.parts])
+            else:
+                yield self._answer(question, prompt)
+
+    def _answer(self, question: Question, prompt: Prompt | None = None) -> Judgement:
+        p = self.probability(question, alone=prompt is not None and len(prompt.labels) > 2)
+        if self.answers == "hard":
+            p = float(self._uniform("decision", question.context, question.first, question.second) < p)
+        return Judgement(question, p=p, mass=1.0, reply="A" if p >= 0.5 else "B", seconds=self.seconds, cost=0.0)
+
+    def _by(self, criterion: str) -> Simulated:
+        """The judge of one of several criteria."""
+        own = self.scores.get(criterion, {})
+        seed = int(self._uniform("criterion", criterion) * 2**53)
+        return replace(self, scores=own if isinstance(own, Mapping) else {}, seed=seed, seconds=0.0)
 
     def probability(self, question: Question, alone: bool = False) -> float:
         """p as the formula gives it; `alone` where the first text is rated on a scale."""
@@ -96,7 +113,7 @@ class Simulated:
 def load(
     model: str,
     *,
-    scores: Mapping[Any, float] | None = None,
+    scores: Mapping[Any, Any] | None = None,
     strength: float = 1.0,
     noise: float = 0.5,
     bias: float = 0.0,

@@ -18,6 +18,7 @@ from comparo.judges.chat import Chat, Encoded
 from comparo.judges.hf.passes import pulls
 from comparo.judges.labels import sequence_probability
 from comparo.judges.protocol import Judgement
+from comparo.judges.several import gathered
 from comparo.judges.spellings import Spellings, likeliest_path
 from comparo.judges.weights import digest_of
 
@@ -102,9 +103,13 @@ class VllmJudge:
     weights: str | None = None
 
     ahead = 512  # twice the 256 sequences that vLLM computes at once by default, max_num_seqs
-    scales = True
+    scales = several = True
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
+        """An answer to every question; of several criteria, vLLM's cache of prefixes holds the texts."""
+        yield from gathered(self._answers(questions, prompt), prompt)
+
+    def _answers(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         labels = self._chat.spellings(prompt)
         for rows, failed in pulls(self._chat, questions, prompt, self.ahead):
             yield from failed
@@ -136,7 +141,7 @@ class VllmJudge:
             reply = likeliest_path({node: completion.token_ids[0] for node, completion in completions.items()})
             said: dict[str, Any] = {
                 "reply": self._chat.tokenizer.decode([*reply]),
-                "tokens_in": len(row.ids),
+                "tokens_in": len(row.ids) - row.known,
                 "tokens_out": len(reply),
                 "seconds": seconds,
                 "cut": row.cut,

@@ -158,6 +158,24 @@ def _validity(found: Voted, sizes: Array, level: float) -> tuple[float, float, f
     return float(middle), float(low), float(high)
 
 
+def votes_about(votes: Comparisons, known: Sequence[tuple[Any, Any]]) -> Comparisons | None:
+    """The votes of which both texts are among the `known` (context, item); None where there are none.
+
+    >>> len(votes_about(Comparisons.from_rows([("a", "b", 1.0), ("a", "new", 0.0)]), [(None, "a"), (None, "b")]))
+    1
+    """
+    names = [None] * len(votes)
+    if votes.contexts is not None and votes.context is not None:
+        names = votes.contexts[votes.context].tolist()
+    spelt = {(str(context) if votes.contexts is not None else "None", str(item)) for context, item in known}
+    ends = (votes.items[column].tolist() for column in (votes.first, votes.second))
+    about = [
+        (str(name), str(one)) in spelt and (str(name), str(other)) in spelt
+        for name, one, other in zip(names, *ends, strict=True)
+    ]
+    return votes.take(np.array(about)) if any(about) else None
+
+
 def find_voted(votes: Comparisons, known: Sequence[tuple[Any, Any]]) -> tuple[Index, Index]:
     """The numbers of both texts of each vote, (K,) and (K,), among the `known` (context, item).
 

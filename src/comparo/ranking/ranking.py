@@ -23,6 +23,7 @@ from comparo.model.product import Product
 from comparo.ranking.display import bias_columns, json_rows, plain, table_html, table_text
 from comparo.ranking.equal import control_columns, control_name, held_of
 from comparo.ranking.grouping import Groups, asked_groups, leaderboard, why_not
+from comparo.ranking.grown import Grown, moved_columns, new_columns
 from comparo.ranking.indecision import tie_columns
 from comparo.ranking.leaderboard import Leaderboard, Over
 from comparo.ranking.members import member_columns, member_notes, view_columns
@@ -68,6 +69,8 @@ class Ranking(Placed):
         The number of each candidate's group, (n,), and the names of the groups, where there are any.
     people
         What people's votes told, where the scores are people's (`comparo.with_votes`); else None.
+    grown
+        What each candidate was before items were added to the run (docs/growing.md); None where none were.
 
     Examples
     --------
@@ -85,6 +88,7 @@ class Ranking(Placed):
     controlled: Ranking | None = field(default=None, repr=False)
     group: tuple[Index, NDArray[Any]] | None = field(default=None, repr=False)
     people: People | None = None
+    grown: Grown | None = field(default=None, repr=False)
 
     @property
     def estimate(self) -> Whose:
@@ -147,6 +151,11 @@ class Ranking(Placed):
         return control_columns(held, self.level) if held else None
 
     @property
+    def moved(self) -> dict[str, NDArray[Any]] | None:
+        """Old items that moved beyond their interval when items were added: a table; None where none were added."""
+        return None if self.grown is None else moved_columns(self, self.grown)
+
+    @property
     def views(self) -> dict[str, NDArray[Any]] | None:
         """The scores that each voice of a panel gives on its own, in its own logits: a table; None without a panel."""
         return None if self.panel is None else self._table({"item": self.items} | view_columns(self.panel))
@@ -199,7 +208,7 @@ class Ranking(Placed):
 
         With contexts, a column context comes first; where the graph is not connected, a column component is added. A
         consensus has a column judge_score after score. Where the length is held equal, equal_length_score,
-        equal_length_std and equal_length_rank come last.
+        equal_length_std and equal_length_rank come last. A ranking that has grown has a column new.
         """
         columns = {"item": self.items, "score": self.scores}
         if self.opinion is not None:
@@ -209,6 +218,8 @@ class Ranking(Placed):
         if (equal := self.controlled) is not None and (control := self.control) is not None:
             name = control_name(control)
             columns |= {f"{name}_score": equal.scores, f"{name}_std": equal.std, f"{name}_rank": equal.rank}
+        if self.grown is not None:
+            columns["new"] = self.grown.new
         return self._table(columns)
 
     def to_frame(self, backend: str | None = None) -> Any:
@@ -250,6 +261,10 @@ class Ranking(Placed):
         if self.effects is not None:
             names = ("scores", "groups", "style", "noise", "freedom", "gap", "bias")
             document["variances"] = {name: plain(getattr(self.effects, name)) for name in names}
+        if self.grown is not None:
+            tables = {"new": new_columns(self, self.grown), "moved": moved_columns(self, self.grown)}
+            document["growth"] = {name: json_rows(table) for name, table in tables.items()}
+            document["growth"]["left_out"] = self.grown.left_out
         if self.leaderboard is not None:
             document["groups"] = json_rows(self.leaderboard.to_columns())
         return json.dumps(

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from comparo.ranking.expected import in_logits
 from comparo.report.embed import cut_texts, presentable, script_json, size
 from comparo.report.names import context_told
-from comparo.report.record import Record, in_logits
+from comparo.report.record import Record
 from comparo.report.views import Columns, Scale, candidates, display_order, leaderboard
 from comparo.report.words import words_of
 from comparo.types import LongIndex

@@ -11,8 +11,9 @@ from comparo.analysis.confidence import expected_spearman
 from comparo.analysis.curves import correlation, first_rows, mean_known
 from comparo.model.position import bias_variances
 from comparo.model.product import Product
+from comparo.ranking.expected import in_logits
 from comparo.ranking.ranking import Ranking
-from comparo.report.record import Record, in_logits
+from comparo.report.record import Record
 from comparo.report.views import PEOPLE
 from comparo.types import Array
 

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import math
-import os
 import re
 from functools import cache
 from importlib.metadata import version
@@ -21,9 +20,10 @@ from comparo.report.charts import convergence_chart, length_chart, people_about,
 from comparo.report.data import ROOM, Room, Tables, page_data
 from comparo.report.embed import LONGEST, label, presentable
 from comparo.report.facts import facts
+from comparo.report.growth import growth_part
 from comparo.report.making import command, prompt_of, question, score_meaning, settings
 from comparo.report.measures import agreements, outlook, surprises
-from comparo.report.record import Record, read_record
+from comparo.report.record import Record
 from comparo.report.rows import context_rows, leader, line, surprise
 from comparo.report.signs import in_hundred
 from comparo.report.snippets import snippet
@@ -39,41 +39,13 @@ SURPRISES = 5
 SENTENCE, SETTING, SETTINGS = 1000, 300, 100  # characters of a question or a note and of a setting; settings
 
 
-def write_report(folder: str | os.PathLike[str], record: Record | None = None, room: Room = ROOM) -> Path:
-    """Write report.html into a run folder, from what is in the folder alone, and return its path.
-
-    Parameters
-    ----------
-    folder
-        A run folder, as `comparo rank` writes it.
-    record
-        What the folder holds, if it is read already.
-    room
-        How large the page may get.
-
-    Returns
-    -------
-    Path
-        The path of the page, at most `room.page` bytes large, by default 5 MB.
-
-    Raises
-    ------
-    StoreError
-        If the folder holds no run or no answers yet, or the page cannot be written.
-
-    Examples
-    --------
-    >>> write_report("nowhere")
-    Traceback (most recent call last):
-    comparo.errors.WrongFolderError: nowhere is not a run folder: it has no judgements.db
-    """
-    folder = Path(folder)
-    return write_page(folder / "report.html", record or read_record(folder), room)
-
-
 def write_page(path: Path, record: Record, room: Room = ROOM) -> Path:
     """Write the page of a record to a file, and return its path; a StoreError where it cannot be written."""
-    page = render(record, room)
+    return save_page(path, render(record, room))
+
+
+def save_page(path: Path, page: str) -> Path:
+    """Write a page to a file, and return its path; a StoreError where it cannot be written."""
     try:
         write_text(path, page)
     except OSError as error:
@@ -149,6 +121,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "signs": [sign for sign in cards if sign.main],
         "special": [sign for sign in cards if not sign.main],
         "voices": who_judged(record),
+        "growth": growth_part(ranking),
         **convergence_chart(record, ahead),
         "surprises": [surprise(record, place) for place in surprises(record, SURPRISES)],
         "lengths": length_chart(record),

@@ -10,22 +10,20 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from comparo.analysis.confidence import expected_spearman
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.errors import StoreError
 from comparo.judges import Judgement
-from comparo.model.experts import is_logit
 from comparo.model.product import Bias
-from comparo.model.ties import answer_moments
-from comparo.ranking.indecision import comparison_ties
+from comparo.ranking.expected import expected
 from comparo.ranking.places import places
 from comparo.ranking.ranking import Ranking
 from comparo.report.snippets import are_codes
 from comparo.run.answers import comparisons
 from comparo.run.loop import Run
+from comparo.run.past import read_past
 from comparo.run.recipe import Fitting
 from comparo.run.store import VOTES, read_configuration, read_judgements, stored_items
 from comparo.types import Array, LongIndex
@@ -166,12 +164,23 @@ class Record:
 
 
 def read_record(folder: Path) -> Record:
-    """The record of a run folder; a StoreError where it holds no answers."""
-    configuration, judgements = _checked(read_configuration(folder), folder), read_judgements(folder)
+    """The record of a run folder; a StoreError where it holds no answers, or has no single ranking."""
+    if has_criteria(folder):
+        raise StoreError(
+            f"{folder} is of several criteria, and this needs one ranking; comparo report shows all of them, and "
+            "ranking-NAME.csv in the folder has the ranking by each"
+        )
+    configuration, judgements = checked(read_configuration(folder), folder), read_judgements(folder)
     items = stored_items(folder)
     if all(judgement.failed for judgement in judgements):
         tried = f"; {len(judgements)} failed, the last with: {judgements[-1].error}" if judgements else ""
         raise StoreError(f"{folder} holds no answers yet{tried}. Run the same command again to go on")
+    fitting = fitting_of(configuration, items, folder)
+    return Record(configuration, items, judgements, fitting.conclude(comparisons(judgements)), fitting)
+
+
+def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> Fitting:
+    """How the answers of a run folder become a ranking."""
     given = configuration.get
     # A folder from before runs could be plain holds one that was.
     method, bias, plain = given("method", "poe-bt"), given("bias", "joint"), given("plain", True)
@@ -179,8 +188,14 @@ def read_record(folder: Path) -> Record:
     held = tuple(given("control") or {})
     votes = Comparisons.read(folder / VOTES) if given("votes") else None
     whose = given("estimate", "judge"), given("validity"), held, votes, given("together", False)
-    fitting = Fitting(items, method, bias, plain, True, *whose)
-    return Record(configuration, items, judgements, fitting.conclude(comparisons(judgements)), fitting)
+    return Fitting(items, method, bias, plain, True, *whose, past=read_past(folder))
+
+
+def has_criteria(folder: Path) -> bool:
+    """Whether a run folder is of several criteria."""
+    identity = read_configuration(folder).get("identity")
+    prompt = identity.get("prompt") if isinstance(identity, dict) else None
+    return isinstance(prompt, dict) and "criteria" in prompt
 
 
 def run_record(run: Run, ranking: Ranking) -> Record:
@@ -189,7 +204,7 @@ def run_record(run: Run, ranking: Ranking) -> Record:
     return Record(configuration, run.task.items, run.judgements, ranking, run.task.fitting)
 
 
-def _checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+def checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     """The configuration, with a judge and the prompt of its questions."""
     identity = configuration.get("identity")
     identity = identity if isinstance(identity, dict) else {}
@@ -205,28 +220,3 @@ def _checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any
             "complete, and the same command continues with them"
         )
     return configuration
-
-
-def expected(ranking: Ranking, equal: bool = False) -> Array:
-    """P(first wins) of each comparison by the model of the judge, shape (K,); `equal` as if all scores were equal.
-
-    σ(d) for Bradley–Terry, with half of P(tie) where ties are modelled, and ½ + d for scores that are means of
-    probabilities, d = s_first − s_second − γ.
-    """
-    ranking = ranking.judged
-    graph, product = ranking.graph, ranking.product
-    between = ranking.scores[graph.first] - ranking.scores[graph.second]
-    d = between if product is None else product.differences(slice(None))
-    if ranking.panel is not None:
-        d, between = ranking.panel.differences()
-    d = d - between if equal else d
-    nu = comparison_ties(ranking.comparisons, product, ranking.panel)
-    if nu is not None:
-        return answer_moments(d, nu)[0]
-    return np.asarray(expit(d) if in_logits(ranking) else np.clip(0.5 + d, 0.0, 1.0))
-
-
-def in_logits(ranking: Ranking) -> bool:
-    """Whether differences of scores are logits of probabilities, as under Bradley–Terry."""
-    product = ranking.product
-    return ranking.method in ("bt", "bt-sigma", "panel") if product is None else is_logit(product.expert)

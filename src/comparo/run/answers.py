@@ -1,11 +1,13 @@
 """From the judgements of a run to the comparisons that are fitted."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from comparo.data.comparisons import Comparisons
 from comparo.judges import Judgement
+from comparo.judges.several import Several
 
 
 def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
@@ -22,6 +24,21 @@ def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
         else [question.context for question in questions],
         None if all(question.voice is None for question in questions) else [question.voice for question in questions],
     )
+
+
+def by_ranking(answers: Sequence[Judgement]) -> list[list[Judgement]]:
+    """The answers as they are ranked: all of them, or those to each criterion, by calls that answered all criteria.
+
+    >>> from comparo.data.prompts import Question
+    >>> len(by_ranking([Judgement(Question("ana", "bo"), p=0.7)]))
+    1
+    """
+    calls = [answer.each for answer in answers if isinstance(answer, Several)]
+    if len(calls) < len(answers) or not calls:
+        return [list(answers)]
+    return [
+        [replace(one, question=replace(one.question, voice=None)) for one in own] for own in zip(*calls, strict=True)
+    ]
 
 
 def count_cached(judgements: Iterable[Judgement]) -> int:

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from comparo.data.items import Items
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
-from comparo.run.database import clean, encode, key_of
+from comparo.run.database import key_of
+from comparo.run.merging import texts_of
 from comparo.run.store import differences, read_configuration, read_judgements, stored_items
 from comparo.run.voices import Voice
 
@@ -69,8 +70,8 @@ class Answers:
 
     def _labels(self, items: Items) -> dict[tuple[str, str], tuple[Any, Any]]:
         """Context and id, as the items have them, of the texts of the audition by their encoded labels."""
-        now = _texts(items)
-        for label, texts in _texts(self.items).items():
+        now = texts_of(items)
+        for label, texts in texts_of(self.items).items():
             if label not in now or now[label][1:] != texts[1:]:
                 how = "is not among" if label not in now else "is another one in"
                 raise ValueError(
@@ -97,17 +98,6 @@ class Answers:
                 "the judge, its options, the criterion and the wording of the audition, or leave --audition out"
             )
         return names
-
-
-def _texts(items: Items) -> dict[tuple[str, str], tuple[tuple[Any, Any], str, str | None]]:
-    """Labels, text and context of each item, by its encoded labels."""
-    shared = [None if text is None else clean(text) for text in items.context_texts]
-    contexts = items.contexts.tolist()
-    rows = zip(items.context.tolist(), items.ids.tolist(), map(clean, items.texts), strict=True)
-    return {
-        (encode(contexts[code]), encode(label)): ((contexts[code], label), text, shared[code])
-        for code, label, text in rows
-    }
 
 
 def fingerprint(given: Sequence[Judgement]) -> str:

@@ -48,7 +48,7 @@ def choose_wordings(planned: Task, voices: tuple[Voice, ...], start: Start) -> C
     whole = planned.expense()
     trial = trial_of(planned.items, voices, PAIRS, planned.seed, planned.least_mass, whole.calls)
     _check(planned, trial, whole.calls)
-    found = hold(trial, replace(start, out=beside(start.out)))
+    found = hold(trial, replace(start, out=beside(start.out), grows=False))
     wordings = len(voices) // len(planned.voices)
     best = [_best(found, voices[k : k + wordings]) for k in range(0, len(voices), wordings)]
     chosen = named_voices([(voice.judge, voice.prompt) for voice in best if voice is not None])

@@ -45,6 +45,13 @@ class Budget:
         """The maximum to spend; infinite if the budget is not in dollars."""
         return self.number if self.unit == "$" else math.inf
 
+    def check_price(self, cost: float) -> None:
+        """Raise a ValueError if the budget is in dollars and a call costs nothing, or nobody knows what."""
+        if self.unit == "$" and cost == 0:
+            raise ValueError("the judge costs nothing, so a budget in dollars sets no bound; use one such as 10n")
+        if self.unit == "$" and not cost > 0:
+            raise ValueError("a budget in dollars needs the judge's price; give it by --price, or a budget such as 10n")
+
     def calls(
         self,
         sizes: Mapping[Any, int],
@@ -67,10 +74,7 @@ class Budget:
         {'x': (12, 'both'), 'y': (75, 'both')}
         """
         total = sum(sizes.values())
-        if self.unit == "$" and cost == 0:
-            raise ValueError("the judge costs nothing, so a budget in dollars sets no bound; use one such as 10n")
-        if self.unit == "$" and not cost > 0:
-            raise ValueError("a budget in dollars needs the judge's price; give it by --price, or a budget such as 10n")
+        self.check_price(cost)
         wanted: dict[Any, float] = {
             context: {
                 "": self.number * size / total,
@@ -82,7 +86,7 @@ class Budget:
         }
         calls: dict[Any, tuple[int, Orders]] = {}
         whole = 2 if groups is not None and orders == "both" else 1
-        for context, part in _rounded({context: number / whole for context, number in wanted.items()}).items():
+        for context, part in rounded({context: number / whole for context, number in wanted.items()}).items():
             number = whole * part
             size = sizes[context]
             chosen: Orders = "both" if number > voices * size * (size - 1) // 2 else orders
@@ -101,7 +105,7 @@ class Budget:
         return calls
 
 
-def _rounded(wanted: Mapping[Any, float]) -> dict[Any, int]:
+def rounded(wanted: Mapping[Any, float]) -> dict[Any, int]:
     """Integers with the same sum, each within 1 of the wanted number."""
     floors = {context: math.floor(number + 1e-9) for context, number in wanted.items()}
     left = round(sum(wanted.values())) - sum(floors.values())
@@ -170,13 +174,16 @@ class Spending:
 
     def allows(self, question: Question) -> bool:
         """Whether a question may be asked now."""
-        if len(self._flying) > self._paid:
-            return False
-        return self.spent + self._ratio * sum(self._flying.values()) + self.expected(question) <= self.limit
+        return len(self._flying) <= self._paid and self.expected(question) <= self.left
 
-    def reserve(self, question: Question) -> None:
-        """Reserve the expected cost of a question that is sent."""
-        self._flying[_key(question)] = self._expect(question)
+    @property
+    def left(self) -> float:
+        """What is neither spent nor expected of the calls in flight."""
+        return self.limit - self.spent - self._ratio * sum(self._flying.values())
+
+    def reserve(self, question: Question, times: float = 1.0) -> None:
+        """Reserve the expected cost of a question that is sent, so many times that of others."""
+        self._flying[_key(question)] = times * self._expect(question)
 
     def settle(self, judgement: Judgement) -> None:
         """Book the cost of a judgement: if unknown, its expected cost; nothing for a failed call without a cost."""

@@ -68,9 +68,11 @@ class Chorus:
         self._asked: Mapping[str, set[tuple[Any, Any]]] = {voice: set() for voice in shares}
         self._queue: list[Ask] = []
         self._steps = number
+        seen: set[tuple[Any, Any]] = set()
         for first, second, voice in given:
             if selector.calls == 2 or (second, first) not in self._asked[voice]:  # one order of a pair is enough
-                self._pairs += [pair for pair in [(first, second)] if pair not in self._pairs]
+                self._pairs += [] if (first, second) in seen else [(first, second)]
+                seen.add((first, second))
                 self._ask((first, second), voice)
 
     @property

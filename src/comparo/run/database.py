@@ -52,6 +52,36 @@ MIGRATIONS = (
     "ALTER TABLE judgements ADD COLUMN tokens_cached INTEGER",
     "ALTER TABLE judgements ADD COLUMN tokens_reasoning INTEGER",
     "ALTER TABLE judgements ADD COLUMN cached INTEGER",  # 1 for an answer of an earlier run
+    # A batch that is planned or waits at a server. `name` is ours, `file` and `id` are the server's; `sent` is when its
+    # creation was first requested, `others` are ids of batches that were taken for it, `closed` is when it was over.
+    """
+    CREATE TABLE batches (
+        number INTEGER PRIMARY KEY, name TEXT NOT NULL, lines INTEGER NOT NULL, file TEXT NOT NULL DEFAULT '',
+        sent REAL, id TEXT, others TEXT NOT NULL DEFAULT '', status TEXT NOT NULL DEFAULT 'planned',
+        done INTEGER NOT NULL DEFAULT 0, seen TEXT, closed TEXT
+    )
+    """,
+    """
+    CREATE TABLE batch_questions (
+        batch INTEGER NOT NULL, number INTEGER NOT NULL, lines INTEGER NOT NULL,
+        context TEXT NOT NULL, first TEXT NOT NULL, second TEXT NOT NULL, is_judged INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (batch, number)
+    )
+    """,
+    "ALTER TABLE items ADD COLUMN since INTEGER",  # the growth that brought it, NULL in the first run
+    # Each time a run grew: the number of the last judgement before, and how many it left out.
+    """
+    CREATE TABLE growths (
+        number INTEGER PRIMARY KEY, at TEXT NOT NULL, judgements INTEGER NOT NULL, left_out INTEGER NOT NULL
+    )
+    """,
+    # Items that a growth changed or removed, as they were until then; `place` is their number among the items.
+    """
+    CREATE TABLE former (
+        number INTEGER PRIMARY KEY, place INTEGER NOT NULL, context TEXT NOT NULL, context_text TEXT, id TEXT NOT NULL,
+        text TEXT NOT NULL, scores TEXT NOT NULL, shared TEXT, since INTEGER NOT NULL, until INTEGER NOT NULL
+    )
+    """,
 )
 DATABASE = "judgements.db"
 ANSWER = tuple(field.name for field in fields(Judgement))[1:]
@@ -227,13 +257,18 @@ def stored_judgements(connection: sqlite3.Connection) -> Iterator[tuple[Key, Jud
 
     Those that were withdrawn are left out.
     """
-    columns = f"context, first, second, {voice_column(connection)}, {', '.join(_answer_columns(connection))}"
-    for context, first, second, voice, *answer, error, cached in connection.execute(
-        f"SELECT {columns} FROM judgements WHERE {standing(connection)} ORDER BY number"
+    return ((key, judgement) for _, key, judgement in numbered_judgements(connection, standing(connection)))
+
+
+def numbered_judgements(connection: sqlite3.Connection, condition: str) -> Iterator[tuple[int, Key, Judgement]]:
+    """The judgements of some rows with their numbers and keys, in the order in which they were stored."""
+    columns = f"number, context, first, second, {voice_column(connection)}, {', '.join(_answer_columns(connection))}"
+    for number, context, first, second, voice, *answer, error, cached in connection.execute(
+        f"SELECT {columns} FROM judgements WHERE {condition} ORDER BY number"
     ):
         known: list[Any] = [*(math.nan if value is None else value for value in answer), error, bool(cached)]
         question = Question(decode(first), decode(second), decode(context), voice=voice)
-        yield (context, first, second, voice), Judgement(question, *known)
+        yield number, (context, first, second, voice), Judgement(question, *known)
 
 
 def _answer_columns(connection: sqlite3.Connection) -> Iterator[str]:

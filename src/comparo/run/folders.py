@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from comparo.errors import StoreError, WrongFolderError
+from comparo.run.batch_store import waiting_for
 from comparo.run.database import DATABASE, decode, explained, lock, make_private, open_database, sync
 from comparo.run.store import CONFIGURATION, count_judgements, differences, read_configuration
 
@@ -25,13 +26,18 @@ TABLES = {  # in the order in which a database's tables are made
     "judgements": "number, at, context, first, second, p, mass, weight, reply, tokens_in, tokens_out, seconds, cost, "
     "cut, error, voice, tokens_cached, tokens_reasoning, cached",
     "contexts": "context, text",
-    "items": "number, context, id, text, scores, shared",
+    "items": "number, context, id, text, scores, shared, since",
     "run": "number, configuration",
     "ballots": "number, voter, context, first, second, shown, turn, judgement",
     "withdrawn": "number",
+    "batches": "number, name, lines, file, sent, id, others, status, done, seen, closed",
+    "batch_questions": "batch, number, lines, context, first, second, is_judged",
+    "growths": "number, at, judgements, left_out",
+    "former": "number, place, context, context_text, id, text, scores, shared, since, until",
 }
 LABELS = {"judgements": slice(2, 5), "contexts": slice(0, 1), "items": slice(1, 3), "run": slice(1, 2)}
-LABELS |= {"ballots": slice(2, 5), "withdrawn": slice(0, 0)}
+LABELS |= {"ballots": slice(2, 5), "withdrawn": slice(0, 0), "batches": slice(0, 0), "batch_questions": slice(3, 6)}
+LABELS |= {"growths": slice(0, 0), "former": slice(2, 5, 2)}
 FARTHEST = 2**40  # rows that are skipped in one step in search of some behind the damage
 
 
@@ -46,6 +52,7 @@ class Summary:
     answered: int
     failed: int
     ranked: bool
+    batch: str = ""  # how far the server is with a batch that the run waits for
 
 
 def choose_folder(
@@ -100,11 +107,12 @@ def list_runs(root: Path = ROOT) -> list[Summary]:
 def _summary(folder: Path) -> Summary:
     try:
         configuration, (answered, failed) = read_configuration(folder), count_judgements(folder)
+        batch = waiting_for(folder)
     except StoreError as error:
         return Summary(folder, "", str(error), "", 0, 0, False)
     started, budget = (str(configuration.get(name, "")) for name in ("started", "budget"))
     judge = str(configuration["identity"].get("judge", ""))
-    return Summary(folder, started, judge, budget, answered, failed, (folder / "ranking.csv").exists())
+    return Summary(folder, started, judge, budget, answered, failed, (folder / "ranking.csv").exists(), batch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,39 +16,23 @@ from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.allocation import Allocation
 from comparo.run.answers import comparisons
+from comparo.run.batch_store import had_batches
 from comparo.run.budget import Spending, paid_and_spent
-from comparo.run.chorus import Chorus, PairSource
+from comparo.run.chorus import Chorus
 from comparo.run.database import Key, encode, key_of
 from comparo.run.health import ENOUGH, FAILED, Health, too_many
+from comparo.run.pairing import pair_source
+from comparo.run.progress import Progress
 from comparo.run.rounds import Pair, Rounds
 from comparo.run.stops import Stops
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.worker import PATIENCE, Asking
-from comparo.selection.selector import Selector
 
 LOOK = 0.5  # seconds between two looks at the clock, and between two reports of the progress
 GRACE = 10.0  # seconds that calls in flight have to come back when a run is stopped
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class Progress:
-    """The progress of a run: number of calls, failures, cost in dollars, calls per second, the ranking so far."""
-
-    total: int
-    answered: int = 0
-    failed: int = 0
-    cost: float = 0.0
-    asked: int = 0  # calls since this start
-    cut: int = 0  # of these, how many had texts cut to the model's window
-    started: float = field(default_factory=time.monotonic)
-    ranking: Ranking | None = None
-
-    @property
-    def rate(self) -> float:
-        return self.asked / max(time.monotonic() - self.started, 1e-9)
 
 
 class Run:
@@ -88,17 +72,21 @@ class Run:
             store.add(new)
             self.known = store.known()
         last = [answers[-1] for answers in self.known.values()]
+        self.given = [one for one in last if not one.failed] if had_batches(store) else task.given  # not of rounds
         failed = sum(answer.failed for answer in last)
         paid, spent = paid_and_spent(self.judgements, store.configuration)
-        self.progress = Progress(expense.calls, len(last) - failed, failed, spent)
-        self.spending = Spending(task.budget.dollars, task.price_of, paid)
+        made, was_paid, was_spent = (0, 0.0, 0.0) if (growth := task.growth) is None else growth.before
+        self.progress = Progress(made + expense.calls, len(last) - failed, failed, max(0.0, spent - was_spent))
+        self.spending = Spending(task.budget.dollars, task.price_of, max(0.0, paid - was_paid))
         self.ahead = int(store.configuration.get("ahead", task.ahead))
         # More than `ahead` where replicas share the work.
         self.room = max(self.ahead, sum(getattr(judge, "room", judge.ahead) for judge in task.judges))
         names = task.items.names
         self._size = len(names)
-        generators = np.random.default_rng(task.seed).spawn(len(names))
-        stored = Counter(context for context, *_ in self.known)
+        seed = task.seed if growth is None else [task.seed, growth.number]
+        generators = np.random.default_rng(seed).spawn(len(names))
+        asked = self.known if growth is None else map(key_of, (one.question for one in growth.given))
+        stored = Counter(context for context, *_ in asked)
         # A context whose calls were all made in an earlier start needs no rounds, unless its answers help others stop.
         self._waiting = deque(
             (context, ids, *expense.by_context[context], rng)
@@ -142,6 +130,10 @@ class Run:
             except (KeyboardInterrupt, JudgeError, RunError):
                 self._wait_for_last(asking)
                 raise
+        return self._conclude()
+
+    def _conclude(self) -> Ranking:
+        """The ranking at the end of a run; a RunError where too many judgements failed."""
         last = [answers[-1] for answers in self.known.values() if answers[-1].question.voice not in self.left_out]
         if (lost := [answer for answer in last if answer.failed]) and len(lost) > FAILED * len(last):
             raise RunError(too_many(len(lost), len(last), lost[-1].error))
@@ -208,21 +200,25 @@ class Run:
         self._health[judgement.question.voice].take(judgement)
 
     def _count(self, judgement: Judgement, was_asked: bool = True) -> None:
-        key = key_of(judgement.question)
-        again = key in self.known
-        self.known.setdefault(key, []).append(judgement)
-        self._open.pop(key, None)
+        question = judgement.question
+        self._open.pop(key_of(question), None)
         self.progress.asked += was_asked
+        if self._book(judgement):
+            self.rounds[question.context].answer(_ask(question), judgement)
+            self._moved[question.context] = None
+
+    def _book(self, judgement: Judgement) -> bool:
+        """Count a judgement in what is known, in the progress and in the money spent; whether its question was new."""
+        answers = self.known.setdefault(key_of(judgement.question), [])
+        answers.append(judgement)
+        is_new = len(answers) == 1
         self.progress.cut += judgement.cut > 0
         self.progress.cost += judgement.spent if judgement.spent > 0 else 0.0
-        self.progress.failed += judgement.failed - again
+        self.progress.failed += judgement.failed - (not is_new)
         self.progress.answered += not judgement.failed
         if self._priced:
             self.spending.settle(judgement)
-        if not again:
-            question = judgement.question
-            self.rounds[question.context].answer(_ask(question), judgement)
-            self._moved[question.context] = None
+        return is_new
 
     def _fill(self, asking: Asking) -> None:
         """Send the next rounds, and start new contexts while the judge has capacity; decide what a wave decides."""
@@ -247,14 +243,11 @@ class Run:
     def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
         size = -(-self.ahead // self._size)
         contrast = self.task.fitting.contrast[context] if self.task.weighs_pairs else None
-        given = [one for one in self.task.given if one.question.context == context]
-        selector: PairSource
+        given = [one for one in self.given if one.question.context == context]
+        selector, new = pair_source(self.task, context, ids, orders, rng, contrast, self._systems, bool(given))
         if self._systems is None:
-            strategy, goal = self.task.strategy or "greedy", self.task.goal
-            selector = Selector(ids, strategy=strategy, orders=orders, goal=goal, contrast=contrast, rng=rng)
-            size = max(4, len(ids) // 4, size)
+            size = max(4, new // 4, size)
         else:
-            selector = self._systems.of_context(context, orders, rng, contrast)
             size += size % 2 if orders == "both" else 0
         if self._allocation is None:
             self.rounds[context] = Rounds(selector, calls, size, waits=self._stops is not None, given=given)

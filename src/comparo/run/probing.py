@@ -86,7 +86,9 @@ def prices_of(judges: Sequence[Judge]) -> dict[str, dict[str, Any]]:
 def price_sentences(judges: Sequence[Judge]) -> Iterator[str]:
     """How old the list prices are by which costs are counted, if any are."""
     prices = (getattr(judge, "price", None) for judge in judges)
-    for source in sorted({price.source() for price in prices if isinstance(price, Price) and price.day}):
+    for source in sorted(
+        {price.source() for price in prices if isinstance(price, Price) and (price.day or price.share < 1)}
+    ):
         yield f"prices: {source}; --price sets others"
 
 

@@ -16,7 +16,9 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.audition import all_wordings
 from comparo.run.auditioned import Answers, Audition
 from comparo.run.auto import AUTO, choose_wordings
+from comparo.run.batch import Mode, mode_of
 from comparo.run.budget import Budget
+from comparo.run.criteria import WEIGHTS, check_criteria
 from comparo.run.loop import Run, logger
 from comparo.run.recipe import Scores
 from comparo.run.starting import Asked, Folder, Start, listed, make_judges, make_prompt, reader_among
@@ -28,7 +30,7 @@ from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORD
 
 def rank(
     data: Any,
-    criterion: str | None = None,
+    criterion: str | Mapping[str, str] | None = None,
     *,
     judge: Asked | Sequence[Asked] = DEFAULT_JUDGE,
     budget: str | int = DEFAULT_BUDGET,
@@ -52,9 +54,12 @@ def rank(
     least_mass: float = DEFAULT_LEAST_MASS,
     audition: str | Path | Audition | None = None,
     votes: Any = None,
+    weights: Mapping[str, float] | None = None,
     out: Folder = None,
     fresh: bool = False,
+    allow_changes: bool = False,
     cache: str | Path | None = None,
+    batch: bool | Mode = False,
     notes: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     watch: Watch = None,
@@ -79,7 +84,9 @@ def rank(
         ("Summary"), `heading` what stands above the context; by default the name of its column. `wording` is the name
         of the way to put the question, such as "between"; by default the paper's. "auto": the first calls of the budget
         are an audition of all wordings (or of the prompts in a list), and each judge is then asked in the one that
-        shows most.
+        shows most. Several criteria by name, {"coherence": "more coherent", "fluency": "more fluent"}, are asked in one
+        call about each pair (docs/criteria.md), and the result is a `CriteriaRanking`: the overall ranking, with that
+        of each criterion.
     prompt, labels, answer
         Instead of a criterion: a template with {first} and {second}, a file that holds one, or the name of one of the
         paper's prompts; the two labels that name the texts in it, and how the judge's answer begins.
@@ -114,12 +121,21 @@ def rank(
     votes
         Comparisons by people about some of the texts, in any form that `Comparisons.of` reads, such as the folder of a
         vote. The ranking is then what people would say (`with_votes`); no call depends on them.
-    out, fresh, notes
+    weights
+        What each of several criteria counts in the overall, by name; 1 for one that is not named. A finished run is
+        weighed again without calls.
+    out, fresh, allow_changes, notes
         A folder in which everything asked is stored, or a function that chooses it for the `Task`; a call that was
-        stopped continues there. With `fresh` an existing folder is renamed first. `notes` are added to its run.json.
+        stopped continues there. Items that the run of the folder does not have are added to it, and the budget is then
+        for them (docs/growing.md); with `allow_changes`, judgements about texts that changed or are not given any more
+        are left out. With `fresh` an existing folder is renamed first. `notes` are added to its run.json.
     cache
         The file of a judgement cache (docs/cache.md): answers that it holds are not asked again, and what is asked is
         kept in it, for every run that names the same file. The ranking is the same as without it.
+    batch
+        Whether the questions go to the server as a batch, which costs half and may take a day (docs/batch.md). True
+        waits for it; "submit" raises a PendingError where it is not answered yet, and the same call goes on later;
+        "cancel" ends it early. Needs `out`.
     watch, say, finish
         Called with the progress about twice per second and at the end ("bar": a bar of text on stderr, for notebooks
         and terminals), with a sentence that the user should read at once, and with the `Run`, to complete it and return
@@ -128,12 +144,15 @@ def rank(
     Returns
     -------
     Ranking
+        A `CriteriaRanking` where there are several criteria.
 
     Raises
     ------
     ValueError
         Before anything is asked, if the options do not fit together, the budget cannot connect the items, or the
         audition was of other texts or other voices.
+    PendingError
+        If a batch is not answered yet, or was cancelled.
     JudgeError, RunError, StoreError
         If the judge, the run or the folder cannot continue; all answers so far are stored.
 
@@ -148,13 +167,20 @@ def rank(
     columns = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
     held = tuple([control] if isinstance(control, str) else control)
     items = Items.of(data, **columns, scores=scores, numbers=[name for name in held if name != LENGTH])
-    start = Start(out, fresh, notes, watch, say, finish)
+    start = Start(out, fresh, notes, watch, say, finish, mode_of(batch), True, allow_changes)
     is_auto = listed(wording) == [AUTO]
-    wordings = (all_wordings(criterion) if prompt is None else [None]) if is_auto else listed(wording)
+    if is_auto and start.batch is not None:
+        raise ValueError("--wording auto goes by answers, and --batch asks before there are any; name a wording")
+    wordings = listed(wording)
+    if is_auto:
+        wordings = all_wordings(criterion) if prompt is None and isinstance(criterion, str) else [None]
     words = partial(make_prompt, kind=kind, heading=heading, context=context, labels=labels, answer=answer)
     named = reader_among(judge)
+    refused = {"--wording auto": is_auto, "--audition": audition is not None, "--votes": votes is not None}
     prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
     asked = make_judges(judge, options, cache)
+    if found := check_criteria(prompts, asked, weights, goal=goal, refused=refused):
+        start = replace(start, notes={**(notes or {}), WEIGHTS: found})
     said = None if votes is None else Comparisons.of(votes)
     how = (strategy, orders, method, bias, seed, plain, least_mass, estimate, validity, held)
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.judges import Judge, Judgement, Probe
+from comparo.judges.several import Several, about
 from comparo.run.cache import Cache, head_of, key_of_answer, key_of_probe
 from comparo.run.database import key_of
 from comparo.run.store import Store
@@ -83,12 +85,12 @@ class Recalling:
         """Put all answers, each in the cache before, and how it ended; after a stop, one more is taken."""
         try:
             head = head_of(self.asked, prompt)
-            missing = self._missing(questions, head, put, stopped)
+            missing = self._missing(questions, prompt, head, put, stopped)
             if (first := next(missing, None)) is not None:
                 answers = self.asked.judge(chain([first], missing), prompt)
                 try:
                     for judgement in answers:
-                        self.cache.add(key_of_answer(head, judgement.question), self.name, judgement)
+                        self._keep(head, judgement)
                         put(judgement)
                         if stopped.is_set():
                             break
@@ -99,17 +101,67 @@ class Recalling:
         put(None)
 
     def _missing(
-        self, questions: Iterable[Question], head: str, put: Callable[[Outcome], None], stopped: threading.Event
+        self,
+        questions: Iterable[Question],
+        prompt: Prompt,
+        head: str,
+        put: Callable[[Outcome], None],
+        stopped: threading.Event,
     ) -> Iterator[Question]:
         """The questions whose answers are not in the cache; the answers of the others are put."""
         for question in questions:
             if stopped.is_set():
                 return
-            found = self.cache.find(key_of_answer(head, question), question)
+            found = self._found(head, question, prompt)
             if found is None:
                 yield question
             else:
                 put(found)
+
+    def _keep(self, head: str, judgement: Judgement) -> None:
+        """Put an answer in the cache; of several criteria, each with the name of its criterion."""
+        if not isinstance(judgement, Several):
+            self.cache.add(key_of_answer(head, judgement.question), self.name, judgement)
+            return
+        for one in judgement.each:
+            self.cache.add(key_of_answer(f"{head}\n{one.question.voice}", judgement.question), self.name, one)
+
+    def _found(self, head: str, question: Question, prompt: Prompt) -> Judgement | None:
+        """The answer in the cache; of several criteria, only where all of them are there."""
+        if not isinstance(prompt, CriteriaPrompt):
+            return self.cache.find(key_of_answer(head, question), question)
+        each = []
+        for name in prompt.parts:
+            found = self.cache.find(key_of_answer(f"{head}\n{name}", question), about(question, name))
+            if found is None:
+                return None
+            each.append(found)
+        return Several.of(each)
+
+
+class Memory:
+    """What the cache of a judge holds of the questions of one prompt; nothing where the judge has no cache.
+
+    >>> from comparo.data.prompts import criterion_prompt
+    >>> from comparo.judges import load_judge
+    >>> Memory(load_judge("simulated/soft"), criterion_prompt("better")).find(Question("ana", "bo"))
+    """
+
+    def __init__(self, judge: Judge, prompt: Prompt) -> None:
+        self._judge = judge if isinstance(judge, Recalling) else None
+        self._head = "" if self._judge is None else head_of(self._judge.asked, prompt)
+
+    def find(self, question: Question) -> Judgement | None:
+        """The answer to a question, None where there is none."""
+        if self._judge is None:
+            return None
+        return self._judge.cache.find(key_of_answer(self._head, question), question)
+
+    def keep(self, judgement: Judgement) -> None:
+        """Put an answer into the cache, unless it failed."""
+        if self._judge is not None and not judgement.failed:
+            key = key_of_answer(self._head, judgement.question)
+            self._judge.cache.add(key, self._judge.name, judgement)
 
 
 def remembering(judges: Sequence[Judge], cache: str | Path | None) -> list[Judge]:

@@ -23,9 +23,10 @@ from comparo.model.graph import Graph
 from comparo.model.product import Bias
 from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.grouping import group_codes
-from comparo.ranking.people import find_voted, with_votes
+from comparo.ranking.people import find_voted, votes_about, with_votes
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.traits import Held, control_of
+from comparo.run.past import Past, State
 from comparo.selection.contrast import contrasts, fitted_power
 from comparo.selection.style import styles
 from comparo.types import Array
@@ -42,7 +43,8 @@ class Fitting:
     `Ranking.controlled`. A consensus without groups is one beyond style. Where the comparisons contain no
     group twice, as those of one context may, the ranking is the judge's. With `votes` of people about some of the items
     the ranking of a whole run is people's (`conclude`). Several voices are ranked by what they agree on, or `together`
-    as if they were one, which is better where each has given few answers (docs/vote.md).
+    as if they were one, which is better where each has given few answers (docs/vote.md). A run that has grown has a
+    `past`: the ranking of the whole run is then on the scale of the first one.
 
     >>> items = Items.of({"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."})
     >>> data = Comparisons.from_rows([("ana", "bo", 0.8), ("bo", "cy", 0.7)])
@@ -60,6 +62,7 @@ class Fitting:
     control: tuple[str, ...] = ()
     votes: Comparisons | None = None
     together: bool = False
+    past: Past | None = None
 
     def check(self) -> None:
         """Raise a ValueError if the estimate cannot be made from these items by this method."""
@@ -159,7 +162,21 @@ class Fitting:
     def conclude(self, data: Comparisons) -> Ranking:
         """The ranking of a whole run: that of its comparisons, or people's where they voted."""
         ranking = self.rank(data)
-        return ranking if self.votes is None else with_votes(ranking, self.votes)
+        ranking = ranking if self.votes is None else with_votes(ranking, self.votes)
+        return ranking if self.past is None else self.past.place(ranking, self._ranked)
+
+    def _ranked(self, state: State) -> Ranking:
+        """The ranking of the run as it was, made as it is made now."""
+        if id(state) not in self._earlier:
+            fitting = replace(self, items=state.items, past=None, control=())
+            if self.votes is not None:
+                fitting = replace(fitting, votes=votes_about(self.votes, fitting._labels))
+            self._earlier[id(state)] = fitting.conclude(state.data)
+        return self._earlier[id(state)]
+
+    @cached_property
+    def _earlier(self) -> dict[int, Ranking]:
+        return {}
 
     def weigh(self, data: Comparisons) -> Comparisons:
         """The comparisons with weights contrast^a, a estimated from the answers; the sum of weights is unchanged.
@@ -202,6 +219,19 @@ class Fitting:
     def _names(self) -> Mapping[Any, list[Any]]:
         return self.items.names
 
+    def _came(self, data: Comparisons) -> Mapping[Any, Hashable] | None:
+        """The growth that brought each item, as its group: items that came together may be better on average.
+
+        None for a run that has not grown, one that has groups, and where no items of different growths were compared.
+        """
+        if self.past is None or self._groups is not None:
+            return None
+        came = self.past.cohorts(self._labels)
+        contexts = [None] * len(data) if data.contexts is None else data.contexts[data.context].tolist()
+        ends = (data.items[column].tolist() for column in (data.first, data.second))
+        across = any(came[c, one] != came[c, other] for c, one, other in zip(contexts, *ends, strict=True))
+        return came if across else None
+
     def fit(self, data: Comparisons) -> Ranking:
         """The ranking from comparisons whose weights are final."""
         if not self.pools:
@@ -209,8 +239,12 @@ class Fitting:
             named = None if self._groups is None else group_codes(data, ranking.graph, self._groups)
             return replace(ranking, group=named)
         method = self.method if data.judges is None or self.together else "panel"
-        shared: dict[str, Any] = {"groups": self._groups, "features": self._features, "control": self._control(data)}
+        came = self._came(data)
+        groups = self._groups if came is None else came
+        shared: dict[str, Any] = {"groups": groups, "features": self._features, "control": self._control(data)}
         ranking = quiet_fit(data, method, bias=self.bias, prior="estimated", **shared)
+        if came is not None:
+            return replace(ranking, group=None)
         effects, panel = ranking.effects, ranking.panel
         found = [part.group for part in (effects, panel) if part is not None]
         is_grouped = any(group is not None for group in found)

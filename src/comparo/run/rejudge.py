@@ -26,8 +26,9 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.answers import comparisons
 from comparo.run.budget import PROBES, Budget, Spending, paid_and_spent
 from comparo.run.database import key_of
-from comparo.run.loop import Progress, Run, logger
+from comparo.run.loop import Run, logger
 from comparo.run.probing import probe_judges
+from comparo.run.progress import Progress
 from comparo.run.recall import recalled, remembering
 from comparo.run.rounds import Pair, Rounds
 from comparo.run.store import Store, read_configuration, read_judgements, stored_items
@@ -215,6 +216,10 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
     if not answered:
         raise StoreError(f"{folder} holds no answers, so there is nothing to judge again; run its command first")
     stored, wordings = identity["prompt"], configuration.get("wording")
+    if "criteria" in stored:
+        raise StoreError(
+            f"{folder} is of several criteria, and a run is judged again by one; run comparo rank with another judge"
+        )
     first, second = stored["labels"]
     old = Prompt(stored["template"], (first, second), stored["answer"], wordings)
     prompt = old if wording is None else _reworded(old, wording)

@@ -29,7 +29,7 @@ from comparo.judges import Judgement
 from comparo.model.graph import Graph
 from comparo.ranking.ranking import Ranking
 from comparo.run.allocation import Allocation
-from comparo.run.answers import comparisons
+from comparo.run.answers import by_ranking, comparisons
 from comparo.run.rounds import Rounds
 from comparo.run.task import Task
 from comparo.selection.defaults import DEFAULT_GOAL
@@ -86,7 +86,7 @@ class Stops:
             if self.systems is not None:
                 reached = set(active) if self._is_sure(answers, self.systems) else set()
             elif answers:
-                reached = self._reached(comparisons(answers), active)
+                reached = set.intersection(*(self._reached(comparisons(own), active) for own in by_ranking(answers)))
         for context, rounds in self.rounds.items():
             if context in reached:
                 rounds.stop(is_sure=True)

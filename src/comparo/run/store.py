@@ -15,10 +15,10 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import repeat, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,19 +32,18 @@ from comparo.run.database import (
     DATABASE,
     Key,
     clean,
-    encode,
     explained,
     insert,
     lock,
     make_private,
     open_database,
-    plain,
     reading,
     stored_judgements,
     sync,
     voice_column,
     write_text,
 )
+from comparo.run.merging import item_rows
 
 CONFIGURATION = "run.json"
 VOTES = "votes.csv"
@@ -136,21 +135,17 @@ class Store:
             if self._unsynced and time.monotonic() - self._synced >= self.longest_unsynced:
                 self._sync()
 
+    def flush(self) -> None:
+        """Flush everything to the disk, so that it survives a power failure once this returns."""
+        with self._turn, explained(self.folder):
+            self._sync()
+
     def add_items(self, items: Items) -> None:
         """Store the items, unless they are stored already."""
-        contexts = [encode(label) for label in items.contexts.tolist()]
-        names = list(items.scores)
-        scores = zip(*(items.scores[name].tolist() for name in names), strict=True) if names else repeat((), len(items))
-        groups = repeat(None, len(items)) if items.group is None else map(encode, items.group.tolist())
-        columns = zip(items.context, items.ids.tolist(), map(clean, items.texts), scores, groups, strict=True)
-        rows = [
-            (contexts[context], encode(label), text, json.dumps(dict(zip(names, map(plain, values), strict=True))), of)
-            for context, label, text, values, of in columns
-        ]
-        shown = [None if text is None else clean(text) for text in items.context_texts]
+        contexts, rows = item_rows(items)
         with explained(self.folder), self._connection as connection:
             if not connection.execute("SELECT 1 FROM items LIMIT 1").fetchone():
-                connection.executemany("INSERT INTO contexts VALUES (?, ?)", zip(contexts, shown, strict=True))
+                connection.executemany("INSERT INTO contexts VALUES (?, ?)", contexts)
                 connection.executemany(
                     "INSERT INTO items (context, id, text, scores, shared) VALUES (?, ?, ?, ?, ?)", rows
                 )
@@ -223,6 +218,14 @@ class Store:
         self._write_configuration(folder, configuration)
         return configuration
 
+    def change(self, rows: Callable[[sqlite3.Connection], None], configuration: Mapping[str, Any]) -> None:
+        """Change `rows` of the database and the configuration in one piece, such as the items of a run that grows."""
+        with self.transaction() as connection:
+            rows(connection)
+            connection.execute("INSERT OR REPLACE INTO run VALUES (1, ?)", (_written(configuration),))
+        self.configuration = dict(configuration)
+        self.write(CONFIGURATION, _written(configuration))
+
     def identify(self, identity: Mapping[str, Any]) -> None:
         """Store an identity that differs from the one so far in what may differ, such as who has joined."""
         self.configuration = {**self.configuration, "identity": dict(identity)}
@@ -232,10 +235,13 @@ class Store:
                 self._write_configuration(self.folder, self.configuration)
 
     def _write_configuration(self, folder: Path, configuration: Mapping[str, Any]) -> None:
-        text = clean(json.dumps(configuration, ensure_ascii=False, indent=2, default=str) + "\n")
         with self._connection as connection:
-            connection.execute("INSERT OR REPLACE INTO run VALUES (1, ?)", (text,))
-        write_text(folder / CONFIGURATION, text)
+            connection.execute("INSERT OR REPLACE INTO run VALUES (1, ?)", (_written(configuration),))
+        write_text(folder / CONFIGURATION, _written(configuration))
+
+
+def _written(configuration: Mapping[str, Any]) -> str:
+    return clean(json.dumps(configuration, ensure_ascii=False, indent=2, default=str) + "\n")
 
 
 def read_configuration(folder: Path) -> dict[str, Any]:

@@ -17,12 +17,14 @@ import numpy as np
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
+from comparo.data.joint import CriteriaPrompt, reply_tokens
 from comparo.data.prompts import Prompt, Question
 from comparo.judges import Judge, Judgement
 from comparo.methods import Method, quiet_fit
 from comparo.model.product import Bias
 from comparo.run.auditioned import fingerprint
 from comparo.run.budget import Budget
+from comparo.run.growth import Growth
 from comparo.run.probing import PRICES, prices_of
 from comparo.run.recipe import Fitting, Scores
 from comparo.run.voices import Voice
@@ -55,7 +57,8 @@ class Task:
     `least_mass` of the probability on the labels. With several voices (`panel`), `judge` and `prompt` are those of the
     first, and the ranking is their consensus. Answers that are `given` (`auditioned`) are questions of the run that
     need not be asked; they count as calls within the budget. With `votes` of people the ranking is theirs; no call
-    depends on them.
+    depends on them. Where items are added to a run (`growth`), the answers from before are given, and the budget is for
+    what is asked now.
     """
 
     items: Items
@@ -77,6 +80,7 @@ class Task:
     panel: tuple[Voice, ...] = ()
     given: tuple[Judgement, ...] = ()
     votes: Comparisons | None = None
+    growth: Growth | None = None
 
     def __post_init__(self) -> None:
         if self.strategy is None:
@@ -178,22 +182,26 @@ class Task:
         if self.is_panel:
             asked |= {"judge": ", ".join(str(voice.name) for voice in self.voices), "settings": {}}
             asked["voices"] = {voice.name: voice.identity for voice in self.voices}
+        audition = fingerprint(self.given) if self.given else None
+        if self.growth is not None:
+            audition = self.growth.audition
         return {
-            "items": self.items.digest(),
+            "items": self.items.digest() if self.growth is None else self.growth.digest,
             **asked,
             "strategy": self.strategy,
             "orders": self.orders,
             "goal": self.goal,
             "seed": self.seed,
             **pairs,
-            **({"audition": fingerprint(self.given)} if self.given else {}),
+            **({"audition": audition} if audition else {}),
         }
 
     @cached_property
     def fitting(self) -> Fitting:
         """How the answers become a ranking."""
         whose = self.estimate, self.validity, self.control, self.votes
-        return Fitting(self.items, self.method, self.bias or "none", self.plain, True, *whose)
+        past = None if self.growth is None else self.growth.past
+        return Fitting(self.items, self.method, self.bias or "none", self.plain, True, *whose, past=past)
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -235,8 +243,12 @@ class Task:
         costs = {voice.name: self._cost(voice.name, tokens[voice.name]) for voice in self.voices}
         least = math.nan if any(map(math.isnan, costs.values())) else min(filter(None, costs.values()), default=0.0)
         groups = self.systems().count if self.compares_groups else None
-        calls = self.budget.calls(sizes, self.orders, least, len(self.voices), groups)
-        total = sum(number for number, _ in calls.values())
+        if self.growth is None:
+            calls = self.budget.calls(sizes, self.orders, least, len(self.voices), groups)
+            total = sum(number for number, _ in calls.values())
+        else:
+            calls = self.growth.calls(self.budget, sizes, self.orders, least, len(self.voices))
+            total = self.growth.more(calls)
         most = max(costs.values()) if least == least else math.nan
         cost = min(total * most, self.budget.dollars) if self.is_panel and most == most else total * most
         return Expense(calls, total, round(total * sum(tokens.values()) / len(tokens)), cost, costs)
@@ -255,12 +267,20 @@ class Task:
         return {voice.name: len(voice.prompt.text(Question("", "", context_text=""))) for voice in self.voices}
 
     @cached_property
+    def _written(self) -> dict[str | None, int]:
+        """How many tokens the reply to each voice has: a label, or a line for each of several criteria."""
+        asked = {voice.name: voice.prompt for voice in self.voices}
+        return {name: reply_tokens(one) if isinstance(one, CriteriaPrompt) else 1 for name, one in asked.items()}
+
+    @cached_property
     def _prices(self) -> dict[str | None, tuple[float, float] | None]:
         return {voice.name: getattr(voice.judge, "price", None) for voice in self.voices}
 
     def _cost(self, voice: str | None, tokens: float) -> float:
         price = self._prices[voice]
-        return math.nan if price is None else (tokens * price[0] + price[1]) / 1e6
+        if price is None:
+            return math.nan
+        return (tokens * price[0] + self._written[voice] * price[1]) / 1e6
 
 
 def _length(question: Question) -> int:
@@ -271,6 +291,7 @@ def _length(question: Question) -> int:
 class Expense:
     """Calls and orders per context, calls in total, approximate tokens, and dollars (nan if unknown).
 
+    Of a run that grows, the calls per context contain those from before, and the total does not.
     `costs` is what a call of each voice costs, in dollars. With several voices, `cost` is that of the dearest.
     """
 

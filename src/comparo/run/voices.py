@@ -23,8 +23,11 @@ class Voice:
     @property
     def identity(self) -> dict[str, Any]:
         """What must stay the same to continue a run: the judge, what changes its answers, and the prompt."""
-        prompt = {"template": self.prompt.template, "labels": list(self.prompt.labels), "answer": self.prompt.answer}
-        return {"judge": self.judge.name, "settings": dict(self.judge.settings), "prompt": prompt}
+        return {
+            "judge": self.judge.name,
+            "settings": dict(self.judge.settings),
+            "prompt": dict(self.prompt.identity),
+        }
 
 
 def voices_of(judges: Sequence[Judge], prompts: Sequence[Prompt]) -> tuple[Voice, ...]:

@@ -7,7 +7,8 @@ from typing import Literal, TextIO
 from comparo.data.words import visible
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import dollars
-from comparo.run.loop import Progress, Run
+from comparo.run.loop import Run
+from comparo.run.progress import Progress
 
 Watcher = Callable[[Progress], None]
 Watch = Watcher | Literal["bar"] | None
@@ -21,8 +22,11 @@ def progress_text(progress: Progress) -> str:
     '41/100 calls  0.0/s  $0.25  1 failed'
     """
     done = progress.answered + progress.failed
-    parts = [f"{done:,}/{progress.total:,} calls", f"{progress.rate:.1f}/s"]
-    if progress.rate:
+    parts = [
+        f"{done:,}/{progress.total:,} calls",
+        f"batch: {progress.batch}" if progress.batch else f"{progress.rate:.1f}/s",
+    ]
+    if progress.rate and not progress.batch:
         left = (progress.total - done) / progress.rate
         parts.append(f"{left // 60:.0f} min {left % 60:.0f} s left" if left >= 60 else f"{left:.0f} s left")
     if progress.cost:

@@ -6,12 +6,14 @@ asked for in structured output, which goes with reasoning; a tool that must be c
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
+from comparo.judges.anthropic.batches import AnthropicBatches
 from comparo.judges.anthropic.caller import Claude, tell
 from comparo.judges.anthropic.settings import AnthropicSettings
+from comparo.judges.batches import SHARE
 from comparo.judges.calls import Calls
 from comparo.judges.hosted.caller import AnswerError, Case
 from comparo.judges.hosted.probing import describe, survey
@@ -35,6 +37,18 @@ class AnthropicJudge(AnthropicSettings):
         """The answers as they come, from `concurrency` calls at once; the first question goes alone."""
         with Calls([Claude(self, prompt)], questions, self) as calls:
             yield from calls.answers()
+
+    def batches(self, prompt: Prompt) -> AnthropicBatches:
+        """Batches of questions, which Anthropic answers within a day."""
+        return AnthropicBatches(
+            self,
+            lambda question: self.params(question, prompt),
+            lambda question, messages: self.judgement(question, prompt, messages),
+        )
+
+    def at_batch_price(self) -> Self:
+        """The same judge, at what a batch costs."""
+        return self if self.price is None else replace(self, price=self.price.times(SHARE))
 
     def params(self, question: Question, prompt: Prompt) -> dict[str, Any]:
         """The parameters of a request for one verdict, as the Messages API and its batches take them.

@@ -19,12 +19,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
-from comparo.judges.chat import Chat, Encoded, common_prefix
+from comparo.judges.chat import Chat, Encoded
 from comparo.judges.hf.network import Network
 from comparo.judges.hf.passes import Batch, Batches, pulls, split
+from comparo.judges.hf.tree import DEEPEST
+from comparo.judges.labels import common_prefix
 from comparo.judges.protocol import Judgement
+from comparo.judges.several import gathered
 from comparo.judges.spellings import Spellings, likeliest_path
 from comparo.judges.weights import digest_of
 
@@ -158,13 +162,17 @@ class HfJudge:
     weights: str | None = None
     cacheable: bool = False  # a model that was loaded elsewhere may have been changed in memory
 
-    scales = True
+    scales = several = True
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """An answer to every question, `ahead` of them at a time.
 
-        While a GPU computes a batch, the next one is prepared, if necessary from the next questions.
+        While a GPU computes a batch, the next one is prepared, if necessary from the next questions. Of several
+        criteria, each is asked by itself after the same texts, which are read once.
         """
+        yield from gathered(self._answers(questions, prompt), prompt)
+
+    def _answers(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         labels = self._chat.spellings(prompt)
         running: list[_Running] = []
         for rows, failed in pulls(self._chat, questions, prompt, self.ahead):
@@ -178,21 +186,42 @@ class HfJudge:
         yield from self._judgements([run.wait() for run in running], labels)
 
     def _plan(self, rows: list[Encoded], prompt: Prompt) -> Iterator[Batch]:
+        is_several = isinstance(prompt, CriteriaPrompt)
         if self._trees:
-            yield from self._batches.trees(rows, always=self._reuse == "tree")
+            yield from self._batches.trees(rows, always=self._reuse == "tree", deepest=DEEPEST + is_several)
             return
         contexts: defaultdict[str | None, list[Encoded]] = defaultdict(list)
         for row in rows:
             contexts[row.question.context_text if prompt.has_context else None].append(row)
-        single = []
+        single: list[Encoded] = []
         for group in contexts.values():
             shared = self._shared(group, prompt) if self._reuse else 0
             kept = self._network.keeps(group[0].ids[:shared])
-            if shared and (self._reuse is True or self._batches.pays(len(group), shared, kept)):
+            pays = shared and (self._reuse is True or self._batches.pays(len(group), shared, kept))
+            if is_several and self._reuse:
+                yield from self._calls(group, shared if pays else 0, single)
+            elif pays:
                 yield from self._batches.of(group, shared)
             else:
                 single += group
         yield from self._batches.of(single)
+
+    def _calls(self, group: Sequence[Encoded], outer: int, single: list[Encoded]) -> Iterator[Batch]:
+        """The calls of a context, whose criteria share the texts; `single` gets the rows where that does not pay.
+
+        The first `outer` tokens are shared by all calls of the context.
+        """
+        pairs: defaultdict[Any, list[Encoded]] = defaultdict(list)
+        for row in group:
+            pairs[row.question.context, row.question.first, row.question.second].append(row)
+        for call in pairs.values():
+            texts = min(common_prefix([row.ids for row in call]), min(len(row.ids) for row in call) - 1)
+            if texts > outer and (self._reuse is True or self._batches.pays(len(call), texts - outer, kept=False)):
+                yield from (replace(batch, outer=outer) for batch in self._batches.of(call, texts))
+            elif outer:
+                yield from self._batches.of(call, outer)
+            else:
+                single += call
 
     def _shared(self, group: Sequence[Encoded], prompt: Prompt) -> int:
         # The same question without its texts ends the shared part where the texts begin, so that later questions of
@@ -241,7 +270,7 @@ class HfJudge:
                     p=p,
                     mass=mass,
                     reply=self._chat.tokenizer.decode([*reply]),
-                    tokens_in=len(row.ids) + len(labels.begun),
+                    tokens_in=len(row.ids) - row.known + len(labels.begun),
                     tokens_out=len(reply),
                     seconds=seconds / len(batch.rows),
                     cut=row.cut,

@@ -132,7 +132,7 @@ class Network:
                     )
                     logits = self._tree_logits(batch.tree, ends)
                 else:
-                    logits = self._logits(batch.shared, [row.ids for row in batch.rows], labels)
+                    logits = self._logits(batch.shared, [row.ids for row in batch.rows], labels, batch.outer)
                 logits = logits.reshape(len(batch.rows), len(labels.nodes), -1)
                 each = _label_logs(torch.log_softmax(logits, dim=-1), labels.steps, whole, inside)
                 places = torch.linspace(1.0, 0.0, each.shape[1], dtype=each.dtype, device=each.device)
@@ -153,7 +153,7 @@ class Network:
         finally:
             self._model.set_attn_implementation(usual)
 
-    def _logits(self, shared: int, rows: list[list[int]], labels: Spellings) -> torch.Tensor:
+    def _logits(self, shared: int, rows: list[list[int]], labels: Spellings, outer: int = 0) -> torch.Tensor:
         """The logits of the rows after each node, (R · N, vocabulary): row by row, each row read with every path."""
         count = len(labels.paths)
         places = [(number, *place) for number in range(len(rows)) for place in labels.places]
@@ -168,16 +168,19 @@ class Network:
             ends = [len(rows[row]) - shared - 1 + length for row, _, length in places]
             read = [[*row[shared:], *path] for row in rows for path in labels.paths]
             if shared:
-                options = {"use_cache": True, "past_key_values": self._prefix(rows[0][:shared])}
+                options = {"use_cache": True, "past_key_values": self._prefix(rows[0][:shared], outer)}
         numbers = [row * count + path for row, path, _ in places]
         return self._run(numbers, ends, input_ids=self._padded(read), **options)
 
-    def _prefix(self, ids: list[int]) -> Any:
-        """The cache of keys and values of the prefix; the last few prefixes are kept."""
+    def _prefix(self, ids: list[int], outer: int = 0) -> Any:
+        """The cache of keys and values of the prefix, from that of its first `outer` tokens; the last few are kept."""
         key = tuple(ids)
         if key not in self._prefixes:
             cache = _shared_cache()
-            self._run([0], [len(ids) - 1], input_ids=self._tensor([ids]), past_key_values=cache, use_cache=True)
+            for number, layer in enumerate(self._prefix(ids[:outer]).layers if outer else ()):
+                cache.update(layer.keys, layer.values, number)
+            new = ids[outer:]
+            self._run([0], [len(new) - 1], input_ids=self._tensor([new]), past_key_values=cache, use_cache=True)
             cache.complete = True
             self._prefixes[key] = cache
             if len(self._prefixes) > KEPT_PREFIXES:

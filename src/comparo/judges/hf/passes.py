@@ -10,12 +10,12 @@ the rest of them; or as a tree, in which every common beginning is read once, wi
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from comparo.data.prompts import Prompt, Question
 from comparo.judges.chat import Chat, Encoded
-from comparo.judges.hf.tree import Tree, grow, packs
+from comparo.judges.hf.tree import DEEPEST, Tree, grow, packs
 from comparo.judges.protocol import Judgement
 
 READING = 0.22  # share of a pass's launches that one more reading in every layer adds; measured with 24 layers
@@ -39,13 +39,15 @@ def pulls(
 class Batch:
     """Questions that run at once, as a tree or as rows whose first `shared` tokens are read once for all.
 
-    The rows of a tree are the questions' sequences, `order` the place of each among them.
+    Of these, other batches share the first `outer` tokens. The rows of a tree are the questions' sequences, `order` the
+    place of each among them.
     """
 
     rows: list[Encoded]
     shared: int = 0
     tree: Tree | None = None
     order: list[int] = field(default_factory=list)
+    outer: int = 0
 
     @property
     def tokens(self) -> int:
@@ -66,18 +68,18 @@ class Batches:
     tokens: int
     pass_tokens: float
 
-    def trees(self, rows: Iterable[Encoded], *, always: bool = False) -> Iterator[Batch]:
+    def trees(self, rows: Iterable[Encoded], *, always: bool = False, deepest: int = DEEPEST) -> Iterator[Batch]:
         """The rows in trees, those that begin alike in the same one; without `always`, only where that is cheaper."""
         ordered, single = sorted(rows, key=lambda row: row.ids), []
         branches = max((len(row.after) for row in ordered), default=1)
         for part in packs([row.ids for row in ordered], self.tokens // branches, self.size):
-            batch = _tree(ordered[part.start : part.stop])
+            batch = _tree(ordered[part.start : part.stop], deepest)
             if always or self._cheaper(batch, sum(row.size for row in batch.rows)):
                 yield batch
             else:
                 single += batch.rows
         for batch in self.of(single):  # its rows are padded to the longest, those of a tree are not
-            tree = _tree(batch.rows)
+            tree = _tree(batch.rows, deepest)
             yield tree if self._cheaper(tree, batch.tokens) else batch
 
     def _cheaper(self, batch: Batch, tokens: int) -> bool:
@@ -113,13 +115,13 @@ def split(batch: Batch) -> tuple[Batch, Batch]:
     middle = len(batch.rows) // 2
     first, second = batch.rows[:middle], batch.rows[middle:]
     if batch.tree:
-        return _tree(first), _tree(second)
-    return Batch(first, batch.shared), Batch(second, batch.shared)
+        return _tree(first, batch.tree.deepest), _tree(second, batch.tree.deepest)
+    return replace(batch, rows=first), replace(batch, rows=second)
 
 
-def _tree(rows: list[Encoded]) -> Batch:
+def _tree(rows: list[Encoded], deepest: int) -> Batch:
     ordered = sorted(rows, key=lambda row: row.ids)
     sequences = [sequence for row in ordered for sequence in row.sequences]
     ranked = sorted(range(len(sequences)), key=sequences.__getitem__)
     order = sorted(range(len(ranked)), key=ranked.__getitem__)
-    return Batch(ordered, tree=grow([sequences[number] for number in ranked]), order=order)
+    return Batch(ordered, tree=grow([sequences[number] for number in ranked], deepest), order=order)

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from comparo.judges.chat import common_prefix
+from comparo.judges.labels import common_prefix
 
-DEEPEST = 3  # levels; a question has three parts: the context, the first candidate and the rest
+DEEPEST = 3  # levels; a question has three parts: the context, the first candidate and the rest (criteria add one)
 WORTH = 32  # computing one token costs as much as one more level of attention for this many tokens below it
 
 
@@ -45,11 +45,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The nodes of each level, and for each row the level and the node where it ends."""
+    """The nodes of each level, at most `deepest` levels, and for each row the level and the node where it ends."""
 
     rows: Sequence[list[int]]
     levels: list[list[Node]]
     last: list[tuple[int, int]]
+    deepest: int = DEEPEST
 
     @property
     def size(self) -> int:
@@ -106,7 +107,7 @@ class Tree:
         return bounds
 
 
-def grow(rows: Sequence[list[int]]) -> Tree:
+def grow(rows: Sequence[list[int]], deepest: int = DEEPEST) -> Tree:
     """The tree of the rows, which are in the order of `sorted`.
 
     A node is made where the tokens that it saves cost more than one more level for all tokens below it.
@@ -118,14 +119,14 @@ def grow(rows: Sequence[list[int]]) -> Tree:
     Reading(query_bounds=[3, 6], key_bounds=[0, 3], causal=False)
     """
     shared = [0, *(common_prefix(pair) for pair in pairwise(rows))]  # with the row before
-    levels: list[list[Node]] = [[] for _ in range(DEEPEST)]
+    levels: list[list[Node]] = [[] for _ in range(deepest)]
     last: list[tuple[int, int]] = []
     waiting = [(0, len(rows), 0, 0, 0)] if rows else []
     while waiting:  # depth first, so that the rows end in their own order
         low, high, begin, depth, parent = waiting.pop()
         common = min([len(rows[low]), *shared[low + 1 : high]])
         alike = len(rows[high - 1]) == common  # all rows are this one
-        if depth == DEEPEST - 1 and not alike:
+        if depth == deepest - 1 and not alike:
             for row in range(low, high):
                 last.append((depth, len(levels[depth])))
                 levels[depth].append(Node(row, begin, len(rows[row]), parent))
@@ -141,7 +142,7 @@ def grow(rows: Sequence[list[int]]) -> Tree:
                 low += 1
         parts = [(max(start, low), end, begin, depth, parent) for start, end in pairwise(cuts) if end > low]
         waiting += reversed(parts)
-    return Tree(rows, [level for level in levels if level], last)
+    return Tree(rows, [level for level in levels if level], last, deepest)
 
 
 def packs(rows: Sequence[list[int]], tokens: int, most: int | None) -> Iterator[range]:

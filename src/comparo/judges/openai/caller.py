@@ -30,7 +30,7 @@ class _AnswerError(Exception):
 
 
 @dataclass
-class _Case:
+class Case:
     """A question, its prompt, and what was returned so far; `form` is where its request differs from the dialect."""
 
     question: Question
@@ -39,6 +39,7 @@ class _Case:
     reply: str = ""
     usage: Usage = field(default_factory=Usage)
     form: dict[str, Any] = field(default_factory=dict)
+    each: dict[str, tuple[float, float, float] | str] = field(default_factory=dict)  # of several criteria
 
     @property
     def texts(self) -> list[str]:
@@ -62,7 +63,7 @@ class Caller:
 
     async def answer(self, question: Question) -> Judgement | JudgeError:
         """The answer to a question, or its failure; a JudgeError is returned where no question can be answered."""
-        start, case = time.perf_counter(), _Case(question)
+        start, case = time.perf_counter(), Case(question)
         p, mass, weight, error = math.nan, math.nan, 1.0, None
         try:
             self._write(case, self.judge.window)
@@ -73,7 +74,7 @@ class Caller:
             error = self._scrub(str(problem))
         usage = case.usage
         paid = (usage.tokens_in, usage.tokens_out, usage.cached, usage.stored) if usage.counted else (0, 0)
-        return Judgement(
+        judgement = Judgement(
             question,
             p=p,
             mass=mass,
@@ -88,8 +89,12 @@ class Caller:
             tokens_reasoning=usage.reasoning,
             error=error,
         )
+        return self._told(case, judgement)
 
-    async def _read(self, case: _Case) -> tuple[float, float, float]:
+    def _told(self, case: Case, judgement: Judgement) -> Judgement:
+        return judgement
+
+    async def _read(self, case: Case) -> tuple[float, float, float]:
         """p and mass where the reply names a label or, if it was begun, at its next token."""
         choice = (await self._ask(case))[0]
         if self._reasoned(choice, case) and self._stop_reasoning(case):
@@ -104,7 +109,7 @@ class Caller:
             raise self._without_logprobs("it reasons before it answers")
         try:
             positions = verdicts.token_logprobs(choice)
-            found = verdicts.read_logprobs(positions, self.prompt, begun=self.begun)
+            found = self._probability(case, positions)
         except ValueError as problem:
             raise _AnswerError(f"{problem}, of the reply {self._short(reply)}") from None
         if not positions and reply and not self.dialect.gives_logprobs:
@@ -115,7 +120,11 @@ class Caller:
             raise _AnswerError(f"the reply {self._short(reply)} does not name {named}")
         return *found, 1.0
 
-    async def _vote(self, case: _Case) -> tuple[float, float, float]:
+    def _probability(self, case: Case, positions: verdicts.Positions) -> tuple[float, float] | None:
+        """p and mass from the log-probabilities of a reply's tokens; None where it names no label."""
+        return verdicts.read_logprobs(positions, self.prompt, begun=self.begun)
+
+    async def _vote(self, case: Case) -> tuple[float, float, float]:
         """p, mass and weight from sampled verdicts."""
         replies: list[str] = []
         cut: list[bool] = []
@@ -135,11 +144,9 @@ class Caller:
         chat = self.judge.endpoint == "chat"
         if chat and any(replies) and not any(reply.lstrip().startswith("{") for reply in replies):
             self.dialect.adopt("response_format", False)
-        scale = verdicts.is_scale(self.prompt)
-        read = verdicts.read_score if scale else verdicts.read_grade if self.graded else verdicts.read_verdict
         # What a model says before its reasoning ends is no verdict.
         whole = ["" if self.judge.reasons and is_cut else reply for reply, is_cut in zip(replies, cut, strict=True)]
-        found = verdicts.soften([read(reply, self.prompt) for reply in whole], scale or self.graded)
+        found = self._verdict(case, whole)
         if found is None:
             self.was_cut = all(cut)
             at = f", cut at {self._limit(case):,} tokens{' with its reasoning' if self.judge.reasons else ''}"
@@ -147,10 +154,16 @@ class Caller:
             raise _AnswerError(f"no verdict in the reply {self._short(case.reply)}{remedy}")
         return found
 
-    def _reasoned(self, choice: dict[str, Any], case: _Case) -> bool:
+    def _verdict(self, case: Case, replies: list[str]) -> tuple[float, float, float] | None:
+        """p, mass and weight from the words of replies; None where none of them is a verdict."""
+        scale = verdicts.is_scale(self.prompt)
+        read = verdicts.read_score if scale else verdicts.read_grade if self.graded else verdicts.read_verdict
+        return verdicts.soften([read(reply, self.prompt) for reply in replies], scale or self.graded)
+
+    def _reasoned(self, choice: dict[str, Any], case: Case) -> bool:
         return case.usage.reasoning > 0 or verdicts.has_reasoning(choice)
 
-    def _stop_reasoning(self, case: _Case) -> bool:
+    def _stop_reasoning(self, case: Case) -> bool:
         """Ask for effort none, with which recent models give log-probabilities; False where that was tried."""
         if self.judge.effort is not None or self._put("effort", case) or self.judge.endpoint != "chat":
             return False
@@ -158,7 +171,7 @@ class Caller:
         case.form["effort"] = "none"
         return True
 
-    async def _ask(self, case: _Case, wanted: int = 1) -> list[dict[str, Any]]:
+    async def _ask(self, case: Case, wanted: int = 1) -> list[dict[str, Any]]:
         """The choices that the server offers; a form of the question that it accepts is used for all later ones."""
         judge, dialect = self.judge, self.dialect
         route = "/chat/completions" if judge.endpoint == "chat" else "/completions"
@@ -184,16 +197,16 @@ class Caller:
             return choices
         raise _AnswerError(f"the server refused the question in {FORMS + HALVINGS} forms")
 
-    def _put(self, part: str, case: _Case) -> Any:
+    def _put(self, part: str, case: Case) -> Any:
         """The value of a part of the request: this question's own, else the dialect's."""
         return case.form.get(part, getattr(self.dialect, part))
 
-    def _limit(self, case: _Case) -> int:
+    def _limit(self, case: Case) -> int:
         """The most tokens of a reply: what the user gave, else room for reasoning where the model reasons."""
         needed = ROOM if self.judge.reasons and not self.judge.limited else self.max_tokens
         return needed if self.judge.limited else min(needed, self._put("most", case))
 
-    def _body(self, case: _Case, wanted: int) -> dict[str, Any]:
+    def _body(self, case: Case, wanted: int) -> dict[str, Any]:
         judge, answer = self.judge, self.prompt.answer
         body: dict[str, Any] = {"model": judge.model, self._put("max_tokens", case): self._limit(case)}
         if (effort := judge.effort or self._put("effort", case)) is not None:
@@ -217,7 +230,7 @@ class Caller:
             body["response_format"] = verdicts.reply_format(self.prompt, self.graded)
         return body
 
-    def _heed(self, answer: Answer, body: dict[str, Any], case: _Case) -> None:
+    def _heed(self, answer: Answer, body: dict[str, Any], case: Case) -> None:
         """Change the question as the server's complaint asks, so that it can be sent again, or raise what it means."""
         url, status = self.judge.base_url, answer.status
         if status < 400:
@@ -246,11 +259,11 @@ class Caller:
                 raise JudgeError(f"{url} does not go on with a reply that was begun {said}; drop prefill")
         raise _AnswerError(f"the server answered {said}")
 
-    def _about(self, complaint: Complaint, case: _Case, *names: str) -> bool:
+    def _about(self, complaint: Complaint, case: Case, *names: str) -> bool:
         """Whether a complaint is certainly about a parameter: it names it, and not by repeating the question."""
         return complaint.about(case.text, *names)
 
-    def _ask_for_fewer(self, complaint: Complaint, case: _Case, said: str) -> None:
+    def _ask_for_fewer(self, complaint: Complaint, case: Case, said: str) -> None:
         """Ask for as many log-probabilities as the server gives; raise an error where it gives none."""
         most, words = self._put("top_logprobs", case), complaint.words.replace(self.judge.model.lower(), "")
         fewer = [int(number) for number in re.findall(r"\b1?\d\b", words) if 0 < int(number) < most]
@@ -261,7 +274,7 @@ class Caller:
         elif not self._stop_reasoning(case):
             raise self._without_logprobs()
 
-    def _is_about_effort(self, complaint: Complaint, case: _Case) -> bool:
+    def _is_about_effort(self, complaint: Complaint, case: Case) -> bool:
         """Whether the effort is refused, and not another parameter because of it."""
         named = any("effort" in name or "reasoning" in name for name in complaint.names)
         return named or (not complaint.names and self._about(complaint, case, "effort"))
@@ -272,7 +285,7 @@ class Caller:
         where = f"{self.judge.base_url} does not take effort = {self.judge.effort} for {self.judge.model}"
         return JudgeError(f"{where} {said}; use a value that it names, or drop effort")
 
-    def _is_room_too_large(self, complaint: Complaint, status: int, case: _Case) -> bool:
+    def _is_room_too_large(self, complaint: Complaint, status: int, case: Case) -> bool:
         """Whether a refusal is of the room for reasoning, which is given up before any text is cut."""
         is_large = self._limit(case) > ROOM >> HALVINGS and not self.judge.limited
         return is_large and (status == 413 or (status in (400, 422) and (complaint.too_long or complaint.too_many)))
@@ -288,7 +301,7 @@ class Caller:
         room = min(self.max_tokens, self.dialect.most) if self.judge.reasons else self.max_tokens
         return TEMPLATE + most_tokens(self.added + self.prompt.answer) + room
 
-    def _write(self, case: _Case, window: int | None) -> None:
+    def _write(self, case: Case, window: int | None) -> None:
         """Write the prompt, cut to the window by an upper estimate of its tokens."""
         text = self.prompt.text(case.question)
         if window is not None:
@@ -298,7 +311,7 @@ class Caller:
                 raise _AnswerError(str(problem)) from None
         case.text = text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent
 
-    def _choices(self, text: str, case: _Case) -> list[dict[str, Any]]:
+    def _choices(self, text: str, case: Case) -> list[dict[str, Any]]:
         try:
             answer = json.loads(text)
         except (ValueError, RecursionError):

@@ -6,12 +6,16 @@ The key comes from the environment and goes to the server alone: whatever is han
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
+from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
+from comparo.judges.batches import SHARE
 from comparo.judges.calls import Calls
+from comparo.judges.openai.batches import OpenAIBatches
 from comparo.judges.openai.caller import Caller
+from comparo.judges.openai.criteria import CriteriaCaller
 from comparo.judges.openai.probing import probe, survey
 from comparo.judges.openai.settings import OPENAI, ROOM, Settings
 from comparo.judges.options import address, number
@@ -46,8 +50,18 @@ class OpenAIJudge(Settings):
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """The answers as they come, from `concurrency` calls at once; the first question goes alone."""
         clients = -(-self.concurrency // SHARED) if self.base_url.startswith("http:") else 1
-        with Calls([Caller(self, prompt) for _ in range(clients)], questions, self) as calls:
+        several = isinstance(prompt, CriteriaPrompt)
+        callers = [CriteriaCaller(self, prompt) if several else Caller(self, prompt) for _ in range(clients)]
+        with Calls(callers, questions, self) as calls:
             yield from calls.answers()
+
+    def batches(self, prompt: Prompt) -> OpenAIBatches:
+        """Batches of questions, which a server answers within a day."""
+        return OpenAIBatches(self, prompt)
+
+    def at_batch_price(self) -> Self:
+        """The same judge, at what a batch costs."""
+        return self if self.price is None else replace(self, price=self.price.times(SHARE))
 
 
 def load(

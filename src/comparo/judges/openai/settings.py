@@ -122,6 +122,11 @@ class Settings:
         return 2 * self.concurrency
 
     @property
+    def several(self) -> bool:
+        """Whether several criteria can be asked in one call: a reply that is begun for the model answers one."""
+        return self.endpoint == "chat" and not self.prefill
+
+    @property
     def chooses(self) -> bool:
         """Whether answers are votes or grades, not log-probabilities."""
         return self.votes > 0

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Prompt
 from comparo.judges.labels import AROUND, Words, reply_probability, spells
 from comparo.judges.openai.complaints import whole_characters
@@ -224,10 +225,13 @@ def grading(prompt: Prompt) -> str:
     """
     first, second = (f"{prompt.answer} {label}".strip() for label in prompt.labels)
     much, better, tie, worse, much_worse = _grades(prompt)
-    return (
-        f"Answer only with one of these: {much} ({first} is much better), {better} ({first} is better), "
-        f"{tie} (they are equally good), {worse} ({second} is better) or {much_worse} ({second} is much better)."
+    grades = (
+        f"{much} ({first} is much better), {better} ({first} is better), {tie} (they are equally good), "
+        f"{worse} ({second} is better) or {much_worse} ({second} is much better)"
     )
+    if isinstance(prompt, CriteriaPrompt):
+        return prompt.asking_for(f"one of {grades}")
+    return f"Answer only with one of these: {grades}."
 
 
 def reply_format(prompt: Prompt, graded: bool = False) -> dict[str, Any]:
@@ -236,12 +240,12 @@ def reply_format(prompt: Prompt, graded: bool = False) -> dict[str, Any]:
     >>> reply_format(Prompt("{first}{second}"))["json_schema"]["schema"]["properties"]
     {'better': {'type': 'string', 'enum': ['A', 'B']}}
     """
-    key = "score" if is_scale(prompt) else "better"
+    keys = [*prompt.parts] if isinstance(prompt, CriteriaPrompt) else ["score" if is_scale(prompt) else "better"]
     verdicts = _grades(prompt) if graded else [f"{prompt.answer} {label}".strip() for label in prompt.labels]
     schema = {
         "type": "object",
-        "properties": {key: {"type": "string", "enum": verdicts}},
-        "required": [key],
+        "properties": {key: {"type": "string", "enum": verdicts} for key in keys},
+        "required": keys,
         "additionalProperties": False,
     }
     return {"type": "json_schema", "json_schema": {"name": "verdict", "strict": True, "schema": schema}}
@@ -268,17 +272,26 @@ def _marked(reply: str, prompt: Prompt) -> str:
 
 
 def _unwrap(reply: str, key: str) -> str:
+    said = final_words(reply)
+    return json_value(said, key) if said.startswith("{") else said
+
+
+def final_words(reply: str) -> str:
+    """A reply without its reasoning and the fences of code; empty where the reasoning did not end.
+
+    >>> final_words("<think>A? No.</think> B"), final_words("<think>A?")
+    ('B', '')
+    """
     _, ended, said = reply.rpartition("</think>")
-    if not ended and "<think>" in reply:
-        return ""
-    said = re.sub(r"```\w*", " ", said).strip()
-    if not said.startswith("{"):
-        return said
+    return "" if not ended and "<think>" in reply else re.sub(r"```\w*", " ", said).strip()
+
+
+def json_value(said: str, key: str) -> str:
+    """The text at a key of a JSON object; empty where there is none."""
     try:
-        value = json.loads(said)
-    except (ValueError, RecursionError):
+        verdict = json.loads(said).get(key)
+    except (AttributeError, ValueError, RecursionError):
         return ""
-    verdict = value.get(key)
     return verdict if isinstance(verdict, str) else ""
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from email.utils import mktime_tz, parsedate_tz
 from random import random
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from comparo.errors import JudgeError
@@ -32,6 +32,7 @@ PAUSE, LONGEST_PAUSE = 0.5, 8.0  # seconds before the second try, doubled for ea
 LONGEST_WAIT = 600.0  # seconds that a server may ask to wait for; OpenAI's limits per minute end long before
 
 logger = logging.getLogger(__name__)
+Client = TypeVar("Client")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,19 +238,28 @@ def http_client(address: str, headers: Mapping[str, str], timeout: float) -> Asy
     need_client()
     import httpx2
 
+    patience = httpx2.Timeout(None, connect=timeout / 2)  # distinguishes a missing server from a slow one
+    return make_client(httpx2.AsyncClient, httpx2.AsyncHTTPTransport, address, headers, patience)
+
+
+def make_client(
+    kind: Callable[..., Client], transport: Any, address: str, headers: Mapping[str, str], timeout: Any
+) -> Client:
+    """A client of httpx2, of one kind with its transport, that asks one server and follows no redirect."""
+    import httpx2
+
     # loading certificates takes 70 ms per client; an http address needs none, as redirects are not followed
     verify = SSLContext(PROTOCOL_TLS_CLIENT) if address.startswith("http:") else True
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
     try:
         here = is_loopback(urlsplit(address).hostname or "")
-        # with a transport of its own a client takes no proxy from the environment
-        transport = httpx2.AsyncHTTPTransport(verify=verify, limits=limits) if here else None
-        return httpx2.AsyncClient(
+        return kind(
             headers={**headers, "Accept": "application/json", "Accept-Encoding": "gzip"},
-            timeout=httpx2.Timeout(None, connect=timeout / 2),  # distinguishes a missing server from a slow one
+            timeout=timeout,
             verify=verify,
             limits=limits,
-            transport=transport,
+            # with a transport of its own a client takes no proxy from the environment
+            transport=transport(verify=verify, limits=limits) if here else None,
             follow_redirects=False,
         )
     except (ImportError, ValueError) as error:  # a message may hold the proxy's password

@@ -109,7 +109,7 @@ class RayJudge:
         about = self._replicas.about
         self.name, self.settings = str(about["name"]), about["settings"]
         self.price, self.scales, self.chooses = about["price"], about["scales"], about["chooses"]
-        self.cacheable, self.weights = about["cacheable"], about["weights"]
+        self.several, self.cacheable, self.weights = about["several"], about["cacheable"], about["weights"]
         for method in about["methods"]:
             setattr(self, method, partial(self._replicas.call, method))
         # Not times the replicas: the rounds of a run depend on it, and must be the same for any number of replicas.

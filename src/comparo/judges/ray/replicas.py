@@ -60,7 +60,7 @@ class Replica:
             return problem
         about = {"name": judge.name, "settings": dict(judge.settings), "ahead": judge.ahead}
         more = {"price": getattr(judge, "price", None), "scales": getattr(judge, "scales", False)}
-        more["chooses"] = getattr(judge, "chooses", False)
+        more |= {name: getattr(judge, name, False) for name in ("chooses", "several")}
         more |= {"cacheable": getattr(judge, "cacheable", True), "weights": getattr(judge, "weights", None)}
         methods = [method for method in PASSED_ON if hasattr(judge, method)]
         return about | more | {"methods": methods, "comparo": version("comparo")}

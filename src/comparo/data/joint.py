@@ -1,0 +1,204 @@
+"""Several criteria in one question: their names and weights, and the prompt that asks about all of them.
+
+The texts stand first and are the same for every criterion. A judge that runs its model itself reads them once and then
+each question by itself (`CriteriaPrompt.parts`), so no answer can depend on another. A judge behind an API is sent one
+prompt with all questions, and its reply has a line per criterion:
+
+    Article: {context}
+
+    Summary A: {first}
+
+    Summary B: {second}
+
+    Compare Summary A and Summary B by each of these criteria.
+    coherence: Which Summary is more coherent, Summary A or Summary B?
+    fluency: Which Summary is more fluent, Summary A or Summary B?
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from comparo.data.prompts import Prompt, criterion_prompt, escape
+from comparo.data.wordings import DEFAULT_WORDING, LABELS, wording_named
+
+LINE = 12  # tokens of a line or of a key and its value, besides the name and the kind: signs, a label, a line break
+LONGEST = 40  # characters of a name, which is a column and part of the names of files
+COLUMNS = "context component item overall std low high rank tier comparisons criterion".split()  # of the ranking
+_NAME = re.compile(r"[^\W_][\w-]*")
+_NAMED = re.compile(rf"\s*({_NAME.pattern})\s*=(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class CriteriaPrompt(Prompt):
+    """A prompt with a question for each of several criteria, in `each`: a name and the prompt that asks it alone.
+
+    The prompts of `each` have the same texts before their questions, the same labels and the same beginning of the
+    answer, as this one has.
+
+    >>> prompt = criteria_prompt({"coherence": "more coherent", "fluency": "more fluent"}, kind="Summary")
+    >>> print(prompt.template.partition("{second}")[2].strip())
+    Compare Summary A and Summary B by each of these criteria.
+    coherence: Which Summary is more coherent, Summary A or Summary B?
+    fluency: Which Summary is more fluent, Summary A or Summary B?
+    >>> print(prompt.instruction)
+    Answer with one line for each criterion, in this order, and nothing else:
+    coherence: A or B
+    fluency: A or B
+    """
+
+    each: tuple[tuple[str, Prompt], ...] = field(default=())
+
+    @property
+    def parts(self) -> dict[str, Prompt]:
+        """The prompt of each criterion alone, by its name."""
+        return dict(self.each)
+
+    @property
+    def instruction(self) -> str:
+        """How the reply is to be written."""
+        return self.asking_for(f"{self.labels[0]} or {self.labels[1]}")
+
+    def asking_for(self, verdict: str) -> str:
+        """How the reply is to be written, with what stands for a verdict in each line."""
+        lines = [f"{name}: {verdict}" for name, _ in self.each]
+        return "\n".join(["Answer with one line for each criterion, in this order, and nothing else:", *lines])
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must stay the same to continue a run."""
+        return super().identity | {"criteria": {name: part.template for name, part in self.each}}
+
+
+def criteria_prompt(
+    criteria: Mapping[str, str], kind: str = "Text", context: str | None = None, wording: str = DEFAULT_WORDING
+) -> CriteriaPrompt:
+    """The prompt for several criteria by name, each in the user's words, as `criterion_prompt` has them.
+
+    Raises
+    ------
+    ValueError
+        If a name or a criterion cannot be used, or the wording asks its question before the texts too.
+
+    Examples
+    --------
+    >>> list(criteria_prompt({"wit": "funnier", "length": "shorter"}).parts)
+    ['wit', 'length']
+    >>> criteria_prompt({"A": "funnier"})
+    Traceback (most recent call last):
+    ValueError: a criterion cannot be named 'A', which names a text; give it another name
+    """
+    check_names(criteria)
+    form = wording_named(wording)
+    if form.is_twice:
+        raise ValueError(
+            f"the wording {wording!r} asks before the texts too, and several criteria share the reading of the texts; "
+            "choose another wording, or rank by one criterion after another"
+        )
+    parts = {name: criterion_prompt(words, kind, context, wording) for name, words in criteria.items()}
+    first = next(iter(parts.values()))
+    texts = first.template.rpartition("\n\n")[0]
+    names = (f"{kind.strip()} {label}" for label in LABELS)
+    asked = [escape(f"Compare {' and '.join(names)} by each of these criteria.")]
+    asked += [f"{name}: {part.template.removeprefix(texts).strip()}" for name, part in parts.items()]
+    template = "\n\n".join([texts, "\n".join(asked)])
+    return CriteriaPrompt(template, first.labels, first.answer, wording, tuple(parts.items()))
+
+
+def reply_tokens(prompt: CriteriaPrompt) -> int:
+    """How many tokens a reply about several criteria may take: a name has at most one for two characters.
+
+    >>> reply_tokens(criteria_prompt({"coherence": "more coherent", "fluency": "more fluent"}))
+    35
+    """
+    return sum(LINE + (len(name) + len(prompt.answer)) // 2 for name in prompt.parts)
+
+
+def check_names(criteria: Mapping[str, str]) -> None:
+    """Raise a ValueError for names that cannot be told apart in a reply, in a table or among files."""
+    if not criteria:
+        raise ValueError('there is no criterion; give at least one, such as {"coherence": "more coherent"}')
+    folded = [str(name).casefold() for name in criteria]
+    for name, words in criteria.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > LONGEST:
+            raise ValueError(
+                f"{name!r} cannot name a criterion: a name has letters, digits, - and _, begins with a letter or a "
+                f"digit, and has at most {LONGEST} characters"
+            )
+        if not isinstance(words, str):
+            raise ValueError(
+                f"the criterion {name!r} is {words!r}; give the words that end a question: 'more coherent'"
+            )
+        if name.casefold() in map(str.casefold, LABELS):
+            raise ValueError(f"a criterion cannot be named {name!r}, which names a text; give it another name")
+        if folded.count(name.casefold()) > 1:
+            raise ValueError(f"two criteria are named {name!r}, if capitals are ignored; give each its own name")
+        if name.casefold() in COLUMNS:
+            raise ValueError(f"a criterion cannot be named {name!r}, a column of the ranking; give it another name")
+
+
+def read_criteria(given: Sequence[str]) -> str | dict[str, str] | None:
+    """What --criterion says: one criterion without a name, several by name, or nothing.
+
+    >>> read_criteria(["more coherent"]), read_criteria(["coherence=more coherent", "fluency=more fluent"])
+    ('more coherent', {'coherence': 'more coherent', 'fluency': 'more fluent'})
+    >>> read_criteria(["more coherent", "fluency=more fluent"])
+    Traceback (most recent call last):
+    ValueError: --criterion 'more coherent' has no name, and there are several; write NAME=more coherent
+    """
+    named = [_NAMED.fullmatch(text) for text in given]
+    if not any(named) and len(given) < 2:
+        return given[0] if given else None
+    criteria: dict[str, str] = {}
+    for text, match in zip(given, named, strict=True):
+        if match is None:
+            raise ValueError(f"--criterion {text!r} has no name, and there are several; write NAME={text}")
+        name, words = match[1], match[2].strip()
+        if name in criteria:
+            raise ValueError(f"--criterion {name!r} is there twice; give each criterion once")
+        criteria[name] = words
+    return criteria
+
+
+def read_weights(given: Iterable[str]) -> dict[str, float]:
+    """What --weight says, NAME=NUMBER each.
+
+    >>> read_weights(["coherence=2"])
+    {'coherence': 2.0}
+    """
+    weights: dict[str, float] = {}
+    for text in given:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise ValueError(f"--weight {text!r} is not NAME=NUMBER, such as coherence=2")
+        if name in weights:
+            raise ValueError(f"--weight {name!r} is there twice; give each weight once")
+        try:
+            weights[name] = float(value)
+        except ValueError:
+            raise ValueError(f"--weight {name}: {value!r} is not a number, such as 2") from None
+    return weights
+
+
+def shares(names: Iterable[str], weights: Mapping[str, float] | None = None) -> dict[str, float]:
+    """The share of each criterion in the overall, w_c / Σ w; a criterion without a weight has 1.
+
+    >>> shares(["coherence", "fluency"], {"coherence": 3})
+    {'coherence': 0.75, 'fluency': 0.25}
+    """
+    known, given = list(names), dict(weights or {})
+    if unknown := [name for name in given if name not in known]:
+        raise ValueError(f"there is a weight for {unknown[0]!r}, which is no criterion; there are {', '.join(known)}")
+    found = {name: given.get(name, 1.0) for name in known}
+    for name, weight in found.items():
+        is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        if not is_number or not 0 <= weight < math.inf:
+            raise ValueError(f"the weight of {name!r} is {weight!r}; give a number from 0 up")
+    total = sum(found.values())
+    if not total > 0:
+        raise ValueError("all weights are 0, so there is no overall; give one criterion a weight above 0")
+    return {name: weight / total for name, weight in found.items()}

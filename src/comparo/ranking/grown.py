@@ -1,0 +1,93 @@
+"""What a ranking was before items were added to it: who is new, and who moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.ranking.placed import Placed
+from comparo.types import Array, Mask
+
+NAMED = 5  # items that a sentence names
+
+
+@dataclass(frozen=True, eq=False)
+class Grown:
+    """What a ranking of n candidates was before it grew; arrays have one entry per candidate, as `Ranking.items`.
+
+    Parameters
+    ----------
+    new : Whether each candidate is new, shape (n,).
+    score, low, high : The score of each before, and its interval, shape (n,); NaN for new ones.
+    rank, rank_now : Its rank before and now, both among those that are in both rankings, shape (n,); 0 for new ones.
+    left_out : How many judgements about changed or removed texts were left out.
+    """
+
+    new: Mask
+    score: Array
+    low: Array
+    high: Array
+    rank: NDArray[np.int64]
+    rank_now: NDArray[np.int64]
+    left_out: int = 0
+
+    def moved(self, scores: Array) -> Mask:
+        """Which candidates of before have a score now (n,) that is outside of their interval of before."""
+        return np.asarray(~self.new & ((scores < self.low) | (scores > self.high)))
+
+
+def new_columns(ranking: Placed, grown: Grown) -> dict[str, NDArray[Any]]:
+    """The new candidates, best first: context (where there are any), item, score, low, high and rank."""
+    rows = np.flatnonzero(grown.new)
+    rows = rows[np.lexsort((-ranking.scores[rows], ranking.graph.context[rows]))]
+    columns: dict[str, NDArray[Any]] = {} if ranking.context is None else {"context": ranking.context[rows]}
+    columns |= {"item": ranking.items[rows], "score": ranking.scores[rows]}
+    return columns | {"low": ranking.low[rows], "high": ranking.high[rows], "rank": ranking.rank[rows]}
+
+
+def moved_columns(ranking: Placed, grown: Grown) -> dict[str, NDArray[Any]]:
+    """The candidates that moved beyond their interval of before, the farthest first: a table with a row for each.
+
+    Its columns are context (where there are any), item, score_before, low_before, high_before, score, rank_before and
+    rank_now; both ranks are among the items that are in both rankings.
+    """
+    moved = np.flatnonzero(grown.moved(ranking.scores))
+    rows = moved[np.argsort(-np.abs(ranking.scores - grown.score)[moved], kind="stable")]
+    columns: dict[str, NDArray[Any]] = {} if ranking.context is None else {"context": ranking.context[rows]}
+    columns |= {"item": ranking.items[rows], "score_before": grown.score[rows]}
+    columns |= {"low_before": grown.low[rows], "high_before": grown.high[rows], "score": ranking.scores[rows]}
+    return columns | {"rank_before": grown.rank[rows], "rank_now": grown.rank_now[rows]}
+
+
+def growth_sentences(ranking: Placed, grown: Grown | None) -> list[str]:
+    """Who is new, what moved and what was left out, in sentences; none for a ranking that has not grown."""
+    if grown is None:
+        return []
+    new, moved = new_columns(ranking, grown), moved_columns(ranking, grown)
+    old = np.count_nonzero(~grown.new)
+    names = [f"{item} (rank {rank:,})" for item, rank in zip(new["item"].tolist(), new["rank"].tolist(), strict=True)]
+    found = [f"{_number(len(names), 'item')} new beside {old:,} that were there before{_listed(names)}"]
+    steps = zip(moved["item"].tolist(), moved["score_before"].tolist(), moved["score"].tolist(), strict=True)
+    names = [f"{item} ({before:.2f} to {now:.2f})" for item, before, now in steps]
+    found.append(
+        f"of the {old:,}, {len(names) or 'none'} moved beyond the {ranking.level:.0%} interval of before"
+        f"{_listed(names)}"
+    )
+    if grown.left_out:
+        found.append(
+            f"{grown.left_out:,} judgements about changed or removed texts are left out; they stay in the folder"
+        )
+    return found
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{' is' if count == 1 else 's are'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return f": {', '.join(names[:NAMED])}{more}" if names else ""

@@ -1,0 +1,43 @@
+"""The report of a run folder, of one criterion or of several."""
+
+import os
+from pathlib import Path
+
+from comparo.report.criteria import read_criteria_record, write_criteria_report
+from comparo.report.data import ROOM, Room
+from comparo.report.page import write_page
+from comparo.report.record import Record, has_criteria, read_record
+
+
+def write_report(folder: str | os.PathLike[str], record: Record | None = None, room: Room = ROOM) -> Path:
+    """Write report.html into a run folder, from what is in the folder alone, and return its path.
+
+    Parameters
+    ----------
+    folder
+        A run folder, as `comparo rank` writes it.
+    record
+        What the folder holds, if it is read already.
+    room
+        How large the page may get.
+
+    Returns
+    -------
+    Path
+        The path of the page, at most `room.page` bytes large, by default 5 MB.
+
+    Raises
+    ------
+    StoreError
+        If the folder holds no run or no answers yet, or the page cannot be written.
+
+    Examples
+    --------
+    >>> write_report("nowhere")
+    Traceback (most recent call last):
+    comparo.errors.WrongFolderError: nowhere is not a run folder: it has no judgements.db
+    """
+    folder = Path(folder)
+    if record is None and has_criteria(folder):
+        return write_criteria_report(folder, read_criteria_record(folder), room)
+    return write_page(folder / "report.html", record or read_record(folder), room)

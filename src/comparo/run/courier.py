@@ -1,0 +1,201 @@
+"""What goes between a run folder and a server of batches, each step stored before the request that depends on it."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import uuid4
+
+from comparo.data.prompts import Question
+from comparo.errors import JudgeError
+from comparo.judges import Judgement
+from comparo.judges.batches import Batches, Line, LostError, State
+from comparo.run.batch_store import Batch, BatchStore
+from comparo.run.database import OWNER, explained
+from comparo.run.store import Store
+
+UNANSWERED = "unanswered in the batch: "  # begins the error of a question that can be asked again in another batch
+CREATIONS = 3  # requests for a batch that end without an answer, before it is given up
+CHUNK = 200  # judgements that are stored at once
+CANCELLED = ("cancelled", "canceled")  # statuses of a batch that was ended early
+PASSING = (408, 409, 429)  # statuses of a line, besides those of 500 and more, that another try may not have
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """Seconds between the first two looks at a batch (`first`), between later ones at most (`longest`), until a batch
+    that was requested is in the server's list (`settle`), and before a server that was full is tried again (`full`).
+    """
+
+    first: float = 2.0
+    longest: float = 60.0
+    settle: float = 30.0
+    full: float = 300.0
+
+
+class StrangerError(Exception):
+    """A batch that was taken for ours, and whose results are of another one."""
+
+
+class Courier:
+    """Packs questions into batches, takes them to the server and brings judgements back.
+
+    `texts` gives a question of the folder its texts. A process may end within any of the functions: `resume` of the
+    next one goes on.
+    """
+
+    def __init__(self, store: Store, server: Batches, texts: Callable[[Question], Question], pauses: Pauses) -> None:
+        self._store, self._server, self._texts, self._pauses = store, server, texts, pauses
+        self.batches = BatchStore(store)
+
+    def resume(self) -> list[Batch]:
+        """The batches that are at the server; those of earlier starts that never came there are dropped."""
+        for path in self._folder.glob(".*.jsonl"):
+            path.unlink(missing_ok=True)
+        return [found for batch in self.batches.open() if (found := self._found(batch)) is not None]
+
+    def _found(self, batch: Batch) -> Batch | None:
+        """A batch whose id is known, if need be by looking for it at the server; dropped where it is not there."""
+        if batch.id is not None:
+            return batch
+        if batch.sent is not None:
+            # A request that was under way when its process ended may be done somewhat later.
+            wait = self._pauses.settle - max(0.0, time.time() - batch.sent)
+            end = time.monotonic() + min(max(wait, 0.0), self._pauses.settle)
+            known = [one.id for one in self.batches.open() if one.id is not None]
+            while True:
+                state = self._server.find(batch.name, batch.file, batch.sent, batch.lines, (*batch.others, *known))
+                if state is not None:
+                    return self.batches.seen(batch, state)
+                if (left := end - time.monotonic()) <= 0:
+                    break
+                time.sleep(min(left, 1.0))
+        self._server.discard(batch.name, batch.file)
+        self.batches.drop(batch)
+        return None
+
+    def pack(self, pool: deque[Question], most: int, refuse: Callable[[Judgement], None]) -> tuple[Batch, Path] | None:
+        """Take questions from a pool, `most` of them or what one batch may hold, and plan a batch of them.
+
+        The second value is a file with its lines. None where there was no question that can be asked; those that cannot
+        are given to `refuse` as failed judgements.
+        """
+        name, size, lines = uuid4().hex[:16], 0, 0
+        path, asked = self._folder / f".{name}.jsonl", list[tuple[Question, int]]()
+        with (
+            explained(self._folder),
+            os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER), "wb") as file,
+        ):
+            while pool and len(asked) < most:
+                requests = self._server.requests(pool[0])
+                if isinstance(requests, Judgement):
+                    pool.popleft()
+                    refuse(requests)
+                    continue
+                text = b"".join(
+                    self._server.line(f"{name}-{len(asked)}-{number}", each) for number, each in enumerate(requests)
+                )
+                lines, size = lines + len(requests), size + len(text)
+                if asked and (lines > self._server.most_lines or size > self._server.most_bytes):
+                    break
+                asked.append((pool.popleft(), len(requests)))
+                file.write(text)
+        if not asked:
+            path.unlink()
+            return None
+        return self.batches.plan(name, asked), path
+
+    def send(self, batch: Batch, path: Path) -> Batch | None:
+        """Upload the lines of a batch and create it; None where the server did not create it, and it is dropped."""
+        try:
+            batch = self.batches.uploaded(batch, self._server.upload(batch.name, path))
+            batch = self.batches.sent(batch)
+            try:
+                return self.batches.seen(batch, self._server.create(batch.name, batch.file, path))
+            except ConnectionError:
+                return self._found(batch)
+        except JudgeError:
+            self.refused(batch)
+            raise
+        finally:
+            path.unlink(missing_ok=True)
+
+    def refused(self, batch: Batch) -> None:
+        """Forget a batch that the server refused."""
+        self.batches.drop(batch)
+        self._server.discard(batch.name, batch.file)
+
+    def look_at(self, batch: Batch) -> tuple[Batch, State]:
+        """A batch as it is now."""
+        state = self._server.state(str(batch.id))
+        return self.batches.seen(batch, state), state
+
+    def answers(self, batch: Batch, state: State) -> Iterator[list[Judgement]]:
+        """Store the judgements of a batch that is over, and give them as they are stored; then it is closed.
+
+        A question without an answer has a failed judgement, unless the batch was cancelled: then it was not asked. A
+        StrangerError where the results are all of another batch.
+        """
+        left, parts = dict(batch.questions), dict[int, dict[int, Line]]()
+        ready: list[tuple[int, Judgement]] = []
+        for number, copy, line in self._own(batch, state):
+            if number not in left or copy >= left[number][1]:
+                continue  # judged in an earlier start, or there twice
+            parts.setdefault(number, {}).setdefault(copy, line)
+            question, lines = left[number]
+            if len(parts[number]) == lines:
+                answers = parts.pop(number)
+                ready.append((number, self._read(question, [answers[each] for each in range(lines)])))
+                del left[number]
+            if len(ready) == CHUNK:
+                yield self.batches.keep(batch, ready)
+                ready = []
+        if state.status not in CANCELLED:
+            why = "it expired" if state.status == "expired" else "there is no line about it in the results"
+            ready += [(number, Judgement(one, error=UNANSWERED + why)) for number, (one, _) in left.items()]
+        yield self.batches.keep(batch, ready)
+        self.batches.close(batch, state.status)
+
+    def look_again(self, batch: Batch) -> Batch | None:
+        """Look for a batch at the server for which another one was taken; None where it is not there."""
+        return self._found(self.batches.not_ours(batch))
+
+    def cancel(self, batch: Batch) -> None:
+        """Let the server end a batch early, unless it is over."""
+        try:
+            self._server.cancel(str(batch.id))
+        except LostError:
+            raise
+        except JudgeError:
+            if not self._server.state(str(batch.id)).is_over:
+                raise
+
+    def _own(self, batch: Batch, state: State) -> Iterator[tuple[int, int, Line]]:
+        """The lines of the results that are of this batch, each with the numbers of its question and request."""
+        others = own = 0
+        for line in self._server.results(state):
+            found = re.fullmatch(r"([0-9a-f]{16})-(\d{1,9})-(\d{1,9})", line.id)
+            if found and found[1] == batch.name:
+                own += 1
+                yield int(found[2]), int(found[3]), line
+            else:
+                others += 1
+        if others and not own:
+            raise StrangerError
+
+    def _read(self, question: Question, answers: list[Line]) -> Judgement:
+        judgement = self._server.read(self._texts(question), answers)
+        passes = any(one.error is not None or one.status in PASSING or one.status >= 500 for one in answers)
+        if judgement.failed and passes:
+            return replace(judgement, error=f"{UNANSWERED}{judgement.error}")
+        return judgement
+
+    @property
+    def _folder(self) -> Path:
+        assert self._store.folder is not None
+        return self._store.folder

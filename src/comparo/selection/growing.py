@@ -1,0 +1,233 @@
+"""Which pair to ask next where items are new to a ranking that is there.
+
+Each new item is first compared with one anchor, an old item; the anchors are spread evenly over the old ranking. Then
+pairs are chosen that tell most about the new items. With M new items, A (M, M) the covariance of their scores, S = A²,
+c = σ(d)·σ(−d) the information of a call at the difference d of two scores, and v_y the variance of an old item's score,
+
+    new items x and y:     c·(S_xx + S_yy − 2S_xy) / (1 + c·(A_xx + A_yy − 2A_xy)),
+    new x and old y:       c'·S_xx / (1 + c'·A_xx),        c' = c / (1 + c·v_y·(1 + u_y)),
+
+is how much a pair lowers the sum of the variances of the new items (Sherman and Morrison). A call between two new items
+counts for both of them, one with an old item for one; but only the latter tell where all new items lie beside the old
+ones, and the sum weighs one against the other. u_y is how many new items lean on y already and share its error. Before
+any answer the new items are taken as spread like the old ones, around a mean that may be as far off.
+
+Once the new items are known as well as the old ones, pairs are chosen among all items as in any run (`Selector`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.data.comparisons import Comparisons
+from comparo.methods import quiet_fit
+from comparo.model.experts import logistic_curvature
+from comparo.selection.contrast import fitted_power
+from comparo.selection.designs import Pairs, in_both_orders, orient
+from comparo.selection.selector import Selector
+from comparo.types import Array, LongIndex
+
+ANCHORS = 256  # old items that are considered as partners: next ones differ by 0.4% of the ranks
+CLOSE = 0.9  # of the best gain, that a pair has which is asked beside it
+MOST = 1024  # new items; above, each choice would take seconds, and `Selector` alone chooses
+LEAST_SPREAD = 0.1  # logits, of old scores: where they hardly differ, new ones still may
+
+
+class Placing:
+    """Returns pairs that place new items in a ranking, and then those that `selector` chooses.
+
+    Parameters
+    ----------
+    items : The labels of all N items. Those that are in none of the comparisons observed before `next` are new.
+    selector : What chooses pairs of these items once the new ones are placed.
+    contrast : How much the two texts of each pair differ, (N, N), as in `Selector`; None: all pairs count the same.
+    rng : It determines which new item meets which anchor.
+
+    Examples
+    --------
+    >>> items, rng = ["ana", "bo", "cy", "new"], np.random.default_rng(0)
+    >>> placing = Placing(items, Selector(items, rng=1), None, rng)
+    >>> placing.observe([("ana", "bo", 0.8), ("bo", "ana", 0.2), ("bo", "cy", 0.7), ("cy", "bo", 0.3)])
+    >>> placing.next(2)  # the anchor is the middle of the old ranking
+    [('new', 'bo'), ('bo', 'new')]
+    """
+
+    def __init__(
+        self, items: Sequence[Hashable], selector: Selector, contrast: Array | None, rng: np.random.Generator
+    ) -> None:
+        self.selector, self.calls = selector, selector.calls
+        self._items, self._contrast, self._rng = list(items), contrast, rng
+        self._code = {item: code for code, item in enumerate(items)}
+        self._rows: Pairs = np.empty((0, 2), dtype=np.int32)  # asked, with an answer or without
+        self._known: list[tuple[int, int, float, float]] = []
+        self._new: LongIndex | None = None
+        self._anchoring: list[tuple[int, int]] = []
+        self._queue: list[tuple[int, int]] = []
+        self._is_placed = self._is_fitted = False
+        self._spread: float | None = None
+        self._worth: Array | None = contrast
+
+    @property
+    def remaining(self) -> int | None:
+        """How many calls can still be asked; None where repeats are allowed."""
+        left = self.selector.remaining
+        return None if left is None else left + len(self._queue)
+
+    def observe(self, data: Any) -> None:
+        """Take comparisons into account, as `Comparisons.of` reads them."""
+        comparisons = Comparisons.of(data)
+        self.selector.observe(comparisons)
+        codes = np.array([self._code[item] for item in comparisons.items.tolist()], dtype=np.int32)
+        rows = np.column_stack([codes[comparisons.first], codes[comparisons.second]])
+        self._known += zip(*rows.T.tolist(), comparisons.p.tolist(), comparisons.weights.tolist(), strict=True)
+        asked = set(map(tuple, self._rows.tolist()))
+        self._rows = np.concatenate([self._rows, rows[[tuple(row) not in asked for row in rows.tolist()]]])
+        self._is_fitted = False
+
+    def next(self, batch: int) -> list[tuple[Any, Any]]:
+        """The next `batch` calls, each (item shown first, item shown second)."""
+        calls: list[tuple[Any, Any]] = []
+        while len(calls) < batch:
+            if not self._queue and not self._is_placed:
+                self._choose(-(-(batch - len(calls)) // self.calls))
+            if not self._queue:
+                self._is_placed = True
+                return calls + self.selector.next(batch - len(calls))
+            taken, self._queue = self._queue[: batch - len(calls)], self._queue[batch - len(calls) :]
+            calls += [(self._items[first], self._items[second]) for first, second in taken]
+        return calls
+
+    def _choose(self, wanted: int) -> None:
+        """Put at most `wanted` pairs into the queue, in the orders in which they are asked; none once all is placed."""
+        if self._new is None:
+            self._new = np.setdiff1d(np.arange(len(self._items)), self._rows)
+            if len(self._rows) and len(self._new):
+                self._fit()
+                self._anchoring = self._anchors()
+        if self._anchoring:
+            pairs, self._anchoring = self._anchoring[:wanted], self._anchoring[wanted:]
+        elif len(self._rows) and len(self._new):
+            pairs = self._informative()[:wanted]
+        else:
+            pairs = []
+        if pairs:
+            self._ask(np.array(pairs, dtype=np.int32))
+
+    def _ask(self, pairs: Pairs) -> None:
+        first, second = (np.bincount(column, minlength=len(self._items)) for column in self._rows.T)
+        rows = in_both_orders(pairs) if self.calls == 2 else orient(pairs, first - second, self._rng)
+        self._rows = np.concatenate([self._rows, rows])
+        self._queue += map(tuple, rows.tolist())
+        ends = np.ascontiguousarray(rows.T)
+        names = np.array([*self._items, None], dtype=object)[:-1]  # labels that are tuples stay labels
+        self.selector.observe(Comparisons(names, ends[0], ends[1], np.full(len(rows), np.nan)))
+
+    def _fit(self) -> None:
+        """Fit all scores to the answers; an item without any has the mean."""
+        first, second, p, weight = (np.array(column) for column in zip(*self._known, strict=True))
+        data = Comparisons(
+            np.arange(len(self._items)), first.astype(np.int32), second.astype(np.int32), p.astype(float), weight
+        )
+        ranking = quiet_fit(data, "poe-bt", prior=self._spread, bias="joint" if self.calls == 1 else "none")
+        self._scores = np.zeros(len(self._items))
+        self._scores[ranking.items.astype(np.int64)] = ranking.scores
+        if self._spread is None:
+            self._spread = max(float(np.std(ranking.scores)), LEAST_SPREAD)
+        if self._contrast is not None:
+            worth = self._contrast ** fitted_power(data, self._contrast[data.first, data.second])
+            self._worth = worth / np.mean(worth)
+        self._is_fitted = True
+
+    def _anchors(self) -> list[tuple[int, int]]:
+        """A pair of each new item and an old one; the old ones are spread evenly over their ranking."""
+        assert self._new is not None
+        old = self._old()
+        places = ((np.arange(len(self._new)) + 0.5) / len(self._new) * len(old)).astype(np.int64)
+        return list(zip(self._rng.permutation(self._new).tolist(), old[places].tolist(), strict=True))
+
+    def _old(self) -> LongIndex:
+        """The old items, the lowest score first."""
+        old = np.setdiff1d(np.arange(len(self._items)), np.asarray(self._new))
+        return np.asarray(old[np.argsort(self._scores[old], kind="stable")])
+
+    def _information(self, x: NDArray[np.integer], y: NDArray[np.integer]) -> Array:
+        """c of a call about items x and y, of shapes that numpy broadcasts."""
+        c = logistic_curvature(self._scores[x] - self._scores[y])
+        return np.asarray(c if self._worth is None else c * self._worth[x, y])
+
+    def _informative(self) -> list[tuple[int, int]]:
+        """Disjoint pairs with new items that lower the sum of their variances most, the best first."""
+        assert self._new is not None
+        assert self._spread is not None
+        if not self._is_fitted:
+            self._fit()
+        new, old = self._new, self._old()
+        first, second = self._rows.T
+        c = self._information(first, second)
+        known = np.bincount(first, c, len(self._items)) + np.bincount(second, c, len(self._items))
+        variance = 1.0 / np.where(known > 0, known, np.inf)
+        place = np.full(len(self._items), -1)
+        place[new] = np.arange(len(new))
+        one, other = place[first], place[second]
+        covariance = self._covariance(one, other, c, variance[np.where(one < 0, first, second)])
+        if np.mean(covariance.diagonal()) <= np.mean(variance[old]):
+            return []
+        taken = np.zeros((len(new), len(self._items)), dtype=bool)
+        taken[one[one >= 0], second[one >= 0]] = taken[other[other >= 0], first[other >= 0]] = True
+        anchors = old[np.linspace(0, len(old) - 1, min(ANCHORS, len(old))).round().astype(np.int64)]
+        leaning = np.count_nonzero(taken[:, anchors], axis=0)
+        square = np.einsum("xy,xy->x", covariance, covariance)
+        own = covariance.diagonal()
+        c = self.calls * self._information(new[:, None], anchors)
+        c /= 1.0 + c * variance[anchors] * (1 + leaning)
+        with_old = np.where(taken[:, anchors], -1.0, c * square[:, None] / (1.0 + c * own[:, None]))
+        c = self.calls * self._information(new[:, None], new)
+        crossed = covariance @ covariance
+        gain = c * (square[:, None] + square - 2.0 * crossed) / (1.0 + c * (own[:, None] + own - 2.0 * covariance))
+        with_new = np.where(taken[:, new] | np.eye(len(new), dtype=bool), -1.0, gain)
+        proposed = [
+            (float(gains[row, best]), int(new[row]), int(partners[best]))
+            for gains, partners in ((with_new, new), (with_old, anchors))
+            for row, best in enumerate(np.argmax(gains, axis=1).tolist())
+            if gains[row, best] > 0
+        ]
+        return _disjoint(proposed)
+
+    def _covariance(self, one: LongIndex, other: LongIndex, c: Array, variance: Array) -> Array:
+        """A, given which new items (−1: an old one) each row compares, c, and the variance of its old item."""
+        assert self._new is not None
+        assert self._spread is not None
+        m = len(self._new)
+        # The inverse of τ²·(I + 11ᵀ).
+        precision = (np.eye(m) - 1.0 / (1.0 + m)) / self._spread**2
+        both = (one >= 0) & (other >= 0)
+        np.subtract.at(precision, (one[both], other[both]), c[both])
+        np.subtract.at(precision, (other[both], one[both]), c[both])
+        ends = np.concatenate([one[both], other[both]])
+        own = np.zeros(m) + np.bincount(ends, np.tile(c[both], 2), m)  # float where nothing is counted, too
+        single = (one >= 0) != (other >= 0)
+        leant = c[single] / (1.0 + c[single] * variance[single])
+        own += np.bincount(np.maximum(one, other)[single], leant, m)
+        precision[np.diag_indices(m)] += own
+        return np.asarray(np.linalg.inv(precision), dtype=np.float64)
+
+
+def _disjoint(proposed: list[tuple[float, int, int]]) -> list[tuple[int, int]]:
+    """The pairs (gain, x, y) of at least half of the best gain, each item in one of them, the best first.
+
+    >>> _disjoint([(1.0, 0, 1), (3.0, 1, 2), (2.0, 3, 4), (0.5, 5, 6)])
+    [(1, 2), (3, 4)]
+    """
+    chosen: list[tuple[int, int]] = []
+    used: set[int] = set()
+    for gain, x, y in sorted(proposed, reverse=True):
+        if gain < CLOSE * max(proposed)[0]:
+            break
+        if x not in used and y not in used:
+            chosen.append((x, y))
+            used |= {x, y}
+    return chosen

@@ -1,0 +1,69 @@
+"""Runs by batches, in this process or in one that ends itself at a given moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import comparo.run.courier as courier
+from comparo.data.items import Items
+from comparo.data.prompts import criterion_prompt
+from comparo.judges import load_judge
+from comparo.ranking.ranking import Ranking
+from comparo.run.batch import BatchRun, check_batch
+from comparo.run.batch_store import BatchStore
+from comparo.run.budget import Budget
+from comparo.run.courier import Pauses
+from comparo.run.store import Store
+from comparo.run.task import Task
+
+QUICK = Pauses(first=0.01, longest=0.02, settle=0.1, full=0.01)
+SIZE, CALLS = 8, 40
+
+
+def texts(size: int = SIZE) -> dict[str, str]:
+    return {f"t{number}": f"This is number {number}. It has words." for number in range(size)}
+
+
+def task(
+    url: str, budget: str | int = CALLS, items: Any = None, judge: str = "openai/gpt-4o-mini", **options: Any
+) -> Task:
+    asked = load_judge(judge, base_url=url, **{"retries": 1} | options)
+    return Task(Items.of(items or texts()), criterion_prompt("better"), asked, Budget.of(budget))
+
+
+def go(
+    url: str, folder: Path, mode: Any = "wait", pauses: Pauses = QUICK, said: list[str] | None = None, **options: Any
+) -> tuple[Ranking, BatchRun]:
+    """The ranking by a run of batches, and the run."""
+    made = check_batch(task(url, **options), has_folder=True)
+    store = Store(folder, made.identity, made.configuration)
+    try:
+        store.add_items(made.items)
+        run = BatchRun(made, store, say=(said if said is not None else []).append, mode=mode, pauses=pauses)
+        return run.finish(), run
+    finally:
+        store.close()
+
+
+def work(url: str, folder: Path, variables: dict[str, str], moment: str | None = None, **options: Any) -> None:
+    """A run in a process of its own that kills itself at a moment: before or after a step is stored, the n-th time."""
+    os.environ |= variables
+    courier.CHUNK = 7
+    if moment is not None:
+        when, name, number = moment.split()
+        step, calls = getattr(BatchStore, name), []
+
+        def stored(*arguments: Any) -> Any:
+            calls.append(name)
+            if when == "before" and len(calls) == int(number):
+                os.kill(os.getpid(), signal.SIGKILL)
+            made = step(*arguments)
+            if when == "after" and len(calls) == int(number):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return made
+
+        setattr(BatchStore, name, stored)
+    go(url, folder, **options)

@@ -1,0 +1,653 @@
+"""Runs by batches against a real server on loopback that behaves as the API's reference says, faults included."""
+
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+import comparo
+from batch_runs import CALLS, QUICK, SIZE, go, task, texts, work
+from batch_server import EXPIRED, BatchServer
+from comparo.errors import JudgeError, PendingError, RunError, StoreError
+from comparo.run.batch import check_batch
+from comparo.run.batch_store import waiting_for
+from comparo.run.database import key_of
+from comparo.run.folders import list_runs, repair
+from comparo.run.store import read_judgements
+from processes import CONTEXT, Forked
+from servers import refusal, tokens, words
+
+KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
+PRICE = (0.15, 0.60)
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+@pytest.fixture
+def server():
+    with BatchServer() as made:
+        yield made
+
+
+def answers(folder):
+    return [one for one in read_judgements(folder) if not one.failed]
+
+
+def check_whole(server, folder, calls=CALLS):
+    """Every question of the budget has one answer, and the server was asked each of them once."""
+    found = answers(folder)
+    assert len(found) == calls == len({key_of(one.question) for one in found})
+    assert len(server.asked) == calls
+    assert set(server.asked.values()) == {1}
+
+
+def test_all_questions_but_one_go_in_one_batch(server, tmp_path):
+    ranking, run = go(server.url, tmp_path / "run")
+    assert ranking.to_columns()["item"].tolist() == [f"t{number}" for number in range(SIZE)][::-1]
+    check_whole(server, tmp_path / "run")
+    assert len(server.direct) == 1
+    [batch] = server.made
+    assert len(batch["lines"]) == CALLS - 1
+    assert batch["lines"][0]["body"] == {**server.direct[0], "messages": batch["lines"][0]["body"]["messages"]}
+    assert [path.name for path in (tmp_path / "run").glob(".*.jsonl")] == []
+    assert run.progress.answered == CALLS
+
+
+def test_the_cost_is_half_but_for_the_first_question(server, tmp_path):
+    _, run = go(server.url, tmp_path / "run")
+    one = (100 * PRICE[0] + 2 * PRICE[1]) / 1e6
+    costs = sorted(one.cost for one in answers(tmp_path / "run"))
+    assert costs == pytest.approx([one / 2] * (CALLS - 1) + [one])
+    assert run.progress.cost == pytest.approx(sum(costs))
+    live, half = task(server.url), check_batch(task(server.url), has_folder=True)
+    assert half.expense().cost == pytest.approx(live.expense().cost / 2)
+
+
+def test_the_answers_are_those_of_single_calls(server, tmp_path):
+    """What a line of the results says is read as an answer to a single call is."""
+    go(server.url, tmp_path / "run")
+    asked = task(server.url)
+    stored = {key_of(one.question): one for one in answers(tmp_path / "run")}
+    questions = [
+        asked.items.question(one.question.context, one.question.first, one.question.second) for one in stored.values()
+    ]
+    for single in asked.judge.judge(questions[:10], asked.prompt):
+        found = stored[key_of(single.question)]
+        assert (found.p, found.mass, found.tokens_in, found.reply) == (
+            single.p,
+            single.mass,
+            single.tokens_in,
+            single.reply,
+        )
+
+
+def test_a_batch_is_collected_later_and_no_question_is_asked_twice(server, tmp_path):
+    folder = tmp_path / "run"
+    server.does.looks = -1
+    with pytest.raises(PendingError, match="in progress, 0 of 39 done"):
+        go(server.url, folder, mode="submit")
+    with pytest.raises(PendingError):
+        go(server.url, folder, mode="submit")
+    assert len(answers(folder)) == 1
+    assert waiting_for(folder).startswith("in progress, 0 of 39 done (20")
+    assert list_runs(tmp_path)[0].batch == waiting_for(folder)
+    server.does.looks = 0
+    go(server.url, folder, mode="submit")
+    assert len(server.made) == 1
+    check_whole(server, folder)
+    assert waiting_for(folder) == ""
+    go(server.url, folder)  # finished: nothing is asked
+    check_whole(server, folder)
+
+
+def test_a_run_that_waits_for_a_batch_is_not_asked_directly(server, tmp_path):
+    server.does.looks = -1
+    options = {
+        "judge": "openai/gpt-4o-mini",
+        "options": {"base_url": server.url},
+        "budget": CALLS,
+        "out": tmp_path / "run",
+    }
+    with pytest.raises(PendingError):
+        comparo.rank(texts(), "better", batch="submit", **options)
+    with pytest.raises(StoreError, match="waits for a batch of 39 questions at the server; add --batch"):
+        comparo.rank(texts(), "better", **options)
+    server.does.looks = 0
+    comparo.rank(texts(), "better", batch=True, **options)
+    comparo.rank(texts(), "better", **options)
+    check_whole(server, tmp_path / "run")
+
+
+def test_a_larger_budget_asks_only_the_rest(server, tmp_path):
+    go(server.url, tmp_path / "run", budget=20)
+    go(server.url, tmp_path / "run", budget=50)
+    check_whole(server, tmp_path / "run", 50)
+    assert [len(batch["lines"]) for batch in server.made] == [19, 29]
+
+
+def test_answers_of_batches_count_in_a_run_of_single_calls(server, tmp_path):
+    go(server.url, tmp_path / "run", budget=30)
+    options = {"judge": "openai/gpt-4o-mini", "options": {"base_url": server.url}, "out": tmp_path / "run"}
+    comparo.rank(texts(), "better", budget=50, **options)
+    check_whole(server, tmp_path / "run", 50)
+
+
+def test_single_calls_are_gone_on_with_by_a_batch(server, tmp_path):
+    options = {"judge": "openai/gpt-4o-mini", "options": {"base_url": server.url}, "out": tmp_path / "run"}
+    comparo.rank(texts(), "better", budget=20, **options)
+    go(server.url, tmp_path / "run", budget=50)
+    check_whole(server, tmp_path / "run", 50)
+
+
+def test_answers_of_a_batch_go_to_the_cache_and_come_from_there(server, tmp_path):
+    options = {"judge": "openai/gpt-4o-mini", "options": {"base_url": server.url}, "cache": tmp_path / "cache.sqlite"}
+    comparo.rank(texts(), "better", budget=30, out=tmp_path / "one", batch=True, **options)
+    comparo.rank(texts(), "better", budget=50, out=tmp_path / "two", batch=True, **options)
+    assert len(answers(tmp_path / "two")) == 50
+    assert sum(one.cached for one in answers(tmp_path / "two")) == 30
+    assert [len(batch["lines"]) for batch in server.made] == [29, 19]
+    comparo.rank(texts(), "better", budget=50, out=tmp_path / "three", **options)  # directly, with the same cache
+    comparo.rank(texts(), "better", budget=50, out=tmp_path / "four", batch=True, **options)
+    assert len(server.made) == 2
+    assert all(one.cached for one in answers(tmp_path / "four"))
+    assert max(server.asked.values()) == 1
+
+
+def test_lines_that_expire_are_asked_again(server, tmp_path):
+    server.does.outcome = lambda batch, line: "expired" if batch == 0 and line % 3 else "ok"
+    go(server.url, tmp_path / "run")
+    check_whole(server, tmp_path / "run")
+    assert [len(batch["lines"]) for batch in server.made] == [39, 26]
+    failed = [one for one in read_judgements(tmp_path / "run") if one.failed]
+    assert len(failed) == 26
+    assert {one.error for one in failed} == {f"unanswered in the batch: batch_expired: {EXPIRED['message']}"}
+
+
+def test_lines_that_always_expire_are_failed_in_the_end(server, tmp_path):
+    server.does.outcome = lambda _, line: "expired" if line < 2 else "ok"
+    _, run = go(server.url, tmp_path / "run")
+    assert len(server.made) == 3
+    assert (run.progress.answered, run.progress.failed) == (CALLS - 2, 2)
+    go(server.url, tmp_path / "run")
+    assert len(server.made) == 3  # another start does not go on for ever
+
+
+@pytest.mark.parametrize("outcome", ["missing", "broken"])
+def test_lines_without_a_result_are_asked_again(server, tmp_path, outcome):
+    server.does.outcome = lambda batch, line: outcome if batch == 0 and line in (3, 17) else "ok"
+    go(server.url, tmp_path / "run")
+    check_whole(server, tmp_path / "run")
+    assert [len(batch["lines"]) for batch in server.made] == [39, 2]
+
+
+def test_lines_that_are_there_twice_count_once(server, tmp_path):
+    server.does.outcome = lambda *_: "twice"
+    go(server.url, tmp_path / "run")
+    check_whole(server, tmp_path / "run")
+
+
+def test_lines_that_failed_have_their_reason(server, tmp_path):
+    outcomes = {4: refusal(400, "flagged by the policy"), 5: words("It depends."), 6: refusal(500, "oops")}
+    server.does.outcome = lambda batch, line: outcomes.get(line, "ok") if batch == 0 else "ok"
+    _, run = go(server.url, tmp_path / "run")
+    assert (run.progress.answered, run.progress.failed) == (CALLS - 2, 2)
+    assert [len(batch["lines"]) for batch in server.made] == [39, 1]  # only the server's fault is worth another try
+    errors = " | ".join(one.error for one in read_judgements(tmp_path / "run") if one.failed)
+    assert "flagged by the policy" in errors
+    assert "'It depends.' does not name A or B" in errors
+    assert "oops" in errors
+    comparo.rank(
+        texts(),
+        "better",
+        judge="openai/gpt-4o-mini",
+        options={"base_url": server.url},
+        budget=CALLS,
+        out=tmp_path / "run",
+    )
+    assert len(answers(tmp_path / "run")) == CALLS  # without --batch they are asked once more
+
+
+def test_many_failures_end_the_run(server, tmp_path):
+    server.does.outcome = lambda *_: refusal(400, "no")
+    with pytest.raises(RunError, match="39 of 40 judgements failed"):
+        go(server.url, tmp_path / "run")
+    assert len(server.made) == 1
+
+
+def test_a_batch_that_is_refused_is_not_repeated(server, tmp_path):
+    server.does.refuse = lambda _: [{"code": "invalid_url", "message": "The URL is wrong.", "line": 1}]
+    with pytest.raises(
+        RunError, match=r"refused the batch, so nothing was asked: invalid_url: The URL is wrong. \(line 1\)"
+    ):
+        go(server.url, tmp_path / "run")
+    assert server.files == {}
+    server.does.refuse = lambda _: None
+    go(server.url, tmp_path / "run")
+    check_whole(server, tmp_path / "run")
+
+
+def full(limit, room=True):
+    """The server's refusal of more lines than so many."""
+    told = f" Limit: {30 * limit:,} enqueued tokens." if room else ""
+    message = f"Enqueued token limit reached for gpt-4o-mini in organization org-x.{told} Please try again later."
+    return lambda lines: [{"code": "token_limit_exceeded", "message": message}] if len(lines) > limit else None
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_a_batch_goes_in_parts_where_the_queue_is_short(server, tmp_path, room):
+    server.does.refuse = full(10, room)
+    said = []
+    go(server.url, tmp_path / "run", said=said)
+    check_whole(server, tmp_path / "run")
+    assert max(batch["request_counts"]["completed"] for batch in server.made) <= 10
+    assert any("goes in parts of" in sentence for sentence in said)
+
+
+def test_a_full_queue_is_waited_for(server, tmp_path):
+    state = {"refusals": 3}
+
+    def refuse(lines):
+        state["refusals"] -= 1
+        return (
+            full(0)(lines)[:1]
+            and [
+                {
+                    "code": "token_limit_exceeded",
+                    "message": "Enqueued token limit reached. Limit: 2,000,000 enqueued tokens.",
+                }
+            ]
+            if state["refusals"] >= 0
+            else None
+        )
+
+    server.does.refuse = refuse
+    said = []
+    go(server.url, tmp_path / "run", said=said)
+    check_whole(server, tmp_path / "run")
+    assert [len(batch["lines"]) for batch in server.made] == [39] * 4
+    assert "Other batches fill the server's queue" in said[1]
+
+
+def test_large_runs_are_split(server, tmp_path, monkeypatch):
+    monkeypatch.setattr("comparo.judges.openai.batches.OpenAIBatches.most_lines", 15)
+    go(server.url, tmp_path / "run")
+    check_whole(server, tmp_path / "run")
+    assert [len(batch["lines"]) for batch in server.made] == [15, 15, 9]
+
+
+def test_large_files_are_split(server, tmp_path, monkeypatch):
+    monkeypatch.setattr("comparo.judges.openai.batches.OpenAIBatches.most_bytes", 5000)
+    go(server.url, tmp_path / "run")
+    check_whole(server, tmp_path / "run")
+    assert len(server.made) > 2
+    assert max(file["bytes"] for file in server.files.values() if "bytes" in file) <= 5000
+
+
+def test_a_wrong_key_costs_nothing(server, tmp_path):
+    server.does.key = "sk-other"
+    with pytest.raises(JudgeError, match="refused the key"):
+        go(server.url, tmp_path / "run")
+    assert server.made == []
+    server.does.key = KEY
+    server.does.looks = -1
+    with pytest.raises(PendingError):
+        go(server.url, tmp_path / "run", mode="submit")
+    server.does.key = "sk-other"
+    with pytest.raises(JudgeError, match="refused the key"):
+        go(server.url, tmp_path / "run")
+
+
+def test_a_server_without_batches_is_told_apart(server, tmp_path):
+    server.does.has_batches = False
+    with pytest.raises(JudgeError, match=r"takes no batches.*leave --batch out"):
+        go(server.url, tmp_path / "run")
+
+
+def test_a_judge_that_does_not_use_the_labels_is_noticed_before_the_batch(server, tmp_path):
+    server.does.answer = lambda _: tokens({"A": 0.06, "B": 0.04, "The": 0.9})
+    with pytest.raises(RunError, match=r"only 10\.0% of its probability on the labels"):
+        go(server.url, tmp_path / "run")
+    assert server.made == []
+    assert len(server.direct) == 20
+
+
+def test_what_the_server_refuses_of_a_request_is_found_out_before_the_batch(server, tmp_path):
+    usual = server.does.answer
+
+    def answer(request):
+        return refusal(400, "Use 'max_completion_tokens' instead.") if "max_tokens" in request.body else usual(request)
+
+    server.does.answer = answer
+    go(server.url, tmp_path / "run")
+    assert len(answers(tmp_path / "run")) == CALLS
+    assert all("max_completion_tokens" in line["body"] for line in server.made[0]["lines"])
+
+
+@pytest.mark.parametrize("takes_n", [True, False])
+def test_votes_are_one_line_or_one_each(server, tmp_path, takes_n):
+    def answer(request):
+        number = request.body.get("n", 1) if takes_n else 1
+        return words(*['{"better": "Text A"}'] * number)
+
+    server.does.answer = answer
+    go(server.url, tmp_path / "run", votes=3)
+    found = answers(tmp_path / "run")
+    assert len(found) == CALLS
+    assert {(one.p, one.weight) for one in found} == {(3.5 / 4, 3.0)}
+    assert len(server.made[0]["lines"]) == (CALLS - 1) * (1 if takes_n else 3)
+
+
+def test_a_budget_in_dollars_is_kept_at_the_price_of_batches(server, tmp_path):
+    one = (100 * PRICE[0] + 2 * PRICE[1]) / 1e6
+    _, run = go(server.url, tmp_path / "run", budget=f"${11 * one:.7f}", items=texts(12))
+    assert run.progress.answered == pytest.approx(21, abs=1)
+    assert run.progress.cost <= 11 * one * 1.001
+
+
+def test_a_prompt_that_does_not_fit_is_failed(server):
+    asked = task(server.url, window=40)
+    requests = asked.judge.batches(asked.prompt).requests(asked.items.question(None, "t1", "t2"))
+    assert requests.failed
+    assert "does not hold the question" in requests.error
+
+
+def test_a_cancelled_batch_keeps_what_was_answered(server, tmp_path):
+    server.does.looks = -1
+    with pytest.raises(PendingError):
+        go(server.url, tmp_path / "run", mode="submit")
+    with pytest.raises(PendingError, match="Cancelled: 20 answers are kept"):
+        go(server.url, tmp_path / "run", mode="cancel")
+    assert server.made[0]["status"] == "cancelled"
+    server.does.looks = 0
+    go(server.url, tmp_path / "run")
+    check_whole(server, tmp_path / "run")
+    assert [len(batch["lines"]) for batch in server.made] == [39, 19]
+
+
+@pytest.mark.parametrize("what", ["batch", "results"])
+def test_a_batch_that_the_server_has_lost_can_be_given_up(server, tmp_path, what):
+    server.does.looks = -1
+    with pytest.raises(PendingError):
+        go(server.url, tmp_path / "run", mode="submit")
+    if what == "batch":
+        server.batches.clear()
+    else:
+        server.does.looks = 0
+        server.move(server.made[0])
+        server.files.clear()
+    with pytest.raises(JudgeError, match=r"has lost the batch, or its results .*With --batch --cancel it is given up"):
+        go(server.url, tmp_path / "run")
+    with pytest.raises(PendingError, match="Cancelled: 1 answers are kept"):
+        go(server.url, tmp_path / "run", mode="cancel")
+    server.does.looks = 0
+    go(server.url, tmp_path / "run")
+    assert len(answers(tmp_path / "run")) == CALLS
+
+
+def test_the_answer_to_the_creation_may_be_lost(server, tmp_path):
+    """The batch is found by its metadata, and not made again."""
+    lost = []
+
+    def at(moment):
+        if moment == "half of POST batches" and not lost:
+            lost.append(moment)
+            raise ConnectionAbortedError
+
+    server.does.at = at
+    go(server.url, tmp_path / "run")
+    assert lost
+    assert len(server.made) == 1
+    check_whole(server, tmp_path / "run")
+
+
+def test_a_batch_is_found_by_its_file_where_there_are_no_metadata(server, tmp_path):
+    server.does.has_metadata = False
+    test_the_answer_to_the_creation_may_be_lost(server, tmp_path)
+
+
+def test_a_creation_that_never_came_is_repeated(server, tmp_path):
+    lost = []
+
+    def at(moment):
+        if moment == "before POST batches" and not lost:
+            lost.append(moment)
+            raise ConnectionAbortedError
+
+    server.does.at = at
+    go(server.url, tmp_path / "run")
+    assert len(server.made) == 1
+    assert len([name for name in server.files if name.startswith("file-")]) == 1  # the first was deleted
+    check_whole(server, tmp_path / "run")
+
+
+def test_a_cut_download_begins_again(server, tmp_path):
+    cuts = []
+
+    def at(moment):
+        if moment == "half of GET content" and len(cuts) < 2:
+            cuts.append(moment)
+            raise ConnectionAbortedError
+
+    server.does.at = at
+    go(server.url, tmp_path / "run", retries=5)
+    assert len(cuts) == 2
+    check_whole(server, tmp_path / "run")
+
+
+def test_an_outage_while_waiting_is_waited_for(server, tmp_path):
+    looks = []
+
+    def at(moment):
+        if moment == "before GET batches/id":
+            looks.append(moment)
+            if 2 <= len(looks) < 6:
+                raise ConnectionAbortedError
+
+    server.does.at, server.does.looks = at, 1
+    go(server.url, tmp_path / "run")
+    assert len(looks) >= 6
+    check_whole(server, tmp_path / "run")
+
+
+def test_the_batch_of_another_run_is_left_alone(server, tmp_path):
+    server.does.looks = -1
+    for name in ("one", "two"):
+        with pytest.raises(PendingError):
+            go(server.url, tmp_path / name, mode="submit")
+    server.does.looks = 0
+    with sqlite3.connect(tmp_path / "two" / "judgements.db") as connection:
+        connection.execute("UPDATE batches SET id = NULL, status = 'sent'")
+    go(server.url, tmp_path / "two")
+    assert len(server.made) == 2
+    assert len(answers(tmp_path / "two")) == CALLS
+    go(server.url, tmp_path / "one")
+    assert len(answers(tmp_path / "one")) == CALLS
+
+
+def test_a_repaired_folder_goes_on_with_its_batch(server, tmp_path):
+    server.does.looks = -1
+    with pytest.raises(PendingError):
+        go(server.url, tmp_path / "run", mode="submit")
+    repair(tmp_path / "run")
+    server.does.looks = 0
+    go(server.url, tmp_path / "run")
+    check_whole(server, tmp_path / "run")
+    assert len(server.made) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"until": 0.9}, "--until goes by answers"),
+        ({"strategy": "adaptive"}, "--strategy goes by answers"),
+        ({"goal": "top-2"}, "--goal top-2 goes by answers"),
+        ({"wording": ["paper", "between"]}, "one judge and one wording"),
+        ({"wording": "auto"}, "--wording auto goes by answers"),
+        ({"out": None}, "give out=FOLDER"),
+        ({"judge": "simulated/soft", "options": None}, "simulated/soft takes no batches"),
+        ({"batch": "later"}, "batch is True, False, 'wait', 'submit', 'cancel', not 'later'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(server, tmp_path, options, message):
+    usual = {"judge": "openai/gpt-4o-mini", "options": {"base_url": server.url}, "out": tmp_path / "run", "batch": True}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        comparo.rank(texts(), "better", **usual | options)
+    assert server.routes == []
+    assert not (tmp_path / "run").exists()
+
+
+# Kills
+
+
+def start(server, folder, moment=None, **options):
+    """A process that goes on with a run, and how it ended."""
+    variables = {"OPENAI_API_KEY": KEY}
+    process = CONTEXT.Process(target=work, args=(server.url, folder, variables, moment), kwargs=options)
+    process.start()
+    return process
+
+
+def end(process):
+    process.join(60)
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+STEPS = [f"{when} {name} 1" for name in ("plan", "uploaded", "sent", "seen") for when in ("before", "after")]
+LATE = ["before keep 1", "after keep 1", "before keep 2", "after keep 3", "before close 1", "after close 1"]
+
+
+def test_a_process_may_be_killed_at_every_step_in_turn(server, tmp_path):
+    """Before and after everything that is stored; each start is killed one step later than the one before."""
+    folder = tmp_path / "run"
+    for moment in STEPS:
+        assert end(start(server, folder, moment)) == -signal.SIGKILL, moment
+    server.does.looks = 1
+    for moment in LATE:
+        assert end(start(server, folder, moment)) == -signal.SIGKILL, moment
+    assert end(start(server, folder)) == 0
+    assert len(server.made) == 1
+    assert len([name for name in server.files if name.startswith("file-")]) == 1
+    check_whole(server, folder)
+
+
+MOMENTS = [
+    *(f"{when} {request}" for request in ("POST files", "POST batches") for when in ("before", "after", "half of")),
+    *(f"{when} {request}" for request in ("GET batches/id", "GET content") for when in ("before", "half of")),
+]
+
+
+@pytest.mark.parametrize("wanted", MOMENTS)
+def test_a_process_may_be_killed_within_every_request(server, tmp_path, wanted):
+    """The server kills the process while it answers, and goes on: what was asked for is done after its death."""
+    processes, is_killed = [], threading.Event()
+
+    def at(moment):
+        if moment == wanted and not is_killed.is_set():
+            until(lambda: processes)
+            os.kill(processes[0].pid, signal.SIGKILL)
+            is_killed.set()
+
+    server.does.at = at
+    processes.append(start(server, tmp_path / "run"))
+    assert end(processes[0]) == -signal.SIGKILL
+    assert is_killed.wait(60)
+    go(server.url, tmp_path / "run", pauses=replace(QUICK, settle=1.0))
+    assert len(server.made) == 1
+    assert len([name for name in server.files if name.startswith("file-")]) == 1
+    check_whole(server, tmp_path / "run")
+
+
+# The command line
+
+
+def command(server, *flags):
+    judge = ["--judge", "openai/gpt-4o-mini", "--base-url", server.url, "--option", "retries=1"]
+    return ["rank", "texts.jsonl", "--criterion", "better", *judge, "--budget", CALLS, "--batch", *flags]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    lines = (json.dumps({"id": name, "text": text}) + "\n" for name, text in texts().items())
+    (tmp_path / "texts.jsonl").write_text("".join(lines), encoding="utf-8")
+    return tmp_path
+
+
+def test_the_command_submits_tells_and_collects(server, folder, run):
+    server.does.looks = -1
+    shown = run(folder, command(server, "--dry-run"), OPENAI_API_KEY=KEY)
+    assert "50% of that for a batch" in shown.stdout
+    whole = run(folder, [flag for flag in command(server, "--dry-run") if flag != "--batch"], OPENAI_API_KEY=KEY)
+    price, ordinary = (float(re.search(r"about \$([\d.]+)", text)[1]) for text in (shown.stdout, whole.stdout))
+    assert price == pytest.approx(ordinary / 2, rel=0.1)
+    sent = run(folder, command(server, "--no-wait"), OPENAI_API_KEY=KEY)
+    assert (sent.returncode, sent.stdout) == (0, "")
+    assert "Batch batch_1 of 39 questions is at the server" in sent.stderr
+    assert "The batch is not answered yet (in progress, 0 of 39 done)" in sent.stderr
+    assert "run the same command again: comparo rank texts.jsonl" in sent.stderr
+    listed = run(folder, ["runs", "--format", "csv"])
+    assert "in progress, 0 of 39 done" in listed.stdout
+    refused = run(folder, [flag for flag in command(server) if flag != "--batch"], OPENAI_API_KEY=KEY)
+    assert refused.returncode == 1
+    assert "waits for a batch of 39 questions" in refused.stderr
+    server.does.looks = 0
+    done = run(folder, command(server), OPENAI_API_KEY=KEY)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:4]] == ["t7", "t6", "t5"]
+    [out] = (folder / "comparo-runs").glob("*-texts")
+    check_whole(server, out)
+    assert (out / "report.html").exists()
+    assert run(folder, ["fit", out]).returncode == 0
+    assert "batch" not in run(folder, ["runs"]).stdout.splitlines()[1]
+
+
+def test_an_interrupted_command_says_how_to_come_back(server, folder):
+    server.does.looks = -1
+    variables = {**os.environ, "OPENAI_API_KEY": KEY}
+    arguments = [sys.executable, "-m", "comparo.cli", *map(str, command(server))]
+    process = Forked(arguments, env=variables, cwd=folder, stderr=subprocess.PIPE)
+    until(lambda: server.routes.count("GET /batches/batch_1") > 1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130
+    assert "the server goes on with the batch (in progress, 0 of 39 done)" in said
+    assert "the same command collects its answers" in said
+    server.does.looks = 0
+    again = Forked(arguments, env=variables, cwd=folder, stderr=subprocess.PIPE)
+    _, said = again.communicate()
+    assert again.returncode == 0, said
+    [out] = (folder / "comparo-runs").glob("*-texts")
+    check_whole(server, out)
+
+
+def test_flags_that_do_not_fit_are_refused(server, folder, run):
+    for flags, message in (
+        (["--no-wait"], "--no-wait is about a batch; add --batch"),
+        (["--cancel"], "--cancel is about a batch; add --batch"),
+        (["--batch", "--cancel", "--no-wait"], "drop --no-wait"),
+        (["--batch", "--until", "0.9"], "--until goes by answers"),
+    ):
+        asked = [flag for flag in command(server, *flags) if flag != "--batch" or "--batch" in flags]
+        found = run(folder, asked, OPENAI_API_KEY=KEY)
+        assert found.returncode == 2
+        assert message in " ".join(found.stderr.split())
+    assert server.routes == []
+
+
+def until(condition):
+    end_of_patience = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end_of_patience
+        time.sleep(0.01)

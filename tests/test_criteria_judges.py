@@ -1,0 +1,121 @@
+"""Several criteria in one call to a server that answers as OpenAI's API says, and to functions."""
+
+import json
+import math
+
+import pytest
+
+from comparo import rank
+from comparo.data.joint import criteria_prompt
+from comparo.data.prompts import Question
+from comparo.judges import as_judge, load_judge
+from servers import Api, refusal, tokens, words
+
+CRITERIA = {"coherence": "more coherent", "fluency": "more fluent"}
+PROMPT = criteria_prompt(CRITERIA, "Summary")
+ASKED = [Question("a", "b", first_text="The first.", second_text="The second.")]
+SURE, UNSURE = {"A": 0.8, "B": 0.2}, {" B": 0.6, " A": 0.4}
+
+
+def one(api, **options):
+    [call] = load_judge("openai/m", base_url=api.url, **options).judge(ASKED, PROMPT)
+    return call
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+
+
+def test_one_request_has_the_texts_once_and_a_probability_where_each_line_names_a_label():
+    reply = tokens({"coherence": 1.0}, {": ": 1.0}, SURE, {"\n": 1.0}, {"flu": 1.0}, {"ency:": 1.0}, UNSURE)
+    with Api(reply) as api:
+        call = one(api, price="1,10")
+    assert [(each.question.voice, round(each.p, 6)) for each in call.each] == [("coherence", 0.8), ("fluency", 0.4)]
+    assert call.p == pytest.approx(0.6)
+    assert (call.tokens_in, call.cost) == (100, pytest.approx(120e-6))
+    assert [each.tokens_in for each in call.each] == [100, 0]
+    assert len(api.requests) == 1
+    body = api.requests[0].body
+    said = body["messages"][0]["content"]
+    assert said.count("The first.") == said.count("The second.") == 1
+    assert said.endswith("coherence: A or B\nfluency: A or B")
+    assert body["logprobs"] is True
+    assert body["max_tokens"] >= 30
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        [{"**Coherence": 1.0}, {"**:": 1.0}, {" Summary": 1.0}, SURE, {"\n- fluency: ": 1.0}, {"B": 0.6, "A": 0.4}],
+        [{'{"': 1.0}, {"coherence": 1.0}, {'":"': 1.0}, SURE, {'","fluency":"': 1.0}, {"B": 0.6, "A": 0.4}],
+        [{"fluency: ": 1.0}, {"B": 0.6, "A": 0.4}, {"\ncoherence: ": 1.0}, SURE],
+    ],
+)
+def test_lines_are_found_by_their_names_however_they_are_decorated(reply):
+    with Api(tokens(*reply)) as api:
+        call = one(api)
+    assert [round(each.p, 6) for each in call.each] == [0.8, 0.4]
+
+
+def test_a_line_that_is_missing_fails_that_criterion_alone():
+    with Api(tokens({"coherence: ": 1.0}, SURE)) as api:
+        call = one(api)
+    first, second = call.each
+    assert first.p == pytest.approx(0.8)
+    assert "has no verdict on it" in second.error
+    assert call.failed
+    with Api(tokens({"Neither": 1.0})) as api:
+        lost = one(api)
+    assert all("no line begins with coherence: or fluency:" in each.error for each in lost.each)
+    with Api(refusal(400, "the texts are not allowed")) as api:
+        refused = one(api)
+    assert all("not allowed" in each.error for each in refused.each)
+
+
+def test_without_log_probabilities_structured_output_has_a_key_per_criterion():
+    verdicts = [{"coherence": "Summary A", "fluency": "Summary B"}, {"coherence": "Summary A", "fluency": "Summary A"}]
+    with Api(words(*map(json.dumps, verdicts))) as api:
+        call = one(api, votes=2)
+    assert [(each.p, each.weight) for each in call.each] == [(2.5 / 3, 2.0), (0.5, 2.0)]
+    schema = api.requests[0].body["response_format"]["json_schema"]["schema"]
+    assert schema["required"] == list(CRITERIA)
+    assert schema["properties"]["fluency"]["enum"] == ["Summary A", "Summary B"]
+    with Api(words("coherence: B\nfluency: Summary A")) as api:
+        plain = one(api, votes=1)
+    assert [each.p for each in plain.each] == [0.25, 0.75]
+    with Api(words("coherence: A\nfluency: both are equal")) as api:
+        unclear = one(api, votes=1)
+    assert [each.failed for each in unclear.each] == [False, True]
+
+
+def test_grades_are_given_for_each_criterion():
+    with Api(words('{"coherence": "A>>B", "fluency": "B>A"}')) as api:
+        call = one(api, graded=True)
+    assert [each.p for each in call.each] == [0.95, 0.25]
+    assert "fluency: one of A>>B (Summary A is much better)" in api.requests[0].body["messages"][0]["content"]
+
+
+def test_answers_of_an_earlier_run_come_from_the_cache(tmp_path):
+    texts = {f"t{number}": f"Text number {number}." for number in range(5)}
+    reply = tokens({"coherence: ": 1.0}, SURE, {"\nfluency:": 1.0}, UNSURE)
+    with Api(reply) as api:
+        judge = {"judge": "openai/m", "options": {"base_url": api.url}, "cache": tmp_path / "cache.sqlite"}
+        first = rank(texts, CRITERIA, **judge, budget="4n", out=tmp_path / "one")
+        asked = len(api.requests)
+        again = rank(texts, CRITERIA, **judge, budget="4n", weights={"fluency": 2}, out=tmp_path / "two")
+        assert asked == len(api.requests) >= 20
+        rank(texts, {"coherence": "more coherent"}, **judge, budget="4n")
+        assert len(api.requests) == asked + 20  # another prompt
+    for name, ranking in first.rankings.items():
+        assert again.rankings[name].scores.tolist() == ranking.scores.tolist()
+
+
+def test_a_function_answers_by_a_mapping():
+    judge = as_judge(lambda first, second: {"coherence": len(first) > len(second), "fluency": 0.3})
+    [call] = judge.judge(ASKED, PROMPT)
+    assert [each.p for each in call.each] == [0.0, 0.3]
+    for answer in (0.7, {"coherence": 0.7}, {"coherence": 0.7, "fluency": math.inf}):
+        [call] = as_judge(lambda _first, _second, answer=answer: answer).judge(ASKED, PROMPT)
+        assert "is not a mapping from every criterion to a probability from 0 to 1" in call.each[1].error
+        assert call.each[0].failed == (answer == 0.7)

@@ -1,0 +1,42 @@
+"""comparo demo, with a simulated judge in place of the embedded model, which the tests of judges load."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from comparo.cli import demo
+from comparo.judges import load_judge
+
+
+@pytest.fixture
+def shown(monkeypatch, tmp_path, capsys):
+    def run(judge, is_open=False):
+        opened = []
+        monkeypatch.setattr(demo, "load_judge", lambda *_, **__: judge)
+        monkeypatch.setattr(demo.webbrowser, "open", opened.append)
+        demo.demo_command(tmp_path / "demo", is_open)
+        return capsys.readouterr(), opened
+
+    return run
+
+
+def test_the_demo_ranks_and_auditions_and_names_the_page(shown, tmp_path):
+    quality = {f"{n} words": n / 4.0 for n in demo.LENGTHS}
+    printed, opened = shown(load_judge("simulated/soft", scores=quality), is_open=True)
+    assert "24 words" in printed.out
+    assert "Spearman correlation with words: 0.9" in printed.err
+    assert "Can it also tell which restaurant review is more positive?" in printed.err
+    page = tmp_path / "demo" / "sentences" / "report.html"
+    assert page.is_file()
+    assert opened == [page.as_uri()]
+    calls = json.loads((tmp_path / "demo" / "reviews" / "run.json").read_text())
+    assert calls["identity"]["judge"] == "simulated/soft"
+
+
+@pytest.mark.parametrize(("high", "words"), [(0.01, "it cannot tell"), (0.4, "it sees something of them")])
+def test_what_the_audition_found_is_told(high, words):
+    table = {"content": 0.0, "content_low": 0.0, "content_high": high, "position": 0.99}
+    found = SimpleNamespace(table={name: np.array([value]) for name, value in table.items()})
+    assert words in demo.sentence(found)

@@ -1,0 +1,452 @@
+"""Items that are added to a run that is there: placed first, on the old scale, and never asked twice."""
+
+import json
+import os
+import signal
+import sys
+import time
+from contextlib import closing
+from sqlite3 import connect
+
+import numpy as np
+import pytest
+
+from comparo import Items, Selector, load_judge, rank
+from comparo.data.comparisons import Comparisons
+from comparo.errors import JudgeError, WrongFolderError
+from comparo.judges.simulated import Simulated
+from comparo.ranking.grown import growth_sentences
+from comparo.report import write_report
+from comparo.report.record import read_record
+from comparo.run.database import key_of
+from comparo.run.growing import Change, grown
+from comparo.run.merging import merged
+from comparo.run.past import read_past
+from comparo.run.store import read_judgements, stored_items
+from comparo.selection.growing import Placing
+from processes import Forked
+
+WORDS = "amber birch cedar delta ember fjord grove haven islet jetty".split()
+RNG = np.random.default_rng(7)
+QUALITY = {f"t{k}": float(value) for k, value in enumerate(RNG.normal(size=40))}
+TEXTS = {name: " ".join(RNG.choice(WORDS, 8)) for name in QUALITY}
+OLD, ALL = list(TEXTS)[:24], list(TEXTS)[:30]
+
+
+class Counting(Simulated):
+    """A judge that counts its answers, and stops after some."""
+
+    asked = 0
+    stop_after = None
+
+    def judge(self, questions, prompt=None):
+        for answer in super().judge(questions, prompt):
+            if self.stop_after is not None and self.asked >= self.stop_after:
+                raise JudgeError("the key was withdrawn")
+            object.__setattr__(self, "asked", self.asked + 1)
+            yield answer
+
+
+def judge(stop_after=None, kind="soft"):
+    found = Counting(kind, QUALITY, noise=0.8)
+    object.__setattr__(found, "stop_after", stop_after)
+    return found
+
+
+def texts(names):
+    return {name: TEXTS[name] for name in names}
+
+
+def go(folder, names, **options):
+    options = {"judge": judge(), "out": folder} | options
+    return rank(texts(names), "better", **options)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A run of 24 texts, to be copied."""
+    folder = tmp_path_factory.mktemp("first") / "run"
+    return folder, go(folder, OLD)
+
+
+@pytest.fixture
+def run_folder(first, tmp_path):
+    with closing(connect(first[0] / "judgements.db")) as database:
+        (tmp_path / "run").mkdir()
+        with closing(connect(tmp_path / "run" / "judgements.db")) as copy:
+            database.backup(copy)
+    (tmp_path / "run" / "run.json").write_text((first[0] / "run.json").read_text())
+    return tmp_path / "run"
+
+
+def asked(folder):
+    return [key_of(one.question) for one in read_judgements(folder)]
+
+
+def test_new_items_are_asked_about_and_old_answers_stay(run_folder):
+    before, counting = asked(run_folder), judge()
+    ranking = go(run_folder, ALL, judge=counting)
+    after = asked(run_folder)
+    assert after[: len(before)] == before
+    assert len(after) == len(set(after)) == len(before) + 60 == len(before) + counting.asked
+    new = {json.dumps(name) for name in ALL[24:]}
+    placing = after[len(before) :][:12]  # each new item and its anchor, in both positions
+    assert all(len(new & {one, other}) == 1 for _, one, other, _ in placing)
+    assert {(other, one) for _, one, other, _ in placing} == {(one, other) for _, one, other, _ in placing}
+    assert len({name for _, *pair, _ in placing for name in pair}) == 12  # each has its own anchor
+    assert all(new & {one, other} for _, one, other, _ in after[len(before) :])
+    assert sorted(ranking.items[ranking.grown.new].tolist()) == ALL[24:]
+
+
+def test_the_scale_is_that_of_the_first_ranking(run_folder, first):
+    before = first[1]
+    ranking = go(run_folder, ALL)
+    scores = np.array([(before[name].score, ranking[name].score) for name in OLD])
+    assert np.allclose(scores.mean(axis=0), 0.0)
+    joint = read_record(run_folder).fitting.rank(ranking.comparisons)  # all answers, not on the old scale
+    assert np.allclose(np.diff(joint.scores), np.diff(ranking.scores))
+    assert abs(joint.scores[~ranking.grown.new].mean()) > 0.01
+    inside = [before[name].low <= ranking[name].score <= before[name].high for name in OLD]
+    moved = ranking.moved["item"].tolist()
+    assert sorted(moved) == sorted(name for name, is_inside in zip(OLD, inside, strict=True) if not is_inside)
+    assert np.allclose(ranking.grown.score[~ranking.grown.new], [before[i].score for i in ranking.items if i in OLD])
+
+
+def test_a_ranking_says_who_is_new_and_what_moved(run_folder):
+    ranking = go(run_folder, ALL)
+    document = json.loads(ranking.to_json())
+    assert sorted(row["item"] for row in document["growth"]["new"]) == ALL[24:]
+    assert {row["item"]: row["new"] for row in document["ranking"]} == {name: name in ALL[24:] for name in ALL}
+    assert document["growth"]["left_out"] == 0
+    sentences = growth_sentences(ranking, ranking.grown)
+    assert sentences[0].startswith("6 items are new beside 24 that were there before: t")
+    assert "moved beyond the 95% interval of before" in sentences[1]
+    page = write_report(run_folder).read_text()
+    assert 'id="growth"' in page
+    assert "6 items are new beside 24" in page
+
+
+def test_the_same_command_again_asks_nothing_in_any_order_of_the_file(run_folder):
+    ranking = go(run_folder, ALL)
+    counting = judge()
+    again = go(run_folder, ALL[::-1], judge=counting)
+    assert counting.asked == 0
+    assert np.array_equal(again.scores, ranking.scores)
+    assert list(read_record(run_folder).ranking.scores) == list(ranking.scores)
+
+
+def test_a_file_of_new_items_alone_adds_them_and_goes_on(run_folder):
+    with pytest.raises(JudgeError):
+        go(run_folder, ALL[24:], judge=judge(20))
+    counting = judge()
+    ranking = go(run_folder, ALL[24:], judge=counting)
+    assert counting.asked == 40
+    assert sorted(ranking.items.tolist()) == sorted(ALL)
+
+
+@pytest.mark.parametrize("stop", [0, 1, 13, 45])
+def test_a_growth_that_was_stopped_asks_what_an_unbroken_one_does(run_folder, tmp_path, stop):
+    whole = tmp_path / "whole"
+    go(whole, OLD)
+    go(whole, ALL)
+    with pytest.raises(JudgeError):
+        go(run_folder, ALL, judge=judge(stop))
+    go(run_folder, ALL)
+    assert sorted(asked(run_folder)) == sorted(asked(whole))
+
+
+def test_a_run_grows_twice(run_folder):
+    go(run_folder, ALL)
+    more = list(TEXTS)[:36]
+    ranking = go(run_folder, more)
+    assert len(asked(run_folder)) == 240 + 60 + 60
+    assert sorted(ranking.items[ranking.grown.new].tolist()) == sorted(more[30:])
+    assert abs(np.mean([ranking[name].score for name in OLD])) < 1e-9
+    assert len(read_past(run_folder).before.items) == 30
+    assert list(read_record(run_folder).ranking.scores) == list(ranking.scores)
+
+
+def test_changed_and_removed_texts_are_refused_or_left_out(run_folder):
+    given = texts(ALL[1:]) | {"t5": "Another text."}
+    with pytest.raises(
+        WrongFolderError, match=r"1 item not given now \('t0'\) and 1 item with another text now \('t5'\)"
+    ):
+        rank(given, "better", judge=judge(), out=run_folder)
+    assert len(asked(run_folder)) == 240
+    about = [key for key in asked(run_folder) if {'"t0"', '"t5"'} & set(key)]
+    ranking = rank(given, "better", judge=judge(), out=run_folder, allow_changes=True)
+    assert ranking.grown.left_out == len(about)
+    assert "t0" not in ranking.items.tolist()
+    assert ranking.grown.new[ranking.items == "t5"].all()
+    with closing(connect(run_folder / "judgements.db")) as database:  # nothing is deleted
+        assert database.execute("SELECT count(*) FROM judgements").fetchone() == (240 + 70,)
+        assert database.execute("SELECT text FROM former WHERE id = '\"t5\"'").fetchone() == (TEXTS["t5"],)
+    assert len(Comparisons.read(run_folder)) == 240 + 70 - len(about)
+    before = read_past(run_folder)
+    assert len(before.before.data) == 240
+    kept = [name for name in OLD if name not in ("t0", "t5")]
+    first = before.first
+    assert first is not None
+    assert len(first.items) == 24
+    assert list(read_record(run_folder).ranking.scores) == list(ranking.scores)
+    scores = dict(zip(ranking.items.tolist(), ranking.grown.score.tolist(), strict=True))
+    assert np.isclose(np.mean([ranking[name].score for name in kept]), np.mean([scores[name] for name in kept]))
+    again = rank(given, "better", judge=judge(), out=run_folder)  # needs no permission any more
+    assert np.array_equal(again.scores, ranking.scores)
+
+
+def test_removing_alone_asks_nothing(run_folder):
+    counting = judge()
+    ranking = go(run_folder, OLD[2:], judge=counting, allow_changes=True)
+    assert counting.asked == 0
+    assert len(ranking) == 22
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"criterion": "worse"}, "prompt: template was"),
+        ({"judge": Counting("soft", QUALITY, noise=0.8, seed=4)}, "settings: seed was 0 and is 4"),
+        ({"orders": "one"}, "orders was 'both' and is 'one'"),
+        ({"budget": 5}, "5 calls cannot place the 6 new items: at least 12 are needed"),
+    ],
+)
+def test_what_does_not_fit_is_one_message_before_anything_is_asked(run_folder, options, words):
+    options = {"criterion": "better", "judge": judge()} | options
+    with pytest.raises((WrongFolderError, ValueError), match=r"holds another run|cannot place") as refused:
+        rank(texts(ALL), out=run_folder, **options)
+    assert words in str(refused.value)
+    assert "items was" not in str(refused.value)
+    assert len(asked(run_folder)) == 240
+
+
+def test_a_run_without_answers_does_not_grow(tmp_path):
+    with pytest.raises(JudgeError):
+        go(tmp_path / "run", OLD, judge=judge(0))
+    with pytest.raises(WrongFolderError, match="holds no answers to go by"):
+        go(tmp_path / "run", ALL)
+
+
+def test_contexts_grow_each_and_new_ones_come(tmp_path):
+    def rows(contexts, names):
+        return [
+            {"id": name, "text": TEXTS[name], "context_id": c, "context": f"About {c}."}
+            for c in contexts
+            for name in names
+        ]
+
+    scores = {(c, name): value for c in "xyz" for name, value in QUALITY.items()}
+    simulated = load_judge("simulated/soft", scores=scores)
+    rank(rows("xy", OLD[:8]), "better", judge=simulated, out=tmp_path / "run", budget="5n")
+    given = rows("x", OLD[:10]) + rows("y", OLD[:8]) + rows("z", OLD[:6])
+    ranking = rank(given, "better", judge=simulated, out=tmp_path / "run", budget="5n", estimate="judge")
+    calls = [one.question.context for one in read_judgements(tmp_path / "run")]
+    assert [calls.count(c) for c in "xyz"] == [40 + 10, 40, 30]
+    new = {(c, i) for c, i, is_new in zip(ranking.context, ranking.items, ranking.grown.new, strict=True) if is_new}
+    assert new == {("x", "t8"), ("x", "t9")} | {("z", name) for name in OLD[:6]}
+    assert abs(np.mean([ranking["x", name].score for name in OLD[:8]])) < 1e-9
+    assert abs(np.mean([ranking["z", name].score for name in OLD[:6]])) < 1e-9
+
+
+def test_several_voices_and_groups_grow(tmp_path):
+    def voices():
+        return [load_judge(f"simulated/{kind}", scores=QUALITY) for kind in ("soft", "hard")]
+
+    def rows(names):
+        return [{"id": name, "text": TEXTS[name], "group": f"g{int(name[1:]) % 3}"} for name in names]
+
+    options = {"out": tmp_path / "run", "estimate": "judge", "budget": "20n"}
+    rank(rows(OLD[:12]), "better", judge=voices(), **options)
+    before = len(asked(tmp_path / "run"))
+    ranking = rank(rows(OLD[:16]), "better", judge=voices(), **options)
+    assert len(asked(tmp_path / "run")) == before + 80
+    assert ranking.panel is not None
+    assert ranking.grown.new.sum() == 4
+    with pytest.raises(ValueError, match="have groups and the new ones have none"):
+        rank(texts(OLD[16:20]), "better", judge=voices(), **options)
+
+
+def test_a_budget_is_for_what_is_asked_now(run_folder):
+    task = None
+
+    def folder(given):
+        nonlocal task
+        task = grown(given, run_folder)
+        raise KeyboardInterrupt
+
+    def calls(budget):
+        with pytest.raises(KeyboardInterrupt):
+            go(folder, ALL, budget=budget)
+        return task.expense().calls
+
+    assert [calls(budget) for budget in (50, "10n", "10%")] == [50, 60, round(0.1 * (30 * 29 - 24 * 23))]
+    assert calls("1000n") == 30 * 29 - 240
+
+
+def test_what_changed_is_told_from_what_was_added():
+    old = Items.of({"a": "One.", "b": "Two.", "c": "Three."})
+    some = Change.between(old, Items.of({"b": "Two.", "c": "Other.", "d": "Four."}), frozenset())
+    assert [[item for _, item in part] for part in (some.added, some.changed, some.removed)] == [
+        ['"d"'],
+        ['"c"'],
+        ['"a"'],
+    ]
+    only = Change.between(old, Items.of({"d": "Four.", "e": "Five."}), frozenset())
+    assert only.removed == only.changed == ()
+    last = Change.between(old, Items.of({"b": "Two.", "c": "Three."}), frozenset({("null", '"b"'), ("null", '"c"')}))
+    assert last.added == last.removed == ()
+
+
+def test_merged_items_keep_the_stored_order_and_contexts():
+    rows = [{"id": i, "text": i, "context_id": c, "score_x": 1.0} for c, i in ("ya", "xa", "yb", "xb")]
+    stored = Items.of(rows)
+    given = Items.of([{"id": i, "text": i, "context_id": c} for c, i in ("za", "zb", "xc", "xa", "ya", "yb", "xb")])
+    found = merged(stored, given, {('"y"', '"a"')})
+    keys = list(zip(found.contexts[found.context].tolist(), found.ids.tolist(), strict=True))
+    assert keys == [("x", "a"), ("y", "b"), ("x", "b"), ("z", "a"), ("z", "b"), ("x", "c"), ("y", "a")]
+    assert list(found.contexts) == ["x", "y", "z"]
+    assert np.isnan(found.scores["x"]).all()  # what both have is taken as it is given
+
+
+@pytest.mark.parametrize("orders", ["one", "both"])
+def test_placing_asks_no_call_twice_and_ends_with_all(orders):
+    rng = np.random.default_rng(0)
+    items = list(range(12))
+    placing = Placing(items, Selector(items, orders=orders, rng=1), None, rng)
+    old = [(x, y, 0.5 + (x - y) / 40) for x in range(8) for y in range(8) if x < y]
+    placing.observe(old + ([(y, x, 1 - p) for x, y, p in old] if orders == "both" else []))
+    total = 132 if orders == "both" else 66
+    left = total - (56 if orders == "both" else 28)
+    assert placing.remaining == left
+    rows = []
+    while placing.remaining:
+        batch = placing.next(min(7, placing.remaining))
+        rows += batch
+        placing.observe([(x, y, 0.5 + (x - y) / 40) for x, y in batch])
+    codes = [tuple(sorted(pair)) if orders == "one" else pair for pair in rows]
+    assert len(rows) == len(set(codes)) == left
+    shown_first = [sum(x == item for x, _ in rows[:40]) - sum(y == item for _, y in rows[:40]) for item in range(8, 12)]
+    assert max(map(abs, shown_first)) <= 2
+
+
+def test_the_commands_work_on_a_folder_that_has_grown(run_folder, run, tmp_path):
+    go(run_folder, ALL)
+    file = tmp_path / "changed.jsonl"
+    given = texts(ALL) | {"t5": "Another text."}
+    file.write_text("\n".join(json.dumps({"id": name, "text": text}) for name, text in given.items()))
+    for arguments in (["report", "run"], ["fit", "run"], ["export", "run"], ["runs", "."]):
+        done = run(tmp_path, arguments)
+        assert done.returncode == 0, done.stderr
+    more = ["rank", str(file), "--out", "run", "--criterion", "better", "--judge", "simulated/soft"]
+    refused = run(tmp_path, more)  # its scores are others, so it is another judge
+    assert refused.returncode == 2
+    assert "settings: scores was" in refused.stderr
+    assert "To add items to it, give its judge, criterion and options" in refused.stderr
+
+
+def test_the_command_prints_who_is_new_and_leaves_out_what_changed(run, tmp_path):
+    for name, given in (("old", texts(OLD[:8])), ("more", texts(OLD[:10]) | {"t3": "Another text."})):
+        lines = (json.dumps({"id": item, "text": text}) for item, text in given.items())
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    flags = ["--out", "run", "--criterion", "better", "--judge", "simulated/soft"]
+    assert run(tmp_path, ["rank", "old.jsonl", *flags]).returncode == 0
+    refused = run(tmp_path, ["rank", "more.jsonl", *flags])
+    assert refused.returncode == 2
+    assert "1 item with another text now ('t3')" in refused.stderr
+    planned = run(tmp_path, ["rank", "more.jsonl", *flags, "--allow-changes", "--dry-run"])
+    assert "3 of 10 items are new" in planned.stdout
+    assert "30 calls at most now" in planned.stdout
+    done = run(tmp_path, ["rank", "more.jsonl", *flags, "--allow-changes"])
+    assert "3 items are new beside 7 that were there before: t" in done.stdout
+    assert "judgements about changed or removed texts are left out" in done.stdout
+    again = run(tmp_path, ["rank", "more.jsonl", *flags, "--format", "json"])
+    assert len(json.loads(again.stdout)["growth"]["new"]) == 3
+
+
+LOUD = """
+import os, time
+from comparo.judges.simulated import Simulated
+from dataclasses import replace
+
+class Loud(Simulated):
+    ahead = 4
+    name = "slow/soft"
+    def judge(self, questions, prompt=None):
+        for answer in super().judge(questions, prompt):
+            with open(os.environ["LOUD"], "a") as log:
+                log.write(f"{answer.question.first} {answer.question.second}\\n")
+            if os.environ.get("LOUD_WAIT") and os.path.getsize(os.environ["LOUD"]) > int(os.environ["LOUD_WAIT"]):
+                time.sleep(600)
+            yield answer
+
+def load(model, **options):
+    return Loud(**options)
+"""
+
+
+def test_killed_while_it_grows_a_run_loses_nothing_and_doubles_nothing(tmp_path):
+    package = tmp_path / "packages"
+    (package / "slow-1.0.dist-info").mkdir(parents=True)
+    (package / "slow_judge.py").write_text(LOUD)
+    (package / "slow-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: slow\nVersion: 1.0\n")
+    (package / "slow-1.0.dist-info" / "entry_points.txt").write_text("[comparo.judges]\nslow = slow_judge:load\n")
+    found = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
+    log = tmp_path / "log.txt"
+    environment = os.environ | {"PYTHONPATH": found, "LOUD": str(log)}
+    for name, number in (("old", 12), ("all", 18)):
+        lines = [json.dumps({"id": f"t{k}", "text": TEXTS[f"t{k}"]}) for k in range(number)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+
+    def start(file, out, **variables):
+        what = [
+            str(tmp_path / f"{file}.jsonl"),
+            "--judge",
+            "slow/soft",
+            "--criterion",
+            "better",
+            "--out",
+            str(tmp_path / out),
+        ]
+        return Forked([sys.executable, "-m", "comparo.cli", "rank", *what, "--quiet"], env=environment | variables)
+
+    def finish(file, out):
+        process = start(file, out)
+        process.wait()
+        assert process.returncode == 0
+
+    for out in ("whole", "killed"):
+        finish("old", out)
+    finish("all", "whole")
+    for calls in (0, 25):
+        log.unlink(missing_ok=True)
+        process = start("all", "killed", LOUD_WAIT=str(7 * calls))  # a line has 6 to 8 bytes; then the judge hangs
+        deadline = time.monotonic() + 120
+        while not log.exists() or log.stat().st_size <= 7 * calls:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    finish("all", "killed")
+    assert sorted(asked(tmp_path / "killed")) == sorted(asked(tmp_path / "whole"))
+    assert len(asked(tmp_path / "killed")) == len(set(asked(tmp_path / "killed"))) == 120 + 60
+    assert len(stored_items(tmp_path / "killed")) == 18
+    assert (tmp_path / "killed" / "ranking.csv").read_text() == (tmp_path / "whole" / "ranking.csv").read_text()
+
+
+def test_new_items_cost_few_calls():
+    """A small version of benchmarks/growing.py: at ten calls per new item, new ones are about as well known as old."""
+    from benchmarks.growing import Setting, grow
+
+    found = grow(Setting("hard", 150, 30), seed=1, budgets=(10,))
+    (row,) = found.rows
+    assert row.new_error < 1.15 * row.old_error
+    assert row.moved < 0.2 * row.old_error
+
+
+def test_new_items_that_are_better_on_average_are_not_drawn_to_the_old_ones():
+    from benchmarks.growing import Setting, grow
+
+    (row,) = grow(Setting("soft", 150, 40, lift=1.5), seed=0, budgets=(10,)).rows
+    assert row.new_error < 1.3 * row.new_std
+    assert row.new_cover > 0.85

@@ -84,8 +84,7 @@ def preferred(
     before = None if baseline is None else {row["context_id"]: row["text"] for row in log_rows([baseline])}
 
     async def score(state: TaskState, target: Target) -> Score:
-        name = _input_name(state.sample_id, state.epoch)
-        answer = state.output.completion
+        name, answer = _input_name(state.sample_id, state.epoch), state.output.completion
         reference = target.text if before is None else before.get(name, "")
         if not reference.strip():
             told = "target" if before is None else f"answer in {baseline}"

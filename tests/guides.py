@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from matplotlib import pyplot
 
 from voting import Server
 
@@ -146,6 +147,7 @@ def run_guide(page, folder):
             continue
         is_vote = step.source.startswith("comparo vote")
         step.check(run_vote(step, folder) if is_vote else run_shell(step, folder, environment))
+    pyplot.close("all")
     for name in drawn(page):
         assert (folder / name).stat().st_size > 5000, f"{name} is not a picture"
 

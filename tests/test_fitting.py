@@ -178,9 +178,11 @@ def test_a_folder_of_before_groups_is_read_and_goes_on(tmp_path):
     run(tmp_path, task)
     path = tmp_path / "judgements.db"
     with sqlite3.connect(path) as connection:
-        connection.execute("ALTER TABLE items DROP COLUMN shared")
-        connection.execute("ALTER TABLE judgements DROP COLUMN voice")
-        for table in ("run", "ballots", "withdrawn"):
+        for column in ("shared", "since"):
+            connection.execute(f"ALTER TABLE items DROP COLUMN {column}")
+        for column in ("voice", "tokens_cached", "tokens_reasoning", "cached"):
+            connection.execute(f"ALTER TABLE judgements DROP COLUMN {column}")
+        for table in ("run", "ballots", "withdrawn", "batches", "batch_questions", "growths", "former"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("PRAGMA user_version=3")
     connection.close()

@@ -372,11 +372,11 @@ def test_a_batch_that_memory_does_not_hold_is_halved(folder, monkeypatch, caplog
     judge = hf.load(str(folder("llama")), device="cpu")
     expected, logits, sizes = asked(judge, questions), judge._network._logits, []
 
-    def scarce(shared, rows, answer):
+    def scarce(shared, rows, *more):
         sizes.append(len(rows))
         if len(rows) > 3:
             raise torch.OutOfMemoryError
-        return logits(shared, rows, answer)
+        return logits(shared, rows, *more)
 
     monkeypatch.setattr(judge._network, "_logits", scarce)
     np.testing.assert_allclose(asked(judge, questions), expected, atol=1e-4)

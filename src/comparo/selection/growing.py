@@ -217,9 +217,9 @@ class Placing:
 
 
 def _disjoint(proposed: list[tuple[float, int, int]]) -> list[tuple[int, int]]:
-    """The pairs (gain, x, y) of at least half of the best gain, each item in one of them, the best first.
+    """The pairs (gain, x, y) of nearly the best gain (`CLOSE`), each item in one of them, the best first.
 
-    >>> _disjoint([(1.0, 0, 1), (3.0, 1, 2), (2.0, 3, 4), (0.5, 5, 6)])
+    >>> _disjoint([(2.9, 0, 1), (3.0, 1, 2), (2.8, 3, 4), (0.5, 5, 6)])
     [(1, 2), (3, 4)]
     """
     chosen: list[tuple[int, int]] = []

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from claude import MODEL, claude, message, prefers_larger, refused, verdict
+from comparo.data.joint import criteria_prompt
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
@@ -99,6 +100,26 @@ def test_grades():
         [judgement] = ask(api, graded=True, votes=0)
     assert judgement.p == 0.05
     assert "A>>B" in api.requests[0].body["messages"][0]["content"]
+
+
+def test_several_criteria_are_one_call_with_a_key_each():
+    prompt = criteria_prompt({"wit": "funnier", "length": "longer"})
+    said = [message('{"wit": "Text A", "length": "Text B"}'), message('{"wit": "Text A", "length": "no"}')]
+    with Api(claude(*said)) as api:
+        [call] = ask(api, prompt=prompt, votes=2, effort="none")
+    assert {one.question.voice: (one.p, one.weight) for one in call.each} == {
+        "wit": (pytest.approx(5 / 6), 2.0),
+        "length": (0.25, 1.0),
+    }
+    assert [one.tokens_in for one in call.each] == [200, 0]
+    body = api.requests[0].body
+    assert body["output_config"]["format"]["schema"]["required"] == ["wit", "length"]
+    assert body["max_tokens"] > 64
+    with Api(claude(message('{"wit": "Text A", "length": "?"}'))) as api:
+        [call] = ask(api, prompt=prompt)
+    assert call.failed
+    assert [one.failed for one in call.each] == [False, True]
+    assert "has no verdict on it" in call.each[1].error
 
 
 def test_scores_on_a_scale():

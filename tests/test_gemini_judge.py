@@ -7,6 +7,7 @@ import sys
 import pytest
 from google.genai.errors import ClientError
 
+from comparo.data.joint import criteria_prompt
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
@@ -55,6 +56,23 @@ def refusal_of(api, **options):
         ask(api, **options)
     assert KEY not in str(caught.value)
     return str(caught.value)
+
+
+# Several criteria
+
+
+def test_several_criteria_are_read_line_by_line_or_key_by_key():
+    prompt = criteria_prompt({"wit": "funnier", "length": "longer"})
+    lines = [{"wit": 1.0}, {":": 1.0}, {" A": 0.6, " B": 0.2}, {"\n": 1.0}, {"length": 1.0}, {":": 1.0}]
+    with Api(gemini(likeliest(*lines, {" B": 0.5, " A": 0.5}))) as api:
+        [call] = list(judge(api).judge(iter(pairs(1)), prompt))
+    assert [one.p for one in call.each] == pytest.approx([0.75, 0.5])
+    assert [one.question.voice for one in call.each] == ["wit", "length"]
+    with Api(gemini(replies('{"wit": "Text B", "length": "Text A"}'))) as api:
+        [call] = list(judge(api, votes=1).judge(iter(pairs(1)), prompt))
+    assert [one.p for one in call.each] == [0.25, 0.75]
+    schema = api.requests[0].body["generationConfig"]["responseJsonSchema"]
+    assert schema["required"] == ["wit", "length"]
 
 
 # Log-probabilities

@@ -85,6 +85,19 @@ def shared_call(whole: Judgement, found: Mapping[str, tuple[float, float, float]
     return Several.of(each)
 
 
+def mean_of(found: Mapping[str, tuple[float, float, float] | None]) -> tuple[float, float, float] | None:
+    """The means of p, mass and weight over the criteria that have an answer; None where none has.
+
+    >>> mean_of({"wit": (0.9, 1.0, 1.0), "length": (0.5, 0.5, 1.0), "style": None})
+    (0.7, 0.75, 1.0)
+    """
+    known = [told for told in found.values() if told is not None]
+    if not known:
+        return None
+    p, mass, weight = (sum(column) / len(known) for column in zip(*known, strict=True))
+    return p, mass, weight
+
+
 def in_turn(
     question: Question,
     prompt: Prompt,

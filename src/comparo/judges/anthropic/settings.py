@@ -38,7 +38,7 @@ class AnthropicSettings(Hosted):
         """The parameters of a request with this prompt."""
         sent: dict[str, Any] = {
             "model": self.model,
-            "max_tokens": self.reply_tokens,
+            "max_tokens": self.reply_tokens + self.further_tokens(prompt),
             "messages": [{"role": "user", "content": text + self.adds(prompt)}],
         }
         output: dict[str, Any] = {}

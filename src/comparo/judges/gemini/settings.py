@@ -36,7 +36,7 @@ class GeminiSettings(Hosted):
     def config(self, prompt: Prompt, wanted: int = 1) -> dict[str, Any]:
         """The configuration of a request for so many replies, by the names of Google's library."""
         made: dict[str, Any] = {
-            "max_output_tokens": self.reply_tokens,
+            "max_output_tokens": self.reply_tokens and self.reply_tokens + self.further_tokens(prompt),
             "temperature": 0.0 if self.temperature is None and not self.votes else self.temperature,
         }
         if not self.votes:

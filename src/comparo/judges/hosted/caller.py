@@ -15,17 +15,21 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import comparo.judges.openai.verdicts as verdicts
+from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges.hosted.settings import Hosted
 from comparo.judges.openai.complaints import Complaint, read_complaint, spoken, whole_characters
+from comparo.judges.openai.criteria import Found, read_lines, read_votes
 from comparo.judges.openai.usage import Usage
 from comparo.judges.openai.wire import Answer, NoAnswerError, tried
 from comparo.judges.prices import cost
 from comparo.judges.protocol import Judgement
 from comparo.judges.replies import most_tokens, shown
+from comparo.judges.several import mean_of, shared_call
 
 FORMS = 5  # in which a question is sent: the first, two with a part of `Found` changed, two with the prompt cut
+ONLY = ""  # the criterion of a prompt that has one
 TEMPLATE = 64  # tokens that a provider may add to a prompt, as for openai/ judges
 
 
@@ -102,14 +106,16 @@ class HostedCaller(ABC):
     def judgement(self, case: Case, seconds: float = math.nan, error: str | None = None) -> Judgement:
         """What the replies of a case say; a failed judgement where they say nothing, or for this error."""
         p, mass, weight = math.nan, math.nan, 1.0
+        each: Found = {}
         if error is None:
             try:
-                p, mass, weight = self._vote(case) if self.judge.votes else self._tokens(case)
+                each = self._vote(case) if self.judge.votes else self._tokens(case)
+                p, mass, weight = mean_of(each) or self._unclear(case)
             except AnswerError as problem:
                 error = str(problem)
         usage = case.usage
         paid = (usage.tokens_in, usage.tokens_out, usage.cached, usage.stored) if usage.counted else (0, 0)
-        return Judgement(
+        whole = Judgement(
             case.question,
             p=p,
             mass=mass,
@@ -124,6 +130,10 @@ class HostedCaller(ABC):
             tokens_reasoning=usage.reasoning,
             error=None if error is None else self._scrub(error),
         )
+        if not isinstance(self.prompt, CriteriaPrompt):
+            return whole
+        missing = whole.error or f"the reply {self._short(whole.reply)} has no verdict on it"
+        return shared_call(whole, {name: each.get(name) or missing for name in self.prompt.parts})
 
     def write(self, case: Case, window: int | None) -> None:
         """Write the prompt, cut to the window by an upper estimate of its tokens."""
@@ -151,27 +161,32 @@ class HostedCaller(ABC):
         except (AttributeError, KeyError, IndexError, TypeError, ValueError):
             raise AnswerError(f"the answer has no reply in it: {self._short(json.dumps(told))}") from None
 
-    def _tokens(self, case: Case) -> tuple[float, float, float]:
-        """p and mass where the reply names a label."""
+    def _tokens(self, case: Case) -> Found:
+        """p and mass where the reply names a label, by criterion."""
         [said] = case.replies
         if said.withheld:
             self._unclear(case)
         try:
-            found = verdicts.read_logprobs(said.positions, self.prompt)
+            if isinstance(self.prompt, CriteriaPrompt):
+                found = read_lines(said.positions, self.prompt)
+            else:
+                told = verdicts.read_logprobs(said.positions, self.prompt)
+                found = {ONLY: None if told is None else (*told, 1.0)}
         except ValueError as problem:
             raise AnswerError(f"{problem}, of the reply {self._short(said.text)}") from None
         if not said.positions and said.text and not self.dialect.logprobs:
             raise self._without_logprobs()
         self.dialect.logprobs |= bool(said.positions)
-        return (*found, 1.0) if found is not None else self._unclear(case)
+        return found
 
-    def _vote(self, case: Case) -> tuple[float, float, float]:
-        """p, mass and weight from sampled verdicts."""
+    def _vote(self, case: Case) -> Found:
+        """p, mass and weight from sampled verdicts, by criterion."""
         scale, graded = verdicts.is_scale(self.prompt), self.judge.grades(self.prompt)
-        read = verdicts.read_score if scale else verdicts.read_grade if graded else verdicts.read_verdict
         said = ["" if reply.withheld else reply.text for reply in case.replies]
-        found = verdicts.soften([read(text, self.prompt) for text in said], scale or graded)
-        return found if found is not None else self._unclear(case)
+        if isinstance(self.prompt, CriteriaPrompt):
+            return read_votes(said, self.prompt, graded)
+        read = verdicts.read_score if scale else verdicts.read_grade if graded else verdicts.read_verdict
+        return {ONLY: verdicts.soften([read(text, self.prompt) for text in said], scale or graded)}
 
     def _unclear(self, case: Case) -> NoReturn:
         for said in case.replies:

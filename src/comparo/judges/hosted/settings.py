@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, ClassVar, Self
 
+from comparo.data.joint import CriteriaPrompt, reply_tokens
 from comparo.data.prompts import Prompt
 from comparo.errors import JudgeError
 from comparo.judges.openai.complaints import Secrets
@@ -47,6 +48,7 @@ class Hosted:
     efforts: ClassVar[tuple[str, ...]]  # that the library knows; a model may have fewer
     scales = True
     streams = True
+    several = True
 
     model: str
     base_url: str
@@ -131,6 +133,10 @@ class Hosted:
     def chooses(self) -> bool:
         """Whether answers are votes or grades, not log-probabilities."""
         return self.votes > 0
+
+    def further_tokens(self, prompt: Prompt) -> int:
+        """How many more tokens a reply about several criteria may have than one about a single one."""
+        return reply_tokens(prompt) if isinstance(prompt, CriteriaPrompt) and self.max_tokens is None else 0
 
     def begins(self, prompt: Prompt) -> bool:
         """Replies are not begun: today's models of these providers refuse that."""

@@ -21,7 +21,7 @@ from comparo.data.prompts import Prompt
 from comparo.judges.openai.caller import Caller, Case
 from comparo.judges.openai.settings import Settings
 from comparo.judges.protocol import Judgement
-from comparo.judges.several import shared_call
+from comparo.judges.several import mean_of, shared_call
 
 Found = dict[str, tuple[float, float, float] | None]
 
@@ -41,33 +41,34 @@ class CriteriaCaller(Caller):
         return shared_call(judgement, {name: case.each.get(name) or missing for name in self.criteria.parts})
 
     def _probability(self, case: Case, positions: verdicts.Positions) -> tuple[float, float] | None:
-        own = part_positions(positions, self.criteria.parts)
-        if positions and not own:
-            names = " or ".join(f"{name}:" for name in self.criteria.parts)
-            raise ValueError(f"no line begins with {names}")
-        found = {name: verdicts.read_logprobs(own[name], part) for name, part in self.criteria.each if name in own}
-        mean = self._mean(case, {name: None if told is None else (*told, 1.0) for name, told in found.items()})
+        mean = self._mean(case, read_lines(positions, self.criteria))
         return None if mean is None else mean[:2]
 
     def _verdict(self, case: Case, replies: list[str]) -> tuple[float, float, float] | None:
-        read = verdicts.read_grade if self.graded else verdicts.read_verdict
-        said = [part_words(reply, self.criteria.parts) for reply in replies]
-        return self._mean(
-            case,
-            {
-                name: verdicts.soften([read(words.get(name, ""), part) for words in said], self.graded)
-                for name, part in self.criteria.each
-            },
-        )
+        return self._mean(case, read_votes(replies, self.criteria, self.graded))
 
     def _mean(self, case: Case, found: Found) -> tuple[float, float, float] | None:
         """Keep what was found for each criterion; return the mean of p, mass and weight, None where nothing was."""
-        known = {name: told for name, told in found.items() if told is not None}
-        case.each.update(known)
-        if not known:
-            return None
-        p, mass, weight = (sum(column) / len(known) for column in zip(*known.values(), strict=True))
-        return p, mass, weight
+        case.each.update({name: told for name, told in found.items() if told is not None})
+        return mean_of(found)
+
+
+def read_lines(positions: verdicts.Positions, prompt: CriteriaPrompt) -> Found:
+    """p and mass of each criterion from the log-probabilities of a reply; a ValueError where no line names one."""
+    own = part_positions(positions, prompt.parts)
+    if positions and not own:
+        raise ValueError(f"no line begins with {' or '.join(f'{name}:' for name in prompt.parts)}")
+    found = {name: verdicts.read_logprobs(own[name], part) for name, part in prompt.each if name in own}
+    return {name: None if told is None else (*told, 1.0) for name, told in found.items()}
+
+
+def read_votes(replies: Iterable[str], prompt: CriteriaPrompt, graded: bool) -> Found:
+    """p, mass and weight of each criterion from sampled replies, each a verdict on every criterion."""
+    read = verdicts.read_grade if graded else verdicts.read_verdict
+    said = [part_words(reply, prompt.parts) for reply in replies]
+    return {
+        name: verdicts.soften([read(words.get(name, ""), part) for words in said], graded) for name, part in prompt.each
+    }
 
 
 def part_positions(positions: verdicts.Positions, names: Iterable[str]) -> dict[str, verdicts.Positions]:

@@ -17,7 +17,7 @@ from comparo.judges.anthropic.caller import library
 from comparo.judges.anthropic.settings import AnthropicSettings
 from comparo.judges.batches import GarbledError, Line, State
 from comparo.judges.openai.batches import number_of, safe_id
-from comparo.judges.openai.exchange import Exchange, Refused
+from comparo.judges.openai.exchange import Exchange
 from comparo.judges.openai.wire import http_client
 from comparo.judges.protocol import Judgement
 
@@ -77,7 +77,9 @@ class AnthropicBatches:
         content = b'{"requests":[' + b",".join(path.read_bytes().rstrip(b"\n").split(b"\n")) + b"]}"
         headers = {"Content-Type": "application/json"}
         try:
-            told = self._explained(lambda: self._server.ask_once("POST", ROUTE, content=content, headers=headers))
+            told = self._server.explained(
+                lambda: self._server.ask_once("POST", ROUTE, content=content, headers=headers)
+            )
             return self._state(told)
         except GarbledError as problem:
             raise ConnectionError(str(problem)) from None
@@ -97,7 +99,9 @@ class AnthropicBatches:
         return likely
 
     def state(self, id: str) -> State:  # noqa: A002
-        return self._state(self._explained(lambda: self._server.ask("GET", f"{ROUTE}/{safe_id(id)}"), is_made=True))
+        return self._state(
+            self._server.explained(lambda: self._server.ask("GET", f"{ROUTE}/{safe_id(id)}"), is_made=True)
+        )
 
     def results(self, state: State) -> Iterator[Line]:
         for told in self._server.lines(f"{ROUTE}/{safe_id(state.id)}/results"):
@@ -105,7 +109,7 @@ class AnthropicBatches:
                 yield line
 
     def cancel(self, id: str) -> None:  # noqa: A002
-        self._explained(lambda: self._server.ask("POST", f"{ROUTE}/{safe_id(id)}/cancel"), is_made=True)
+        self._server.explained(lambda: self._server.ask("POST", f"{ROUTE}/{safe_id(id)}/cancel"), is_made=True)
 
     def discard(self, name: str, file: str) -> None:
         """There is no file."""
@@ -125,7 +129,7 @@ class AnthropicBatches:
         after = ""
         while True:
             route = f"{ROUTE}?limit={PAGE}{after}"
-            page = self._explained(lambda: self._server.ask("GET", route))  # noqa: B023
+            page = self._server.explained(lambda: self._server.ask("GET", route))  # noqa: B023
             data = page.get("data")
             found = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
             yield from found
@@ -145,19 +149,6 @@ class AnthropicBatches:
         if is_over:
             status = "cancelled" if batch.get("cancel_initiated_at") else "ended"
         return State(found, status, is_over, total, total - left)
-
-    def _explained(self, ask: Any, is_made: bool = False) -> dict[str, Any]:
-        """What is asked, perhaps about a batch that was made; a refusal becomes a JudgeError that says what to do."""
-        try:
-            answer: dict[str, Any] = ask()
-            return answer
-        except Refused as problem:
-            url = self._judge.base_url
-            if is_made and problem.status in (404, 410):
-                raise self._server.lost(problem) from None
-            if problem.status in (404, 405, 501):
-                raise JudgeError(f"{url} takes no batches {problem}; leave --batch out") from None
-            raise JudgeError(f"{url} refused the batch {problem}") from None
 
 
 def _line(told: Mapping[str, Any]) -> Line | None:

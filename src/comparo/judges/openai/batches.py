@@ -74,7 +74,7 @@ class OpenAIBatches:
                 content = (f"{name}.jsonl", file, "application/jsonl")
                 return {"data": {"purpose": "batch"}, "files": {"file": content}}
 
-            return self._id(self._explained(lambda: self._server.upload("/files", send)))
+            return self._id(self._server.explained(lambda: self._server.upload("/files", send)))
 
     def create(self, name: str, file: str, path: Path) -> State:
         body = {
@@ -84,7 +84,7 @@ class OpenAIBatches:
             "metadata": {NAME: name},
         }
         try:
-            return self._state(self._explained(lambda: self._server.ask_once("POST", "/batches", json=body)))
+            return self._state(self._server.explained(lambda: self._server.ask_once("POST", "/batches", json=body)))
         except GarbledError as problem:
             raise ConnectionError(str(problem)) from None
 
@@ -99,7 +99,9 @@ class OpenAIBatches:
         return None
 
     def state(self, id: str) -> State:  # noqa: A002
-        return self._state(self._explained(lambda: self._server.ask("GET", f"/batches/{safe_id(id)}"), is_made=True))
+        return self._state(
+            self._server.explained(lambda: self._server.ask("GET", f"/batches/{safe_id(id)}"), is_made=True)
+        )
 
     def results(self, state: State) -> Iterator[Line]:
         for file in state.results:
@@ -107,7 +109,7 @@ class OpenAIBatches:
                 yield _line(told)
 
     def cancel(self, id: str) -> None:  # noqa: A002
-        self._explained(lambda: self._server.ask("POST", f"/batches/{safe_id(id)}/cancel"), is_made=True)
+        self._server.explained(lambda: self._server.ask("POST", f"/batches/{safe_id(id)}/cancel"), is_made=True)
 
     def discard(self, name: str, file: str) -> None:
         try:
@@ -132,7 +134,7 @@ class OpenAIBatches:
         """What the server lists, the newest first, page by page."""
         after = ""
         while True:
-            page = self._explained(lambda: self._server.ask("GET", f"{route}?limit={PAGE}{more}{after}"))  # noqa: B023
+            page = self._server.explained(lambda: self._server.ask("GET", f"{route}?limit={PAGE}{more}{after}"))  # noqa: B023
             data = page.get("data")
             found = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
             yield from found
@@ -169,19 +171,6 @@ class OpenAIBatches:
         if not isinstance(found := told.get("id"), str) or not found:
             raise GarbledError(f"{self._judge.base_url} does not answer as the Batch API does: there is no id")
         return found
-
-    def _explained(self, ask: Any, is_made: bool = False) -> dict[str, Any]:
-        """What is asked, perhaps about a batch that was made; a refusal becomes a JudgeError that says what to do."""
-        try:
-            answer: dict[str, Any] = ask()
-            return answer
-        except Refused as problem:
-            url = self._judge.base_url
-            if is_made and problem.status in (404, 410):
-                raise self._server.lost(problem) from None
-            if problem.status in (404, 405, 501):
-                raise JudgeError(f"{url} takes no batches {problem}; leave --batch out") from None
-            raise JudgeError(f"{url} refused the batch {problem}") from None
 
 
 class _Stop(BaseException):

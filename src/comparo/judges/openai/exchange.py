@@ -173,6 +173,18 @@ class Exchange:
             return JudgeError(f"{self.address} has no credit left for this key (429); top it up, then run this again")
         return Refused(status, f"{self.short(text)} at {route.partition('?')[0]}", asked_pause(response.headers))
 
+    def explained(self, ask: Any, is_made: bool = False) -> dict[str, Any]:
+        """What is asked, perhaps about a batch that was made; a refusal becomes a JudgeError that says what to do."""
+        try:
+            answer: dict[str, Any] = ask()
+            return answer
+        except Refused as problem:
+            if is_made and problem.status in (404, 410):
+                raise self.lost(problem) from None
+            if problem.status in (404, 405, 501):
+                raise JudgeError(f"{self.address} takes no batches {problem}; leave --batch out") from None
+            raise JudgeError(f"{self.address} refused the batch {problem}") from None
+
     def lost(self, problem: Refused) -> LostError:
         """The error for a batch, or results, that the server does not give any more."""
         return LostError(

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from email import message_from_bytes
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from servers import Reply, Request, prefers
+from servers import Listening, Reply, Request, is_probe, prefers
 
 EXPIRED = {
     "code": "batch_expired",
@@ -40,7 +40,7 @@ class Behaviour:
     has_batches: bool = True
 
 
-class BatchServer:
+class BatchServer(Listening):
     """Files and batches in memory; `batches` are all that were created, `asked` is how often each text was answered."""
 
     def __init__(self, behaviour: Behaviour | None = None) -> None:
@@ -51,42 +51,7 @@ class BatchServer:
         self.direct: list[dict[str, Any]] = []
         self.routes: list[str] = []
         self.lock = threading.RLock()
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def do_GET(self) -> None:
-                server.answer(self)
-
-            def do_POST(self) -> None:
-                server.answer(self)
-
-            def do_DELETE(self) -> None:
-                server.answer(self)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads, request_queue_size = True, 128
-
-            def handle_error(self, *_: Any) -> None:
-                """A client that leaves is no error of the server's."""
-
-        self.server = Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
-
-    def __enter__(self) -> BatchServer:
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
+        super().__init__()
 
     @property
     def made(self) -> list[dict[str, Any]]:
@@ -241,11 +206,6 @@ class BatchServer:
         with self.lock:
             if not is_probe(body):
                 self.asked[text] = self.asked.get(text, 0) + 1
-
-
-def is_probe(body: dict[str, Any]) -> bool:
-    """Whether a question is the one by which a judge is probed before a run."""
-    return "Which Number is larger" in body["messages"][0]["content"]
 
 
 def _kind(route: str) -> str:

@@ -7,9 +7,9 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from batch_server import BatchServer, Behaviour, is_probe
+from batch_server import BatchServer, Behaviour
 from claude import MODEL, prefers_larger, refused
-from servers import Reply, Request
+from servers import Reply, Request, is_probe
 
 COUNTS = ("processing", "succeeded", "errored", "canceled", "expired")
 

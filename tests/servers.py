@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(frozen=True)
@@ -38,29 +38,25 @@ class Request:
     body: dict[str, Any]
 
 
-class Api:
-    """An HTTP server on a free port that gives the replies of a script in turn, the last one ever after.
+def is_probe(body: dict[str, Any]) -> bool:
+    """Whether a question is the one by which a judge is probed before a run."""
+    return "Which Number is larger, Number A or Number B?" in json.dumps(body)
 
-    A reply may be a function of the request. `requests` are those that came, `most` is how many were open at once,
-    `sent` how many bytes of pieces went out.
-    """
 
-    def __init__(self, *script: Reply | Callable[[Request], Reply]) -> None:
-        self.script = script
-        self.requests: list[Request] = []
-        self.open = self.most = self.sent = 0
-        self.lock, self.closing = threading.Lock(), threading.Event()
-        api = self
+class Listening:
+    """An HTTP server on a free port; `answer` is called for every request, in a thread of its own."""
+
+    def __init__(self) -> None:
+        listening = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True  # else the body of each answer waits 40 ms for the receipt of its header
 
-            def do_POST(self) -> None:
-                api.answer(self)
-
             def do_GET(self) -> None:
-                api.answer(self)
+                listening.answer(self)
+
+            do_POST = do_DELETE = do_GET  # noqa: N815
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -74,21 +70,42 @@ class Api:
         self.server = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
 
-    def __enter__(self) -> Api:
+    def __enter__(self) -> Self:
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
         self.thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.closing.set()
         self.server.shutdown()
         self.thread.join()
         self.server.server_close()
 
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        raise NotImplementedError
+
+
+class Api(Listening):
+    """An HTTP server on a free port that gives the replies of a script in turn, the last one ever after.
+
+    A reply may be a function of the request. `requests` are those that came, `most` is how many were open at once,
+    `sent` how many bytes of pieces went out.
+    """
+
+    def __init__(self, *script: Reply | Callable[[Request], Reply]) -> None:
+        self.script = script
+        self.requests: list[Request] = []
+        self.open = self.most = self.sent = 0
+        self.lock, self.closing = threading.Lock(), threading.Event()
+        super().__init__()
+
+    def __exit__(self, *_: object) -> None:
+        self.closing.set()
+        super().__exit__()
+
     @property
     def asked(self) -> list[Request]:
         """The requests that are questions of a run, and not the probe before it."""
-        return [request for request in self.requests if "Number A: This is number 7." not in json.dumps(request.body)]
+        return [request for request in self.requests if not is_probe(request.body)]
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         body = json.loads(handler.rfile.read(int(handler.headers.get("Content-Length", 0))) or b"{}")

@@ -17,7 +17,6 @@ from comparo import load_judge, rank
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import StoreError
 from comparo.judges import Judgement
-from comparo.judges.openai import probing
 from comparo.judges.weights import digest_of
 from comparo.run.cache import Cache, clear, contents, head_of, key_of_answer
 from comparo.run.recall import Recalling, remembering
@@ -29,7 +28,6 @@ KEY = "sk-a-key-that-must-appear-nowhere"
 CACHE = Path("comparo-runs", "cache.sqlite")
 SERVER = prefers(0.3)
 PROMPT = criterion_prompt("better")
-PROBED = probing.PROMPT.text(probing.QUESTION)
 
 
 @pytest.fixture
@@ -46,8 +44,7 @@ def ask(api, *more, criterion="better"):
 
 def prompts(api):
     """What was asked, without the probe of the judge."""
-    asked = [request.body["messages"][0]["content"] for request in api.requests if "messages" in request.body]
-    return [text for text in asked if not text.startswith(PROBED)]
+    return [request.body["messages"][0]["content"] for request in api.asked if "messages" in request.body]
 
 
 def asked_once(api):

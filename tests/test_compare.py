@@ -251,7 +251,8 @@ def test_an_interrupted_comparison_goes_on_to_the_same_answer(tmp_path):
         (("old.jsonl", "old.jsonl"), "both sides are called"),
         (("old.jsonl", "new.jsonl", "--fail-if-worse", "95"), "--fail-if-worse 95.0 is not between 0 and 1"),
         (("old.jsonl", "new.jsonl", "--names", "one"), "--names are two names with a comma between"),
-        (("old.jsonl", "new.jsonl", "--judge", "a/b", "--judge", "c/d"), "a/b"),
+        (("old.jsonl", "new.jsonl", "--judge", "a/b", "--judge", "c/d"), "one judge in one wording"),
+        (("old.jsonl", "new.jsonl", "--judge", "a/b"), "a/b"),
         (("one", "two", "--data", "old.jsonl"), "no text is of 'one'"),
         (("old.jsonl", "new.jsonl", "--wording", "paper", "--wording", "between"), "one judge in one wording"),
     ],
@@ -264,6 +265,6 @@ def test_what_is_wrong_is_said_before_anything_is_asked(run, files, flags, probl
 
 
 def test_a_dry_run_says_the_price(run, files):
-    done = run(files, ("compare", "old.jsonl", "new.jsonl", "--criterion", "longer", "--dry-run"))
+    done = run(files, ("compare", "old.jsonl", "new.jsonl", "--criterion", "longer", "--judge", "simulated/soft", "--dry-run"))
     assert done.returncode == 0
     assert "80 calls at most" in done.stdout

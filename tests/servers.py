@@ -145,7 +145,7 @@ class Api(Listening):
                 self.open -= 1
 
     def told(self, step: Callable[[Request], Reply], request: Request) -> Reply:
-        """The reply of a function of the script; what it raises ends the test, unless it is a connection that breaks."""
+        """The reply of a function of the script; what it raises, other than an OSError, ends the test."""
         try:
             return step(request)
         except Exception as error:

@@ -265,6 +265,7 @@ def test_what_is_wrong_is_said_before_anything_is_asked(run, files, flags, probl
 
 
 def test_a_dry_run_says_the_price(run, files):
-    done = run(files, ("compare", "old.jsonl", "new.jsonl", "--criterion", "longer", "--judge", "simulated/soft", "--dry-run"))
+    flags = ("--criterion", "longer", "--judge", "simulated/soft", "--dry-run")
+    done = run(files, ("compare", "old.jsonl", "new.jsonl", *flags))
     assert done.returncode == 0
     assert "80 calls at most" in done.stdout

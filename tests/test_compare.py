@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit
 
 from comparo import ComparisonsError, Items, compare
-from comparo.analysis.sequential import STAKES, Bets
+from comparo.analysis.sequential import STAKES, STEPS, Bets
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.run.duel import margins, wins
 from comparo.run.store import read_judgements
@@ -39,6 +39,19 @@ def test_the_interval_covers_where_one_stops():
         low, high = Bets(x[:stopped]).interval(0.05)
         hits.append(low <= 0.65 <= high)
     assert np.mean(hits) >= 0.93
+
+
+@pytest.mark.parametrize("mean", [0.02, 0.5, 0.8])
+def test_the_interval_is_that_of_all_means_that_no_bet_refutes(mean):
+    rng = np.random.default_rng(3)
+    for x in (rng.binomial(1, mean, 60).astype(float), rng.beta(4 * mean, 4 - 4 * mean, 40)):
+        kept = []
+        for m in (np.arange(STEPS) + 0.5) / STEPS:
+            up = np.cumprod(1 + STAKES / m * (x[:, None] - m), axis=0).mean(axis=1)
+            down = np.cumprod(1 - STAKES / (1 - m) * (x[:, None] - m), axis=0).mean(axis=1)
+            if max(up.max(), down.max()) < 2 / 0.05:
+                kept.append(m)
+        assert Bets(x).interval(0.05) == pytest.approx((kept[0] - 0.5 / STEPS, kept[-1] + 0.5 / STEPS))
 
 
 def test_money_is_the_product_of_all_bets():

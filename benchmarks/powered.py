@@ -209,7 +209,7 @@ def single_votes(data):
 def alone(ranking, votes, over):
     """People's leaderboard from votes by the model of `with_votes`, in its units, without the machine."""
     own = votes_alone(ranking, votes)
-    return replace(with_votes(ranking, votes), scores=own.scores, covariance=own).groups(contexts=over)
+    return replace(ranking.judged, scores=own.scores, covariance=own).groups(contexts=over)
 
 
 def recorded(data, human, shares, over, draws, single):

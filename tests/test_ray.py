@@ -438,4 +438,4 @@ def test_one_replica_is_probed_for_all_and_none_of_their_questions_is_refused(mo
         with pytest.raises(JudgeError, match="use --option votes=5"):
             rank(items, "larger", judge=judge, budget="4n")
         assert api.asked == []
-    assert list(ranking)[0] == "5"
+    assert next(iter(ranking)) == "5"

@@ -310,6 +310,8 @@ def test_a_run_probes_once_says_and_stores_what_it_found_and_counts_its_cost(run
         again = ranked(run, folder, api, "gpt-6-luna", "--budget", "5n")
         assert again.returncode == 0, again.stderr
         assert len(api.requests) == made + 6  # nothing is probed or refused again
+        printed = ranked(run, folder, api, "gpt-6-luna", "--budget", "5n", "--format", "json")
+        assert json.loads(printed.stdout)["calls"]["prices"]["openai/gpt-6-luna"]["day"] == "2026-10-26"
     assert "gpt-6-luna: log-probabilities of 20 tokens, effort none" in done.stderr
     assert "a probe of 1 call, 108 tokens, $0.000010" in done.stderr
     assert "a probe" not in again.stderr

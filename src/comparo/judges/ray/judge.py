@@ -81,8 +81,8 @@ class RayJudge:
     """Replicas of one judge behind the protocol of a judge; made by `ray_judge`, ended by `close` or a `with` block.
 
     Name, settings, `ahead`, price and what else a judge may say of itself are those of the judge inside, so a run and
-    its folder are the same on one machine and on many; so are its methods `ready`, `begins`, `adds` and `probe`, where
-    it has them, which a replica calls; what that finds goes to all of them.
+    its folder are the same on one machine and on many; so are its methods `ready`, `begins`, `adds`, `writes` and
+    `probe`, where it has them, which a replica calls; what that finds goes to all of them.
     `room` is how many questions all replicas together take at once. It has no `streams`: a batch waits until it is
     full or the questions end.
     """

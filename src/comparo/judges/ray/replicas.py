@@ -22,7 +22,7 @@ from comparo.judges.protocol import Judgement
 from comparo.judges.ray.cluster import free, in_words, library, places
 
 TICK = 0.5  # seconds between two looks at replicas that wait for a place
-PASSED_ON = ("ready", "begins", "adds", "probe", "learn")  # methods that a judge may have besides `judge`
+PASSED_ON = ("ready", "begins", "adds", "writes", "probe", "learn")  # methods that a judge may have besides `judge`
 
 question_key = attrgetter("context", "first", "second")
 _answer = attrgetter(*(field.name for field in fields(Judgement)[1:]))

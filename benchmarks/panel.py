@@ -55,6 +55,10 @@ def all_answers(every: list[Set]) -> dict[str, Array]:
     found["`fit(…, 'panel')`"] = np.array([one.people(fit.scores) for one, fit in zip(every, fits, strict=True)])
     found["`fit(…, 'bt-sigma')`"] = np.array([one.people(quiet_fit(one.data, "bt-sigma").scores) for one in every])
     found["best voice in hindsight"] = np.array([np.max(one.each) for one in every])
+    fits = [quiet_fit(one.data, "panel", features=one.style, estimate="consensus") for one in every]
+    found["panel, systems not known, consensus beyond style"] = np.array(
+        [one.people(f.scores) for one, f in zip(every, fits, strict=True)]
+    )
     fits = [quiet_fit(one.data, "panel", groups="items", estimate="consensus") for one in every]
     found["panel, systems known, consensus"] = np.array(
         [one.people(f.scores) for one, f in zip(every, fits, strict=True)]

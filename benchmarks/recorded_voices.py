@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.loadings import signs
 from comparo.model.panel import Heard, hear
 from comparo.ranking.ranking import Ranking
+from comparo.selection.style import styles
 from comparo.studies.opening import scored_items
 from comparo.types import Array
 
@@ -27,13 +29,14 @@ FOLDERS = ("panel", "wordings")
 
 @dataclass(frozen=True, eq=False)
 class Set:
-    """All voices on one attribute of a data set, with people's scores (n,) of the candidates."""
+    """All voices on one attribute of a data set, with people's scores (n,) and the style of the candidates."""
 
     folder: str
     name: str
     attribute: str
     data: Comparisons
     human: Array
+    style: dict[tuple[Any, Any], Array]
 
     @cached_property
     def heard(self) -> Heard:
@@ -92,6 +95,7 @@ def sets() -> Iterator[Set]:
     for folder in FOLDERS:
         for name in ("summeval", "topicalchat"):
             items = scored_items(name, DATA)[1]
+            style = styles(items)
             voices: dict[str, list[tuple[str, Comparisons]]] = {}
             for path in sorted((DATA / folder).glob(f"{name}.*.csv.gz")):
                 attribute, voice = path.name.removesuffix(".csv.gz").split(".")[1:]
@@ -103,7 +107,8 @@ def sets() -> Iterator[Set]:
                 )
                 labels = hear(data).graph.labels(data)
                 human = np.array([items.scores[attribute][items.row(*label)] for label in labels])
-                yield Set(folder, name, attribute, data, human)
+                features = {label: style[items.row(*label)] for label in labels}
+                yield Set(folder, name, attribute, data, human, features)
 
 
 def is_panel(every: list[Set]) -> Array:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -357,6 +358,9 @@ def test_style_may_stand_for_groups_where_it_is_asked_for():
     assert found.std == pytest.approx(np.sqrt(np.diag(block)))
     assert np.linalg.eigvalsh(block).min() > -1e-9
     assert Fitting(items, estimate="consensus", validity=0.8).rank(data).validity == 0.8
+    panel = replace(data, judges=np.array(["one", "two"], dtype=object), judge=np.arange(len(data)) % 2)
+    assert Fitting(items, estimate="auto").rank(panel).estimate == "judge"
+    assert Fitting(items, estimate="consensus").rank(panel).estimate == "consensus"
 
 
 # The command and its page

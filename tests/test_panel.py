@@ -18,6 +18,7 @@ from comparo.model.loadings import Agreement, copies, loadings, signs
 from comparo.model.panel import panel
 from comparo.model.sigma import bt_sigma
 from comparo.model.voices import Voice
+from comparo.ranking.consensus import consensus
 
 SCALES = np.array([1.0, 1.0, 0.5, -0.7, 1.0, 0.3])
 TASTES = np.array([0.3, 0.5, 1.0, 0.3, 0.3, 0.5])
@@ -203,37 +204,74 @@ def test_groups_predict_what_a_panel_says():
     assert np.mean(grouped.std) < np.mean(plain.std)
 
 
-def test_what_people_would_say_of_a_panel():
+def agreeing(rng, agreed):
+    """Rows of soft answers of four voices, the third reversed, whose views have `agreed` (C, N) in common."""
+    contexts, items = agreed.shape
+    for judge, sign in enumerate((1, 1, -1, 1)):
+        view = agreed + 0.7 * rng.standard_normal(agreed.shape)
+        c, i = rng.integers(contexts, size=1600), rng.integers(items, size=1600)
+        j = (i + rng.integers(1, items, size=1600)) % items
+        p = expit(sign * (view[c, i] - view[c, j]) + rng.standard_normal(1600))
+        yield from (
+            {"first": int(a), "second": int(b), "p": q, "context": int(e), "judge": judge}
+            for a, b, q, e in zip(i, j, p, c, strict=True)
+        )
+
+
+@pytest.mark.parametrize("known", ["systems", "style"])
+def test_what_people_would_say_of_a_panel(known):
     """Voices agree on m + δ; people share the part k of δ. The consensus is nearer to them, and its intervals cover."""
     k, contexts, items, covered, gains, usual, expected = 0.5, 40, 10, [], [], [], []
     for seed in range(4):
         rng = np.random.default_rng(seed)
         system, own = rng.standard_normal(items), 2.0 * rng.standard_normal((contexts, items))
-        agreed = system + own
-        people = system + k * own + np.sqrt(k * (1 - k)) * 2.0 * rng.standard_normal(own.shape)
-        rows = []
-        for judge, sign in enumerate((1, 1, -1, 1)):
-            view = agreed + 0.7 * rng.standard_normal(agreed.shape)
-            c, i = rng.integers(contexts, size=1600), rng.integers(items, size=1600)
-            j = (i + rng.integers(1, items, size=1600)) % items
-            p = expit(sign * (view[c, i] - view[c, j]) + rng.standard_normal(1600))
-            rows += [
-                {"first": int(a), "second": int(b), "p": q, "context": int(e), "judge": judge}
-                for a, b, q, e in zip(i, j, p, c, strict=True)
-            ]
-        found = quiet_fit(Comparisons.from_rows(rows), "panel", groups="items", estimate="consensus", validity=k)
+        style = rng.standard_normal((contexts, items, 3))
+        mean = system if known == "systems" else style.sum(axis=2)
+        agreed = mean + own
+        people = mean + k * own + np.sqrt(k * (1 - k)) * 2.0 * rng.standard_normal(own.shape)
+        rows = list(agreeing(rng, agreed))
+        features = {(c, i): style[c, i].tolist() for c in range(contexts) for i in range(items)}
+        prior = {"groups": "items"} if known == "systems" else {"features": features}
+        found = quiet_fit(Comparisons.from_rows(rows), "panel", **prior, estimate="consensus", validity=k)
         assert (found.estimate, found.validity) == ("consensus", k)
         true = found.graph.centre(np.array([people[c, i] for c, i in found.graph.labels(found.comparisons)]))
         covered.append(np.mean((found.low < true) & (true < found.high)))
         gains.append(np.corrcoef(found.scores, true)[0, 1] - np.corrcoef(found.judged.scores, true)[0, 1])
-        usual.append(quiet_fit(found.comparisons, "panel", groups="items", estimate="consensus").validity)
+        usual.append(quiet_fit(found.comparisons, "panel", **prior, estimate="consensus").validity)
         between = np.var(np.mean(agreed, axis=0)) - 4.0 / contexts
-        expected.append(min(max(1.2 * between / 4.0, 0.15), 1.0))  # the usual rule: B/(1 − B) is between/4
-    assert usual == pytest.approx(expected, rel=0.3)
+        by_rule = min(max(1.2 * between / 4.0, 0.15), 1.0)  # B/(1 − B) is between/4
+        expected.append(by_rule if known == "systems" else 0.5)
+    assert usual == pytest.approx(expected, rel=0.3 if known == "systems" else 0)
     assert 0.93 <= np.mean(covered) <= 0.97
     assert np.mean(gains) > 0.01
-    with pytest.raises(ValueError, match="a panel needs groups"):
-        quiet_fit(rows, "panel", features={i: [float(i)] for i in range(items)}, estimate="consensus")
+
+
+def test_the_errors_of_a_panels_consensus_beyond_style_are_those_of_its_linear_map():
+    """t = k·s + (1 − k)·P θ; s and θ by one regression on all that the voices say: W, g and a prior by style."""
+    rng = np.random.default_rng(0)
+    style = rng.standard_normal((1, 12, 2))
+    rows = list(agreeing(rng, style.sum(axis=2) + rng.standard_normal((1, 12))))
+    features = {(0, i): style[0, i].tolist() for i in range(12)}
+    found = quiet_fit(Comparisons.from_rows(rows), "panel", features=features, estimate="consensus", validity=0.3)
+    opinion, predicted = found.panel.opinion, found.panel.opinion.predicted
+    w, g = (part[0] for part in opinion.information(0))
+    columns, ratio = predicted.columns, predicted.variances.ratio
+    both = np.block([[w + np.eye(12) / ratio, -columns / ratio], [-columns.T / ratio, columns.T @ columns / ratio]])
+    both[12:, 12:] += np.diag(1.0 / predicted.variances.ratios)
+    inverse = np.linalg.inv(both)
+    solved = inverse @ np.concatenate([g, np.zeros(2)])
+    centre = np.eye(12) - 1.0 / 12
+    take = centre @ np.hstack([0.3 * np.eye(12), 0.7 * columns])
+    assert found.scores == pytest.approx(opinion.unit * take @ solved, abs=1e-6)
+    own = (0.3 - 0.3**2) * opinion.unit**2 * ratio
+    block = found.covariance.block(found.covariance.pattern.batches[0])[0]
+    assert block == pytest.approx(opinion.unit**2 * take @ inverse @ take.T + own * centre, abs=1e-6)
+
+
+def test_a_consensus_of_a_panel_needs_something_to_expect_of_a_text():
+    rows = list(agreeing(np.random.default_rng(0), np.zeros((3, 6))))
+    with pytest.raises(ValueError, match="a panel needs groups or features"):
+        consensus(quiet_fit(rows, "panel"))
 
 
 def naive(found):

@@ -7,6 +7,7 @@ import sqlite3
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from comparo import Comparisons
 from comparo.data.items import Items
@@ -374,6 +375,22 @@ def test_where_prices_differ_only_the_cheaper_voice_goes_on_until_it_shows_somet
     equal.decide(first, first)
     assert not equal.shares.decided
     assert equal.shares["cheap"] == equal.shares["dear"]
+
+
+def test_of_two_copies_the_one_whose_answers_are_more_about_the_texts_is_asked_on():
+    """Both orders together, "lost" is the more precise one, but one of its answers is mostly about the order."""
+    rng, truth = np.random.default_rng(0), 2.0 * np.arange(150) / 150
+    pairs = [(i, j) for i in range(150) for j in rng.permutation(150)[:4].tolist() if i != j]
+    pairs = sorted({(min(pair), max(pair)) for pair in pairs})
+    answers = []
+    for voice, first, noise in (("lost", 2.0, 0.10), ("clear", 0.0, 0.20)):
+        for i, j in [*pairs, *((j, i) for i, j in pairs)]:
+            d = truth[i] - truth[j] + first + noise * rng.standard_normal()
+            answers.append(Judgement(Question(str(i), str(j), voice=voice), p=float(expit(d))))
+    allocation = Allocation({"lost": math.nan, "clear": math.nan}, "joint", print)
+    allocation.decide(answers, answers[:1])
+    assert allocation.shares.decided
+    assert allocation.shares["clear"] > 0.9
 
 
 def test_a_dear_voice_takes_little_of_the_money_before_anything_is_decided():

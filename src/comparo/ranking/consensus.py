@@ -20,8 +20,10 @@ import numpy as np
 
 from comparo.model.covariance import Covariance
 from comparo.model.effects import Effects
+from comparo.model.opinion import Opinion
 from comparo.model.panel import Panel
 from comparo.model.pattern import Batch, Pattern
+from comparo.model.predicted import Predicted
 from comparo.model.product import Product
 from comparo.ranking.grouping import group_means
 from comparo.ranking.orders import orders_correlation
@@ -88,7 +90,7 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     Parameters
     ----------
     ranking
-        What `fit` returned with prior="estimated", and groups or features; of a panel, with groups.
+        What `fit` returned with prior="estimated" or as a panel, and groups or features.
     validity
         k, from 0 to 1; by default `usual_validity` of the ranking's groups, or 0.5 where there is only style.
 
@@ -117,8 +119,11 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     equal = None if judged.controlled is None else consensus(judged.controlled, validity)
     parts = parts_of(judged)
     if parts is None:
-        needed = "a panel needs groups" if judged.panel is not None else "fit with prior='estimated' and groups"
-        raise ValueError(f"a consensus needs to know which texts share a group; {needed}")
+        needed = "fit with prior='estimated' and groups or features"
+        if judged.panel is not None:
+            most = judged.panel.opinion.star.limits.exact
+            needed = f"a panel needs groups or features, and at most {most:,} texts in a context"
+        raise ValueError(f"a consensus needs to know what is expected of a text; {needed}")
     k = float(parts.usual if validity is None else validity)
     if k == 1.0:
         return replace(judged, validity=k, opinion=judged, controlled=equal)
@@ -133,7 +138,9 @@ def parts_of(judged: Ranking) -> Parts | None:
     """What is expected of each text by its group, or else by its style; None where neither is known."""
     effects, product, panel = judged.effects, judged.product, judged.panel
     if panel is not None:
-        return None if panel.group is None else _of_panel(judged, panel, panel.group)
+        if panel.group is not None:
+            return _of_panel(judged, panel, panel.group)
+        return None if panel.opinion.predicted is None else _of_panel_style(panel.opinion, panel.opinion.predicted)
     if effects is None or product is None or (effects.group is None and effects.style is None):
         return None
     return _of_groups(judged, effects, product) if effects.group is not None else _of_style(effects, product)
@@ -220,6 +227,23 @@ def _of_style(effects: Effects, product: Product) -> Parts:
     count, dispersion = columns.shape[1], product.dispersion
     joint, cov = dispersion * (spread @ between)[:, :count], dispersion * between[:count, :count]
     return Parts(mean, columns, joint, cov, 0.0, effects.scores, STYLE)
+
+
+def _of_panel_style(opinion: Opinion, predicted: Predicted) -> Parts:
+    """As `_of_style`, of what the voices agree on: scores follow z by F = (W + 1/σ²)⁻¹P/σ², so Cov(t, z) = F Cov(z)."""
+    variances, columns = predicted.variances, opinion.graph.centre(predicted.columns)
+    between, theta = variances.precision(variances.ratio)
+    follow = opinion.graph.centre(opinion.given(variances.ratio, predicted.columns / variances.ratio)[1])
+    square = opinion.unit**2
+    return Parts(
+        opinion.unit * columns @ theta,
+        columns,
+        square * follow @ between,
+        square * between,
+        0.0,
+        square * variances.ratio,
+        STYLE,
+    )
 
 
 @dataclass(frozen=True, eq=False)

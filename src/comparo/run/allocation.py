@@ -6,8 +6,9 @@ own taste. An answer has the precision c_r. After m questions about each text, t
     I_r(m) = ρ_r²·s_r·m / (1 + (1 − ρ_r²)·s_r·m),        s_r = v_r·c_r,
 
 the precision of t_i in units of 1/Var t: a voice cannot tell more than its taste allows, ρ²/(1 − ρ²). Voices that are
-copies share one taste. The next questions go, step by step, where dI/dm per dollar is largest, or per question where
-the price of a voice is unknown.
+copies share one taste and one ρ. Among them more is expected of those whose answers are more about the texts: ρ² is
+multiplied by the content of the voice, divided by the most content among its copies (docs/panel.md). The next questions
+go, step by step, where dI/dm per dollar is largest, or per question where the price of a voice is unknown.
 
 Every voice is asked the same `PILOT` questions. They go on together until the answers of at least one of them show that
 the texts differ: they are `SURE` times as probable if they do (`comparo.analysis.evidence`). Where prices differ, only
@@ -158,11 +159,12 @@ def _useless(panel: Panel, place: int, is_mute: bool) -> str:
 
 def _divided(panel: Panel, places: Array, prices: Array, calls: Array, money: float) -> Array:
     """The share (R,) of each voice of the questions for `money`, for R voices that were asked `calls` (R,) so far."""
-    rho = panel.loading[places] ** 2
     voices = [panel.voices[place] for place in places]
+    content = np.array([voice.content for voice in voices])
     precision = np.array([float(np.sum(voice.c)) * _known_noise(voice) for voice in voices]) / panel.calls[places]
     signal = np.array([voice.variance for voice in voices]) * precision
     same = panel.family[places][:, None] == panel.family[places]
+    rho = panel.loading[places] ** 2 * content / np.max(np.where(same, content, 0.0), axis=1)
     about_a_text = 2.0 / panel.graph.nodes  # questions about each text, for a question
     given, step = np.zeros(len(places)), money / STEPS
     for _ in range(STEPS):

@@ -248,5 +248,8 @@ class Fitting:
         effects, panel = ranking.effects, ranking.panel
         found = [part.group for part in (effects, panel) if part is not None]
         is_grouped = any(group is not None for group in found)
-        beyond_style = self._groups is None and effects is not None and effects.style is not None
+        beyond_style = self._groups is None and (
+            (effects is not None and effects.style is not None)
+            or (panel is not None and panel.opinion.predicted is not None)
+        )
         return consensus(ranking, self.validity) if self.shares and (is_grouped or beyond_style) else ranking

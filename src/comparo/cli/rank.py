@@ -26,7 +26,7 @@ from comparo.cli.printing import (
     print_ranking,
     whose,
 )
-from comparo.cli.progress import watched
+from comparo.cli.progress import calls_of, watched
 from comparo.cli.settings import command_line
 from comparo.cli.stopping import say_interrupted, stoppable
 from comparo.data.items import LENGTH
@@ -49,11 +49,12 @@ from comparo.run.first import first_question
 from comparo.run.folders import choose_folder
 from comparo.run.growing import grown, growth_sentence
 from comparo.run.loop import Run
-from comparo.run.probing import price_sentences, tokens_sentence
+from comparo.run.probing import price_sentences, remember_probes, tokens_sentence
 from comparo.run.rank import rank
 from comparo.run.recipe import Scores
 from comparo.run.stops import stop_sentence
 from comparo.run.task import DEFAULT_LEAST_MASS, DEFAULT_METHOD, Expense, Task
+from comparo.run.writing import expense_words
 from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 
 EPILOG = (
@@ -222,7 +223,7 @@ def rank_command(
             task = grown(task, out, allow_changes)
         expense = task.expense()
         if dry_run:
-            say_expense(Console(highlight=False), task, expense)
+            say_expense(Console(highlight=False), task, expense, None if fresh else out)
             raise typer.Exit
         name = f"{'stdin' if data == '-' else data}{'-audition' if isinstance(task, Trial) else ''}"
         given = beside(out) if isinstance(task, Trial) else out
@@ -304,8 +305,7 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
     if ranking.leaderboard is not None and shown.output == "table":
         print_board(ranking.leaderboard)
     progress, cached = run.progress, count_cached(run.judgements)
-    calls = {"answered": progress.answered, "cached": cached, "failed": progress.failed, "cost": progress.cost}
-    print_ranking(ranking, shown.output, shown.top, calls)
+    print_ranking(ranking, shown.output, shown.top, calls_of(run))
     if ranking.grown is not None and shown.output == "table":
         print_moved(ranking, ranking.grown)
     if not shown.quiet:
@@ -333,10 +333,9 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
     console.print(f"Report: {page}", markup=False)
 
 
-def say_expense(console: Console, task: Task, expense: Expense) -> None:
-    """Say what a run would take, and its first question."""
+def say_expense(console: Console, task: Task, expense: Expense, folder: Path | None = None) -> None:
+    """Say what a run would take, and its first question; an earlier run may have left a probe in the `folder`."""
     contexts = f" in {len(task.items.contexts)} contexts" if len(task.items.contexts) > 1 else ""
-    price = "price not known (set it by --price)" if math.isnan(expense.cost) else f"about {dollars(expense.cost)}"
     several = len(task.voices) > 1
     if isinstance(task, Trial) and task.whole:
         console.print(f"At most {task.whole:,} calls in all; the first of them are an audition of the wordings:")
@@ -351,10 +350,8 @@ def say_expense(console: Console, task: Task, expense: Expense) -> None:
     if sentence := growth_sentence(task):
         console.print(sentence, markup=False)
     calls = f"{expense.calls:,} calls at most{_given(task) if task.growth is None else ' now'}"
-    reasoning = (
-        ", without tokens of reasoning" if any(getattr(judge, "reasons", False) for judge in task.judges) else ""
-    )
-    console.print(f"{calls}, about {expense.tokens:,} tokens, {price}{reasoning}", markup=False)
+    remember_probes(task.judges, folder)
+    console.print(f"{calls}, {expense_words(task, expense)}", markup=False, soft_wrap=True)
     for sentence in price_sentences(task.judges):
         console.print(sentence, markup=False, soft_wrap=True)
     question = first_question(task)

@@ -1,6 +1,7 @@
 """What a run would take, and its first question as it is sent: what --dry-run shows."""
 
 import math
+from pathlib import Path
 
 from comparo.cli.criteria import first_criteria
 from comparo.cli.printing import Console
@@ -10,8 +11,9 @@ from comparo.run.audition import Trial
 from comparo.run.budget import dollars
 from comparo.run.first import first_question
 from comparo.run.growing import growth_sentence
-from comparo.run.probing import price_sentences
+from comparo.run.probing import price_sentences, remember_probes
 from comparo.run.task import Expense, Task
+from comparo.run.writing import expense_words
 
 BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an answer that was begun
 
@@ -22,10 +24,9 @@ def given_words(task: Task) -> str:
     return f", {len(task.given):,} of them answered {where}" if task.given else ""
 
 
-def say_expense(console: Console, task: Task, expense: Expense) -> None:
-    """Say what a run would take, and its first question."""
+def say_expense(console: Console, task: Task, expense: Expense, folder: Path | None = None) -> None:
+    """Say what a run would take, and its first question; an earlier run may have left a probe in the `folder`."""
     contexts = f" in {len(task.items.contexts)} contexts" if len(task.items.contexts) > 1 else ""
-    price = "price not known (set it by --price)" if math.isnan(expense.cost) else f"about {dollars(expense.cost)}"
     several = len(task.voices) > 1
     if isinstance(task, Trial) and task.whole:
         console.print(f"At most {task.whole:,} calls in all; the first of them are an audition of the wordings:")
@@ -40,10 +41,8 @@ def say_expense(console: Console, task: Task, expense: Expense) -> None:
     if sentence := growth_sentence(task):
         console.print(sentence, markup=False)
     calls = f"{expense.calls:,} calls at most{given_words(task) if task.growth is None else ' now'}"
-    reasoning = (
-        ", without tokens of reasoning" if any(getattr(judge, "reasons", False) for judge in task.judges) else ""
-    )
-    console.print(f"{calls}, about {expense.tokens:,} tokens, {price}{reasoning}", markup=False)
+    remember_probes(task.judges, folder)
+    console.print(f"{calls}, {expense_words(task, expense)}", markup=False, soft_wrap=True)
     for sentence in price_sentences(task.judges):
         console.print(sentence, markup=False, soft_wrap=True)
     question = first_question(task)

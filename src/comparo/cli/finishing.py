@@ -20,7 +20,7 @@ from comparo.cli.printing import (
     print_ranking,
     whose,
 )
-from comparo.cli.progress import watched
+from comparo.cli.progress import calls_of, watched
 from comparo.cli.stopping import say_interrupted, stoppable
 from comparo.errors import PendingError
 from comparo.ranking.criteria import CriteriaRanking
@@ -102,8 +102,7 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
     if ranking.leaderboard is not None and shown.output == "table":
         print_board(ranking.leaderboard)
     progress, cached = run.progress, count_cached(run.judgements)
-    calls = {"answered": progress.answered, "cached": cached, "failed": progress.failed, "cost": progress.cost}
-    print_ranking(ranking, shown.output, shown.top, calls)
+    print_ranking(ranking, shown.output, shown.top, calls_of(run))
     if ranking.grown is not None and shown.output == "table":
         print_moved(ranking, ranking.grown)
     if not shown.quiet:

@@ -181,7 +181,7 @@ def rank_command(
             task = grown(task, out, allow_changes)
         expense = task.expense()
         if dry_run:
-            say_expense(Console(highlight=False), task, expense)
+            say_expense(Console(highlight=False), task, expense, None if fresh else out)
             raise typer.Exit
         name = f"{'stdin' if data == '-' else data}{'-audition' if isinstance(task, Trial) else ''}"
         given = beside(out) if isinstance(task, Trial) else out

@@ -49,7 +49,7 @@ bench: $(VENV)-bench/installed
 docs: $(VENV)-docs/installed
 	rm -rf site
 	$(VENV)-docs/bin/zensical build --strict --clean
-	cd docs && tar cf - $$(find . -name '*.md') | tar xf - -C ../site
+	cd docs && tar cf - $$(find . -name '*.md' -o -name '*.ipynb') | tar xf - -C ../site
 	@echo "Look at it at http://127.0.0.1:8000 by: python3 -m http.server --bind 127.0.0.1 --directory site"
 
 $(BIN)/python:

@@ -2,9 +2,17 @@
 
 `python -m benchmarks.growing` ranks 1,000 simulated texts, ten calls each, adds 100, and raises the budget of the new
 ones step by step. Standard errors are root mean squares over the items, and so are the errors against the true scores;
-zero is the mean of the old items. `calls` is where the standard error of the new items reaches that of the old ones, by
-interpolation of 1/error² over the calls. The baseline draws random pairs with a new item, both orders. Starting anew
-asks ten calls of all 1,100 items.
+both are against the mean of the old items, so that an error which all new items share counts for each of them. `calls`
+is where the standard error of the new items reaches that of the old ones, by interpolation of 1/error² over the calls,
+with the standard error of its mean over the seeds. The baseline draws random pairs with a new item, both orders.
+Starting anew asks ten calls of all 1,100 items.
+
+No choice of pairs needs fewer calls than `least_calls`. Let a call have at most the information c: 1/noise² of a soft
+judge, ¼ of a decision. With x calls per new item, a of them about an old one, the precision of the M new scores has the
+trace M·(2x − a)·c + M/sd² at most, and a·c in the direction of their mean. The sum of inverse eigenvalues is least
+where all others are equal, so that the mean variance of the new items is at least
+
+    min over a of  1/(M·a·c) + (M − 1)²/M / ((M·(2x − a) − a)·c + (M − 1)/sd²).
 
 `--judges KIND:SPREAD:LIFT:CALLS` are the judges, with the spread of the true scores, how much better the new items are,
 and the calls per old item. `--items`, `--new` and `--seeds` make it smaller or larger.
@@ -25,11 +33,11 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.prompts import Question
 from comparo.judges.simulated import Simulated
 from comparo.run.recipe import Fitting
-from comparo.types import Array
+from comparo.types import Array, Mask
 
-BUDGETS = (8, 10, 12)  # calls per new item
+BUDGETS = (8, 10, 13)  # calls per new item
 RANDOM = (16, 24)  # the same for random pairs
-BIAS = 0.3
+BIAS, NOISE = 0.3, 1.0  # of the judge, in logits
 WORDS = np.array([a + b + c for a in "bdgklmnprst" for b in "aeiou" for c in "dlmnrst"])
 
 
@@ -56,7 +64,7 @@ class Setting:
     def judge(self, seed: int) -> Simulated:
         """A soft judge has noise of 1 logit; the noise of decisions is that of a coin."""
         scores = dict(enumerate(self.truth(seed).tolist()))
-        noise = 1.0 if self.kind == "soft" else 0.0
+        noise = NOISE if self.kind == "soft" else 0.0
         judge = load_judge(f"simulated/{self.kind}", scores=scores, noise=noise, bias=BIAS, seed=seed)
         assert isinstance(judge, Simulated)
         return judge
@@ -86,15 +94,23 @@ def row(ranking: Ranking, truth: Array, old: int, calls: float, before: Ranking)
     place = ranking.items.astype(int)
     is_old = place < old
     error = ranking.scores - np.mean(ranking.scores[is_old]) - truth[place]
-    inside = np.abs(error) <= 1.96 * ranking.std
-    parts = [
-        float(np.sqrt(np.mean(values[rows] ** 2))) for values in (ranking.std, error) for rows in (is_old, ~is_old)
-    ]
+    std = against(ranking, is_old)
+    inside = np.abs(error) <= 1.96 * std
+    parts = [float(np.sqrt(np.mean(values[rows] ** 2))) for values in (std, error) for rows in (is_old, ~is_old)]
     cover = [float(np.mean(inside[rows])) for rows in (is_old, ~is_old)]
     was = np.empty(old)
     was[before.items.astype(int)] = before.scores
     change = ranking.scores[is_old] - np.mean(ranking.scores[is_old]) - was[place[is_old]]
     return Row(calls, *parts, *cover, float(np.sqrt(np.mean(change**2))))
+
+
+def against(ranking: Ranking, is_old: Mask) -> Array:
+    """The standard error of each score against the mean of the old items."""
+    (batch,) = ranking.covariance.pattern.batches
+    covariance = ranking.covariance.block(batch)[0]
+    with_mean = np.mean(covariance[:, is_old], axis=1)
+    variance = covariance.diagonal() - 2.0 * with_mean + np.mean(with_mean[is_old])
+    return np.asarray(np.sqrt(variance))
 
 
 @dataclass(frozen=True)
@@ -152,6 +168,20 @@ def needed(rows: Sequence[Row]) -> float:
     return float(np.interp(0.0, short, calls, right=np.inf)) if short[-1] >= 0 else float("inf")
 
 
+def least_calls(setting: Setting, std: float) -> float:
+    """The calls per new item that any choice of pairs needs for this standard error, to a tenth.
+
+    >>> least_calls(Setting(new=10**6), std=1 / 21**0.5)  # twenty comparisons each and the prior, as of an old item
+    10.0
+    """
+    c, m = (1.0 / NOISE**2 if setting.kind == "soft" else 0.25), setting.new
+    calls = np.arange(1.0, 30.0, 0.01)[:, None]
+    a = np.geomspace(1e-5, 1.0, 400) * calls
+    within = (m - 1) ** 2 / m / ((m * (2 * calls - a) - a) * c + (m - 1) / setting.sd**2)
+    least = np.min(1.0 / (m * a * c) + within, axis=1)
+    return round(float(calls[np.argmax(least <= std**2), 0]), 1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=1000)
@@ -167,7 +197,11 @@ def main() -> None:
         found = [grow(setting, seed, random=RANDOM) for seed in range(given.seeds)]
         for name, rows in (("placed", [one.rows for one in found]), ("random", [one.random for one in found])):
             calls = [needed(each) for each in rows]
-            print(f"\n{setting} {name}: {np.mean(calls):.1f} calls per new item ({min(calls):.1f} to {max(calls):.1f})")
+            error = np.std(calls) / np.sqrt(max(1, len(calls) - 1))
+            print(f"\n{setting} {name}: {np.mean(calls):.2f} ± {error:.2f} calls per new item")
+            if name == "placed":
+                least = least_calls(setting, float(np.mean([each[0].old_std for each in rows])))
+                print(f"at least {least:.1f} by any choice of pairs")
             print("| calls | std old | std new | error old | error new | cover old | cover new | old moved |")
             for step in zip(*rows, strict=True):
                 values = np.mean([[getattr(one, field) for field in Row.__dataclass_fields__] for one in step], axis=0)

@@ -112,24 +112,6 @@ def judge() -> None:
     Path("votes.csv").write_text("\n".join(votes) + "\n", encoding="utf-8")
 
 
-def summaries() -> None:
-    """Eight summaries of each of twelve articles, with scores that people gave, and what a judge says of every pair."""
-    rng = np.random.default_rng(11)
-    rows: list[dict[str, object]] = []
-    judged = ["context_id,first,second,p"]
-    for article in range(1, 13):
-        quality = rng.standard_normal(8)
-        for number, value in enumerate(quality):
-            scores = {"score_coherence": round(float(np.clip(3 + value + 0.3 * rng.standard_normal(), 1, 5)), 1)}
-            text = f"Summary {number} of article {article}."
-            rows.append({"id": f"M{number}", "context_id": f"article {article}", "text": text, **scores})
-        for first, second in permutations(range(8), 2):
-            p = expit(0.5 * (quality[first] - quality[second]) + 0.6 + 0.5 * rng.standard_normal())
-            judged.append(f"article {article},M{first},M{second},{p:.3f}")
-    write("summaries.jsonl", rows)
-    Path("judged.csv").write_text("\n".join(judged) + "\n", encoding="utf-8")
-
-
 def million() -> None:
     """50,000 comparisons of 5,000 items in a Parquet file: the step from a file, at a size that takes no time."""
     import pandas as pd
@@ -142,7 +124,7 @@ def million() -> None:
     pd.DataFrame({"first": first, "second": second, "p": p}).to_parquet("comparisons.parquet")
 
 
-MAKERS = {make.__name__: make for make in (prompts, essays, judge, summaries, million)}
+MAKERS = {make.__name__: make for make in (prompts, essays, judge, million)}
 
 if __name__ == "__main__":
     if sys.argv[1:] and sys.argv[1] in MAKERS:

@@ -10,13 +10,14 @@ from typing import Any
 import comparo.run.courier as courier
 from comparo.data.items import Items
 from comparo.data.prompts import criterion_prompt
-from comparo.judges import load_judge
+from comparo.judges import Judgement, load_judge
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch import BatchRun, check_batch
 from comparo.run.batch_store import BatchStore
 from comparo.run.budget import Budget
 from comparo.run.courier import Pauses
-from comparo.run.store import Store
+from comparo.run.database import key_of
+from comparo.run.store import Store, read_judgements
 from comparo.run.task import Task
 
 QUICK = Pauses(first=0.01, longest=0.02, settle=0.1, full=0.01)
@@ -46,6 +47,18 @@ def go(
         return run.finish(), run
     finally:
         store.close()
+
+
+def answers(folder: Path) -> list[Judgement]:
+    return [one for one in read_judgements(folder) if not one.failed]
+
+
+def check_whole(server: Any, folder: Path, calls: int = CALLS, votes: int = 1) -> None:
+    """Every question of the budget has one answer, and the server was asked each of them once for each vote."""
+    found = answers(folder)
+    assert len(found) == calls == len({key_of(one.question) for one in found})
+    assert len(server.asked) == calls
+    assert set(server.asked.values()) == {votes}
 
 
 def work(url: str, folder: Path, variables: dict[str, str], moment: str | None = None, **options: Any) -> None:

@@ -76,16 +76,19 @@ class BatchServer(Listening):
         self.does.at(f"half of {handler.command} {_kind(route)}")
         handler.wfile.write(data[half:])
 
+    def answer_at_once(self, route: str, asked: dict[str, Any]) -> tuple[int, Any]:
+        """The answer to a question that is not in a batch."""
+        if not is_probe(asked):
+            self.direct.append(asked)
+        self.count(asked)
+        reply = self.does.answer(Request("POST", route, {}, asked))
+        return reply.status, reply.body
+
     def route(self, handler: Any, route: str, query: dict[str, list[str]], body: bytes) -> tuple[int, Any]:
         if self.does.key is not None and handler.headers.get("Authorization") != f"Bearer {self.does.key}":
             return 401, {"error": {"message": "Incorrect API key provided", "type": "invalid_request_error"}}
         if route == "/chat/completions":
-            asked = json.loads(body)
-            if not is_probe(asked):
-                self.direct.append(asked)
-            self.count(asked)
-            reply = self.does.answer(Request("POST", route, {}, asked))
-            return reply.status, reply.body
+            return self.answer_at_once(route, json.loads(body))
         if not self.does.has_batches:
             return 404, {"detail": "Not Found"}
         moment = f"{handler.command} {_kind(route)}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from batch_server import BatchServer, Behaviour
 from claude import MODEL, prefers_larger, refused
-from servers import Reply, Request, is_probe
+from servers import Reply, Request
 
 COUNTS = ("processing", "succeeded", "errored", "canceled", "expired")
 
@@ -29,12 +29,7 @@ class ClaudeBatchServer(BatchServer):
         if route.startswith("/models/"):
             return 200, MODEL
         if route == "/messages":
-            asked = json.loads(body)
-            if not is_probe(asked):
-                self.direct.append(asked)
-            self.count(asked)
-            reply = self.does.answer(Request("POST", route, {}, asked))
-            return reply.status, reply.body
+            return self.answer_at_once(route, json.loads(body))
         steps = route.removeprefix("/messages/").split("/")
         kind = "results" if steps[-1] == "results" else "id" if len(steps) == 2 else "batches"
         self.does.at(f"before {handler.command} {kind}")

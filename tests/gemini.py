@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from servers import Reply, Request
+from servers import Reply, Request, in_turn
 
 MODEL = {
     "name": "models/gemini-3.8-flash",
@@ -64,16 +64,7 @@ def refused(status: int, kind: str, text: str, *details: dict[str, Any], **more:
 
 def gemini(*script: Reply | Callable[[Request], Reply], about: Reply | None = None) -> Callable[[Request], Reply]:
     """The replies to questions in turn, the last one ever after; what the list of models says is `about`."""
-    asked: list[Request] = []
-
-    def reply(request: Request) -> Reply:
-        if request.method == "GET":
-            return about or Reply(MODEL)
-        asked.append(request)
-        step = script[min(len(asked), len(script)) - 1]
-        return step if isinstance(step, Reply) else step(request)
-
-    return reply
+    return in_turn(script, about or Reply(MODEL))
 
 
 def prefers_larger(request: Request) -> Reply:

@@ -3,7 +3,7 @@
 A block of `sh` is run by bash, a block of `python` as a doctest; a block of `text` after it is what it prints, on
 stdout and stderr together, with `...` for what differs from run to run. After the comment `other numbers each time`,
 only what is no number is compared. `python tests/guides.py` runs all guides and puts the pictures that they draw into
-docs/images.
+docs/images; a guide that is a notebook is run by tests/notebooks.py.
 """
 
 import contextlib
@@ -154,6 +154,8 @@ def run_guide(page, folder):
 
 def main():
     for page in sorted(GUIDES.glob("*.md")):
+        if page.with_suffix(".ipynb").exists():  # tests/notebooks.py writes it
+            continue
         with tempfile.TemporaryDirectory() as folder:
             run_guide(page, Path(folder))
             for name in drawn(page):

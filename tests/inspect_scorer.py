@@ -3,7 +3,11 @@
 import asyncio
 import gc
 import math
+import os
 import re
+import shutil
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -21,6 +25,8 @@ from comparo.adapters.asynchronous import Desk
 from comparo.adapters.inspect import log_rows, preferred, win_rate
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.judges import Judgement, load_judge
+from documented import ROOT, shell_lines
+from pretenders import providers
 from servers import Api, prefers
 
 # inspect_ai leaves streams in memory and event loops open, which Python finds when it collects them; a loop has two
@@ -125,6 +131,25 @@ def test_what_cannot_be_compared_is_no_tie(tmp_path):
 
 def longer(first, second):
     return 0.8 if len(first) > len(second) else 0.3
+
+
+def test_the_command_of_the_page_scores_a_log(tmp_path):
+    """`inspect score` as docs/adapters.md has it, against a server that prefers the higher number."""
+    [command] = [line.text for line in shell_lines(ROOT / "docs" / "adapters.md") if line.text.startswith("inspect ")]
+    (tmp_path / "logs").mkdir()
+    for name, gain in (("old", 0), ("new", 5)):
+        log = evaluated(tmp_path / name, [], lambda text, gain=gain: f"Answer number {int(text[9:-1]) % 7 + gain}.")
+        shutil.copyfile(log.location, tmp_path / "logs" / f"{name}.eval")
+    with providers() as variables:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=tmp_path, env=os.environ | variables | {"PATH": path, "COLUMNS": "200"},
+            input="\n\n", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout  # it asks where to write, and twice gets Enter
+    assert "win_rate" in done.stdout
+    [scored] = (tmp_path / "logs").glob("new*scored*.eval")
+    assert figures(read_eval_log(str(scored)))["win_rate"] == 1.0
 
 
 def test_answers_of_an_earlier_log_are_a_baseline_and_rows_for_compare_and_rank(tmp_path):

@@ -55,6 +55,10 @@ class Forked:
     def send_signal(self, which: signal.Signals) -> None:
         os.kill(self._process.pid, which)
 
+    def printed(self) -> str:
+        """What it has printed on stdout so far."""
+        return self._printed[0].read_text(encoding="utf-8")
+
     def wait(self) -> None:
         self._process.join()
 

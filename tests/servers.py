@@ -6,7 +6,7 @@ import json
 import math
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -170,6 +170,20 @@ def tokens(*positions: dict[str, float], **more: Any) -> Reply:
         content.append({**top[0], "top_logprobs": top})
     said = {"role": "assistant", "content": "".join(next(iter(likeliest)) for likeliest in positions)}
     return Reply(choices({"message": said, "logprobs": {"content": content}}), **more)
+
+
+def in_turn(script: Sequence[Reply | Callable[[Request], Reply]], about: Reply) -> Callable[[Request], Reply]:
+    """The replies to questions in turn, the last one ever after; a request for the list of models gets `about`."""
+    asked: list[Request] = []
+
+    def reply(request: Request) -> Reply:
+        if request.method == "GET":
+            return about
+        asked.append(request)
+        step = script[min(len(asked), len(script)) - 1]
+        return step if isinstance(step, Reply) else step(request)
+
+    return reply
 
 
 def prefers(sure: float, after: float = 0.0) -> Callable[[Request], Reply]:

@@ -11,6 +11,7 @@ from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
 from comparo.judges.anthropic.judge import load
+from comparo.judges.protocol import Writing
 from comparo.studies.geval import ScorePrompt
 from servers import Api, Reply, raw_server
 
@@ -334,8 +335,11 @@ def test_a_probe_reads_the_list_of_models_and_asks_one_small_question():
     assert "levels of effort: low, medium, high, xhigh" in probe.sentence
     assert "answers: verdicts as structured output" in probe.sentence
     fresh = judge(api, votes=3)
-    fresh.learn({"format": False, "of a later version": 1})
+    assert fresh.writes(PROMPT) == Writing(3 * 16_000, probed=False)  # the limit, since it may reason
+    assert judge(api, votes=3, effort="none").writes(PROMPT) == Writing(3 * 64, probed=False)
+    fresh.learn({"format": False, "of a later version": 1, "written": 8})
     assert not fresh.dialect.format
+    assert fresh.writes(PROMPT) == asked.writes(PROMPT) == Writing(3 * 8, probed=True)
 
 
 @pytest.mark.parametrize(

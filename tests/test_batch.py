@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 import comparo
-from batch_runs import CALLS, QUICK, SIZE, go, task, texts, work
+from batch_runs import CALLS, QUICK, SIZE, answers, check_whole, go, task, texts, work
 from batch_server import EXPIRED, BatchServer
 from comparo.errors import JudgeError, PendingError, RunError, StoreError
 from comparo.run.batch import check_batch
@@ -39,18 +39,6 @@ def _environment(monkeypatch):
 def server():
     with BatchServer() as made:
         yield made
-
-
-def answers(folder):
-    return [one for one in read_judgements(folder) if not one.failed]
-
-
-def check_whole(server, folder, calls=CALLS):
-    """Every question of the budget has one answer, and the server was asked each of them once."""
-    found = answers(folder)
-    assert len(found) == calls == len({key_of(one.question) for one in found})
-    assert len(server.asked) == calls
-    assert set(server.asked.values()) == {1}
 
 
 def test_all_questions_but_one_go_in_one_batch(server, tmp_path):
@@ -590,7 +578,7 @@ def test_the_command_submits_tells_and_collects(server, folder, run):
     shown = run(folder, command(server, "--dry-run"), OPENAI_API_KEY=KEY)
     assert "50% of that for a batch" in shown.stdout
     whole = run(folder, [flag for flag in command(server, "--dry-run") if flag != "--batch"], OPENAI_API_KEY=KEY)
-    price, ordinary = (float(re.search(r"about \$([\d.]+)", text)[1]) for text in (shown.stdout, whole.stdout))
+    price, ordinary = (float(re.search(r"at most \$([\d.]+)", text)[1]) for text in (shown.stdout, whole.stdout))
     assert price == pytest.approx(ordinary / 2, rel=0.1)
     sent = run(folder, command(server, "--no-wait"), OPENAI_API_KEY=KEY)
     assert (sent.returncode, sent.stdout) == (0, "")

@@ -8,12 +8,11 @@ import threading
 import pytest
 
 import comparo
-from batch_runs import CALLS, go, task, texts, work
+from batch_runs import CALLS, answers, check_whole, go, task, texts, work
 from claude import message, refused
 from claude_batches import ClaudeBatchServer
 from comparo.errors import JudgeError, PendingError
 from comparo.run.batch import check_batch
-from comparo.run.database import key_of
 from comparo.run.store import read_judgements
 from processes import CONTEXT
 
@@ -31,18 +30,6 @@ def _environment(monkeypatch):
 def server():
     with ClaudeBatchServer() as made:
         yield made
-
-
-def answers(folder):
-    return [one for one in read_judgements(folder) if not one.failed]
-
-
-def check_whole(server, folder, votes=1):
-    """Every question of the budget has one answer, and the server was asked each of them once for each vote."""
-    found = answers(folder)
-    assert len(found) == CALLS == len({key_of(one.question) for one in found})
-    assert len(server.asked) == CALLS
-    assert set(server.asked.values()) == {votes}
 
 
 def test_a_run_by_message_batches(server, tmp_path):

@@ -1,5 +1,6 @@
 """Several criteria in one call: the run and its folder, the overall and its intervals, the report, the command."""
 
+import csv
 import json
 import re
 from dataclasses import replace
@@ -307,3 +308,81 @@ def test_a_judge_that_answers_one_criterion_is_refused_with_the_remedy():
             ValueError, match=r"cannot answer several criteria in one call; rank by one criterion after"
         ):
             rank(TEXTS, CRITERIA, judge=judge)
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fitted")
+    rank(TEXTS, CRITERIA, judge=simulated(), budget="6n", weights={"coherence": 3, "fluency": 1}, out=folder / "run")
+    return folder
+
+
+def fitted(run, folder, *more):
+    done = run(folder, ["fit", "run", *more])
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("method", ["poe-bt", "bt", "win-ratio", "mixed"])
+def test_fit_takes_the_answers_to_each_criterion_by_themselves(run, judged, method):
+    alone = {
+        name: quiet_fit(
+            [
+                (one.question.first, one.question.second, one.p)
+                for one in read_judgements(judged / "run")
+                if one.question.voice == name
+            ],
+            method,
+        )
+        for name in CRITERIA
+    }
+    done = fitted(run, judged, "--method", method, "--format", "csv")
+    assert f"fitted by {method}: 144 answers to 2 criteria, each by itself" in done.stderr
+    assert "coherence 75%, fluency 25%" in done.stderr
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    for name, ranking in alone.items():
+        own = list(
+            csv.DictReader(
+                fitted(run, judged, *f"--criterion {name} --format csv --method".split(), method).stdout.splitlines()
+            )
+        )
+        for table, column in ((rows, name), (own, "score")):
+            scores = {row["item"]: float(row[column]) for row in table}
+            assert scores == pytest.approx({item: ranking[item].score for item in NAMES})
+    overall = combine(alone, {"coherence": 0.75, "fluency": 0.25})
+    assert {row["item"]: float(row["overall"]) for row in rows} == pytest.approx(
+        {item: overall[item].score for item in NAMES}
+    )
+
+
+def test_fit_prints_criteria_as_the_run_does_and_says_which_was_chosen(run, judged):
+    done = fitted(run, judged)
+    assert done.stdout.split()[:4] == ["item", "overall", "coherence", "fluency"]
+    assert re.search(r"correlation +coherence +fluency", done.stdout)
+    table = json.loads(fitted(run, judged, "--format", "json").stdout)
+    assert set(table["criteria"]) == set(CRITERIA)
+    one = fitted(run, judged, "--criterion", "fluency", "--report", "fluency.html")
+    assert "fitted by poe-bt: 72 answers by simulated/soft to the criterion fluency" in one.stderr
+    assert (judged / "fluency.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--criterion", "wit"], "run has no criterion 'wit': its criteria are coherence, fluency"),
+        (["--voice", "fluency"], "choose one by --criterion in place of --voice"),
+        (["--report", "x.html"], "--report is about one ranking, and run is of several criteria; choose one by --crit"),
+        (["run"], "run is of several criteria (coherence, fluency); fit it by itself"),
+    ],
+)
+def test_fit_names_the_choice_where_one_ranking_is_wanted(run, judged, more, message):
+    done = run(judged, ["fit", "run", *more])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in " ".join(done.stderr.split())
+
+
+def test_fit_of_other_comparisons_has_no_criterion(run, tmp_path):
+    (tmp_path / "plain.csv").write_text("first,second,p\na,b,0.7\nb,c,0.6\n")
+    done = run(tmp_path, ["fit", "plain.csv", "--criterion", "wit"])
+    assert done.returncode == 2
+    assert "plain.csv has no criterion 'wit': it is not a run folder of several criteria" in done.stderr

@@ -14,6 +14,7 @@ from comparo.judges import load_judge
 from comparo.judges.gemini.caller import answered
 from comparo.judges.gemini.judge import load
 from comparo.judges.openai.wire import asked_pause
+from comparo.judges.protocol import Writing
 from gemini import MODEL, gemini, likeliest, prefers_larger, refused, replies, verdicts
 from servers import Api, Reply, raw_server
 
@@ -346,6 +347,11 @@ def test_a_probe_reads_the_list_of_models_and_asks_one_small_question():
     assert paths == [("GET", path), ("POST", f"{path}:generateContent")]
     assert "can reason: yes, answers: log-probabilities" in probe.sentence
     assert probe.found["logprobs"] is True
+    reasoning = judge(api, votes=2, effort="low")
+    assert reasoning.writes(PROMPT) is None  # without a limit, nobody knows
+    assert judge(api, votes=2, effort="low", max_tokens=500).writes(PROMPT) == Writing(1000, probed=False)
+    reasoning.learn({"written": 300})
+    assert reasoning.writes(PROMPT) == Writing(600, probed=True)
 
 
 @pytest.mark.parametrize(

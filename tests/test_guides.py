@@ -1,14 +1,15 @@
-"""Every guide runs from its first line to its last picture, and says what it prints."""
+"""Every guide runs from its first line to its last picture, and says what it prints; notebooks: test_notebook.py."""
 
 import pytest
 
 from guides import GUIDES, ROOT, Step, pictures, run_guide, steps
 
 PAGES = {page.stem: page for page in sorted(GUIDES.glob("*.md"))}
+SCRIPTS = [name for name, page in PAGES.items() if not page.with_suffix(".ipynb").exists()]  # not of a notebook
 NEEDS = {"million": [pytest.mark.cluster, pytest.mark.xdist_group("ray")]}  # tests of Ray run one after another
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=NEEDS.get(name, [])) for name in PAGES])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=NEEDS.get(name, [])) for name in SCRIPTS])
 def test_a_guide_runs_from_its_first_line_to_its_last_picture(name, tmp_path):
     run_guide(PAGES[name], tmp_path)
 

@@ -64,4 +64,4 @@ def test_a_dry_run_shows_what_is_then_sent_first(run, tmp_path):
         run(tmp_path, command)
         assert f"\n\n{api.requests[1].body['messages'][0]['content']}\n" in said  # the first one is the probe
     assert "$0.00 " not in said
-    assert "about $0.0" in said
+    assert "at most $0.0" in said

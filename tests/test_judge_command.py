@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from openai_models import LUNA, O3
 from servers import Api, tokens
 
 YES = tokens({"A": 0.7, "B": 0.3})
@@ -68,7 +69,7 @@ def test_the_same_command_asks_nothing_twice_whatever_the_labels(run, tmp_path, 
         for _ in range(2):
             done = run(tmp_path, command(tmp_path, *ask(api), out=out))
             assert done.returncode == 0, done.stderr
-            assert len(api.requests) == pairs
+            assert len(api.asked) == pairs
     assert len(judged(tmp_path / out)) == pairs
     fitted = run(tmp_path, ["fit", out, "--format", "json"])
     assert fitted.returncode == 0, fitted.stderr
@@ -92,10 +93,10 @@ def test_a_full_disk_leaves_whole_lines_and_the_same_command_goes_on(run, tmp_pa
         kept = len(judged(path)) if text else 0
         assert kept < pairs
         assert (kept > 0) == (room >= 500)
-        before = len(api.requests)
+    with Api(YES) as api:  # another server, which hears nothing late of the calls that ended with the first command
         again = run(tmp_path, command(tmp_path, *ask(api), out=out))
         assert again.returncode == 0, again.stderr
-        assert len(api.requests) - before == pairs - kept
+        assert len(api.asked) == pairs - kept
     assert len(judged(path)) == pairs
 
 
@@ -204,7 +205,7 @@ def test_a_reply_that_cannot_be_written_takes_no_other_answer_with_it(run, tmp_p
             for _ in range(2):
                 done = run(tmp_path, command(tmp_path, *ask(api), out=out))
                 assert done.returncode == 0, done.stderr
-            assert len(api.requests) == pairs
+            assert len(api.asked) == pairs
         assert len(judged(tmp_path / out)) == pairs
 
 
@@ -212,4 +213,39 @@ def test_a_judge_that_cannot_be_made_leaves_no_file(run, tmp_path):
     prepare(tmp_path, ["a", "b"])
     done = run(tmp_path, command(tmp_path, "--judge", "oracle/delphi"))
     assert done.returncode == 2
+    assert not (tmp_path / "judged.csv").exists()
+
+
+def test_the_judge_is_probed_once_and_what_it_takes_is_kept_in_the_cache(run, tmp_path):
+    pairs = prepare(tmp_path, ["number 3", "number 7"])
+    key = {"OPENAI_API_KEY": "sk-test-0123456"}
+    asked = ("--judge", "openai/gpt-6-luna", "-o", "retries=0")
+    with Api(LUNA) as api:
+        for out, calls in (("first.csv", pairs), ("second.csv", 0)):
+            done = run(tmp_path, command(tmp_path, *asked, "--base-url", api.url, out=out), **key)
+            assert done.returncode == 0, done.stderr
+            assert ("log-probabilities of 20 tokens, effort none" in done.stderr) == (calls > 0)
+            assert len(api.asked) == pairs  # none of them is refused, since the probe has shown what is
+        assert (
+            "a probe of 1 call, 108 tokens, $0.000014"
+            in run(
+                tmp_path, command(tmp_path, *asked, "--base-url", api.url, "--no-cache", out="third.csv"), **key
+            ).stderr
+        )
+        made = len(api.requests)
+        run(tmp_path, command(tmp_path, *asked, "--base-url", api.url, "--no-cache", out="third.csv"), **key)
+        assert len(api.requests) == made  # with all answers in the file, nothing is probed either
+
+
+def test_a_setting_that_cannot_work_is_refused_before_the_first_pair(run, tmp_path):
+    prepare(tmp_path, ["number 3", "number 7"])
+    with Api(O3) as api:
+        done = run(
+            tmp_path,
+            command(tmp_path, "--judge", "openai/o3", "--base-url", api.url, "-o", "retries=0"),
+            OPENAI_API_KEY="sk-test-0123456",
+        )
+        assert api.asked == []
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "use --option votes=5" in done.stderr
     assert not (tmp_path / "judged.csv").exists()

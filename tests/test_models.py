@@ -310,6 +310,8 @@ def test_a_run_probes_once_says_and_stores_what_it_found_and_counts_its_cost(run
         again = ranked(run, folder, api, "gpt-6-luna", "--budget", "5n")
         assert again.returncode == 0, again.stderr
         assert len(api.requests) == made + 6  # nothing is probed or refused again
+        printed = ranked(run, folder, api, "gpt-6-luna", "--budget", "5n", "--format", "json")
+        assert json.loads(printed.stdout)["calls"]["prices"]["openai/gpt-6-luna"]["day"] == "2026-10-26"
     assert "gpt-6-luna: log-probabilities of 20 tokens, effort none" in done.stderr
     assert "a probe of 1 call, 108 tokens, $0.000010" in done.stderr
     assert "a probe" not in again.stderr
@@ -362,9 +364,35 @@ def test_a_dry_run_says_how_old_prices_are_and_asks_nothing(run, folder):
         done = ranked(run, folder, api, "gpt-6-luna", "--dry-run", "-o", "votes=3", "-o", "effort=low")
         given = ranked(run, folder, api, "gpt-6-luna", "--dry-run", "--price", "1,2")
     assert api.requests == []
-    assert ", without tokens of reasoning" in done.stdout
+    allowed = (
+        "at most 1,800,000 written (75,000 a call, reasoning included, as many as the settings allow), at most $0.90"
+    )
+    assert allowed in done.stdout
     assert "prices: list prices of 2026-10-26, " in done.stdout
     assert "prices:" not in given.stdout
+
+
+def test_a_dry_run_counts_what_an_earlier_probe_saw_a_reply_write(run, folder):
+    reasoning = ("-o", "votes=3", "-o", "effort=low")
+    with Api(LUNA) as api:
+        first = ranked(run, folder, api, "gpt-6-luna", "--dry-run", "--price", "1,10")
+        assert "24 calls at most, about " in first.stdout
+        assert "at most 192 written (8 a call, as many as the settings allow), at most $0.00" in first.stdout
+        assert not (folder / "comparo-runs").exists()  # no cache is made
+        assert ranked(run, folder, api, "gpt-6-luna", *reasoning).returncode == 0
+        made = len(api.requests)
+        saw = "about 22,176 written (924 a call, reasoning included, as a probe by a few words saw), about $0.01"
+        for more in ((), ("--out", "other"), ("--no-cache",)):  # from the cache and the folder, each of them alone
+            told = ranked(run, folder, api, "gpt-6-luna", "--dry-run", *reasoning, *more)
+            assert saw in told.stdout
+        several = ("--criterion", "size=larger", "--criterion", "length=longer", "--out", "more")
+        items, asked = (
+            ("rank", "items.jsonl"),
+            ("--judge", "openai/gpt-6-luna", "--base-url", api.url, "--budget", "4n"),
+        )
+        each = run(folder, (*items, *several, *asked, "--dry-run", *reasoning), OPENAI_API_KEY="sk-test-0123456")
+        assert "(1,023 a call, reasoning included, as a probe" in each.stdout
+        assert len(api.requests) == made
 
 
 def test_the_command_that_only_probes(run, folder):

@@ -80,7 +80,7 @@ def test_a_dry_run_says_what_it_would_take_and_asks_nothing(comparo, folder):
         done = comparo(*ask(api, "--dry-run", "--price", "1,1"), folder=folder)
     assert done.returncode == 0
     assert "48 calls at most" in done.stdout
-    assert "about $0.00" in done.stdout
+    assert "at most $0.00" in done.stdout
     assert "Which Text is better, Text A or Text B?" in done.stdout
     assert not api.requests
     assert not (folder / "run").exists()

@@ -27,6 +27,8 @@ from comparo.judges.ray.cluster import JOIN, LOOK, look
 from comparo.judges.ray.judge import RayJudge, Shares
 from comparo.judges.ray.replicas import Patience
 from comparo.run.store import read_configuration, read_judgements
+from openai_models import LUNA, O3
+from servers import Api
 
 # A judge of another package, found by its entry point: a simulated judge that says where it runs, and can be made to
 # fail or to die at the question of one item.
@@ -418,3 +420,22 @@ def test_twenty_thousand_judgements_are_stored_once_each_though_a_worker_and_a_n
     assert len(found) == 20_000
     assert len({row[:3] for row in found}) == 20_000
     assert found == expected
+
+
+@pytest.mark.usefixtures("cluster")
+def test_one_replica_is_probed_for_all_and_none_of_their_questions_is_refused(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    items = Items.of({str(k): f"The number {k}." for k in range(6)})
+    said = []
+    with Api(LUNA) as api:
+        options = {"base_url": api.url, "retries": 0, "concurrency": 1}
+        with ray_judge("openai/gpt-6-luna", options, replicas=2, cpus=0.5) as judge:
+            ranking = rank(items, "larger", judge=judge, budget="4n", say=said.append)
+        refused = [request for request in api.asked if "max_tokens" in request.body]
+        assert (len(api.asked), refused) == (24, [])
+        assert [line for line in said if "effort none" in line and "a probe of 1 call" in line]
+    with Api(O3) as api, ray_judge("openai/o3", options | {"base_url": api.url}, cpus=0.5) as judge:
+        with pytest.raises(JudgeError, match="use --option votes=5"):
+            rank(items, "larger", judge=judge, budget="4n")
+        assert api.asked == []
+    assert next(iter(ranking)) == "5"

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from python_calamine import load_workbook
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.handed import sheet_columns, write_sheets
@@ -22,7 +21,7 @@ from comparo.data.sheets import CELL
 from comparo.errors import ComparisonsError
 from comparo.selection.contexts import next_pairs
 from comparo.selection.sharing import share_out
-from workbooks import write_workbook
+from workbooks import cells, fill
 
 NAMES = [f"essay {number}" for number in range(12)]
 
@@ -42,27 +41,6 @@ def essays(tmp_path):
         text = f'=HYPERLINK("http://evil/{number}")\n„Schöner“ text, «тоже» {"x" * (number + 1)}'
         (folder / f"{name}{ending}").write_text(text, encoding="utf-8")
     return folder
-
-
-def cells(path):
-    """The rows of a sheet, by the names of its columns."""
-    if path.suffix == ".csv":
-        rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline="")))
-    else:
-        rows = load_workbook(path).get_sheet_by_index(0).to_python()
-    return [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
-
-
-def fill(path, answer):
-    """Write the answer to each row into a sheet, and the file anew."""
-    rows = [row | {"winner": answer(row)} for row in cells(path)]
-    table = [list(rows[0]), *(list(row.values()) for row in rows)]
-    if path.suffix == ".xlsx":
-        write_workbook(path, pairs=table)
-    else:
-        with path.open("w", encoding="cp1252" if path.stem == "old" else "utf-8", newline="") as file:
-            csv.writer(file, delimiter=";").writerows(table)
-    return rows
 
 
 # Sharing out

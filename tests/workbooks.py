@@ -1,9 +1,14 @@
-"""An .xlsx file from rows of cells, as plain as the format allows."""
+"""An .xlsx file from rows of cells, as plain as the format allows, and sheets that people fill in."""
 
+import csv
+import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 from zipfile import ZipFile
+
+from python_calamine import load_workbook
 
 MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
@@ -49,3 +54,24 @@ def _cells(row: list[Any], number: int) -> str:
         elif value is not None:
             cells += f"<c {where}><v>{value}</v></c>"
     return cells
+
+
+def cells(path: Path) -> list[dict[str, Any]]:
+    """The rows of a sheet, by the names of its columns."""
+    if path.suffix == ".csv":
+        rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline="")))
+    else:
+        rows = load_workbook(path).get_sheet_by_index(0).to_python()
+    return [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+
+
+def fill(path: Path, answer: Callable[[dict[str, Any]], str]) -> list[dict[str, Any]]:
+    """Write the answer to each row into a sheet, and the file anew."""
+    rows = [row | {"winner": answer(row)} for row in cells(path)]
+    table = [list(rows[0]), *(list(row.values()) for row in rows)]
+    if path.suffix == ".xlsx":
+        write_workbook(path, pairs=table)
+    else:
+        with path.open("w", encoding="cp1252" if path.stem == "old" else "utf-8", newline="") as file:
+            csv.writer(file, delimiter=";").writerows(table)
+    return rows

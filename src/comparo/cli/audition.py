@@ -12,9 +12,10 @@ import typer
 
 from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
+from comparo.cli.expense import say_expense
+from comparo.cli.finishing import Shown, say_begin
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
-from comparo.cli.rank import Shown, say_begin, say_expense
 from comparo.cli.settings import command_line
 from comparo.cli.stopping import say_interrupted, stoppable
 from comparo.data.writing import csv_text

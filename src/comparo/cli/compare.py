@@ -9,9 +9,10 @@ import typer
 
 from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
+from comparo.cli.expense import say_expense
+from comparo.cli.finishing import complete
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
-from comparo.cli.rank import complete, say_expense
 from comparo.cli.settings import command_line
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.data.words import visible

@@ -11,6 +11,7 @@ import typer
 
 from comparo.cli.groups import QuestionFlags
 from comparo.cli.printing import Console, Format, print_notes, print_ranking, print_table, print_text
+from comparo.cli.progress import calls_of
 from comparo.data.joint import CriteriaPrompt, read_criteria, read_weights
 from comparo.data.prompts import Prompt, Question
 from comparo.ranking.criteria import CriteriaRanking
@@ -66,12 +67,9 @@ def print_criteria(
     assert folder is not None
     progress = run.progress
     page = write_criteria_report(folder, criteria_record(run, found))
-    print_ranking(found, output, top)
+    print_ranking(found, output, top, calls_of(run))
     if output == "table":
-        print_text("\n")
-        names = list(found.rankings)
-        rows = zip(*(column.tolist() for column in found.correlations.values()), strict=True)
-        print_table(["correlation", *names], [list(row) for row in rows])
+        print_correlations(found)
     if not console.quiet:
         print_notes(found.notes)
     possible = sum(len(ids) * (len(ids) - 1) for ids in run.task.items.names.values())
@@ -98,6 +96,13 @@ def print_criteria(
                 value = f"{np.nanmean(each):.3f}"
                 console.print(f"{name}: Spearman correlation with {own}: {value}", markup=False)
     console.print(f"Report: {page}", markup=False)
+
+
+def print_correlations(found: CriteriaRanking) -> None:
+    """The table of the correlations between criteria."""
+    print_text("\n")
+    rows = zip(*(column.tolist() for column in found.correlations.values()), strict=True)
+    print_table(["correlation", *found.rankings], [list(row) for row in rows])
 
 
 def first_criteria(prompt: Prompt, question: Question) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from comparo.cli.rank import Shown, complete, finish
+from comparo.cli.finishing import Shown, complete, finish
 from comparo.data.items import Items
 from comparo.judges import load_judge
 from comparo.run.audition import BLIND, FEWEST, audition

@@ -10,6 +10,7 @@ import numpy as np
 import typer
 
 from comparo.cli.printing import Format, print_board, print_notes, print_ranking, say
+from comparo.cli.refit import answers_to, check_criterion, criteria_in, print_criteria_fit
 from comparo.cli.settings import command_line
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import LENGTH, Items
@@ -80,6 +81,12 @@ def fit_command(
             "repeated."
         ),
     ] = None,
+    criterion: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a run by several criteria: fit the answers to this one. Default: each by itself, and the overall."
+        ),
+    ] = None,
     people: Annotated[
         list[str] | None,
         typer.Option(help="For panel: a judge that is a person. The consensus is what people say. May be repeated."),
@@ -142,7 +149,10 @@ def fit_command(
     """
     if report is not None:
         _check_page(report)
-    chosen = _chosen(files, voice)
+    criteria = criteria_in(files)
+    given = {"report": report, "votes": votes, "leaderboard": leaderboard}
+    check_criterion(files[0], criteria, criterion, voice, [name for name, value in given.items() if value])
+    chosen = _chosen(files, voice) if criterion is None else answers_to(files[0], criterion)
     method = method or _usual(files, chosen, prior)
     estimates = method in ("mixed", "panel") or prior == "estimated"
     if grouped and not (estimates or leaderboard):
@@ -159,6 +169,9 @@ def fit_command(
         "prior_pairs": prior_pairs,
         "level": level,
     }
+    if criteria and criterion is None:
+        print_criteria_fit(files[0], partial(quiet_fit, method=method, **how), method, output, top)
+        return
     ranking = quiet_fit(chosen, method, **how)
     if votes:
         ranking = with_votes(ranking, read_several(votes))
@@ -169,7 +182,7 @@ def fit_command(
             print_board(board)
     print_ranking(ranking, output, top)
     if voice or (len(files) == 1 and database_of(files[0]) is not None):
-        say(_fitted(chosen, files, method))
+        say(_fitted(chosen, files, method) + (f" to the criterion {criterion}" if criterion else ""))
     print_notes(ranking.notes)
     told = () if ranking.people is None else (ranking.people.sentence,)
     if report is not None:

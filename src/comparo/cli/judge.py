@@ -1,9 +1,10 @@
 """comparo judge: judgements of pairs, written as they come, for those who only want these."""
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -19,7 +20,8 @@ from comparo.data.sheets import csv_line
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
 from comparo.run.answers import count_cached
-from comparo.run.budget import paid_and_spent
+from comparo.run.budget import PROBES, paid_and_spent
+from comparo.run.probing import probe_judges
 
 EPILOG = (
     "Example: `comparo judge pairs.csv --items stories.jsonl --criterion 'more surprising' --kind Story > judged.csv`"
@@ -72,6 +74,7 @@ def judge_command(
         if file is not None:
             open_pairs = [pair for pair in open_pairs if (pair.context, pair.first, pair.second) not in file.known]
         (judge,) = asked.make(texts, context)
+        probes = probe_judges([judge], say=say) if open_pairs else []
         if file is None and output == "csv":
             print_text(csv_line(header))
         done: list[Judgement] = []
@@ -81,7 +84,7 @@ def judge_command(
             else:
                 file.write(judgement.row())
             done.append(judgement)
-    _summarise(done)
+    _summarise(done, {PROBES: probes})
 
 
 def _questions(table: Table, items: Items, names: Names) -> list[Question]:
@@ -103,8 +106,8 @@ def _questions(table: Table, items: Items, names: Names) -> list[Question]:
     return questions
 
 
-def _summarise(done: list[Judgement]) -> None:
-    """How it went, on stderr; a JudgeError where every judgement failed."""
+def _summarise(done: list[Judgement], found: Mapping[str, Any]) -> None:
+    """How it went, on stderr, with the cost of what the probe `found`; a JudgeError where every judgement failed."""
     failed = [judgement for judgement in done if judgement.failed]
     if done and len(failed) == len(done):
         raise JudgeError(f"all {len(done)} judgements failed, the first with: {failed[0].error}")
@@ -113,7 +116,7 @@ def _summarise(done: list[Judgement]) -> None:
     if answered:
         parts.append(f"mean p {fmean(judgement.p for judgement in answered):.2f}")
         parts.append(f"mean mass {fmean(judgement.mass for judgement in answered):.2f}")
-    parts += cost_words(count_cached(done), len(answered), paid_and_spent(done)[1])
+    parts += cost_words(count_cached(done), len(answered), paid_and_spent(done, found)[1])
     if cut := sum(judgement.cut > 0 for judgement in done):
         parts.append(f"{cut} with texts cut to the model's window")
     if failed:

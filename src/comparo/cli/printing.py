@@ -59,7 +59,7 @@ def cost_words(cached: int, answered: int, cost: float) -> list[str]:
 def print_ranking(ranking: Ranking, output: Format, top: int | None, calls: Mapping[str, Any] | None = None) -> None:
     """The ranking on stdout, best first, only the best `top` of each context where given.
 
-    JSON says of the `calls` how many were answered, and how.
+    JSON says of the `calls` how many were answered, how, and by which prices their cost was counted.
     """
     if output == "json":
         document = json.loads(ranking.to_json()) | ({} if calls is None else {"calls": calls})

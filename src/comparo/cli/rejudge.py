@@ -9,9 +9,10 @@ import typer
 
 from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
+from comparo.cli.expense import say_expense
+from comparo.cli.finishing import Shown, finish
 from comparo.cli.groups import with_groups
 from comparo.cli.printing import Console
-from comparo.cli.rank import Shown, finish, say_expense
 from comparo.cli.settings import command_line
 from comparo.data.wordings import WORDINGS
 from comparo.run.rejudge import Rejudged, Repeated, rejudge

@@ -7,7 +7,7 @@ A judge is named provider/model, split at the first slash. A provider is a modul
 from comparo.errors import JudgeError
 from comparo.judges.function import FunctionJudge, as_judge
 from comparo.judges.loading import PROVIDERS, accepted_options, load_judge
-from comparo.judges.protocol import Judge, Judgement, Probe
+from comparo.judges.protocol import Judge, Judgement, Probe, Writing
 from comparo.judges.ray.judge import ray_judge
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "JudgeError",
     "Judgement",
     "Probe",
+    "Writing",
     "accepted_options",
     "as_judge",
     "load_judge",

@@ -75,6 +75,17 @@ class Probe:
     cost: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How many tokens a call writes, reasoning included: as the probe of the judge saw, else as its settings allow.
+
+    A probe asks about texts of a few words; a model that reasons may write more about longer ones.
+    """
+
+    tokens: int
+    probed: bool
+
+
 class Judge(Protocol):
     """Decides which of two texts is better.
 
@@ -104,6 +115,7 @@ class Judge(Protocol):
     - `probe()` and `learn(found)`: asks the server little to find out what it accepts, raises a JudgeError with the
       remedy where the settings cannot work, and returns a `Probe`; `learn` takes over what a probe found before.
     - `price`: what a million tokens cost, as a `Price`.
+    - `writes(prompt)`: how many tokens a call writes, as a `Writing`; None where neither a probe nor a limit tells.
     """
 
     @property

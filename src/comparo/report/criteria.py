@@ -23,9 +23,7 @@ from comparo.analysis.agreement import agreement
 from comparo.analysis.confidence import expected_spearman
 from comparo.analysis.curves import mean_known
 from comparo.data.items import Items
-from comparo.data.joint import shares
 from comparo.data.prompts import Prompt
-from comparo.errors import StoreError
 from comparo.judges import Judgement
 from comparo.ranking.criteria import CriteriaRanking, spearman_matrix
 from comparo.report.data import ROOM, Room
@@ -33,9 +31,9 @@ from comparo.report.embed import figure, label, presentable
 from comparo.report.making import command, question, settings
 from comparo.report.page import HERE, SENTENCE, SETTING, SETTINGS, save_page, write_page
 from comparo.report.record import Record, checked, fitting_of
-from comparo.run.criteria import WEIGHTS, CriteriaRun, concluded
+from comparo.run.criteria import CriteriaRun, concluded, stored_criteria
 from comparo.run.recipe import Fitting
-from comparo.run.store import read_configuration, read_judgements, stored_items
+from comparo.run.store import read_configuration, stored_items
 
 LINES = 1000  # of the overall that are shown
 BEST = 5  # items of each criterion that are named in its section
@@ -81,14 +79,11 @@ class CriteriaRecord:
 
 def read_criteria_record(folder: Path) -> CriteriaRecord:
     """The record of a run folder of several criteria; a StoreError where a criterion has no answers."""
-    configuration, judgements = checked(read_configuration(folder), folder), read_judgements(folder)
-    names = list(configuration["identity"]["prompt"]["criteria"])
-    answered = {one.question.voice for one in judgements if not one.failed}
-    if missing := [name for name in names if name not in answered]:
-        raise StoreError(f"{folder} holds no answers by {missing[0]!r} yet. Run the same command again to go on")
+    configuration = checked(read_configuration(folder), folder)
+    judgements, weights = stored_criteria(folder)
     items = stored_items(folder)
     fitting = fitting_of(configuration, items, folder)
-    found = concluded(fitting, judgements, shares(names, configuration.get(WEIGHTS)))
+    found = concluded(fitting.conclude, judgements, weights)
     return CriteriaRecord(configuration, items, judgements, found, fitting)
 
 

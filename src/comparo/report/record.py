@@ -22,6 +22,7 @@ from comparo.ranking.places import places
 from comparo.ranking.ranking import Ranking
 from comparo.report.snippets import are_codes
 from comparo.run.answers import comparisons
+from comparo.run.criteria import criteria_of
 from comparo.run.loop import Run
 from comparo.run.past import read_past
 from comparo.run.recipe import Fitting
@@ -165,7 +166,7 @@ class Record:
 
 def read_record(folder: Path) -> Record:
     """The record of a run folder; a StoreError where it holds no answers, or has no single ranking."""
-    if has_criteria(folder):
+    if criteria_of(folder):
         raise StoreError(
             f"{folder} is of several criteria, and this needs one ranking; comparo report shows all of them, and "
             "ranking-NAME.csv in the folder has the ranking by each"
@@ -189,13 +190,6 @@ def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> 
     votes = Comparisons.read(folder / VOTES) if given("votes") else None
     whose = given("estimate", "judge"), given("validity"), held, votes, given("together", False)
     return Fitting(items, method, bias, plain, True, *whose, past=read_past(folder))
-
-
-def has_criteria(folder: Path) -> bool:
-    """Whether a run folder is of several criteria."""
-    identity = read_configuration(folder).get("identity")
-    prompt = identity.get("prompt") if isinstance(identity, dict) else None
-    return isinstance(prompt, dict) and "criteria" in prompt
 
 
 def run_record(run: Run, ranking: Ranking) -> Record:

@@ -6,7 +6,8 @@ from pathlib import Path
 from comparo.report.criteria import read_criteria_record, write_criteria_report
 from comparo.report.data import ROOM, Room
 from comparo.report.page import write_page
-from comparo.report.record import Record, has_criteria, read_record
+from comparo.report.record import Record, read_record
+from comparo.run.criteria import criteria_of
 
 
 def write_report(folder: str | os.PathLike[str], record: Record | None = None, room: Room = ROOM) -> Path:
@@ -38,6 +39,6 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None, r
     comparo.errors.WrongFolderError: nowhere is not a run folder: it has no judgements.db
     """
     folder = Path(folder)
-    if record is None and has_criteria(folder):
+    if record is None and criteria_of(folder):
         return write_criteria_report(folder, read_criteria_record(folder), room)
     return write_page(folder / "report.html", record or read_record(folder), room)

@@ -7,20 +7,23 @@ has no answer is asked once more, and only that criterion's answer is kept of it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from comparo.data.comparisons import Comparisons
 from comparo.data.joint import CriteriaPrompt, shares
 from comparo.data.prompts import Prompt
+from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement
 from comparo.judges.several import Several
 from comparo.ranking.criteria import CriteriaRanking, combine
+from comparo.ranking.ranking import Ranking
 from comparo.run.answers import comparisons
 from comparo.run.database import Key
 from comparo.run.loop import Run
-from comparo.run.recipe import Fitting
-from comparo.run.store import Store
+from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.selection.defaults import SYSTEM_GOALS
 
 WEIGHTS = "weights"  # of the criteria, in run.json
@@ -71,7 +74,7 @@ class CriteriaRun(Run):
         """The overall from all answers so far."""
         assert isinstance(self.task.prompt, CriteriaPrompt)
         weights = self.store.configuration.get(WEIGHTS) or {}
-        return concluded(self.task.fitting, self.each, shares(self.task.prompt.parts, weights))
+        return concluded(self.task.fitting.conclude, self.each, shares(self.task.prompt.parts, weights))
 
     def finish(self) -> CriteriaRanking:
         """Ask all questions and write the overall, and the ranking by each criterion, to the folder."""
@@ -85,20 +88,45 @@ class CriteriaRun(Run):
         return found
 
 
-def concluded(fitting: Fitting, each: Iterable[Judgement], weights: Mapping[str, float]) -> CriteriaRanking:
+def criteria_of(folder: Path) -> list[str]:
+    """The names of the criteria of a run folder; none where it is not of several."""
+    identity = read_configuration(folder).get("identity")
+    prompt = identity.get("prompt") if isinstance(identity, dict) else None
+    return list(prompt["criteria"]) if isinstance(prompt, dict) and "criteria" in prompt else []
+
+
+def stored_criteria(folder: Path) -> tuple[list[Judgement], dict[str, float]]:
+    """The judgements of a run folder of several criteria, and the share of each criterion by its name.
+
+    Raises
+    ------
+    StoreError
+        If a criterion has no answers.
+    """
+    names, judgements = criteria_of(folder), read_judgements(folder)
+    answered = {one.question.voice for one in judgements if not one.failed}
+    if missing := [name for name in names if name not in answered]:
+        raise StoreError(f"{folder} holds no answers by {missing[0]!r} yet. Run the same command again to go on")
+    return judgements, shares(names, read_configuration(folder).get(WEIGHTS))
+
+
+def concluded(
+    conclude: Callable[[Comparisons], Ranking], each: Iterable[Judgement], weights: Mapping[str, float]
+) -> CriteriaRanking:
     """The rankings and the overall from judgements whose voices are the criteria of `weights`.
 
-    The overall is from the calls that answered every criterion; a ValueError where there is none.
+    What `conclude` makes of the answers to a criterion is its ranking. The overall is from the calls that answered
+    every criterion; a ValueError where there is none.
     """
     answers = by_criterion(each, weights)
-    rankings = {name: fitting.conclude(comparisons(own.values())) for name, own in answers.items()}
+    rankings = {name: conclude(comparisons(own.values())) for name, own in answers.items()}
     first, *others = answers.values()
     common = [key for key in first if all(key in other for other in others)]
     if all(len(own) == len(common) for own in answers.values()) and all(
         list(own) == common for own in answers.values()
     ):
         return combine(rankings, weights)
-    whole = {name: fitting.conclude(comparisons(own[key] for key in common)) for name, own in answers.items()}
+    whole = {name: conclude(comparisons(own[key] for key in common)) for name, own in answers.items()}
     return combine(whole, weights, rankings)
 
 

@@ -7,7 +7,7 @@ found before; one that has answers from before there were probes asks nothing bu
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,8 +45,8 @@ def probe_judges(
     known, begun = _kept(folder) if asked else ([], False)
     probes, failed = [], []
     for judge in asked:
-        about = json.loads(json.dumps({"judge": judge.name, "settings": dict(judge.settings)}, default=str))
-        before = [one for one in known if {name: one.get(name) for name in about} == about]
+        about = _about(judge)
+        before = _those_of(about, known)
         if before:
             judge.learn(before[0]["found"])
             probes.append(before[0])
@@ -59,6 +59,25 @@ def probe_judges(
                     raise
                 say(f"{judge.name} was probed in vain: {error}")
     return probes
+
+
+def remember_probes(judges: Sequence[Judge], folder: Path | None = None) -> None:
+    """Take over what earlier probes found, from a run folder or from the judges' caches; nothing is asked."""
+    asked = [judge for judge in judges if hasattr(judge, "probe") and hasattr(judge, "learn")]
+    known, _ = _kept(folder) if asked else ([], False)
+    for judge in asked:
+        getattr(judge, "remember", lambda: None)()
+        for one in _those_of(_about(judge), known):
+            judge.learn(one["found"])
+
+
+def _about(judge: Judge) -> dict[str, Any]:
+    """By what a probe in run.json is known."""
+    return dict(json.loads(json.dumps({"judge": judge.name, "settings": dict(judge.settings)}, default=str)))
+
+
+def _those_of(about: Mapping[str, Any], probes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [one for one in probes if {name: one.get(name) for name in about} == about]
 
 
 def _probed(probe: Probe, say: Callable[[str], None]) -> dict[str, Any]:

@@ -61,6 +61,13 @@ class Recalling:
             self.asked.learn(found.found)  # type: ignore[attr-defined]  # a judge with a probe has it
         return found
 
+    def remember(self) -> None:
+        """Take over what an earlier probe found, if that is in the cache; nothing is asked, and no file is made."""
+        if hasattr(self.asked, "learn") and self.cache.path.is_file():
+            if (found := self.cache.found(key_of_probe(self.asked))) is not None:
+                self.asked.learn(found.found)
+            self.cache.close()
+
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """The answers from the cache and those of the judge, as they come."""
         outcomes: SimpleQueue[Outcome] = SimpleQueue()

@@ -267,8 +267,8 @@ class Task:
         return {voice.name: len(voice.prompt.text(Question("", "", context_text=""))) for voice in self.voices}
 
     @cached_property
-    def _written(self) -> dict[str | None, int]:
-        """How many tokens the reply to each voice has: a label, or a line for each of several criteria."""
+    def replies(self) -> dict[str | None, int]:
+        """How many tokens the reply of each voice has without reasoning: a label, or a line for each criterion."""
         asked = {voice.name: voice.prompt for voice in self.voices}
         return {name: reply_tokens(one) if isinstance(one, CriteriaPrompt) else 1 for name, one in asked.items()}
 
@@ -280,7 +280,7 @@ class Task:
         price = self._prices[voice]
         if price is None:
             return math.nan
-        return (tokens * price[0] + self._written[voice] * price[1]) / 1e6
+        return (tokens * price[0] + self.replies[voice] * price[1]) / 1e6
 
 
 def _length(question: Question) -> int:

@@ -2,7 +2,7 @@
 
 Each new item is first compared with one anchor, an old item; the anchors are spread evenly over the old ranking. Then
 pairs are chosen that tell most about the new items. With M new items, A (M, M) the covariance of their scores, S = A²,
-c = σ(d)·σ(−d) the information of a call at the difference d of two scores, and v_y the variance of an old item's score,
+c the information of a call about two items, and v_y the variance of an old item's score,
 
     new items x and y:     c·(S_xx + S_yy − 2S_xy) / (1 + c·(A_xx + A_yy − 2A_xy)),
     new x and old y:       c'·S_xx / (1 + c'·A_xx),        c' = c / (1 + c·v_y·(1 + u_y)),
@@ -10,7 +10,9 @@ c = σ(d)·σ(−d) the information of a call at the difference d of two scores,
 is how much a pair lowers the sum of the variances of the new items (Sherman and Morrison). A call between two new items
 counts for both of them, one with an old item for one; but only the latter tell where all new items lie beside the old
 ones, and the sum weighs one against the other. u_y is how many new items lean on y already and share its error. Before
-any answer the new items are taken as spread like the old ones, around a mean that may be as far off.
+any answer the new items are taken as spread like the old ones, around a mean that may be as far off. A choice has
+c = σ(d)·σ(−d) at the difference d of two scores, so that near items tell most; a soft answer has c = 1/φ whatever the
+items, φ being the variance of the noise of the old answers, as the fit takes it (`comparo.model.observations`).
 
 Once the new items are known as well as the old ones, pairs are chosen among all items as in any run (`Selector`).
 """
@@ -26,6 +28,8 @@ from numpy.typing import NDArray
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.model.experts import logistic_curvature
+from comparo.model.observations import are_choices
+from comparo.model.weights import residuals
 from comparo.selection.contrast import fitted_power
 from comparo.selection.designs import Pairs, in_both_orders, orient
 from comparo.selection.selector import Selector
@@ -35,6 +39,7 @@ ANCHORS = 256  # old items that are considered as partners: next ones differ by 
 CLOSE = 0.9  # of the best gain, that a pair has which is asked beside it
 MOST = 1024  # new items; above, each choice would take seconds, and `Selector` alone chooses
 LEAST_SPREAD = 0.1  # logits, of old scores: where they hardly differ, new ones still may
+USUAL_NOISE = 4.0  # variance, that of a choice between equals (1/c = 4), which counts like one more observation
 
 
 class Placing:
@@ -69,6 +74,7 @@ class Placing:
         self._queue: list[tuple[int, int]] = []
         self._is_placed = self._is_fitted = False
         self._spread: float | None = None
+        self._noise: float | None = None  # φ of soft answers; None for choices
         self._worth: Array | None = contrast
 
     @property
@@ -137,6 +143,9 @@ class Placing:
         self._scores[ranking.items.astype(np.int64)] = ranking.scores
         if self._spread is None:
             self._spread = max(float(np.std(ranking.scores)), LEAST_SPREAD)
+            if not are_choices(data):
+                _, squares, freedom = residuals(data)
+                self._noise = (float(np.sum(squares)) + USUAL_NOISE) / (freedom + 1.0)
         if self._contrast is not None:
             worth = self._contrast ** fitted_power(data, self._contrast[data.first, data.second])
             self._worth = worth / np.mean(worth)
@@ -156,7 +165,8 @@ class Placing:
 
     def _information(self, x: NDArray[np.integer], y: NDArray[np.integer]) -> Array:
         """c of a call about items x and y, of shapes that numpy broadcasts."""
-        c = logistic_curvature(self._scores[x] - self._scores[y])
+        apart = self._scores[x] - self._scores[y]
+        c = logistic_curvature(apart) if self._noise is None else np.full(apart.shape, 1.0 / self._noise)
         return np.asarray(c if self._worth is None else c * self._worth[x, y])
 
     def _informative(self) -> list[tuple[int, int]]:
@@ -169,7 +179,7 @@ class Placing:
         first, second = self._rows.T
         c = self._information(first, second)
         known = np.bincount(first, c, len(self._items)) + np.bincount(second, c, len(self._items))
-        variance = 1.0 / np.where(known > 0, known, np.inf)
+        variance = 1.0 / (known + self._spread**-2)
         place = np.full(len(self._items), -1)
         place[new] = np.arange(len(new))
         one, other = place[first], place[second]

@@ -68,6 +68,10 @@ class Table:
         rows = [list(self.columns), ["---", *["---:"] * (len(self.columns) - 1)], *self.texts()]
         return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
 
+    def _repr_markdown_(self) -> str:
+        """How notebooks show it: the table, and its title below."""
+        return f"{self.markdown()}\n\n{self.title}"
+
     def latex(self) -> str:
         r"""The table in LaTeX, for the package booktabs.
 

@@ -26,6 +26,7 @@ def survey(judge: Hosted, caller: HostedCaller, facts: list[tuple[str, str]]) ->
     """What is known of a model (`facts`) and what a question of a few words shows: by name, and as a sentence."""
     with Calls([caller], [QUESTION], judge) as calls:
         (answer,) = calls.answers()
+    judge.dialect.written = answer.tokens_out or None
     form = "structured output" if judge.dialect.format else "text"
     found = [*facts, ("answers", f"verdicts as {form}" if judge.votes else "log-probabilities")]
     found.append(("effort", judge.effort or "the model's own"))

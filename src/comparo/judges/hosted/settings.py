@@ -16,6 +16,7 @@ from comparo.judges.openai.verdicts import grading, is_scale
 from comparo.judges.openai.wire import Waiting
 from comparo.judges.options import address, number
 from comparo.judges.prices import Price, find_price, read_price
+from comparo.judges.protocol import Writing
 
 VERDICT = 64  # tokens that a verdict in words may have, as for openai/ judges
 LABEL = 8  # tokens in which a label is looked for, as for openai/ judges
@@ -24,13 +25,17 @@ NONE = "none"
 
 @dataclass
 class Found:
-    """What was found out about the server: whether it answers, serves the model, and takes parts of a request."""
+    """What was found out about the server: whether it answers, serves the model, and takes parts of a request.
+
+    `written` is how many tokens the reply to the probe had.
+    """
 
     answers: bool = False
     serves: bool = False
     logprobs: bool = False
     format: bool = True
     several: bool = True
+    written: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +143,25 @@ class Hosted:
         """How many more tokens a reply about several criteria may have than one about a single one."""
         return reply_tokens(prompt) if isinstance(prompt, CriteriaPrompt) and self.max_tokens is None else 0
 
+    @property
+    def reply_tokens(self) -> int | None:
+        """The most tokens of a reply, reasoning included; None: as many as the model can write."""
+        raise NotImplementedError
+
+    @property
+    def reasons(self) -> bool:
+        """Whether the model may reason before it answers: unless it is told not to."""
+        return self.effort != NONE
+
+    def writes(self, prompt: Prompt) -> Writing | None:
+        """How many tokens a call writes: of each vote, what the probe saw or the limit, and a line per criterion."""
+        seen, room = self.dialect.written, self.reply_tokens
+        if seen is None and room is None:
+            return None
+        lines = reply_tokens(prompt) if isinstance(prompt, CriteriaPrompt) else 0
+        each = min(number for number in (seen, room) if number is not None) + lines
+        return Writing(max(1, self.votes) * each, seen is not None)
+
     def begins(self, prompt: Prompt) -> bool:
         """Replies are not begun: today's models of these providers refuse that."""
         return False
@@ -152,7 +176,7 @@ class Hosted:
 
     def learn(self, found: Mapping[str, Any]) -> None:
         """Take over what was found in an earlier probe, but not that the server answered then."""
-        for name in ("logprobs", "format", "several"):
+        for name in ("logprobs", "format", "several", "written"):
             setattr(self.dialect, name, found.get(name, getattr(self.dialect, name)))
 
     def ready(self) -> None:

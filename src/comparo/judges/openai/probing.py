@@ -34,6 +34,7 @@ def probe(judge: Settings, ask: Ask) -> Probe:
             f"{judge.name} uses up max_tokens = {judge.max_tokens} before it answers a question of a few words; raise "
             "it, or leave it out"
         )
+    judge.dialect.written = answer.tokens_out or None
     answers, parts = [answer], _parts(judge)
     if judge.prefill:
         answers.append(ask(judge, COUNTING, Question("", ""))[0])

@@ -8,12 +8,14 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from comparo.data.joint import CriteriaPrompt, reply_tokens
 from comparo.data.prompts import Prompt
 from comparo.errors import JudgeError
 from comparo.judges.openai.complaints import Secrets
 from comparo.judges.openai.verdicts import grading, is_scale
 from comparo.judges.openai.wire import Waiting, need_client
 from comparo.judges.prices import Price
+from comparo.judges.protocol import Writing
 
 KEY, OPENAI = "OPENAI_API_KEY", "https://api.openai.com/v1"
 ACCOUNT = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI-Project"}
@@ -39,7 +41,8 @@ class Dialect:
     """What the server was found to accept (by the names of OpenAI's API) and to give; used for later questions.
 
     `effort` is asked for where the user named none, `most` is the largest limit of tokens, and `reasons` tells that the
-    model reasons before it answers. `chat_template_kwargs` keeps models behind other servers from reasoning.
+    model reasons before it answers. `chat_template_kwargs` keeps models behind other servers from reasoning. `written`
+    is how many tokens the reply to the probe had.
     """
 
     max_tokens: str = "max_tokens"
@@ -54,6 +57,7 @@ class Dialect:
     answers: bool = False
     serves: bool = False
     gives_logprobs: bool = False
+    written: int | None = None
 
     def adopt(self, part: str, value: object) -> None:
         """Send later questions with this value."""
@@ -140,6 +144,14 @@ class Settings:
     def patience(self) -> float:
         """The seconds for one try."""
         return self.timeout or (PATIENCE if self.reasons else WAIT)
+
+    def writes(self, prompt: Prompt) -> Writing:
+        """How many tokens a call writes: of each vote, what the probe saw or the limit, and a line per criterion."""
+        lines = reply_tokens(prompt) if isinstance(prompt, CriteriaPrompt) else 0
+        room = max(lines, self.max_tokens if self.limited or not self.reasons else self.dialect.most)
+        seen = self.dialect.written
+        each = room if seen is None else min(room, seen + lines)
+        return Writing(max(1, self.votes) * each, seen is not None)
 
     def begins(self, prompt: Prompt) -> bool:
         """Whether the reply is begun for the model, so that its next word is a label."""

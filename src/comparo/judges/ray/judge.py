@@ -19,7 +19,7 @@ from typing import Any
 
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
-from comparo.judges.protocol import Judgement
+from comparo.judges.protocol import Judgement, Probe
 from comparo.judges.ray.cluster import join
 from comparo.judges.ray.replicas import Patience, Replicas, Seat, question_key, reason
 
@@ -81,8 +81,8 @@ class RayJudge:
     """Replicas of one judge behind the protocol of a judge; made by `ray_judge`, ended by `close` or a `with` block.
 
     Name, settings, `ahead`, price and what else a judge may say of itself are those of the judge inside, so a run and
-    its folder are the same on one machine and on many; so are its methods `ready`, `begins` and `adds`, where it has
-    them, which a replica calls.
+    its folder are the same on one machine and on many; so are its methods `ready`, `begins`, `adds`, `writes` and
+    `probe`, where it has them, which a replica calls; what that finds goes to all of them.
     `room` is how many questions all replicas together take at once. It has no `streams`: a batch waits until it is
     full or the questions end.
     """
@@ -111,7 +111,8 @@ class RayJudge:
         self.price, self.scales, self.chooses = about["price"], about["scales"], about["chooses"]
         self.several, self.cacheable, self.weights = about["several"], about["cacheable"], about["weights"]
         for method in about["methods"]:
-            setattr(self, method, partial(self._replicas.call, method))
+            own = {"probe": self._probe, "learn": self._learn}.get(method)
+            setattr(self, method, own or partial(self._replicas.call, method))
         # Not times the replicas: the rounds of a run depend on it, and must be the same for any number of replicas.
         self.ahead = int(about["ahead"])
         self.room = (AT_ONCE + 1) * replicas * max(self.ahead, MANY)
@@ -127,6 +128,15 @@ class RayJudge:
     def close(self) -> None:
         """End the replicas, and Ray if it was started here."""
         self._end.close()
+
+    def _probe(self) -> Probe:
+        """What one replica finds, for all of them."""
+        found: Probe = self._replicas.call("probe")
+        self._learn(found.found)
+        return found
+
+    def _learn(self, found: Mapping[str, Any]) -> None:
+        self._replicas.learnt = dict(found)
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         stream, ended, count = iter(questions), False, 0

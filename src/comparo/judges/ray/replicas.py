@@ -22,7 +22,7 @@ from comparo.judges.protocol import Judgement
 from comparo.judges.ray.cluster import free, in_words, library, places
 
 TICK = 0.5  # seconds between two looks at replicas that wait for a place
-PASSED_ON = ("ready", "begins", "adds")  # methods that a judge may have besides `judge`
+PASSED_ON = ("ready", "begins", "adds", "writes", "probe", "learn")  # methods that a judge may have besides `judge`
 
 question_key = attrgetter("context", "first", "second")
 _answer = attrgetter(*(field.name for field in fields(Judgement)[1:]))
@@ -56,6 +56,7 @@ class Replica:
 
         try:
             judge = self._judge = load_judge(name, **options)
+            self._learnt: Mapping[str, Any] | None = None
         except (JudgeError, ValueError, ImportError) as problem:
             return problem
         about = {"name": judge.name, "settings": dict(judge.settings), "ahead": judge.ahead}
@@ -73,9 +74,15 @@ class Replica:
             return problem
 
     def judge(
-        self, rows: list[tuple[Any, ...]], prompt: Prompt
+        self, rows: list[tuple[Any, ...]], prompt: Prompt, learnt: Mapping[str, Any] | None
     ) -> tuple[list[tuple[Any, ...]], JudgeError | None, float]:
-        """The answers to a batch, each after the number of its row; what ended the judge, if anything; seconds."""
+        """The answers to a batch, each after the number of its row; what ended the judge, if anything; seconds.
+
+        What a probe has `learnt` is taken over before the first batch after it.
+        """
+        if learnt is not None and learnt != self._learnt:
+            self._judge.learn(learnt)  # type: ignore[attr-defined]  # a judge with a probe has it
+            self._learnt = learnt
         questions = [Question(*row) for row in rows]
         numbers = defaultdict(list)
         for number, question in enumerate(questions):
@@ -111,7 +118,8 @@ class Seat:
 class Replicas:
     """So many replicas of the judge `name` with `options`, each with the CPUs and GPUs that it needs.
 
-    `about` says what the judge is, as soon as one is loaded; all must be the same.
+    `about` says what the judge is, as soon as one is loaded; all must be the same. What a probe of one of them has
+    `learnt` goes with each batch, so that one that is started later has it too.
     """
 
     def __init__(
@@ -121,6 +129,7 @@ class Replicas:
         self._spec, self._need, self._pauses = (name, options), need, patience.pauses
         self._lock, self._ended = threading.Lock(), False
         self.about: dict[str, Any] = {}
+        self.learnt: Mapping[str, Any] | None = None
         self._check_places(count)
         self._first_place = patience.idle if free(need) else patience.busy
         self._seats = [Seat(number, time.monotonic()) for number in range(count)]
@@ -138,7 +147,7 @@ class Replicas:
         """Send a batch to a replica; returns Ray's reference to its answers."""
         with self._lock:
             self._check_not_ended()
-            return seat.actor.judge.remote(rows, prompt)
+            return seat.actor.judge.remote(rows, prompt, self.learnt)
 
     def call(self, method: str, *arguments: Any) -> Any:
         """What a method of the judge returns in the first replica that is ready; what it raises is raised here."""

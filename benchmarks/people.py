@@ -1,6 +1,6 @@
 """Few votes of people beside a judge: the figures of docs/people.md.
 
-    python -m benchmarks.people [--draws 8] [--runs 40]
+    python -m benchmarks.people [--draws 8] [--runs 40] [--part all|recorded|simulation] [--votes 50 150 800]
 
 How much people share of recorded judges' views, set by set; Spearman × 100 with people by the number of votes, with
 constants from the other sets; and, in simulation, whether intervals cover people's scores.
@@ -254,14 +254,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.people", description=__doc__.split("\n")[0])
     parser.add_argument("--draws", type=int, default=8)
     parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--part", choices=("all", "recorded", "simulation"), default="all")
+    parser.add_argument("--votes", type=int, nargs="+", default=[50, 150, 800], help="of the simulation")
     given, workers = parser.parse_args(arguments), os.cpu_count() or 1
-    if DATA.is_dir():
+    if given.part != "simulation" and DATA.is_dir():
         mean = shares()
         own = [case for case in soft_cases() if case.voice == "qwen15"] + list(llmfao())
         header = ["set", "votes", "judge", "consensus, no votes", "votes alone", "both", "validity"]
         cells = [(case, number) for case in own for number in VOTES]
         print(*lines(header, spread(partial(by_votes, given.draws, mean), cells, workers)), sep="\n", flush=True)
-    cells = [(name, number) for name in WORLDS for number in (50, 150, 800)]
+    if given.part == "recorded":
+        return
+    cells = [(name, number) for name in WORLDS for number in given.votes]
     header = ["world", "votes", "texts, %", "groups, new contexts, %", "groups, these, %", "width", "votes alone"]
     header += ["r with people", "r, votes alone", "r, judge", "expected r", "worth in votes"]
     print(*lines(header, spread(partial(simulated, given.runs), cells, workers)), "", sep="\n")

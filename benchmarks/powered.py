@@ -19,12 +19,13 @@ from pathlib import Path
 
 import numpy as np
 from scipy.special import expit
+from scipy.stats import rankdata
 
+from benchmarks.people import votes_alone
 from benchmarks.soundness import spread
 from benchmarks.verdict import table
-from comparo import Comparisons, powered, with_votes
+from comparo import Comparisons, ComparisonsError, powered, with_votes
 from comparo.methods import quiet_fit
-from comparo.model.graph import Graph
 
 SPREAD, OWN, APART = 0.7, 0.7, 0.3  # logits: systems' means, texts of a system, the machine's own view of systems
 FIRST, NOISE = 0.4, 0.5  # logits: the machine's bias towards the first, and the noise of its soft answers
@@ -42,7 +43,7 @@ class Setting:
 
     machine: str = "useful"
     groups: int = 5
-    votes: int = 20
+    votes: float = 20
     in_context: int = 1
     is_hard: bool = False
     is_other_design: bool = False
@@ -55,7 +56,7 @@ def drawn(rng, setting):
     """
     groups, kind = setting.groups, setting.machine
     own = 2.0 * OWN if kind == "knows texts" else OWN
-    votes = setting.votes * groups // 2
+    votes = round(setting.votes * groups / 2)
     context = np.arange(votes) // setting.in_context
     contexts = MORE * (int(context[-1]) + 1)
     means = SPREAD * rng.standard_normal(groups)
@@ -70,7 +71,7 @@ def drawn(rng, setting):
         place = np.argsort(np.argsort(means))
         chance = np.exp(-0.5 * np.abs(place[pairs[:, 0]] - place[pairs[:, 1]]))
     chance /= chance.sum()
-    first, second = pairs[_connecting(rng, pairs, chance, votes, groups)].T
+    first, second = pairs[rng.choice(len(pairs), votes, p=chance)].T
     p = expit(means[first] + own * texts[context, first] - means[second] - own * texts[context, second])
     p = np.where(rng.random(votes) < TIES, 0.5, rng.random(votes) < p)
     people = Comparisons(np.arange(groups), *_codes(first, second), p, None, np.arange(contexts), _code(context))
@@ -84,17 +85,6 @@ def drawn(rng, setting):
         np.arange(groups), *_codes(first, second), p.astype(float), None, people.contexts, _code(there)
     )
     return machine, people, _truth(means, own, pairs, chance)
-
-
-def _connecting(rng, pairs, chance, votes, groups):
-    """Random pairs that connect all systems."""
-    while True:
-        chosen = rng.choice(len(pairs), votes, p=chance)
-        reached = np.arange(groups) == 0
-        for _ in range(groups):
-            reached[pairs[chosen][reached[pairs[chosen]].any(axis=1)]] = True
-        if reached.all():
-            return chosen
 
 
 def _code(values):
@@ -120,7 +110,7 @@ def outcome(rng, setting):
     found = powered(machine, people)
     row = []
     for board in (found.board, found.people_only, found.machine_only["machine"]):
-        true, at = truth[board.group], int(np.argmin(board.group))
+        true, at = truth[board.group] - np.mean(truth[board.group]), int(np.argmin(board.group))
         row += [np.mean((board.low <= true) & (true <= board.high)), np.mean(board.high - board.low)]
         row.append(board.score[at] - true[at])
     return [*row, found.worth / found.votes, found.weight["machine"]]
@@ -128,13 +118,22 @@ def outcome(rng, setting):
 
 def cell(runs, seed, key):
     """The outcomes of a row of the table, (runs·4, 11): soft answers and decisions, the same design and another."""
-    rng = np.random.default_rng([seed, MACHINES.index(key[0]), *key[1:]])
+    rng = np.random.default_rng([seed, MACHINES.index(key[0]), *map(int, key[1:])])
     ways = product((False, True), (False, True))
-    return np.array([outcome(rng, Setting(*key, *way)) for way in ways for _ in range(runs)])
+    return np.array([answered(rng, Setting(*key, *way)) for way in ways for _ in range(runs)])
+
+
+def answered(rng, setting):
+    """The outcome of the next draw whose votes are not refused as too few."""
+    while True:
+        try:
+            return outcome(rng, setting)
+        except ComparisonsError:
+            continue
 
 
 def simulation(runs, seed):
-    keys = list(product(MACHINES, (5, 20), (10, 50), (1, 5)))
+    keys = list(product(MACHINES, (5, 20), (3.2, 10, 50), (1, 5)))
     rows = []
     for key, found in zip(keys, spread(partial(cell, runs, seed), keys, os.cpu_count() or 1), strict=True):
         mean, error = np.mean(found, axis=0), np.std(found, axis=0) / np.sqrt(len(found))
@@ -153,52 +152,64 @@ def without(data):
 
 
 def figures(board, target):
-    """Mean distance of ranks to those of the target, mean width, and share of intervals that cover its scores."""
+    """Mean distance of ranks to those of the target, mean width, share of intervals that cover its scores, and groups.
+
+    Groups that the board has not are in the middle of it; the two others are about those that it has.
+    """
     place = {name: k for k, name in enumerate(target.group.tolist())}
     at = np.array([place[name] for name in board.group.tolist()])
-    true = target.score[at]
+    score = np.zeros(len(target))
+    score[at] = board.score
+    true = target.score[at] - np.mean(target.score[at])
     return [
-        np.mean(np.abs(board.rank - target.rank[at])),
+        np.mean(np.abs(rankdata(-score) - target.rank)),
         np.mean(board.high - board.low),
         np.mean((board.low <= true) & (true <= board.high)),
+        len(board),
     ]
 
 
-def _connected(rng, data, votes, number):
-    """Some of the votes, by chance, that connect all systems."""
-    while True:
-        some = np.sort(rng.choice(votes, number, replace=False))
-        if Graph.build(replace(without(data.take(some)), contexts=None, context=None)).components == 1:
-            return some
-
-
 def draw(data, human, shares, over, single, seed):
-    """The figures of one draw of votes: {(share, who): [rank, width, covered, votes, worth per vote]}."""
+    """The figures of one draw of votes: {(share, who): [rank, width, covered, groups, votes, worth per vote]}."""
     rng = np.random.default_rng([seed])
     is_vote = data.judged_by == data.judges.tolist().index(human)
     votes = np.flatnonzero(is_vote)
     names = [name for name in data.judges.tolist() if name != human]
-    target = powered(data, people=[human], contexts=over).people_only
-    found = {}
+    whole = powered(data, people=[human], contexts=over)
+    target, found = whole.people_only, {}
     if seed < single:
         ranking = quiet_fit(without(data.take(data.judges[data.judged_by] == names[0])), "mixed", groups="items")
+        own = alone(ranking, single_votes(data.take(votes)), over)
     for share in shares:
-        some = _connected(rng, data, votes, round(share * len(votes)))
+        some = np.sort(rng.choice(votes, round(share * len(votes)), replace=False))
+        for name, board in whole.machine_only.items():
+            found[share, f"machine only, {name}"] = [*figures(board, target), np.nan, np.nan]
         for chosen in [names, *([name] for name in names)]:
             rows = np.isin(data.judges[data.judged_by], chosen)
-            both = powered(data.take(np.concatenate([some, np.flatnonzero(rows)])), people=[human], contexts=over)
             who = "both, all machines" if len(chosen) > 1 else f"both, {chosen[0]}"
-            gained = [both.votes, both.worth / both.votes]
-            found[share, who] = [*figures(both.board, target), *gained]
-            found[share, "people only"] = [*figures(both.people_only, target), both.votes, 1.0]
-            for name, board in both.machine_only.items():
-                found[share, f"machine only, {name}"] = [*figures(board, target), np.nan, np.nan]
+            try:
+                both = powered(data.take(np.concatenate([some, np.flatnonzero(rows)])), people=[human], contexts=over)
+            except ComparisonsError:  # too few votes
+                refused = [np.nan, np.nan, np.nan, 0, len(some), np.nan]
+                found |= {(share, who): refused, (share, "people only"): refused}
+                continue
+            found[share, who] = [*figures(both.board, target), len(some), both.worth / both.votes]
+            found[share, "people only"] = [*figures(both.people_only, target), len(some), 1.0]
         if seed < single:
-            votes_only = replace(without(data.take(some)), weight=None).decisions()  # it takes single votes
-            board = with_votes(ranking, votes_only).groups(contexts=over)
-            apart = figures(board, target)[0]
-            found[share, f"with_votes, {names[0]}"] = [apart, np.nan, np.nan, len(some), np.nan]
+            board = with_votes(ranking, single_votes(data.take(some))).groups(contexts=over)
+            found[share, f"with_votes, {names[0]}"] = [*figures(board, own), len(some), np.nan]
     return found
+
+
+def single_votes(data):
+    """The votes as `with_votes` takes them, each a decision."""
+    return replace(without(data), weight=None).decisions()
+
+
+def alone(ranking, votes, over):
+    """People's leaderboard from votes by the model of `with_votes`, in its units, without the machine."""
+    own = votes_alone(ranking, votes)
+    return replace(ranking.judged, scores=own.scores, covariance=own).groups(contexts=over)
 
 
 def recorded(data, human, shares, over, draws, single):
@@ -210,11 +221,12 @@ def recorded(data, human, shares, over, draws, single):
         own = np.array([each[key] for each in found if key in each])
         mean, error = np.mean(own, axis=0), np.std(own, axis=0) / np.sqrt(len(own))
         figure = []
-        for k, scale, digits in ((0, 1, 2), (1, 1, 2), (2, 100, 1), (4, 1, 2)):
+        for k, scale, digits in ((3, 1, 1), (0, 1, 2), (1, 1, 2), (2, 100, 1), (5, 1, 2)):
             known = f" ± {scale * error[k]:.{digits}f}" if error[k] > 1e-9 else ""  # one draw, or the same in all
             figure.append("–" if np.isnan(mean[k]) else f"{scale * mean[k]:.{digits}f}{known}")
-        rows.append([f"{100 * key[0]:.0f}%", "–" if np.isnan(mean[3]) else f"{mean[3]:.0f}", key[1], *figure])
-    header = ["share of votes", "votes", "leaderboard", "ranks apart, mean", "width, logits", "covered, %"]
+        figure[0] = "refused" if mean[3] == 0 else f"{mean[3]:.0f}" if error[3] == 0 else figure[0]
+        rows.append([f"{100 * key[0]:.0f}%", "–" if np.isnan(mean[4]) else f"{mean[4]:.0f}", key[1], *figure])
+    header = ["share of votes", "votes", "leaderboard", "systems", "ranks apart, mean", "width, logits", "covered, %"]
     print(*table([*header, "a vote is worth"], rows), sep="\n")
 
 
@@ -230,7 +242,7 @@ def llmfao(folder, draws, single):
     with gzip.open(path, "rt", encoding="utf-8") as file:
         weight = np.array([float(row["votes"]) for row in csv.DictReader(file)])
     data = replace(Comparisons.of(path), weight=weight)
-    recorded(data, "human_crowd", (0.2, 0.5), "these", draws, single)
+    recorded(data, "human_crowd", (0.01, 0.05, 0.2, 0.5), "these", draws, single)
 
 
 def main():

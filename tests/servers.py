@@ -95,12 +95,15 @@ class Api(Listening):
         self.script = script
         self.requests: list[Request] = []
         self.open = self.most = self.sent = 0
+        self.failed: Exception | None = None  # what a function of the script raised, for which a judge would only wait
         self.lock, self.closing = threading.Lock(), threading.Event()
         super().__init__()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object = None, *_: object) -> None:
         self.closing.set()
         super().__exit__()
+        if self.failed is not None and kind is None:
+            raise self.failed
 
     @property
     def asked(self) -> list[Request]:
@@ -108,19 +111,23 @@ class Api(Listening):
         return [request for request in self.requests if not is_probe(request.body)]
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
-        body = json.loads(handler.rfile.read(int(handler.headers.get("Content-Length", 0))) or b"{}")
-        request = Request(
-            handler.command, handler.path, {name.lower(): value for name, value in handler.headers.items()}, body
-        )
-        if self.closing.is_set():
+        length = int(handler.headers.get("Content-Length", 0))
+        sent = handler.rfile.read(length)
+        if self.closing.is_set() or len(sent) < length:  # a client that was killed sends a part
             raise ConnectionAbortedError
+        request = Request(
+            handler.command,
+            handler.path,
+            {name.lower(): value for name, value in handler.headers.items()},
+            json.loads(sent or b"{}"),
+        )
         with self.lock:
             step = self.script[min(len(self.requests), len(self.script) - 1)]
             self.requests.append(request)
             self.open += 1
             self.most = max(self.most, self.open)
         try:
-            reply = step if isinstance(step, Reply) else step(request)
+            reply = step if isinstance(step, Reply) else self.told(step, request)
             self.closing.wait(reply.after)
             data = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
             handler.send_response(reply.status)
@@ -136,6 +143,14 @@ class Api(Listening):
         finally:
             with self.lock:
                 self.open -= 1
+
+    def told(self, step: Callable[[Request], Reply], request: Request) -> Reply:
+        """The reply of a function of the script; what it raises, other than an OSError, ends the test."""
+        try:
+            return step(request)
+        except Exception as error:
+            self.failed = self.failed or (None if isinstance(error, OSError) else error)
+            raise
 
     def stream(self, handler: BaseHTTPRequestHandler, pieces: Iterator[bytes]) -> None:
         handler.close_connection = True

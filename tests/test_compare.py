@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit
 
 from comparo import ComparisonsError, Items, compare
-from comparo.analysis.sequential import STAKES, Bets
+from comparo.analysis.sequential import STAKES, STEPS, Bets
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.run.duel import margins, wins
 from comparo.run.store import read_judgements
@@ -39,6 +39,19 @@ def test_the_interval_covers_where_one_stops():
         low, high = Bets(x[:stopped]).interval(0.05)
         hits.append(low <= 0.65 <= high)
     assert np.mean(hits) >= 0.93
+
+
+@pytest.mark.parametrize("mean", [0.02, 0.5, 0.8])
+def test_the_interval_is_that_of_all_means_that_no_bet_refutes(mean):
+    rng = np.random.default_rng(3)
+    for x in (rng.binomial(1, mean, 60).astype(float), rng.beta(4 * mean, 4 - 4 * mean, 40)):
+        kept = []
+        for m in (np.arange(STEPS) + 0.5) / STEPS:
+            up = np.cumprod(1 + STAKES / m * (x[:, None] - m), axis=0).mean(axis=1)
+            down = np.cumprod(1 - STAKES / (1 - m) * (x[:, None] - m), axis=0).mean(axis=1)
+            if max(up.max(), down.max()) < 2 / 0.05:
+                kept.append(m)
+        assert Bets(x).interval(0.05) == pytest.approx((kept[0] - 0.5 / STEPS, kept[-1] + 0.5 / STEPS))
 
 
 def test_money_is_the_product_of_all_bets():
@@ -251,7 +264,8 @@ def test_an_interrupted_comparison_goes_on_to_the_same_answer(tmp_path):
         (("old.jsonl", "old.jsonl"), "both sides are called"),
         (("old.jsonl", "new.jsonl", "--fail-if-worse", "95"), "--fail-if-worse 95.0 is not between 0 and 1"),
         (("old.jsonl", "new.jsonl", "--names", "one"), "--names are two names with a comma between"),
-        (("old.jsonl", "new.jsonl", "--judge", "a/b", "--judge", "c/d"), "a/b"),
+        (("old.jsonl", "new.jsonl", "--judge", "a/b", "--judge", "c/d"), "one judge in one wording"),
+        (("old.jsonl", "new.jsonl", "--judge", "a/b"), "a/b"),
         (("one", "two", "--data", "old.jsonl"), "no text is of 'one'"),
         (("old.jsonl", "new.jsonl", "--wording", "paper", "--wording", "between"), "one judge in one wording"),
     ],
@@ -264,6 +278,7 @@ def test_what_is_wrong_is_said_before_anything_is_asked(run, files, flags, probl
 
 
 def test_a_dry_run_says_the_price(run, files):
-    done = run(files, ("compare", "old.jsonl", "new.jsonl", "--criterion", "longer", "--dry-run"))
+    flags = ("--criterion", "longer", "--judge", "simulated/soft", "--dry-run")
+    done = run(files, ("compare", "old.jsonl", "new.jsonl", *flags))
     assert done.returncode == 0
     assert "80 calls at most" in done.stdout

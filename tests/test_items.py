@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -688,3 +689,17 @@ def test_an_id_that_stands_in_two_contexts_is_told_of_context(tmp_path):
     assert read_items(path, id="id", context_id="article").names == {"x": ["a", "b"], "y": ["a", "b"]}
     with pytest.raises(ComparisonsError, match="there is no column 'name'"):
         read_items(path, id="name")
+
+
+def test_a_folder_that_may_not_be_read_is_one_clear_message():
+    """Root may read everything, and is somebody else for a while."""
+    with tempfile.TemporaryDirectory() as folder:  # for its owner alone, in a folder that everybody may enter
+        user = os.geteuid()
+        os.chmod(folder, 0o700 if user == 0 else 0)
+        try:
+            os.seteuid(65534 if user == 0 else user)
+            with pytest.raises(ComparisonsError, match=r"cannot be read \(Permission denied\); check its permissions"):
+                Items.of(folder)
+        finally:
+            os.seteuid(user)
+            os.chmod(folder, 0o700)

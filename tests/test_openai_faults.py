@@ -23,7 +23,7 @@ from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges.openai.judge import load
 from comparo.judges.openai.wire import Waiting
-from servers import Api, Reply, choices, raw_server, refusal, tokens, words
+from servers import Api, Reply, choices, is_probe, raw_server, refusal, tokens, words
 
 KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
 PROMPT = criterion_prompt("clearer", kind="Summary")
@@ -468,6 +468,8 @@ def test_labels_without_a_number_hardly_move_a_ranking(impossible):
     asked = itertools.count()
 
     def reply(request):
+        if is_probe(request.body):
+            return odd_label(0.6, 1, impossible)
         shown = request.body["messages"][0]["content"].split("quality ")[1:]
         first, second = (float(part.split(";")[0]) for part in shown)
         return odd_label(1 / (1 + math.exp(second - first)), next(asked), impossible)

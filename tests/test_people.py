@@ -279,12 +279,12 @@ def test_rank_with_votes(tmp_path):
     assert ranking.people.votes == 60
     assert ranking.people.voters == 2
     assert ranking.groups().group.tolist() == ["d", "c", "b", "a"]  # people say the opposite of the judge
-    from comparo.report import write_report
+    from comparo.report.page import render
     from comparo.report.record import read_record
 
-    again = read_record(tmp_path / "run").ranking
-    assert again.scores == pytest.approx(ranking.scores, abs=1e-6)
-    page = write_report(str(tmp_path / "run")).read_text(encoding="utf-8")
+    again = read_record(tmp_path / "run")
+    assert again.ranking.scores == pytest.approx(ranking.scores, abs=1e-6)
+    page = render(again)
     assert "people, 60 votes" in page
     assert "in the scale of their votes" in page
 

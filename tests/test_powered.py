@@ -136,6 +136,7 @@ def test_intervals_cover_peoples_scores_whatever_the_machine_prefers():
         Setting("biased", 5, 50, 1, is_hard=True, is_other_design=True),
         Setting("reversed", 5, 30, 5),
         Setting("useless", 10, 15, 1),
+        Setting("biased", 30, 3.6, 1),  # not all groups are connected
     ]
     rng = np.random.default_rng(5)
     found = {setting: np.array([outcome(rng, setting) for _ in range(30)]) for setting in settings}
@@ -222,6 +223,30 @@ def test_several_machines_have_weights_of_their_own():
     assert found.worth >= powered(machine, votes).worth
 
 
+def test_groups_without_a_chain_of_votes_are_named_and_change_nothing():
+    """As if they were not there; two of them have a vote with each other."""
+    machine, votes = small()
+    texts = np.arange(7)
+    loose = Comparisons(texts, *(np.array([pair], np.int32) for pair in (4, 5)), np.ones(1), None, *contexts(votes, 1))
+    asked = Comparisons(
+        texts, *(np.array(of, np.int32) for of in ((0, 4, 5), (4, 5, 6))), np.full(3, 0.8), None, *contexts(votes, 3)
+    )
+    found = powered(joined(machine, asked), joined(votes, loose))
+    assert found.left_out == (4, 5, 6)
+    same(found.board, powered(machine, votes).board)
+    assert "Nothing is known of 3 of 7 groups (4, 5, 6), which no chain of votes" in found.sentence
+    assert "Nothing is known" not in powered(machine, votes).sentence
+
+
+def contexts(like, count):
+    return like.contexts, np.zeros(count, np.int32)
+
+
+def joined(one, other):
+    columns = [part.to_columns() for part in (one, other)]
+    return Comparisons.from_columns(**{name: np.concatenate([part[name] for part in columns]) for name in columns[0]})
+
+
 def test_texts_of_one_context_are_compared_as_these_texts():
     """Twenty texts of each of three groups, whose names are the texts' first letters."""
     rng = np.random.default_rng(8)
@@ -268,12 +293,14 @@ def test_the_table_says_what_the_votes_are_worth():
 
 ROWS = [{"context": c, "first": "a", "second": "b", "p": 0.7} for c in range(9)]
 OTHERS = [{"context": c, "first": "c", "second": "d", "p": 0.7} for c in range(9)]
+LOOSE = [*({"context": c, "first": "a", "second": s, "p": 1.0} for c, s in enumerate("eef")), *OTHERS]
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"votes": ROWS[:3]}, "3 votes between 2 groups are too few; collect at least 4"),
+        ({"votes": ROWS[:2]}, "2 votes between 2 groups are too few .*; collect at least 3, or use with_votes"),
+        ({"votes": LOOSE}, "3 votes between 3 groups are too few .*; collect at least 5"),
         ({"votes": ROWS + OTHERS}, "no chain of votes connects the groups 'a' and 'c'"),
         (
             {"votes": [row | {"context": 9 + row["context"]} for row in ROWS]},
@@ -309,6 +336,7 @@ def test_the_command_says_how_many_votes_were_saved(run, tmp_path):
     assert done.returncode == 0, done.stderr
     found, expected = json.loads(done.stdout), powered(machine, votes)
     assert found["worth"] == pytest.approx(expected.worth)
+    assert found["left_out"] == []
     assert [row["score"] for row in found["leaderboard"]["groups"]] == pytest.approx(expected.board.score.tolist())
     assert expected.sentence in done.stderr
     done = run(tmp_path, ["powered", "machine.csv"])

@@ -53,7 +53,7 @@ def test_known_shares_are_found_again_and_intervals_cover(kind, items, contexts,
         found = np.mean([table[name] for table in tables], axis=0)
         assert found == pytest.approx(np.broadcast_to(true, found.shape), abs=0.05 if runs * contexts > 100 else 0.1)
         inside = [(table[f"{name}_low"] <= true) & (true <= table[f"{name}_high"]) for table in tables]
-        assert np.mean(inside) >= 0.83
+        assert np.mean(inside) >= (0.9 if (name, kind, contexts) == ("signal", "soft", 15) else 0.83)
         width = np.mean([table[f"{name}_high"] - table[f"{name}_low"] for table in tables])
         assert 0.02 < width < 0.8
     for table in tables:
@@ -62,14 +62,15 @@ def test_known_shares_are_found_again_and_intervals_cover(kind, items, contexts,
 
 
 def test_a_lower_level_covers_less():
-    inside = {0.95: [], 0.6: []}
+    """How often those of 0.95 cover is in the test above."""
+    inside = []
     for seed in range(12):
         data, known = answers(100 + seed, 10, 12, 60, "soft")
-        for level, found in inside.items():
-            table = reliability(data, level=level)
-            found.append((table["signal_low"] <= known["signal"]) & (known["signal"] <= table["signal_high"]))
-    assert np.mean(inside[0.95]) >= 0.9
-    assert 0.45 <= np.mean(inside[0.6]) <= 0.85
+        table = reliability(data, level=0.6)
+        inside.append((table["signal_low"] <= known["signal"]) & (known["signal"] <= table["signal_high"]))
+    assert 0.45 <= np.mean(inside) <= 0.85
+    wide = reliability(data)
+    assert np.all((wide["signal_low"] < table["signal_low"]) & (table["signal_high"] < wide["signal_high"]))
 
 
 def test_one_voice_has_content_but_no_signal():

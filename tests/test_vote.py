@@ -345,7 +345,24 @@ def test_another_question_or_other_texts_are_another_run(texts, tmp_path, run):
     (texts / "e00.txt").write_text("Another.")
     found = run(tmp_path, ["vote", texts, "--criterion", "better argued", "--out", "run", "--no-browser"])
     assert found.returncode == 2
-    assert "holds another run: items was" in found.stderr
+    assert "run has votes about other texts: 1 item with another text now ('e00'). Give the texts" in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+
+
+def test_texts_that_have_changed_begin_a_new_voting_that_says_where_the_other_is(texts, tmp_path, run):
+    """The port is taken, so that the command ends after what it says of the texts."""
+    with Server(texts, tmp_path / "comparo-runs" / "20260301-120000-texts", *JUDGES):
+        pass
+    essays(texts, 13)
+    (texts / "e03.txt").unlink()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        command = ["vote", texts, "--criterion", "better argued", "--no-browser", "--port", port]
+        found, fresh, elsewhere = (run(tmp_path, [*command, *more]) for more in ([], ["--fresh"], ["--out", "new"]))
+    assert "comparo-runs/20260301-120000-texts has a voting about these texts before they changed" in found.stderr
+    assert "1 item not given now ('e03') and 1 item more now ('e12')" in found.stderr
+    assert "changed" not in fresh.stderr + elsewhere.stderr
 
 
 def test_a_full_disk_stops_the_page_and_loses_nothing(server):
@@ -513,8 +530,8 @@ def test_other_commands_read_the_run_folder(texts, tmp_path, run, judges, votes)
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--judges", "ana,bo,Ana"], "there is a judge called 'ana' already"),
-        (["--judges", "ana,,bo"], "a judge has no name"),
+        (["--judges", "ana,bo,Ana"], "--judges ana,bo,Ana: there is a judge called 'ana' already"),
+        (["--judges", "ana,,bo"], "--judges ana,,bo: a judge has no name"),
         (["--judges", "others"], "no judge can be called 'others'"),
         (["--twice", "2"], "--twice 2.0 is not a share of the pairs"),
         (["--until", "7"], "until = 7.0 is not between 0 and 1"),

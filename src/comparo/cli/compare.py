@@ -102,10 +102,10 @@ def compare_command(
     if paired.items is None:
         duel = compare_pairs(paired, level=level)
     else:
-        judges = asked.make(paired.items, context)
         prompts = question.make(paired.items, columns, asked.reader)
-        if len(judges) > 1 or len(prompts) > 1:
+        if len(asked.judges) > 1 or len(prompts) > 1:
             raise ValueError("compare asks one judge in one wording; give one --judge and at most one --wording")
+        judges = asked.make(paired.items, context)  # which may take long to load
         duel = compare_pairs(
             paired,
             judge=judges[0],

@@ -94,4 +94,5 @@ def _document(found: Powered) -> dict[str, object]:
         "votes": found.votes,
         "matched": found.matched,
         "worth": found.worth,
+        "left_out": [str(name) for name in found.left_out],
     }

@@ -149,6 +149,14 @@ def vote_command(
         say(f"The first {len(first)} pairs are those that tell most about the judge of {data}; then the others.")
     voting = Voting(items, prompt, people.names(), people.twice, people.until, people.seed, first)
     folder = voting.folder("stdin" if data == "-" else data, out, fresh)
+    if folder.exists() and not fresh:
+        voting.check_texts(folder)
+    elif out is None and not fresh and (other := voting.before()):
+        say(
+            f"{other[0]} has a voting about these texts before they changed: {other[1]}. This is a new one, with links "
+            "of its own; give the texts as they were to go on with that one.",
+            "yellow",
+        )
     place = Place(page)
     try:
         notes = {"command": command_line(context)}

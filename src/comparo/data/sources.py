@@ -33,7 +33,7 @@ def database_of(path: str | os.PathLike[str]) -> Path | None:
     """
     path = Path(path)
     if os.path.isdir(path):
-        return path / DATABASE if (path / DATABASE).is_file() else None
+        return path / DATABASE if os.path.isfile(path / DATABASE) else None  # False also where it may not be read
     return path if path.suffix.lower() in ENDINGS else None
 
 
@@ -189,8 +189,12 @@ def _standard_input(header: bool) -> Table:
 
 
 def _folder(path: Path) -> Table:
-    there = (file for file in path.glob("[!.]*") if file.suffix.lower() in TEXTS and file.is_file())
-    files = sorted(file for file in there if file.stem.lower() != "readme")  # which is about the folder
+    try:
+        there = [file for file in path.iterdir() if file.suffix.lower() in TEXTS and file.is_file()]
+    except OSError as error:
+        raise ComparisonsError(f"the folder {path} cannot be read ({error.strerror}); check its permissions") from error
+    shown = [file for file in there if not file.name.startswith(".")]
+    files = sorted(file for file in shown if file.stem.lower() != "readme")  # which is about the folder
     if not files:
         raise ComparisonsError(f"the folder {path} has no .txt or .md files; put each text into one, or name a file")
     texts = [_content(file).rstrip() for file in files]

@@ -25,7 +25,8 @@ from comparo.ranking.grouping import Groups, group_codes
 from comparo.ranking.leaderboard import Leaderboard, Over
 from comparo.types import Array, Index, Mask
 
-LEAST = 2  # votes per group, for variances that mean something
+LEAST = 1.5  # votes per group of the board, the fewest of the simulation in docs/powered.md
+NAMED = 3  # groups without a chain of votes that a sentence names
 PEOPLE = -1  # the code of people among the judges
 ALONE = "machine"  # the name of a machine that has none
 
@@ -43,6 +44,7 @@ class Powered:
     votes : How many votes there are.
     matched : How many of them are about pairs that a machine answered too.
     worth : How many votes would give the same mean variance without a machine.
+    left_out : The groups that no chain of votes connects with those of the board: nothing is known of their scores.
     """
 
     board: Leaderboard
@@ -52,6 +54,7 @@ class Powered:
     votes: int
     matched: int
     worth: float
+    left_out: tuple[Hashable, ...] = ()
 
     @property
     def saved(self) -> int:
@@ -62,11 +65,24 @@ class Powered:
     def sentence(self) -> str:
         """How many votes the machine saved, for a reader."""
         known = f"{self.votes:,} votes, {self.matched:,} of them on pairs that the machine answered"
-        if not self.saved:
-            return f"{known}: its answers saved no votes."
+        saved = "its answers saved no votes."
+        if self.saved:
+            saved = (
+                f"with its answers they are worth {self.votes + self.saved:,} votes alone, so it saved "
+                f"{self.saved:,}. Nothing is assumed of the machine."
+            )
+        return f"{known}: {saved}{self._unknown}"
+
+    @property
+    def _unknown(self) -> str:
+        """Of which groups nothing is known, and what to do about it."""
+        if not self.left_out:
+            return ""
+        names = ", ".join(map(str, self.left_out[:NAMED])) + (", …" if len(self.left_out) > NAMED else "")
+        every = len(self.left_out) + len(self.board)
         return (
-            f"{known}: with its answers they are worth {self.votes + self.saved:,} votes alone, so it saved "
-            f"{self.saved:,}. Nothing is assumed of the machine."
+            f" Nothing is known of {len(self.left_out):,} of {every:,} groups ({names}), which no chain of votes "
+            "connects with the others: collect votes on pairs of their texts."
         )
 
     def __str__(self) -> str:
@@ -112,13 +128,14 @@ def powered(
     Returns
     -------
     Powered
-        Its `board` is a `Leaderboard`; scores are in logits of votes.
+        Its `board` is a `Leaderboard`; scores are in logits of votes. It has the groups that chains of votes connect;
+        the others are `left_out`.
 
     Raises
     ------
     ComparisonsError, ValueError
-        If votes and machine share no pair, votes are too few or do not connect the groups, or an argument has no
-        meaning.
+        If votes and machine share no pair, votes are too few or do not connect most of the groups, or an argument has
+        no meaning.
 
     Examples
     --------
@@ -139,7 +156,13 @@ def powered(
         raise ValueError(f"contexts is 'new' or 'these', not {contexts!r}")
     if not 0 < level < 1:
         raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
-    data, judge, names = _told_apart(Comparisons.of(machine), votes, people)
+    return _powered(*_told_apart(Comparisons.of(machine), votes, people), groups, contexts, level)
+
+
+def _powered(
+    data: Comparisons, judge: Index, names: list[Any], groups: Groups, contexts: Over, level: float
+) -> Powered:
+    """The same, given who answered each comparison: people, or which of the machines."""
     graph = Graph.build(data)
     group, labels = group_codes(data, graph, groups)
     there, code = np.unique(group, return_inverse=True)
@@ -151,7 +174,11 @@ def powered(
         )
     first, second = group[graph.first], group[graph.second]
     is_vote = judge == PEOPLE
-    _check(first[is_vote], second[is_vote], labels)
+    kept = _compared(first[is_vote], second[is_vote], labels)
+    if not kept.all():
+        rows = kept[first] & kept[second]
+        known = _powered(*_asked(data.take(rows), judge[rows], names), groups, contexts, level)
+        return replace(known, left_out=tuple(labels[~kept].tolist()))
     pair = np.unique(data.pair_keys(), return_inverse=True)[1].astype(np.int32)
     over: Over = "these" if graph.contexts == 1 else contexts
     cluster = pair if over == "these" or data.context is None else data.context
@@ -213,10 +240,13 @@ def _told_apart(data: Comparisons, votes: Any, people: Collection[Hashable]) -> 
         judge = np.concatenate([data.judged_by, np.full(len(said), PEOPLE, dtype=np.int32)])
         data = _joined(data, said)
     counts = data.weights > 0
-    judge = judge[counts]
+    return _asked(replace(data, judges=None, judge=None).take(counts), judge[counts], names)
+
+
+def _asked(data: Comparisons, judge: Index, names: list[Any]) -> tuple[Comparisons, Index, list[Any]]:
+    """The comparisons, and who answered each, with the machines that answered any."""
     asked = [code for code in range(len(names)) if np.any(judge == code)]
     renumbered = np.array([*(asked.index(code) if code in asked else 0 for code in range(len(names))), PEOPLE])
-    data = replace(data, judges=None, judge=None).take(counts)
     return data, renumbered[judge].astype(np.int32), [names[code] for code in asked]
 
 
@@ -233,25 +263,30 @@ def _joined(machine: Comparisons, votes: Comparisons) -> Comparisons:
     return Comparisons.from_columns(**{name: np.concatenate([part[name] for part in columns]) for name in shared})
 
 
-def _check(first: Index, second: Index, labels: NDArray[Any]) -> None:
-    """Raise an error if votes between groups are too few, or leave groups unconnected."""
+def _compared(first: Index, second: Index, labels: NDArray[Any]) -> Mask:
+    """The groups that chains of votes connect, (G,): most of them, or an error says what is missing."""
     count, between = len(labels), first != second
     if count < 2:
         raise ComparisonsError(f"there is only one group, {labels[0]!r}; a leaderboard needs two or more")
-    votes = int(np.sum(between))
-    if votes < LEAST * count:
-        raise ComparisonsError(
-            f"{votes} votes between {count} groups are too few; collect at least {LEAST * count}, or rank single texts "
-            "with with_votes, which needs fewer"
-        )
-    links = sparse.coo_array((np.ones(votes), (first[between], second[between])), shape=(count, count))
-    found = connected_components(links, directed=False)[1]
-    if np.any(found != found[0]):
-        one, other = labels[0], labels[int(np.argmax(found != found[0]))]
+    first, second = first[between], second[between]
+    links = sparse.coo_array((np.ones(len(first)), (first, second)), shape=(count, count))
+    chain = connected_components(links, directed=False)[1]
+    sizes = np.bincount(chain)
+    kept = np.asarray(chain == np.argmax(sizes))
+    for votes, among in ((len(first), count), (int(np.sum(kept[first])), int(np.sum(kept)))):
+        if votes < LEAST * among:
+            raise ComparisonsError(
+                f"{votes:,} votes between {among:,} groups are too few to assume nothing of the machine; collect at "
+                f"least {np.ceil(LEAST * among):.0f}, or use with_votes (comparo fit … --method mixed --leaderboard "
+                "--votes …), which needs fewer and takes the machine to agree with people as machines usually do"
+            )
+    if 2 * np.max(sizes) <= count:
+        one, other = labels[kept][0], labels[~kept][0]
         raise ComparisonsError(
             f"no chain of votes connects the groups {one!r} and {other!r}, so that they cannot be compared; collect "
             "votes on pairs of their texts, or leave one of them out"
         )
+    return kept
 
 
 def _some(answers: Answers, rows: Mask) -> Answers:

@@ -55,6 +55,18 @@ class Change:
         removed = () if adds_only else tuple(label for label in old if label in others)
         return cls(tuple(label for label in new if label not in old), changed, removed)
 
+    def described(self, with_added: bool = False) -> str:
+        """How many items were removed, changed and, if wanted, added, with the first names."""
+        kinds = [(self.removed, "not given now"), (self.changed, "with another text now")]
+        kinds += [(self.added, "more now")] if with_added else []
+        parts = []
+        for labels, what in kinds:
+            if labels:
+                names = ", ".join(shown(decode(item)) for _, item in labels[:NAMED])
+                more = ", …" if len(labels) > NAMED else ""
+                parts.append(f"{len(labels):,} item{'s' if len(labels) > 1 else ''} {what} ({names}{more})")
+        return " and ".join(parts)
+
 
 def grown(task: Task, folder: Path | None, allow_changes: bool = False) -> Task:
     """The task of a folder with the items that are there and those that are given; the same task for another folder.
@@ -179,14 +191,8 @@ def _contexts(items: Items) -> dict[str, Any]:
 
 
 def _refusal(folder: Path, change: Change) -> str:
-    parts = []
-    for labels, what in ((change.removed, "not given now"), (change.changed, "with another text now")):
-        if labels:
-            names = ", ".join(shown(decode(item)) for _, item in labels[:NAMED])
-            more = ", …" if len(labels) > NAMED else ""
-            parts.append(f"{len(labels):,} item{'s' if len(labels) > 1 else ''} {what} ({names}{more})")
     return (
-        f"{folder} has {' and '.join(parts)}. Give them as they were; or add --allow-changes, which leaves the "
+        f"{folder} has {change.described()}. Give them as they were; or add --allow-changes, which leaves the "
         "judgements about them out of the ranking and keeps them in the folder; or choose another --out"
     )
 

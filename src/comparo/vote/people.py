@@ -59,14 +59,17 @@ def checked_name(name: str, taken: Iterable[str] = ()) -> str:
 
 
 def parse_names(text: str) -> list[str]:
-    """The names in a list with commas between them.
+    """The names in a list with commas between them, as `--judges` has it.
 
     >>> parse_names("ana, bo,cy")
     ['ana', 'bo', 'cy']
     """
     names: list[str] = []
     for part in text.split(","):
-        names.append(checked_name(part, names))
+        try:
+            names.append(checked_name(part, names))
+        except ValueError as error:
+            raise ValueError(f"--judges {visible(text)}: {error}") from error
     return names
 
 

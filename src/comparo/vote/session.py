@@ -1,7 +1,8 @@
 """A session of voting: the run folder opened with its links and judges, or what is wrong before anything starts."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.data.sources import database_of
+from comparo.errors import StoreError, WrongFolderError
 from comparo.report.record import read_record
 from comparo.run.budget import Budget
-from comparo.run.folders import choose_folder, set_aside
-from comparo.run.store import Store, count_judgements, read_configuration
+from comparo.run.folders import choose_folder, folders, set_aside
+from comparo.run.growing import Change
+from comparo.run.store import Store, count_judgements, differences, read_configuration, stored_items
 from comparo.selection.defaults import DEFAULT_BUDGET
 from comparo.selection.telling import telling_pairs
 from comparo.vote.booth import Booth
@@ -46,8 +49,36 @@ class Voting:
 
     def folder(self, data: str, out: Path | None, fresh: bool) -> Path:
         """The run folder: `out`, else that of the same voting, else a new one."""
-        identity = identity_of(task_of(self.items, self.prompt, self.names, self.until, self.seed))
-        return out or choose_folder(data, identity, fresh, may_differ=MAY_DIFFER)
+        return out or choose_folder(data, self._identity, fresh, may_differ=MAY_DIFFER)
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        return identity_of(task_of(self.items, self.prompt, self.names, self.until, self.seed))
+
+    def check_texts(self, folder: Path) -> None:
+        """Raise a WrongFolderError where a folder has the same voting about other texts, and say which."""
+        if change := self._change(folder):
+            raise WrongFolderError(
+                f"{folder} has votes about other texts: {change.described(with_added=True)}. Give the texts as they "
+                "were to go on, choose another --out, or start anew with --fresh, which keeps the votes elsewhere"
+            )
+
+    def before(self) -> tuple[Path, str] | None:
+        """The newest run folder with the same voting about some of these texts, and how they have changed since."""
+        for folder in sorted(folders(), reverse=True):
+            change = self._change(folder)
+            if change and len(change.added) + len(change.changed) < len(self.items):
+                return folder, change.described(with_added=True)
+        return None
+
+    def _change(self, folder: Path) -> Change | None:
+        """How the texts differ from those of a folder; None where they do not, or something else does too."""
+        with suppress(StoreError, OSError):
+            identity = json.loads(json.dumps(self._identity, default=str))
+            before = read_configuration(folder)["identity"]
+            if before.get("items") != identity["items"] and not differences(before, identity, (*MAY_DIFFER, "items")):
+                return Change.between(stored_items(folder), self.items, frozenset())
+        return None
 
     def each(self, judges: int) -> int:
         """How many votes to ask of each judge: together as many pairs as `comparo rank` asks by default.

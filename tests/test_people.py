@@ -186,6 +186,19 @@ def test_votes_and_the_judge_are_better_than_either(example):
     assert ranking.people.low < ranking.people.validity == ranking.validity < ranking.people.high
 
 
+def test_votes_that_never_meet_a_text_again_are_noted(example):
+    """As in Chatbot Arena: nothing tells how much the texts of one system vary."""
+    assert with_votes(*example[1:3]).notes == ()
+    rng = np.random.default_rng(0)
+    battles = [(c, *rng.permutation(6)[:2].tolist()) for c in range(120)]
+    rows = [{"context": c, "first": i, "second": j, "p": rng.uniform(0.2, 0.8)} for c, i, j in battles]
+    votes = [row | {"p": float(rng.integers(2))} for row in rows]
+    machine = fit(rows, "mixed", groups="items", bias="none")
+    (note,) = with_votes(machine, votes).notes
+    assert "hardly any text is in two votes" in note
+    assert with_votes(machine, votes[:90]).notes == ()
+
+
 def test_many_votes_overrule_the_judge():
     rng = np.random.default_rng(5)
     t, _, data = world(rng, of_groups=-0.8, of_texts=-0.5)

@@ -32,6 +32,9 @@ from comparo.types import Array, Index
 BETWEEN = 1.0 / (1.0 + PEOPLE)  # B
 TEXTS_MOST = 0.85  # the most that is expected of ρ_δ
 DRAWS = 20_000  # for the interval of k: its ends have an error of 2% of its standard error
+# Votes are scattered if fewer than a tenth are about a text that has another, as on Arena (docs/powered.md). Of fewer
+# than 100 votes the prior decides anyway.
+SCATTERED, SCATTERED_LEAST = 0.1, 100
 NONE = 1e-6  # standard deviation of a part, relative to that of the scores, that is rounding
 
 
@@ -102,7 +105,7 @@ def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
     voters = 1 if said.judges is None else len(np.unique(said.judged_by))
     validity, low, high = _validity(both, sizes, judged.level) if len(sizes) == 2 else (None, None, None)
     told = len(said), voters, judged.level, validity, low, high
-    people = People(*told, own, lone, len(said) * odds / least)
+    people = People(*told, own, lone, len(said) * odds / least, group is not None and _are_scattered(first, second))
     return replace(
         judged, scores=both.scores, covariance=both, validity=validity, opinion=judged, people=people, controlled=None
     )
@@ -147,6 +150,13 @@ def _reached(found: Voted) -> tuple[float, float]:
     """The expected correlation r of the scores with people's, and the odds r²/(1 − r²) = Var ŝ / mean Var(t − ŝ)."""
     explained, left = float(np.var(found.scores)), float(np.nanmean(found.std**2))
     return float(np.sqrt(explained / (explained + left))), explained / left
+
+
+def _are_scattered(first: Index, second: Index) -> bool:
+    """Whether fewer than `SCATTERED` of the votes, at least `SCATTERED_LEAST`, are about a text with another vote."""
+    times = np.bincount(np.concatenate([first, second]))
+    again = np.mean((times[first] > 1) | (times[second] > 1))
+    return bool(len(first) >= SCATTERED_LEAST and again < SCATTERED)
 
 
 def _validity(found: Voted, sizes: Array, level: float) -> tuple[float, float, float]:

@@ -131,7 +131,8 @@ class Ranking(Placed):
     def notes(self) -> tuple[str, ...]:
         """Problems that a reader must know of; also issued as warnings by `fit`."""
         found = notes(self.comparisons, self.graph, self.product, self.converged)
-        return found if self.panel is None else (*found, *member_notes(self.panel))
+        found += () if self.panel is None else member_notes(self.panel)
+        return found if self.people is None else (*found, *self.people.notes)
 
     @property
     def voices(self) -> dict[str, NDArray[Any]] | None:

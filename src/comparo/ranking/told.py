@@ -16,6 +16,7 @@ class People:
     correlation : The expected correlation of the scores with people's.
     alone : The same from the votes alone, without the machine.
     worth : How many votes of people alone would give the same, r²/(1 − r²) being proportional to their number.
+    is_scattered : Whether hardly any text is in two votes.
     """
 
     votes: int
@@ -27,6 +28,17 @@ class People:
     correlation: float
     alone: float
     worth: float
+    is_scattered: bool = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know before trusting the intervals."""
+        if not self.is_scattered:
+            return ()
+        return (
+            "hardly any text is in two votes, so that they do not tell how much texts of one group vary: the intervals "
+            "of people's scores may be far off; ask about the same texts again, or use comparo powered for groups",
+        )
 
     @property
     def sentence(self) -> str:

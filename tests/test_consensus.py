@@ -241,7 +241,7 @@ def test_what_cannot_be_a_consensus_is_refused(judged):
     for validity in (-0.1, 1.5, float("nan"), True, "much"):
         with pytest.raises(ValueError, match="not between 0 and 1"):
             consensus(judged, validity)
-    with pytest.raises(ValueError, match="share a group"):
+    with pytest.raises(ValueError, match="groups or features"):
         consensus(fit(rows))
     with pytest.raises(ValueError, match="needs prior='estimated' and groups"):
         fit(rows, prior="estimated", estimate="consensus")

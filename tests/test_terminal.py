@@ -239,9 +239,9 @@ def test_the_question_is_shown_as_it_is_sent(run, folder):
 
 def test_small_sums_are_not_nothing(run, folder):
     arguments = ["rank", "items.jsonl", "--criterion", "better", "--dry-run", "--judge", "openai/any", "--price"]
-    assert "about $0.00068" in run(folder, [*arguments, "1,1"]).stdout
-    assert "about $0.00000068" in run(folder, [*arguments, "0.001,0.001"]).stdout
-    assert "about $0\n" in run(folder, [*arguments, "0,0"]).stdout
+    assert "at most $0.00089" in run(folder, [*arguments, "1,1"]).stdout
+    assert "at most $0.00000089" in run(folder, [*arguments, "0.001,0.001"]).stdout
+    assert "at most $0\n" in run(folder, [*arguments, "0,0"]).stdout
 
 
 def test_a_run_is_fitted_and_asked_further_by_its_folder(run, folder):

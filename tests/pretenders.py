@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-import string
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ import gemini
 from batch_server import BatchServer, Behaviour
 from claude import verdict
 from claude_batches import ClaudeBatchServer
+from letters import save_letters
 from openai_models import LUNA, OLDER, Model
 from servers import Api, Reply, Request, is_probe, refusal, tokens
 
@@ -97,15 +97,8 @@ def tiny_model(folder: Path) -> Path:
     """
     import torch
     import transformers
-    from tokenizers import Tokenizer, models, pre_tokenizers
 
-    letters = sorted(set(string.printable))
-    vocabulary = {token: number for number, token in enumerate(["<pad>", "<s>", "</s>", *letters])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="<pad>"
-    ).save_pretrained(folder)
+    vocabulary = save_letters(folder)
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
         vocab_size=len(vocabulary), hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,

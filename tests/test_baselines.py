@@ -4,7 +4,6 @@ import itertools
 import json
 import logging
 import math
-import string
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -13,7 +12,6 @@ import pandas
 import pytest
 import torch
 import transformers
-from tokenizers import Tokenizer, models, pre_tokenizers
 
 from comparo import Comparisons, ComparisonsError
 from comparo.analysis.agreement import spearman
@@ -26,6 +24,7 @@ from comparo.studies.baselines import longer
 from comparo.studies.datasets import load_dataset
 from comparo.studies.geval import ScorePrompt, geval, paper_score_prompt, score_prompt
 from comparo.studies.pairs import judge_answers, recorded_answers, sort_contexts
+from letters import save_letters
 from servers import Api, llama_server, refusal, tokens, words
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -407,13 +406,7 @@ def test_a_score_prompt_is_checked():
 def tiny(request, tmp_path_factory):
     """The folder of a tiny model with random weights, whose tokenizer has a token for every letter and digit."""
     folder = tmp_path_factory.mktemp(request.param)
-    letters = sorted(set(string.printable))
-    vocabulary = {token: number for number, token in enumerate(["<pad>", "<s>", "</s>", *letters])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="<pad>"
-    ).save_pretrained(folder)
+    vocabulary = save_letters(folder)
     torch.manual_seed(3)
     if request.param == "decoder":
         sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}

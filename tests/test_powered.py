@@ -315,12 +315,29 @@ LOOSE = [*({"context": c, "first": "a", "second": s, "p": 1.0} for c, s in enume
         ({"votes": ROWS, "groups": {"a": 1}}, "groups have no entry for item 'b'"),
         ({"votes": ROWS, "contexts": "all"}, "contexts is 'new' or 'these'"),
         ({"votes": ROWS, "level": 95}, "level is a probability"),
-        ({"machine": [("a", "b", 0.7)], "votes": [("a", "b", 1.0)] * 9}, "every group has one text only"),
+        ({"machine": [("a", "b", 0.7)], "votes": [("a", "b", 1.0)] * 9}, "all votes are about one pair of texts"),
     ],
 )
 def test_what_is_missing_is_said_with_its_remedy(given, message):
     with pytest.raises((ComparisonsError, ValueError), match=message):
         powered(**({"machine": ROWS + (OTHERS if len(given.get("votes", ())) > 9 else [])} | given))
+
+
+def test_texts_of_one_context_are_ranked_as_people_would_whatever_the_machine_says():
+    """Each text is a group of its own. The machine shares no luck of single votes, so that it saves none."""
+    covered, worth, pairs = [], [], [(i, j) for i in range(15) for j in range(15) if i != j]
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        people, other = 1.2 * rng.standard_normal((2, 15))
+        machine = [(i, j, expit(other[i] - other[j] + 0.5 * rng.standard_normal())) for i, j in pairs]
+        asked = [pairs[k] for k in rng.choice(len(pairs), 100, replace=False)]
+        votes = [(i, j, float(rng.random() < expit(people[i] - people[j]))) for i, j in asked]
+        found = powered(machine, votes)
+        true = (people - np.mean(people))[found.board.group.astype(int)]
+        covered.append(np.mean((found.board.low <= true) & (true <= found.board.high)))
+        worth.append(found.worth / found.votes)
+    assert 0.93 <= np.mean(covered) <= 0.97
+    assert 1.0 <= np.median(worth) < 1.02
 
 
 def test_people_are_a_list():

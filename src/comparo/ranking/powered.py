@@ -167,11 +167,6 @@ def _powered(
     group, labels = group_codes(data, graph, groups)
     there, code = np.unique(group, return_inverse=True)
     group, labels = code.astype(np.int32), labels[there]
-    if len(labels) == graph.nodes:
-        raise ComparisonsError(
-            "every group has one text only, so that no vote can be matched with the machine's answer about the same "
-            "texts; add a column context, such as the question that both texts answer"
-        )
     first, second = group[graph.first], group[graph.second]
     is_vote = judge == PEOPLE
     kept = _compared(first[is_vote], second[is_vote], labels)
@@ -184,6 +179,8 @@ def _powered(
     cluster = pair if over == "these" or data.context is None else data.context
     answers = Answers(first, second, data.p, data.weights, cluster)
     if len(np.unique(cluster[is_vote])) < 2:
+        if over == "these":
+            raise ComparisonsError("all votes are about one pair of texts; add votes about others")
         raise ComparisonsError("all votes are about one context; add votes about others, or use contexts='these'")
     count, clusters = len(labels), int(cluster.max()) + 1
     own = fitted(_some(answers, is_vote), count, clusters, is_reduced=True)

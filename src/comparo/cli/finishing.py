@@ -27,7 +27,6 @@ from comparo.ranking.criteria import CriteriaRanking
 from comparo.ranking.equal import control_sentences
 from comparo.ranking.indecision import tie_sentences
 from comparo.ranking.ranking import Ranking
-from comparo.run.answers import count_cached
 from comparo.run.audition import Trial
 from comparo.run.criteria import CriteriaRun
 from comparo.run.growing import growth_sentence
@@ -101,8 +100,8 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
     page = write_report(str(run.store.folder), record)
     if ranking.leaderboard is not None and shown.output == "table":
         print_board(ranking.leaderboard)
-    progress, cached = run.progress, count_cached(run.judgements)
-    print_ranking(ranking, shown.output, shown.top, calls_of(run))
+    progress, calls = run.progress, calls_of(run)
+    print_ranking(ranking, shown.output, shown.top, calls)
     if ranking.grown is not None and shown.output == "table":
         print_moved(ranking, ranking.grown)
     if not shown.quiet:
@@ -112,7 +111,7 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
         parts.append(f"{progress.failed:,} failed")
     if progress.cut:
         parts.append(f"{progress.cut:,} prompts cut to the model's window")
-    parts += cost_words(cached, progress.answered, progress.cost)
+    parts += cost_words(calls["cached"], progress.answered, progress.cost)
     console.print("; ".join(parts))
     if any(one.tokens_cached or one.tokens_reasoning for one in run.judgements):
         console.print(tokens_sentence(run.judgements), markup=False, soft_wrap=True)

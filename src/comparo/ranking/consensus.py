@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
+from typing import Literal
 
 import numpy as np
 
@@ -23,12 +24,11 @@ from comparo.model.effects import Effects
 from comparo.model.opinion import Opinion
 from comparo.model.panel import Panel
 from comparo.model.pattern import Batch, Pattern
-from comparo.model.predicted import Predicted
 from comparo.model.product import Product
 from comparo.ranking.grouping import group_means
 from comparo.ranking.orders import orders_correlation
 from comparo.ranking.ranking import Ranking
-from comparo.types import Array, Index
+from comparo.types import Array
 
 PEOPLE = 1.2  # how much more people's scores vary within systems than between them
 LEAST = 0.15  # the least validity
@@ -134,16 +134,28 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     return replace(judged, scores=scores, covariance=covariance, validity=k, opinion=judged, controlled=equal)
 
 
+def expected_by(judged: Ranking) -> Literal["groups", "style"] | None:
+    """By what something is expected of each text of a judge's or a panel's ranking; None where by nothing."""
+    effects, panel = judged.effects, judged.panel
+    if panel is not None:
+        group, has_style = panel.group, panel.opinion.predicted is not None
+    elif effects is not None:
+        group, has_style = effects.group, effects.style is not None
+    else:
+        return None
+    return "groups" if group is not None else "style" if has_style else None
+
+
 def parts_of(judged: Ranking) -> Parts | None:
     """What is expected of each text by its group, or else by its style; None where neither is known."""
-    effects, product, panel = judged.effects, judged.product, judged.panel
-    if panel is not None:
-        if panel.group is not None:
-            return _of_panel(judged, panel, panel.group)
-        return None if panel.opinion.predicted is None else _of_panel_style(panel.opinion, panel.opinion.predicted)
-    if effects is None or product is None or (effects.group is None and effects.style is None):
+    effects, product, panel, by = judged.effects, judged.product, judged.panel, expected_by(judged)
+    if by is None:
         return None
-    return _of_groups(judged, effects, product) if effects.group is not None else _of_style(effects, product)
+    if panel is not None:
+        return _of_panel(judged, panel) if by == "groups" else _of_panel_style(panel.opinion)
+    assert effects is not None
+    assert product is not None
+    return _of_groups(judged, effects, product) if by == "groups" else _of_style(effects, product)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,12 +208,13 @@ def _between(scores: Array, expected: Array, groups: int) -> float:
     return max(float(np.var(expected)) - chance, 0.0)
 
 
-def _of_panel(ranking: Ranking, panel: Panel, group: Index) -> Parts:
+def _of_panel(ranking: Ranking, panel: Panel) -> Parts:
     """As `_of_groups`, of what the voices agree on, with Cov(t) per context; reversed voices are turned round for r.
 
     The variance within groups is that of the scores around their group's mean, and what is not known of them.
     """
-    graph, covariance, comparisons = ranking.graph, ranking.covariance, ranking.comparisons
+    graph, covariance, comparisons, group = ranking.graph, ranking.covariance, ranking.comparisons, panel.group
+    assert group is not None
     columns, means = group_means(graph, group)
     expected, joint = columns @ (means @ ranking.scores), np.empty((graph.nodes, len(means)))
     for batch in covariance.pattern.batches:
@@ -229,8 +242,10 @@ def _of_style(effects: Effects, product: Product) -> Parts:
     return Parts(mean, columns, joint, cov, 0.0, effects.scores, STYLE)
 
 
-def _of_panel_style(opinion: Opinion, predicted: Predicted) -> Parts:
+def _of_panel_style(opinion: Opinion) -> Parts:
     """As `_of_style`, of what the voices agree on: scores follow z by F = (W + 1/σ²)⁻¹P/σ², so Cov(t, z) = F Cov(z)."""
+    predicted = opinion.predicted
+    assert predicted is not None
     variances, columns = predicted.variances, opinion.graph.centre(predicted.columns)
     between, theta = variances.precision(variances.ratio)
     follow = opinion.graph.centre(opinion.given(variances.ratio, predicted.columns / variances.ratio)[1])

@@ -21,7 +21,7 @@ from comparo.data.items import Items
 from comparo.methods import Method, quiet_fit
 from comparo.model.graph import Graph
 from comparo.model.product import Bias
-from comparo.ranking.consensus import check_validity, consensus
+from comparo.ranking.consensus import check_validity, consensus, expected_by
 from comparo.ranking.grouping import group_codes
 from comparo.ranking.people import find_voted, votes_about, with_votes
 from comparo.ranking.ranking import Ranking
@@ -245,11 +245,6 @@ class Fitting:
         ranking = quiet_fit(data, method, bias=self.bias, prior="estimated", **shared)
         if came is not None:
             return replace(ranking, group=None)
-        effects, panel = ranking.effects, ranking.panel
-        found = [part.group for part in (effects, panel) if part is not None]
-        is_grouped = any(group is not None for group in found)
-        beyond_style = self._groups is None and (
-            (effects is not None and effects.style is not None)
-            or (panel is not None and panel.opinion.predicted is not None)
-        )
-        return consensus(ranking, self.validity) if self.shares and (is_grouped or beyond_style) else ranking
+        by = expected_by(ranking)
+        is_shared = self.shares and (by == "groups" or (by == "style" and self._groups is None))
+        return consensus(ranking, self.validity) if is_shared else ranking

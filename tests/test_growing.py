@@ -490,11 +490,16 @@ def test_new_items_cost_few_calls():
     """A small version of benchmarks/growing.py: at ten calls per new item, new ones are about as well known as old."""
     from benchmarks.growing import Setting, grow
 
-    found = grow(Setting("hard", 150, 30), seed=1, budgets=(10,))
-    (row,) = found.rows
-    assert row.new_std < 1.2 * row.old_std
-    assert row.new_error < 1.2 * row.new_std
-    assert row.moved < 0.25 * row.old_error
+    # Of 24 seeds, the mean errors of new items are 1.19 times those of old ones; one seed alone has 0.9 to 1.4.
+    rows = [row for seed in range(4) for row in grow(Setting("hard", 150, 30), seed, budgets=(10,)).rows]
+    new_std, old_std, new_error, old_error, moved = (
+        np.mean([getattr(row, name) for row in rows])
+        for name in ("new_std", "old_std", "new_error", "old_error", "moved")
+    )
+    assert new_std < 1.15 * old_std
+    assert new_error < 1.15 * old_error
+    assert new_error < 1.1 * new_std
+    assert moved < 0.2 * old_error
 
 
 def test_new_items_that_are_better_on_average_are_not_drawn_to_the_old_ones():

@@ -41,7 +41,7 @@ class Choices:
     of shares of votes and of grades relative to a coin's; 1 for decisions. `offset` (M,) is what is added to the
     difference of the scores of each pair, 0 unless scores have two peaks (`peaks`). `tied` (J,) is the weight of each
     judge's ties, and `nu` (J,) its ν; both are None where no decision is a tie. `strength` is that of the term that
-    keeps the variance of scores from 0.
+    keeps the variance of scores from 0. `doubt` is that of the `system`.
     """
 
     pattern: Pattern
@@ -60,6 +60,7 @@ class Choices:
     tied: Array | None = None
     nu: Array | None = None
     strength: float = PULL
+    doubt: Array | None = None
 
     @classmethod
     def of(cls, comparisons: Comparisons, graph: Graph, is_biased: bool, limits: Limits) -> Choices:
@@ -92,7 +93,7 @@ class Choices:
 
     @property
     def system(self) -> System:
-        return System(self.pattern, self.c, self.pull, np.zeros(0), np.zeros(0))
+        return System(self.pattern, self.c, self.pull, np.zeros(0), np.zeros(0), self.doubt)
 
     def settle(self, shared: Shared) -> tuple[Choices, Variances, int, bool]:
         """Alternate between sites and variances; a variance that converges slowly is extrapolated."""

@@ -163,8 +163,9 @@ def sampled_variances(laplacian: Laplacian, begin: int) -> Array:
         # Weak links between clusters carry much of the variance and little of the residual.
         spread += np.sum((laplacian.solve(rhs, accuracy=1e-8) - rhs / diagonal) ** 2, axis=1) / draws
     nodes = slice(begin, pattern.graph.nodes)
-    items = np.bincount(pattern.graph.component)[pattern.graph.component[nodes]]
-    share = 1.0 - 2.0 / items + laplacian.ridge[nodes] / (items * diagonal[nodes, 0])
+    component, ridge = pattern.graph.component, laplacian.ridge[: pattern.graph.nodes]
+    items, total = (np.bincount(component, of)[component[nodes]] for of in (None, ridge))
+    share = 1.0 - 2.0 / items + ridge[nodes] ** 2 / (np.where(total > 0, total, 1.0) * diagonal[nodes, 0])
     return np.asarray(share / diagonal[nodes, 0] + spread[nodes])
 
 

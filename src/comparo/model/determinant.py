@@ -65,13 +65,15 @@ def log_det(laplacian: Laplacian) -> float:
 
 def _exact(laplacian: Laplacian, batch: Batch) -> float:
     """Of the matrix with its constants, whose eigenvalue ridge + κ·items becomes what the prior makes it."""
+    total = np.sum(np.linalg.slogdet(laplacian.dense(batch)).logabsdet)
+    if laplacian.is_uneven:
+        return float(total)
     component = laplacian.pattern.graph.component[batch.nodes]
     begins = np.flatnonzero(np.diff(component, prepend=-1))
     items = np.diff(begins, append=len(component))
     ridge = laplacian.ridge[batch.nodes][begins]
     constant = laplacian.kappa(batch)[begins // batch.size]
     prior = np.where(ridge > 0, ridge, 1.0 / items)
-    total = np.sum(np.linalg.slogdet(laplacian.dense(batch)).logabsdet)
     return float(total + np.sum(np.log(prior) - np.log(ridge + constant * items)))
 
 

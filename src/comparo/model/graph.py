@@ -106,6 +106,13 @@ class Graph:
         means = sums / np.diff(starts, append=self.nodes).reshape(-1, *[1] * (values.ndim - 1))
         return values - means[self.component]
 
+    def balance(self, values: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`values` (n,) or (n, q) minus a multiple of `weight` (n,) in each component, so that their sum in it is 0."""
+        starts = np.flatnonzero(np.diff(self.component, prepend=-1))
+        sums = np.add.reduceat(values, starts, axis=0)
+        factor = (sums.T / np.add.reduceat(weight, starts)).T[self.component]
+        return np.asarray(values - (factor.T * weight).T)
+
 
 def _components(first: Index, second: Index, nodes: int) -> NDArray[np.int32]:
     """The connected component of each node; if there are many comparisons, a sample of them is tried first."""

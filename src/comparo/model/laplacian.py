@@ -52,6 +52,12 @@ class Laplacian:
                 column = node.astype(np.int64) * width + pattern.judge
                 self.border += sign * np.bincount(column, c, n * width).reshape(n, width)
 
+    @cached_property
+    def is_uneven(self) -> bool:
+        """Whether every score has a ridge, and not all have the same: then H is invertible as it is."""
+        own = self.ridge[: self.pattern.graph.nodes]
+        return bool(np.min(own) > 0 and np.ptp(own) > 0)
+
     def solve(self, rhs: Array, accuracy: float = 1e-12) -> Array:
         """H⁻¹·rhs for rhs (n + C·J,) or (n + C·J, q), its scores centred in each component.
 
@@ -79,12 +85,16 @@ class Laplacian:
     def noise(self, columns: int, rng: np.random.Generator) -> Array:
         """Random vectors Xᵀ√c·ξ + √ridge·ξ′ with the covariance H, centred: shape (n + C·J, columns).
 
-        Their solutions H⁻¹·noise are draws from N(0, H⁻¹).
+        Their solutions H⁻¹·noise are draws from N(0, H⁻¹). What is taken from them to centre them is a multiple of
+        ridge = H·1, so that a solution changes by a constant only.
         """
         root, pattern = np.sqrt(self.c), self.pattern
         drawn = np.column_stack([pattern.gather(root * rng.standard_normal(len(root))) for _ in range(columns)])
         drawn += np.sqrt(self.ridge)[:, None] * rng.standard_normal((pattern.unknowns, columns))
-        return pattern.centre(drawn)
+        if not self.is_uneven:
+            return pattern.centre(drawn)
+        n = pattern.graph.nodes
+        return np.concatenate([pattern.graph.balance(drawn[:n], self.ridge[:n]), drawn[n:]])
 
     @cached_property
     def tail(self) -> Tail:
@@ -95,7 +105,7 @@ class Laplacian:
     def dense(self, batch: Batch) -> Array:
         """H of the contexts of `batch`, shape (B, m, m) with m = size + J, plus `constants` on its scores.
 
-        The constants make H invertible and do not change a centred solution.
+        The constants make H invertible and do not change a centred solution; where the ridge is uneven they are 0.
         """
         graph, width = self.pattern.graph, batch.size + self.pattern.judges
         count, size = batch.end - batch.begin, batch.size
@@ -112,7 +122,12 @@ class Laplacian:
         return matrix
 
     def constants(self, batch: Batch) -> Array:
-        """κ between nodes of one component, 0 elsewhere: (B, 1, 1) where every context of `batch` is connected."""
+        """κ between nodes of one component, 0 elsewhere: (B, 1, 1) where every context of `batch` is connected.
+
+        Where the ridge is uneven, H does not take constants to constants, so that κ would change solutions: it is 0.
+        """
+        if self.is_uneven:
+            return np.zeros((batch.end - batch.begin, 1, 1))
         component = self.pattern.graph.component[batch.nodes].reshape(-1, batch.size)
         kappa = self.kappa(batch)[:, None, None]
         if np.all(component[:, 0] == component[:, -1]):
@@ -135,6 +150,8 @@ class Laplacian:
             inverse = (np.triu(triangle) + np.triu(triangle, 1).T)[None, :size, :size]
         else:
             inverse = np.linalg.inv(matrix)[:, :size, :size]
+        if self.is_uneven:
+            return self.pattern.centred(batch, inverse)
         # Along a component's constant vector H has the eigenvalue ridge + κ·(items in the component).
         constants = self.constants(batch)
         items = np.bincount(self.pattern.graph.component)[self.pattern.graph.component[batch.nodes]].reshape(

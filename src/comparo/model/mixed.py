@@ -7,9 +7,10 @@ P (n, G) is the group of each candidate, such as the system that wrote it or the
 are features of it, such as its style. Soft answers observe d in logits with Gaussian noise (`observations`), or with
 that of Student's t where they show heavy tails (`tails`); choices have the likelihood of Bradley–Terry, or with ties
 that of Davidson (`ties`), each replaced by a Gaussian (`sites`), and where they show it, scores have two peaks
-(`peaks`). Then everything is one linear system on the comparison graph (`spectrum.System`). The variances maximise its
-restricted likelihood, and the scores are averaged over the confidence in σ² (`variances`). No weight and no variance is
-made from the answer that it weighs.
+(`peaks`). With choices, what style expects is believed the less the further it is from the mean: δ ~ N(0, σ²·h) with h
+= 1 + (Xβ)²/v, v the variance of all scores (`doubt`). Then everything is one linear system on the comparison graph
+(`spectrum.System`). The variances maximise its restricted likelihood, and the scores are averaged over the confidence
+in σ² (`variances`). No weight and no variance is made from the answer that it weighs.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from scipy.special import ndtri, stdtrit
 from comparo.data.comparisons import Comparisons
 from comparo.model.choices import Choices
 from comparo.model.control import Control, Held, without
+from comparo.model.doubt import doubted
 from comparo.model.effects import Effects
 from comparo.model.experts import Davidson, Expert, is_logit
 from comparo.model.graph import Graph
@@ -57,7 +59,7 @@ def mixed(
     those at equal numbers of the control, and `Product.held` has its coefficients. Scores have two peaks (`peaks`)
     where choices without ties show them, unless there is a control. A fit `for_groups` is for the means of groups, of
     which few choices tell the scale: without peaks, and for choices without the term that keeps the variance of scores
-    from 0, which would stretch them.
+    from 0, which would stretch them, nor doubt about style, which matters for extreme texts.
 
     >>> from comparo.model.experts import BradleyTerry
     >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
@@ -79,6 +81,9 @@ def mixed(
         peaks = find_peaks(model, variances, shared)
     if peaks is not None:
         model, variances, steps = peaks.model, peaks.variances, steps + peaks.steps
+    if isinstance(model, Choices) and "style" in shared.kinds and not for_groups:
+        model, variances, more, settled = doubted(model, variances, shared)
+        steps, converged = steps + more, converged and settled
     scores, effects, solution, beta = _averaged(model.system, variances, shared, isinstance(model, Soft))
     if peaks is not None:
         scores, effects = peaks.applied(scores, effects)
@@ -145,7 +150,8 @@ def _averaged(
             [[between, np.zeros((len(theta), len(corner)))], [np.zeros((len(corner), len(theta))), corner]]
         )
     found = dict(zip(shared.kinds, (variances.shared * noise).tolist(), strict=True))
-    effects = Effects(dispersion, a * noise, noise, **found)
+    doubt = 1.0 if system.doubt is None else float(np.mean(system.doubt))
+    effects = Effects(dispersion, a * noise * doubt, noise, **found)
     if spread.shape[1]:
         effects = replace(effects, spread=spread, between=between)
     if shared.kinds:

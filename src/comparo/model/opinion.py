@@ -179,22 +179,20 @@ class Opinion:
     def block(self, batch: Batch) -> Array:
         """The covariance of the consensus in each context of `batch`, (B, size, size)."""
         number = self.pattern.batches.index(batch)
-        component = self.graph.component[batch.nodes].reshape(-1, batch.size)
-        same = (component[:, :, None] == component[:, None, :]).astype(float)
-        centre = np.eye(batch.size) - same / np.sum(same, axis=2, keepdims=True)
-        block = centre @ self._inverse(self.information(number)[0]) @ centre
+        block = self.pattern.centred(batch, self._inverse(self.information(number)[0]))
         if self.spread is not None:
             spread = self.spread[batch.nodes].reshape(len(block), batch.size, -1)
             block = block + spread @ spread.transpose(0, 2, 1)
         return np.asarray(self.unit**2 * block)
 
-    def given(self, a: float, right: Array) -> tuple[Array, Array]:
-        """t (n,) with a prior of variance a around 0, and (W + 1/a)⁻¹·right for columns (n, q)."""
-        found = np.empty((self.graph.nodes, 1 + right.shape[1]))
+    def given(self, a: float, expected: Array, right: Array) -> tuple[Array, Array]:
+        """t (n,) with a prior of variance a around 0, (W + 1/a)⁻¹·expected/a and (W + 1/a)⁻¹·right (n, M + q)."""
+        columns = np.column_stack([expected / a, right])
+        found = np.empty((self.graph.nodes, 1 + columns.shape[1]))
         for number, batch in enumerate(self.pattern.batches):
             w, g = self.information(number)
             inverse = np.linalg.inv(w + np.eye(batch.size) / a)
-            both = np.concatenate([g[..., None], right[batch.nodes].reshape(*g.shape, -1)], axis=2)
+            both = np.concatenate([g[..., None], columns[batch.nodes].reshape(*g.shape, -1)], axis=2)
             found[batch.nodes] = (inverse @ both).reshape(g.size, -1)
         return found[:, 0], found[:, 1:]
 

@@ -133,6 +133,13 @@ class Pattern:
         n = self.graph.nodes
         return np.concatenate([self.graph.centre(x[:n]), x[n:]])
 
+    def centred(self, batch: Batch, blocks: Array) -> Array:
+        """The covariances (B, size, size) of scores in the contexts of `batch`, for scores centred in components."""
+        component = self.graph.component[batch.nodes].reshape(-1, batch.size)
+        same = (component[:, :, None] == component[:, None, :]).astype(float)
+        centre = np.eye(batch.size) - same / np.sum(same, axis=2, keepdims=True)
+        return np.asarray(centre @ blocks @ centre)
+
 
 def _counting_sort(key: Index, values: int) -> tuple[Index, Index]:
     """The stable order of `key` (K,), whole numbers below `values`, and where each value begins in it."""

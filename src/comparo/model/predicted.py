@@ -31,8 +31,8 @@ NEGLIGIBLE = 1e-10  # an eigenvalue of a precision, relative to the largest: the
 class Solver(Protocol):
     """What the answers say of the scores."""
 
-    def given(self, a: float, right: Array) -> tuple[Array, Array]:
-        """s₀ (n,) and H⁻¹·right (n, q), for H with the ridge 1/a."""
+    def given(self, a: float, expected: Array, right: Array) -> tuple[Array, Array]:
+        """s₀ (n,), then F of the columns `expected` (n, M) and H⁻¹·right (n, q), for H with the ridge 1/a."""
         ...
 
 
@@ -99,7 +99,7 @@ class Predicted:
         width, found = self.columns.shape[1], []
         for a in self.variances.quantiles.tolist():
             theta, known = self.free(a)
-            start, solved = self.solver.given(a, np.column_stack([self.columns / a, means.T]))
+            start, solved = self.solver.given(a, self.columns, means.T)
             follow = means @ self._equal(solved[:, :width])
             own = self.variances.noise(a) * means @ solved[:, width:]
             found.append((means @ start + follow @ theta, own + follow @ known @ follow.T))

@@ -69,7 +69,7 @@ def solve(system: System, variances: Variances, shared: Shared) -> tuple[Solutio
     between, theta = variances.precision(variances.ratio)
     laplacian = system.laplacian(ridge)
     columns = np.zeros((system.pattern.unknowns, shared.columns.shape[1]))
-    columns[: system.nodes] = ridge * shared.columns
+    columns[: system.nodes] = system.towards(ridge, shared.columns)
     rhs = np.column_stack([system.rhs, columns])
     found = laplacian.solve(rhs, accuracy=1e-9)
     spread = found[:, 1:]

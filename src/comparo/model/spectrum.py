@@ -3,8 +3,10 @@
 Observations of weights c determine scores by L·s = b, L the Laplacian of the graph after the position biases are
 eliminated. In the eigenvectors of L, with eigenvalues q, the coordinates β of b and those of the columns of M (what
 groups and style expect of the scores), every term of the restricted likelihood is a sum over independent numbers
-(`comparo.model.variances`). Contexts of up to `Limits.spectral` items are decomposed exactly. Above, a block Lanczos
-iteration from b and M gives a few hundred vectors that span what matters of them, and random vectors give the trace.
+(`comparo.model.variances`). Where the variance of score i around what is expected is h_i times σ², all of this is of
+the scores divided by √h, of which it is σ²: of √h·L·√h, √h·b and M/√h. Contexts of up to `Limits.spectral` items are
+decomposed exactly. Above, a block Lanczos iteration from b and M gives a few hundred vectors that span what matters of
+them, and random vectors give the trace.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ ZERO = 1e-9  # eigenvalue relative to the largest of its context: below it is th
 class System:
     """M observations as a linear system: precisions c and pulls c·y (M,), in the order of the `pattern`.
 
-    `ridge` and `mean` (C·J,) are the prior of the biases and what is known of them otherwise.
+    `ridge` and `mean` (C·J,) are the prior of the biases and what is known of them otherwise. `doubt` h (n,) is how
+    many times σ² each score varies around what is expected of it; None: all vary by σ².
     """
 
     pattern: Pattern
@@ -33,6 +36,7 @@ class System:
     pull: Array
     ridge: Array
     mean: Array
+    doubt: Array | None = None
 
     @property
     def square(self) -> float:
@@ -40,8 +44,16 @@ class System:
         return float(np.sum(self.pull**2 / np.maximum(self.c, np.finfo(float).tiny)))
 
     def laplacian(self, ridge: float) -> Laplacian:
-        """H with this ridge on every score."""
-        return Laplacian(self.pattern, self.c, np.concatenate([np.full(self.nodes, ridge), self.ridge]))
+        """H with this ridge on every score, divided by its doubt."""
+        own = np.full(self.nodes, ridge) if self.doubt is None else ridge / self.doubt
+        return Laplacian(self.pattern, self.c, np.concatenate([own, self.ridge]))
+
+    def towards(self, ridge: float, expected: Array) -> Array:
+        """What a prior with this ridge around `expected` (n,) or (n, q) adds to b: the level of a component is free."""
+        if self.doubt is None:
+            return np.asarray(ridge * expected)
+        own = ridge / self.doubt
+        return self.pattern.graph.balance((expected.T * own).T, own)
 
     @property
     def nodes(self) -> int:
@@ -54,16 +66,20 @@ class System:
         b[self.nodes :] += self.ridge * self.mean
         return b
 
-    def solve(self, ridge: float, towards: Array) -> Array:
-        """The most probable scores and biases (n + C·J,), the scores with a prior around `towards` (n,)."""
+    def solve(self, ridge: float, expected: Array) -> Array:
+        """The most probable scores and biases (n + C·J,), the scores with a prior around `expected` (n,)."""
         rhs = self.rhs
-        rhs[: self.nodes] += ridge * towards
+        rhs[: self.nodes] += self.towards(ridge, expected)
         return self.laplacian(ridge).solve(rhs)
 
-    def given(self, a: float, right: Array) -> tuple[Array, Array]:
-        """The most probable scores (n,) with a prior of variance a around 0, and H⁻¹·right for columns (n, q)."""
-        padded = np.zeros((self.pattern.unknowns, right.shape[1]))
-        padded[: self.nodes] = right
+    def given(self, a: float, expected: Array, right: Array) -> tuple[Array, Array]:
+        """The most probable scores (n,) with a prior of variance a around 0, and further columns (n, M + q).
+
+        These are how scores follow a prior around each of `expected` (n, M), and H⁻¹·right for `right` (n, q).
+        """
+        columns = np.column_stack([self.towards(1.0 / a, expected), right])
+        padded = np.zeros((self.pattern.unknowns, columns.shape[1]))
+        padded[: self.nodes] = columns
         found = self.laplacian(1.0 / a).solve(np.column_stack([self.rhs, padded]))[: self.nodes]
         return found[:, 0], found[:, 1:]
 
@@ -101,12 +117,14 @@ class Spectrum:
         b = rhs[:n] - (
             np.sum(laplacian.border * shift.reshape(-1, width)[system.pattern.context[:n]], axis=1) if width else 0.0
         )
+        root = np.ones(n) if system.doubt is None else np.sqrt(system.doubt)
+        b, columns = b * root, columns / root[:, None]
         limit, found = system.pattern.limits.spectral, []
         for batch in system.pattern.batches:
             if batch.size > limit:
-                found.append(_krylov(Tail(laplacian, batch.begin), b, columns))
+                found.append(_krylov(Tail(laplacian, batch.begin), b, columns, root))
                 break
-            found.append(_exact(laplacian, batch, b, columns, scale))
+            found.append(_exact(laplacian, batch, b, columns, scale, root))
         q, beta, coordinates, trace_q, weight = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return cls(q, beta, coordinates, trace_q, weight, square)
 
@@ -114,7 +132,7 @@ class Spectrum:
 _Part = tuple[Array, Array, Array, Array, Array]
 
 
-def _exact(laplacian: Laplacian, batch: Batch, b: Array, columns: Array, biases: Array) -> _Part:
+def _exact(laplacian: Laplacian, batch: Batch, b: Array, columns: Array, biases: Array, root: Array) -> _Part:
     """By the eigenvectors of every context of `batch`."""
     size, width = batch.size, laplacian.pattern.judges
     matrix = laplacian.dense(batch)
@@ -123,32 +141,34 @@ def _exact(laplacian: Laplacian, batch: Batch, b: Array, columns: Array, biases:
         border = matrix[:, :size, size:]
         diagonal = biases.reshape(-1, width)[batch.begin : batch.end]
         scores = scores - (border / diagonal[:, None]) @ border.transpose(0, 2, 1)
-    q, vectors = np.linalg.eigh(scores)
+    own = root[batch.nodes].reshape(-1, size)
+    q, vectors = np.linalg.eigh(own[:, :, None] * scores * own[:, None, :])
     kept = q > ZERO * np.maximum(q[:, -1:], np.finfo(float).tiny)
     beta = np.einsum("bij,bi->bj", vectors, b[batch.nodes].reshape(-1, size))
     parts = vectors.transpose(0, 2, 1) @ columns[batch.nodes].reshape(len(q), size, -1)
     return q[kept], beta[kept], parts[kept], q[kept], np.ones(np.count_nonzero(kept))
 
 
-def _krylov(tail: Tail, b: Array, columns: Array) -> _Part:
+def _krylov(tail: Tail, b: Array, columns: Array, root: Array) -> _Part:
     """By block Lanczos from b and the columns, and by Lanczos from random signs for the trace."""
     limits, begin = tail.limits, tail.start
     start = np.column_stack([b[begin:], columns[begin:]])
-    component = tail.component - tail.component[0]
-    sizes = np.bincount(component)
+    component, root = tail.component - tail.component[0], root[begin:, None]
+    sizes = np.bincount(component, root[:, 0] ** -2)
 
     def centred(x: Array) -> Array:
-        sums = np.array([np.bincount(component, column, len(sizes)) for column in x.T]).T
-        return np.asarray(x - (sums / sizes[:, None])[component])
+        """x without the null vectors of L, which are 1/root in a component."""
+        sums = np.array([np.bincount(component, column, len(sizes)) for column in (x / root).T]).T
+        return np.asarray(x - (sums / sizes[:, None])[component] / root)
 
     def multiply(x: Array) -> Array:
         """L·x without the biases."""
         known = np.zeros((len(tail.diagonal), x.shape[1]))
-        known[: tail.nodes] = x
+        known[: tail.nodes] = root * x
         if len(tail.diagonal) > tail.nodes:
             biases = tail.diagonal[tail.nodes :, None]
-            known[tail.nodes :] = -(tail.border_turned @ x) / np.where(biases > 0, biases, 1.0)
-        return centred(tail.multiply(known)[: tail.nodes])
+            known[tail.nodes :] = -(tail.border_turned @ (root * x)) / np.where(biases > 0, biases, 1.0)
+        return centred(root * tail.multiply(known)[: tail.nodes])
 
     steps = max(3, min(limits.krylov_steps, limits.krylov_entries // (tail.nodes * start.shape[1])))
     blocks, left = [np.linalg.qr(centred(start))[0]], 1.0

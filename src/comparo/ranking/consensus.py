@@ -248,7 +248,7 @@ def _of_panel_style(opinion: Opinion) -> Parts:
     assert predicted is not None
     variances, columns = predicted.variances, opinion.graph.centre(predicted.columns)
     between, theta = variances.precision(variances.ratio)
-    follow = opinion.graph.centre(opinion.given(variances.ratio, predicted.columns / variances.ratio)[1])
+    follow = opinion.graph.centre(opinion.given(variances.ratio, predicted.columns, np.zeros((len(columns), 0)))[1])
     square = opinion.unit**2
     return Parts(
         opinion.unit * columns @ theta,

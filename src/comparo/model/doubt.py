@@ -1,0 +1,48 @@
+"""Doubt about what style expects: the further from the mean, the less it is believed.
+
+A judge that is sure decides all choices about an extreme text the same way, so that its choices cannot correct what its
+style expects of it. And what style expects is least certain there: a feature of a text saturates, as the share p of
+words of a kind does, whose logit η has the variance 1/(N·p(1 − p)) ∝ cosh²(η/2) = 1 + η²/4 + … from N words. Choices
+do not show it, since they tell little about extreme texts. So with m_i what style expects of candidate i,
+
+    s_i ~ N(m_i + …, σ²·h_i),    h_i = 1 + m_i²/v,    v the variance of all scores, σ² and what is expected:
+
+around an expectation at one standard deviation of the scores, candidates vary by twice σ². Where style explains little,
+h is about 1. σ² stays as it was estimated with h = 1: h is caution, not an estimate, and narrows no interval. That it
+is 1 for each m²/v was chosen by simulated judges whose style saturates and such whose style does not (docs/mixed.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from comparo.model.choices import Choices
+from comparo.model.shared import Shared, differences, solve
+from comparo.model.spectrum import Spectrum
+from comparo.model.variances import Variances
+from comparo.types import Array
+
+
+def doubted(model: Choices, variances: Variances, shared: Shared) -> tuple[Choices, Variances, int, bool]:
+    """The settled model with doubt about its style, whose sites settle again; as `Choices.settle`, σ² as it was."""
+    limits = model.pattern.limits
+    model = replace(model, doubt=doubt(variances, shared))
+    mean = np.zeros(len(model.c))
+    for step in range(limits.mixed_rounds):
+        variances = replace(variances, spectrum=Spectrum.of(model.system, shared.columns))
+        before, (mean, variance) = mean, differences(*solve(model.system, variances, shared))
+        if np.sqrt(np.mean((mean - before) ** 2)) < limits.mixed_change:
+            return model, variances, step + 1, True
+        model = model.learn(mean, variance)
+    return model, variances, limits.mixed_rounds, False
+
+
+def doubt(variances: Variances, shared: Shared) -> Array:
+    """h (n,) of what style expects, at the best variances."""
+    theta = variances.precision(variances.ratio)[1]
+    own = np.array([kind == "style" for kind in shared.kinds])[shared.kind] & (shared.kind >= 0)
+    expected = shared.columns[:, own] @ theta[own]
+    total = variances.ratio + float(np.mean((shared.columns @ theta) ** 2))
+    return np.asarray(1.0 + expected**2 / total)

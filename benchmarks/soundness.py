@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 
 from benchmarks.simulation import Cell, Simulation, draw_cells, simulate
 from benchmarks.verdict import BINS, CellResult, StopResult, summary
@@ -109,9 +110,13 @@ def agreement(ranking: Any, simulation: Simulation) -> float:
 
 
 def rank_agreement(ranking: Any, simulation: Simulation) -> Array:
-    """Spearman's correlation of each context, shape (C,)."""
-    scores = np.nan_to_num(on_grid(ranking, simulation, "scores"))
-    return np.nan_to_num(spearman(simulation.truth, np.round(scores, 9)))
+    """Spearman's correlation of each context (C,), where a tie is broken by chance: its mean over all ways to do so.
+
+    Ranks of ties vary less than places do, by which Spearman's correlation divides; a list of places has no ties.
+    """
+    scores = np.round(np.nan_to_num(on_grid(ranking, simulation, "scores")), 9)
+    places = np.std(np.arange(scores.shape[1]))
+    return np.nan_to_num(spearman(simulation.truth, scores) * np.std(rankdata(scores, axis=1), axis=1) / places)
 
 
 def probabilities(

@@ -35,7 +35,8 @@ class Observations:
     `row` is one of its comparisons; `first` and `second` are nodes. `judge` is the code of the judge whose γ is in y,
     or J where γ cancels. `censored` marks saturated answers: the difference is at least y, which is positive there. The
     pairs asked in both orders also say what γ is: `sums` (C, J) is the mean of half of the sums of their answers, an
-    estimate of −γ, with the weight `sum_weight` (C, J), and `sum_variance` is the variance of one of weight 1.
+    estimate of −γ, with the weight `sum_weight` (C, J), and `sum_variance` is the variance of one of weight 1 around
+    them, with `sum_freedom` degrees of freedom: φ, and what the position does to single texts.
     """
 
     row: NDArray[np.intp]
@@ -48,6 +49,7 @@ class Observations:
     sums: Array
     sum_weight: Array
     sum_variance: float
+    sum_freedom: int
 
     @property
     def all_pairs(self) -> bool:
@@ -152,4 +154,5 @@ def observe(comparisons: Comparisons, graph: Graph, y: Array, saturated: NDArray
         sums.reshape(-1, judges),
         sum_weight.reshape(-1, judges),
         (spread + 1e-3) / (freedom + 1e-3),
+        int(freedom),
     )

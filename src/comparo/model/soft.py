@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.edges import difference_variances
@@ -22,6 +23,7 @@ from comparo.model.newton import Solution
 from comparo.model.observations import Observations, logits, observe
 from comparo.model.pattern import Pattern
 from comparo.model.position import Biases
+from comparo.model.reach import reach
 from comparo.model.shared import Shared, apart, differences, solve
 from comparo.model.sites import censored_moments, sites_from, without_site
 from comparo.model.spectrum import Spectrum, System
@@ -31,6 +33,8 @@ from comparo.types import Array
 
 FREE = 4  # rounds in which the freedom may change
 DAMPING = 0.5  # share of the way to new sites: answers far from all others would otherwise swing
+CLEARLY = 0.95  # probability that sums which vary by noise alone are taken for noise
+TWICE = 2.0  # the most by which sums that are taken for noise vary more: errors are then at most √2 times too wide
 MANY = 8  # observations per candidate from which a residual is noise by 3/4: its share is 1 − n/M
 
 
@@ -38,7 +42,8 @@ MANY = 8  # observations per candidate from which a residual is noise by 3/4: it
 class Soft:
     """Observations of differences; only γ, where it does not cancel, saturated answers and heavy tails need rounds.
 
-    `noise` is φ, and `freedom` that of Student's t, infinite for normal noise.
+    `noise` is φ, and `freedom` that of Student's t, infinite for normal noise. `reach` is the share of what is left of
+    the answers that reaches the scores (`comparo.model.reach`).
     """
 
     observations: Observations
@@ -50,6 +55,7 @@ class Soft:
     is_biased: bool
     noise: float = 1.0
     freedom: float = np.inf
+    reach: float = 1.0
 
     @classmethod
     def of(cls, comparisons: Comparisons, graph: Graph, expert: Expert, is_biased: bool, limits: Limits) -> Soft:
@@ -114,12 +120,21 @@ class Soft:
 
     def _settle_normal(self, shared: Shared) -> tuple[Soft, Variances, int, bool]:
         """Once; γ and saturated answers are found in rounds with the variances."""
-        state, limits, censored, observations = self, self.pattern.limits, self.censored, self.count
+        limits, censored, observations = self.pattern.limits, self.censored, self.count
+        in_one_order = self.is_biased and not np.any(self.observations.sum_weight)
+        state = replace(self, reach=reach(self.system, ~censored)) if in_one_order else self
         before = np.array(0.0)
         share = 1.0 if censored.any() else self._noise_share
         for step in range(limits.mixed_rounds):
             spectrum = Spectrum.of(state.system, shared.columns)
+            if state.reach < 1.0:
+                left = spectrum.square - float(np.sum(spectrum.beta**2 / spectrum.q))
+                spectrum = replace(spectrum, square=spectrum.square - (1.0 - state.reach) * left)
             variances = estimate(spectrum, shared.kind, observations, False, self.unit)
+            if state._sums_are_noise(variances):
+                found = self.observations
+                spectrum = replace(spectrum, square=spectrum.square + found.sum_variance * found.sum_freedom)
+                variances = estimate(spectrum, shared.kind, observations + found.sum_freedom, False, self.unit)
             used, state = state.noise, replace(state, noise=variances.noise(variances.ratio))
             logs = np.log([variances.ratio, state.noise])
             if share * abs(np.log(state.noise / used)) < limits.mixed_change:  # the system is as good as the same
@@ -135,6 +150,21 @@ class Soft:
                 state = state._censor(*differences(solution, spread, between), np.flatnonzero(censored))
         return state, variances, limits.mixed_rounds, False
 
+    def _sums_are_noise(self, variances: Variances) -> bool:
+        """Whether the sums of the answers in both orders vary as noise makes them vary, by a test of either side.
+
+        log of the ratio of two variances has about the variance 2/f + 2/f′, f′ = M − (n − components) for φ. Where the
+        sums vary more, the position of single texts has an effect; where they vary less, the two answers about a pair
+        are not two observations, as in files with p and 1 − p. In both cases the sums do not tell the noise.
+        """
+        found, graph = self.observations, self.pattern.graph
+        if found.sum_freedom < 1 or self.censored.any():
+            return False
+        freedom = max(self.count - (graph.nodes - graph.components), 1)
+        error = ndtri(CLEARLY) * np.sqrt(2.0 / found.sum_freedom + 2.0 / freedom)
+        ratio = np.log(found.sum_variance / variances.noise(variances.ratio))
+        return bool(-error < ratio < min(error, np.log(TWICE)))
+
     def _has_tails(self, variances: Variances, shared: Shared) -> bool:
         """Whether the noise has heavy tails; the uncertainty of what candidates share is left out of the cavities."""
         system, ridge = self.system, 1.0 / variances.ratio
@@ -147,7 +177,7 @@ class Soft:
             if not suspect(left[rows] / np.std(left[rows]), np.ones(np.count_nonzero(rows)), SUSPECT / 2):
                 return False
         cavities = self._cavities(mean, np.maximum(difference_variances(laplacian), np.finfo(float).tiny))
-        return cavities.are_heavy(self.noise)
+        return cavities.are_heavy(self.noise / self.reach)
 
     def _settle_tails(self, variances: Variances, shared: Shared) -> tuple[Soft, Variances, int, bool]:
         """In rounds with the sites of heavy tails, from normal noise."""
@@ -155,7 +185,7 @@ class Soft:
         cavities = state._cavities(*differences(*solve(state.system, variances, shared)))
         for step in range(limits.mixed_rounds):
             freedoms = FREEDOMS if step < FREE else (state.freedom,)
-            noise, freedom, _ = cavities.best(state.noise, freedoms)
+            noise, freedom, _ = cavities.best(state.noise / state.reach, freedoms)
             state = state._with_sites(cavities, noise, freedom)
             variances = estimate(
                 Spectrum.of(state.system, shared.columns), shared.kind, self.count, True, self.unit, noise
@@ -190,7 +220,7 @@ class Soft:
         c, pull = c * change, pull * change
         c[rows] += DAMPING * (noise * precision - c[rows])
         pull[rows] += DAMPING * (noise * pulls - pull[rows])
-        return replace(self, c=c, pull=pull, noise=noise, freedom=freedom)
+        return replace(self, c=c, pull=pull, noise=noise, freedom=freedom, reach=1.0)
 
     def _censor(self, mean: Array, variance: Array, rows: NDArray[np.intp]) -> Soft:
         """The sites of saturated answers (`rows`): the difference is at least what was read."""

@@ -35,7 +35,8 @@ TIERS = {
     "browser": "report_browser vote_browser notebook",
     "recorded": "recorded",
     "package": "wheel",
-    "statistical": "mixed doubt ties control sound_cases contrast confidence planning study yardstick baselines soundness",
+    "statistical": """mixed doubt ties control sound_cases contrast confidence planning study yardstick baselines
+        soundness""",
 }
 FILES = {f"test_{name}.py": tier for tier, names in TIERS.items() for name in names.split()}
 TOGETHER = {"test_judges.py": "unpacked", "test_hf_judge.py": "unpacked"}

@@ -287,9 +287,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=20, help="runs per cell (20)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (one per core)")
     parser.add_argument("--part", choices=("all", "grid", "stops"), default="all", help="what to run (all)")
+    parser.add_argument("--only", type=int, nargs="+", help="numbers of cells, from 0, instead of all")
     parser.add_argument("--out", type=Path, help="a CSV file for the cells; that of the stops is NAME.stops.csv")
     given = parser.parse_args(arguments)
-    cells = grid(draw_cells(given.cells), given.seeds, given.jobs, "grid") if given.part != "stops" else []
+    drawn = draw_cells(given.cells)
+    drawn = drawn if given.only is None else [drawn[k] for k in given.only]
+    cells = grid(drawn, given.seeds, given.jobs, "grid") if given.part != "stops" else []
     if given.out and cells:
         write(given.out, cells)
     ends = stops(STOPS, given.seeds, given.jobs, "stops") if given.part != "grid" else []

@@ -5,11 +5,13 @@ style expects of it. And what style expects is least certain there: a feature of
 words of a kind does, whose logit η has the variance 1/(N·p(1 − p)) ∝ cosh²(η/2) = 1 + η²/4 + … from N words. Choices
 do not show it, since they tell little about extreme texts. So with m_i what style expects of candidate i,
 
-    s_i ~ N(m_i + …, σ²·h_i),    h_i = 1 + m_i²/v,    v the variance of all scores, σ² and what is expected:
+    s_i ~ N(m_i + …, σ²·h_i),    h_i = 1 + m_i²/(v + π²/3),
 
-around an expectation at one standard deviation of the scores, candidates vary by twice σ². Where style explains little,
-h is about 1. σ² stays as it was estimated with h = 1: h is caution, not an estimate, and narrows no interval. That it
-is 1 for each m²/v was chosen by simulated judges whose style saturates and such whose style does not (docs/mixed.md).
+with v the variance of all scores, σ² and what is expected, and π²/3 that of the noise of a choice: an expectation that
+is small beside it is one that choices correct. Of a sure judge candidates vary by twice σ² around an expectation at one
+standard deviation of the scores. Where style explains little, h is about 1. σ² stays as it was estimated with h = 1: h
+is caution, not an estimate, and narrows no interval. That it is 1 for each m²/v was chosen by simulated judges whose
+style saturates and such whose style does not (docs/mixed.md).
 """
 
 from __future__ import annotations
@@ -22,13 +24,16 @@ from comparo.model.choices import Choices
 from comparo.model.shared import Shared, differences, solve
 from comparo.model.spectrum import Spectrum
 from comparo.model.variances import Variances
+from comparo.model.voices import LOGISTIC
 from comparo.types import Array
 
 
 def doubted(model: Choices, variances: Variances, shared: Shared) -> tuple[Choices, Variances, int, bool]:
     """The settled model with doubt about its style, whose sites settle again; as `Choices.settle`, σ² as it was."""
-    limits = model.pattern.limits
-    model = replace(model, doubt=doubt(variances, shared))
+    limits, found = model.pattern.limits, doubt(variances, shared)
+    if np.max(np.log(found)) < limits.mixed_change:
+        return model, variances, 0, True
+    model = replace(model, doubt=found)
     mean = np.zeros(len(model.c))
     for step in range(limits.mixed_rounds):
         variances = replace(variances, spectrum=Spectrum.of(model.system, shared.columns))
@@ -44,5 +49,5 @@ def doubt(variances: Variances, shared: Shared) -> Array:
     theta = variances.precision(variances.ratio)[1]
     own = np.array([kind == "style" for kind in shared.kinds])[shared.kind] & (shared.kind >= 0)
     expected = shared.columns[:, own] @ theta[own]
-    total = variances.ratio + float(np.mean((shared.columns @ theta) ** 2))
+    total = variances.ratio + float(np.mean((shared.columns @ theta) ** 2)) + LOGISTIC
     return np.asarray(1.0 + expected**2 / total)

@@ -8,9 +8,9 @@ are features of it, such as its style. Soft answers observe d in logits with Gau
 that of Student's t where they show heavy tails (`tails`); choices have the likelihood of Bradley–Terry, or with ties
 that of Davidson (`ties`), each replaced by a Gaussian (`sites`), and where they show it, scores have two peaks
 (`peaks`). With choices, what style expects is believed the less the further it is from the mean: δ ~ N(0, σ²·h) with h
-= 1 + (Xβ)²/v, v the variance of all scores (`doubt`). Then everything is one linear system on the comparison graph
-(`spectrum.System`). The variances maximise its restricted likelihood, and the scores are averaged over the confidence
-in σ² (`variances`). No weight and no variance is made from the answer that it weighs.
+= 1 + (Xβ)²/(v + π²/3), v the variance of all scores (`doubt`). Then everything is one linear system on the comparison
+graph (`spectrum.System`). The variances maximise its restricted likelihood, and the scores are averaged over the
+confidence in σ² (`variances`). No weight and no variance is made from the answer that it weighs.
 """
 
 from __future__ import annotations

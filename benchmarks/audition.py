@@ -17,7 +17,7 @@ from benchmarks.verdict import table
 from comparo.analysis.reliability import measured, reliability
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
-from comparo.model.panel import hear
+from comparo.model.hearing import hear
 from comparo.model.voices import LOGISTIC
 from comparo.types import Array
 

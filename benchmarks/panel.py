@@ -22,6 +22,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.types import Array
 
+SHARES = (0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.85, 1.0)
 ANSWERS, PUBLIC = 5400, 99  # a published time for the authors' BT-σ: answers, and seconds
 
 
@@ -114,6 +115,33 @@ def show_all(every: list[Set]) -> None:
     print("\n".join(table(["left out", "panel sets", "wordings sets", "chosen"], rows)))
 
 
+def show_shares(every: list[Set]) -> None:
+    """The share k of what the panel says beyond style, and which is best on all other sets than those left out."""
+    panel, means, values = is_panel(every), [], []
+    for one in every:
+        expected, half = (
+            quiet_fit(one.data, "panel", features=one.style, estimate="consensus", validity=k).scores
+            for k in (0.0, 0.5)
+        )
+        values.append([one.people(expected + k * 2.0 * (half - expected)) for k in SHARES])
+    reached = np.array(values).T
+    for kind, which in (("panel sets", panel), ("wordings sets", ~panel)):
+        means.append([kind, *(f"{mean:.1f}" for mean in reached[:, which].mean(axis=1))])
+    print("\n## The share of what the panel says beyond style, systems not known\n")
+    print("\n".join(table(["", *(f"{k:g}" for k in SHARES)], means)))
+    for label, part in (
+        ("a data set", [o.name for o in every]),
+        ("an attribute", [o.name + o.attribute for o in every]),
+    ):
+        best, chosen = np.empty(len(every)), []
+        for left in dict.fromkeys(part):
+            out = np.array([each == left for each in part])
+            top = int(np.argmax(reached[:, ~out & panel].mean(axis=1) + reached[:, ~out & ~panel].mean(axis=1)))
+            best[out], chosen = reached[top, out], [*chosen, SHARES[top]]
+        figures = f"{best[panel].mean():.1f} and {best[~panel].mean():.1f}"
+        print(f"{label} left out: {figures} with the shares {', '.join(f'{k:g}' for k in chosen)}")
+
+
 def shown(made: Mapping[str, Array], name: str, row: int) -> str:
     return (
         "–"
@@ -181,6 +209,7 @@ def main() -> None:
         return
     every = list(sets())
     show_all(every)
+    show_shares(every)
     show_few(every)
     show_recorded(every)
     show_judges()

@@ -17,8 +17,8 @@ from benchmarks.efficiency import DATA
 from comparo.analysis.agreement import spearman_within
 from comparo.analysis.reliability import measured
 from comparo.data.comparisons import Comparisons
+from comparo.model.hearing import Heard, hear
 from comparo.model.loadings import signs
-from comparo.model.panel import Heard, hear
 from comparo.ranking.ranking import Ranking
 from comparo.selection.style import styles
 from comparo.studies.opening import scored_items

@@ -18,7 +18,7 @@ from comparo.model.loadings import Agreement, copies, loadings, signs
 from comparo.model.panel import panel
 from comparo.model.sigma import bt_sigma
 from comparo.model.voices import Voice
-from comparo.ranking.consensus import consensus
+from comparo.ranking.consensus import PANEL_STYLE, consensus
 
 SCALES = np.array([1.0, 1.0, 0.5, -0.7, 1.0, 0.3])
 TASTES = np.array([0.3, 0.5, 1.0, 0.3, 0.3, 0.5])
@@ -240,7 +240,7 @@ def test_what_people_would_say_of_a_panel(known):
         usual.append(quiet_fit(found.comparisons, "panel", **prior, estimate="consensus").validity)
         between = np.var(np.mean(agreed, axis=0)) - 4.0 / contexts
         by_rule = min(max(1.2 * between / 4.0, 0.15), 1.0)  # B/(1 − B) is between/4
-        expected.append(by_rule if known == "systems" else 0.5)
+        expected.append(by_rule if known == "systems" else PANEL_STYLE)
     assert usual == pytest.approx(expected, rel=0.3 if known == "systems" else 0)
     assert 0.93 <= np.mean(covered) <= 0.97
     assert np.mean(gains) > 0.01
@@ -510,3 +510,38 @@ def test_biases_are_named_after_the_voices():
     frame = quiet_fit(rows + many, "panel").bias_frame("polars")
     assert frame["judge"].to_list() == ["0", "1", "others"]
     assert frame.columns == ["judge", "gamma", "first_wins"]
+
+
+def test_a_consensus_of_people_is_that_of_the_voices_which_say_enough_about_the_texts():
+    """The fourth voice is mostly noise, the third ranks the other way round; `judged` is still that of all."""
+    rng = np.random.default_rng(0)
+    truth, style = rng.standard_normal((20, 8)), rng.standard_normal((20, 8))
+    rows = []
+    for judge, scale, noise in (("ana", 1.0, 0.5), ("bo", 1.2, 0.5), ("cy", -1.0, 0.5), ("dee", 0.3, 2.0)):
+        view = scale * (truth + style) + 0.3 * rng.standard_normal(truth.shape)
+        for c, i, j in rng.permutation([(c, i, j) for c in range(20) for i in range(8) for j in range(8) if i != j])[
+            :700
+        ].tolist():
+            p = float(expit(view[c, i] - view[c, j] - 1.5 + noise * rng.standard_normal()))
+            rows.append({"context": c, "first": i, "second": j, "p": p, "judge": judge})
+    features = {(c, i): [float(style[c, i])] for c in range(20) for i in range(8)}
+    options = {"features": features, "estimate": "consensus"}
+    found = quiet_fit(rows, "panel", **options)
+    assert any(note.startswith("'dee' says too little about the texts") for note in found.notes)
+    alone = quiet_fit([row for row in rows if row["judge"] != "dee"], "panel", **options)
+    np.testing.assert_allclose(found.scores, alone.scores, atol=1e-6)
+    np.testing.assert_allclose(found.std, alone.std, rtol=1e-6)
+    assert found.voices["judge"].tolist() == ["ana", "bo", "cy", "dee"]
+    assert len(found.comparisons) == len(found.judged.comparisons) == len(rows)
+    assert np.corrcoef(found.scores, (truth + style)[found.context, found.items])[0, 1] > 0.8
+    assert not any("too little" in note for note in found.judged.notes)
+
+
+def test_all_voices_count_where_the_best_alone_would_not_connect_the_texts():
+    rng = np.random.default_rng(1)
+    truth, rows = rng.standard_normal(40), []
+    for judge, some, noise in (("ana", 20, 0.2), ("bo", 20, 0.2), ("cy", 40, 3.0)):
+        for i, j in rng.permutation([(i, j) for i in range(some) for j in range(some) if i != j])[:300].tolist():
+            p = float(expit(truth[i] - truth[j] + noise * rng.standard_normal()))
+            rows.append({"first": i, "second": j, "p": p, "judge": judge})
+    assert quiet_fit(rows, "panel").panel.counts.all()

@@ -30,7 +30,7 @@ from comparo.analysis.verdicts import flips, ties, transitivity
 from comparo.data.comparisons import Comparisons
 from comparo.data.reading import read_columns
 from comparo.data.sources import database_of, masses
-from comparo.model.panel import Heard, hear
+from comparo.model.hearing import Heard, hear
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array
 

@@ -82,6 +82,12 @@ class Graph:
         """The position of each node's context among the contexts, shape (n,)."""
         return np.repeat(np.arange(self.contexts, dtype=np.int32), np.diff(self.starts))
 
+    def only(self, rows: NDArray[np.bool_]) -> Graph | None:
+        """The graph of the comparisons in `rows` (K,), with all nodes; None where these connect fewer of them."""
+        first, second = self.first[rows], self.second[rows]
+        connected = int(np.max(_components(first, second, self.nodes), initial=-1)) + 1 == self.components
+        return replace(self, first=first, second=second) if connected else None
+
     def whole(self) -> Graph:
         """The graph whose contexts are connected, for candidates that something else than comparisons connects."""
         return replace(self, component=self.position)

@@ -21,56 +21,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
-from scipy.special import ndtri
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.choices import Choices
 from comparo.model.control import Control
 from comparo.model.edges import difference_variances
-from comparo.model.graph import Graph
+from comparo.model.hearing import Heard, hear
 from comparo.model.laplacian import Laplacian
 from comparo.model.limits import LIMITS, Limits
-from comparo.model.loadings import Agreement, copies, loadings, signs
 from comparo.model.opinion import Opinion
 from comparo.model.shared import Shared
 from comparo.model.star import Star
 from comparo.model.voices import Voice
 from comparo.types import Array, Index
 
-FEW = 30  # comparisons below which a voice has no variances of its own: their logarithms would have errors above ¼
-OTHERS = "others"  # the name of all such voices together
+BEST = 2 / 3  # of the content of the best voice, that one has which counts for the consensus of people
 ACCURACY = 1e-6  # of the solution, relative: far below any standard error
-
-
-@dataclass(frozen=True)
-class Heard:
-    """R voices heard one by one, and what each knows of what they agree on.
-
-    Parameters
-    ----------
-    names : The name of each voice, (R,); voices of fewer than `FEW` comparisons are one, called "others".
-    voice : The voice of each comparison, (K,).
-    voices : What each says on its own.
-    agreement : The correlation of the views of every two voices.
-    family : The family of each voice, numbered from 0, (R,).
-    loading, loading_error : ρ of each voice, with its sign, and the standard error, (R,).
-    anchored : Which voices are people, (R,).
-    """
-
-    graph: Graph
-    names: tuple[Any, ...]
-    voice: NDArray[np.intp]
-    voices: tuple[Voice, ...]
-    agreement: Agreement
-    family: NDArray[np.intp]
-    loading: Array
-    loading_error: Array
-    anchored: NDArray[np.bool_]
-
-    def interval(self, level: float) -> tuple[Array, Array]:
-        """The ends of the interval of each ρ, of coverage `level`, (R,)."""
-        reach = -float(ndtri((1.0 - level) / 2)) * self.loading_error
-        return np.maximum(self.loading - reach, -1.0), np.minimum(self.loading + reach, 1.0)
 
 
 @dataclass(frozen=True)
@@ -84,13 +50,33 @@ class Panel(Heard):
     opinion : What all voices together say of t, from which its covariance is computed.
     converged : Whether variances and sites settled.
     group : The group of each candidate, (n,), where groups predict t; else None.
+    shared, leans : What candidates share, and the numbers that are held equal, (n, D), if any.
     """
 
     scale: Array
     scores: Array
     opinion: Opinion
     converged: bool
-    group: Index | None = None
+    group: Index | None
+    shared: Shared
+    leans: Array | None
+
+    @cached_property
+    def counts(self) -> NDArray[np.bool_]:
+        """Which voices count for what people would say, (R,): people, and those with at least `BEST` of the content.
+
+        The content is that around the mean answer, since a constant bias is taken out. All voices count where fewer
+        than two would be left, or where those left connect fewer candidates.
+        """
+        content = np.array([voice.content_around_mean for voice in self.voices])
+        found: NDArray[np.bool_] = self.anchored | (content >= BEST * np.max(content))
+        is_enough = np.count_nonzero(found) > 1 and self.only(found) is not None
+        return found if is_enough else np.ones(len(found), dtype=bool)
+
+    def of_those_that_count(self) -> Panel:
+        """The panel of the voices that count, by their comparisons alone."""
+        heard = None if self.counts.all() else self.only(self.counts)
+        return self if heard is None else _together(heard, self.shared, self.leans, self.opinion.star.limits)
 
     @property
     def calls(self) -> NDArray[np.int64]:
@@ -121,37 +107,6 @@ class Panel(Heard):
         return np.column_stack([voice.bias for voice in self.voices])
 
 
-def hear(
-    comparisons: Comparisons,
-    *,
-    is_biased: bool = True,
-    people: Collection[Any] = (),
-    control: Control | None = None,
-    groups: NDArray[np.integer] | None = None,
-    limits: Limits = LIMITS,
-) -> Heard:
-    """Each voice on its own, and how far they agree: a panel before its consensus.
-
-    With `control` each voice is heard at equal numbers of it, whose coefficients are found within `groups` (n,).
-
-    >>> rows = [{"first": a, "second": b, "p": p} for a, b, p in (("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7))]
-    >>> hear(Comparisons.from_rows(rows)).names
-    ('judge',)
-    """
-    graph = Graph.build(comparisons)
-    names, code = _named(comparisons, people)
-    parts = ((comparisons, graph, code == r, is_biased, limits, control, groups) for r in range(len(names)))
-    voices = tuple(_voice(*part) for part in parts)
-    agreement = Agreement.of(voices)
-    anchored = np.array([name in people for name in names])
-    family, sign = copies(agreement), signs(agreement, anchored)
-    of_family = np.array([anchored[family == k].any() for k in range(int(family.max()) + 1)])
-    content = np.array([voice.content for voice in voices])
-    shown = np.bincount(family, content) / np.bincount(family)
-    rho, error = loadings(agreement.merged(family, sign), of_family, shown)
-    return Heard(graph, names, code, voices, agreement, family, sign * rho[family], error[family], anchored)
-
-
 def panel(
     comparisons: Comparisons,
     *,
@@ -180,6 +135,12 @@ def panel(
     """
     within = groups if control is not None else None
     heard = hear(comparisons, is_biased=is_biased, people=people, control=control, groups=within, limits=limits)
+    shared = Shared.of(heard.graph, groups, features, limits.shared_entries)
+    return _together(heard, shared, None if control is None else heard.graph.centre(control.values), limits)
+
+
+def _together(heard: Heard, shared: Shared, leans: Array | None, limits: Limits) -> Panel:
+    """The consensus of voices that were heard."""
     graph, family, anchored, voices = heard.graph, heard.family, heard.anchored, list(heard.voices)
     variance = np.array([voice.variance for voice in voices])
     alpha = heard.loading * np.sqrt(variance)
@@ -190,9 +151,7 @@ def panel(
     voices, x, laplacian, settled = _settled(star, voices, alpha, ties, share)
     unit = float(np.mean(np.abs(alpha[anchored] if anchored.any() else alpha)))
     opinion = Opinion(star, laplacian, tuple(voices), alpha, ties, share, unit)
-    shared = Shared.of(graph, groups, features, limits.shared_entries)
     scores, group = x[star.consensus], None
-    leans = None if control is None else graph.centre(control.values)
     if leans is not None:
         opinion = replace(opinion, errors=_coefficient_errors(voices, heard.loading))
     if shared.kinds and int(np.max(np.diff(graph.starts))) <= limits.exact:
@@ -214,34 +173,9 @@ def panel(
         opinion,
         settled and all(voice.converged for voice in voices),
         group,
+        shared,
+        leans,
     )
-
-
-def _named(comparisons: Comparisons, people: Collection[Any]) -> tuple[tuple[Any, ...], NDArray[np.intp]]:
-    """The names of the voices (R,) and the voice of each comparison (K,); people are never among the others."""
-    if comparisons.judges is None:
-        return ("judge",), np.zeros(len(comparisons), dtype=np.intp)
-    labels = comparisons.judges.tolist()
-    calls = np.bincount(comparisons.judged_by, minlength=len(labels))
-    own = (calls >= FEW) | (np.array([label in people for label in labels]) & (calls > 0))
-    number = np.where(own, np.cumsum(own) - 1, np.count_nonzero(own))
-    names = [label for label, is_own in zip(labels, own.tolist(), strict=True) if is_own]
-    code = number[comparisons.judged_by]
-    return tuple(names if int(code.max()) < len(names) else [*names, OTHERS]), code
-
-
-def _voice(
-    comparisons: Comparisons,
-    graph: Graph,
-    rows: NDArray[np.bool_],
-    is_biased: bool,
-    limits: Limits,
-    control: Control | None,
-    groups: NDArray[np.integer] | None,
-) -> Voice:
-    own = replace(comparisons.take(rows), judges=None, judge=None)
-    seen = replace(graph, first=graph.first[rows], second=graph.second[rows])
-    return Voice.of(own, seen, is_biased, limits, control, groups)
 
 
 def _coefficient_errors(voices: list[Voice], loading: Array) -> Array:

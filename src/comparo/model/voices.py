@@ -113,6 +113,12 @@ class Voice:
         return self.parts[0] / sum(self.parts)
 
     @property
+    def content_around_mean(self) -> float:
+        """The same of the variance of an answer around its mean: without γ̄², which is known and taken out."""
+        texts, position, noise = self.parts
+        return texts / (texts + position - float(np.mean(self.bias)) ** 2 + noise)
+
+    @property
     def pattern(self) -> Pattern:
         return self.model.pattern
 

@@ -33,6 +33,7 @@ from comparo.types import Array
 PEOPLE = 1.2  # how much more people's scores vary within systems than between them
 LEAST = 0.15  # the least validity
 STYLE = 0.5  # the validity beyond style, where no groups are known
+PANEL_STYLE = 0.55  # the same of a panel (docs/panel.md)
 
 
 def usual_validity(share_between_groups: float, orders_correlation: float | None = None) -> float:
@@ -84,15 +85,17 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
 
     σ² is the variance of the judge's true scores within groups. Its part k·σ² is what people see too, or 1.2·Var(m),
     which is usual among people, where that is larger; k·(s − m) explains k²·σ² of it. Validity 1 is the judge's own
-    ranking, without own error. Intervals contain the errors of s and of m, and the own error; neither the uncertainty
-    of k, nor that the judge may be wrong about a whole group.
+    ranking, without own error. Of a panel, s is the consensus of the voices that count (`Panel.counts`): those that say
+    about as much about the texts as the best. Intervals contain the errors of s and of m, and the own error; neither
+    the uncertainty of k, nor that the judge may be wrong about a whole group.
 
     Parameters
     ----------
     ranking
         What `fit` returned with prior="estimated" or as a panel, and groups or features.
     validity
-        k, from 0 to 1; by default `usual_validity` of the ranking's groups, or 0.5 where there is only style.
+        k, from 0 to 1; by default `usual_validity` of the ranking's groups, or, where there is only style, 0.5 of a
+        judge and 0.55 of a panel.
 
     Returns
     -------
@@ -117,7 +120,8 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     check_validity(validity)
     judged = ranking.judged
     equal = None if judged.controlled is None else consensus(judged.controlled, validity)
-    parts = parts_of(judged)
+    heard = _of_those_that_count(judged)
+    parts = parts_of(heard)
     if parts is None:
         needed = "fit with prior='estimated' and groups or features"
         if judged.panel is not None:
@@ -127,11 +131,22 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     k = float(parts.usual if validity is None else validity)
     if k == 1.0:
         return replace(judged, validity=k, opinion=judged, controlled=equal)
-    scores = judged.graph.centre(k * judged.scores + (1.0 - k) * parts.expected)
+    scores = judged.graph.centre(k * heard.scores + (1.0 - k) * parts.expected)
     own = max(PEOPLE * parts.between, k * parts.within) - k**2 * parts.within
     added = k * (1.0 - k) * parts.joint + 0.5 * (1.0 - k) ** 2 * parts.columns @ parts.spread
-    covariance = ConsensusCovariance(judged.covariance, k, max(own, 0.0), parts.columns, added)
+    covariance = ConsensusCovariance(heard.covariance, k, max(own, 0.0), parts.columns, added)
     return replace(judged, scores=scores, covariance=covariance, validity=k, opinion=judged, controlled=equal)
+
+
+def _of_those_that_count(judged: Ranking) -> Ranking:
+    """The ranking by the voices that count for what people would say; the same where all do, or there is one judge."""
+    panel = judged.panel
+    if panel is None or panel.counts.all():
+        return judged
+    heard, comparisons = panel.of_those_that_count(), judged.comparisons.take(panel.counts[panel.voice])
+    return replace(
+        judged, comparisons=comparisons, graph=heard.graph, scores=heard.scores, covariance=heard.opinion, panel=heard
+    )
 
 
 def expected_by(judged: Ranking) -> Literal["groups", "style"] | None:
@@ -257,7 +272,7 @@ def _of_panel_style(opinion: Opinion) -> Parts:
         square * between,
         0.0,
         square * variances.ratio,
-        STYLE,
+        PANEL_STYLE,
     )
 
 

@@ -41,8 +41,11 @@ def view_columns(panel: Panel) -> dict[str, NDArray[Any]]:
     return {str(name): voice.scores for name, voice in zip(panel.names, panel.voices, strict=True)}
 
 
-def member_notes(panel: Panel) -> tuple[str, ...]:
-    """Return a sentence for voices that are copies, that are reversed, and that tell next to nothing."""
+def member_notes(panel: Panel, for_people: bool) -> tuple[str, ...]:
+    """Return a sentence for voices that are copies, that are reversed, and that tell next to nothing.
+
+    Where the ranking is what people would say (`for_people`), also for those that do not count for it.
+    """
     columns = member_columns(panel, 0.95)
     found = []
     copied = columns["copy_of"] != ""
@@ -58,6 +61,8 @@ def member_notes(panel: Panel) -> tuple[str, ...]:
         columns, (np.abs(columns["agreement"]) < BLIND) & (columns["low"] < 0) & (columns["high"] > 0), "tell"
     ):
         found.append(f"{names} next to nothing of what the others agree on")
+    if for_people and (names := _named(columns, ~panel.counts, "say")):
+        found.append(f"{names} too little about the texts to count for what people would say (less than ⅔ of the best)")
     return tuple(found)
 
 

@@ -131,7 +131,8 @@ class Ranking(Placed):
     def notes(self) -> tuple[str, ...]:
         """Problems that a reader must know of; also issued as warnings by `fit`."""
         found = notes(self.comparisons, self.graph, self.product, self.converged)
-        found += () if self.panel is None else member_notes(self.panel)
+        if self.panel is not None:
+            found += member_notes(self.panel, for_people=self.estimate == "consensus" and self.validity != 1.0)
         return found if self.people is None else (*found, *self.people.notes)
 
     @property

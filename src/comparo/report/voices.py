@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from comparo.analysis.curves import correlation
 from comparo.analysis.reliability import MEASURES, measured
-from comparo.model.panel import FEW, OTHERS, Heard, hear
+from comparo.model.hearing import FEW, OTHERS, Heard, hear
 from comparo.ranking.members import BLIND
 from comparo.ranking.places import ranks
 from comparo.report.embed import label, signed

@@ -10,7 +10,7 @@ from comparo.data.prompts import Prompt, Question
 from comparo.data.words import visible
 from comparo.errors import JudgeError
 from comparo.judges import Judgement
-from comparo.model.panel import OTHERS
+from comparo.model.hearing import OTHERS
 from comparo.run.budget import Budget
 from comparo.run.recipe import Fitting
 from comparo.run.task import Task

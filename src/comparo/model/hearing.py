@@ -1,0 +1,134 @@
+"""Voices heard one by one, and how far they agree: a panel before its consensus (`panel`)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.control import Control
+from comparo.model.graph import Graph
+from comparo.model.limits import LIMITS, Limits
+from comparo.model.loadings import Agreement, copies, loadings, signs
+from comparo.model.voices import Voice
+from comparo.types import Array
+
+FEW = 30  # comparisons below which a voice has no variances of its own: their logarithms would have errors above ¼
+OTHERS = "others"  # the name of all such voices together
+
+
+@dataclass(frozen=True)
+class Heard:
+    """R voices heard one by one, and what each knows of what they agree on.
+
+    Parameters
+    ----------
+    names : The name of each voice, (R,); voices of fewer than `FEW` comparisons are one, called "others".
+    voice : The voice of each comparison, (K,).
+    voices : What each says on its own.
+    agreement : The correlation of the views of every two voices.
+    family : The family of each voice, numbered from 0, (R,).
+    loading, loading_error : ρ of each voice, with its sign, and the standard error, (R,).
+    anchored : Which voices are people, (R,).
+    """
+
+    graph: Graph
+    names: tuple[Any, ...]
+    voice: NDArray[np.intp]
+    voices: tuple[Voice, ...]
+    agreement: Agreement
+    family: NDArray[np.intp]
+    loading: Array
+    loading_error: Array
+    anchored: NDArray[np.bool_]
+
+    def interval(self, level: float) -> tuple[Array, Array]:
+        """The ends of the interval of each ρ, of coverage `level`, (R,)."""
+        reach = -float(ndtri((1.0 - level) / 2)) * self.loading_error
+        return np.maximum(self.loading - reach, -1.0), np.minimum(self.loading + reach, 1.0)
+
+    def only(self, kept: NDArray[np.bool_]) -> Heard | None:
+        """Some of the voices (R,), turned as these are; None where they connect fewer candidates."""
+        rows = kept[self.voice]
+        graph = self.graph.only(rows)
+        if graph is None:
+            return None
+        names, voices = (
+            tuple(one for one, own in zip(part, kept.tolist(), strict=True) if own)
+            for part in (self.names, self.voices)
+        )
+        found = _agreeing(graph, names, (np.cumsum(kept) - 1)[self.voice[rows]], voices, self.anchored[kept])
+        return replace(found, loading=-found.loading) if found.loading @ self.loading[kept] < 0 else found
+
+
+def hear(
+    comparisons: Comparisons,
+    *,
+    is_biased: bool = True,
+    people: Collection[Any] = (),
+    control: Control | None = None,
+    groups: NDArray[np.integer] | None = None,
+    limits: Limits = LIMITS,
+) -> Heard:
+    """Each voice on its own, and how far they agree: a panel before its consensus.
+
+    With `control` each voice is heard at equal numbers of it, whose coefficients are found within `groups` (n,).
+
+    >>> rows = [{"first": a, "second": b, "p": p} for a, b, p in (("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7))]
+    >>> hear(Comparisons.from_rows(rows)).names
+    ('judge',)
+    """
+    graph = Graph.build(comparisons)
+    names, code = _named(comparisons, people)
+    parts = ((comparisons, graph, code == r, is_biased, limits, control, groups) for r in range(len(names)))
+    voices = tuple(_voice(*part) for part in parts)
+    return _agreeing(graph, names, code, voices, np.array([name in people for name in names]))
+
+
+def _agreeing(
+    graph: Graph,
+    names: tuple[Any, ...],
+    code: NDArray[np.intp],
+    voices: tuple[Voice, ...],
+    anchored: NDArray[np.bool_],
+) -> Heard:
+    """How far voices agree."""
+    agreement = Agreement.of(voices)
+    family, sign = copies(agreement), signs(agreement, anchored)
+    of_family = np.array([anchored[family == k].any() for k in range(int(family.max()) + 1)])
+    content = np.array([voice.content for voice in voices])
+    shown = np.bincount(family, content) / np.bincount(family)
+    rho, error = loadings(agreement.merged(family, sign), of_family, shown)
+    return Heard(graph, names, code, voices, agreement, family, sign * rho[family], error[family], anchored)
+
+
+def _named(comparisons: Comparisons, people: Collection[Any]) -> tuple[tuple[Any, ...], NDArray[np.intp]]:
+    """The names of the voices (R,) and the voice of each comparison (K,); people are never among the others."""
+    if comparisons.judges is None:
+        return ("judge",), np.zeros(len(comparisons), dtype=np.intp)
+    labels = comparisons.judges.tolist()
+    calls = np.bincount(comparisons.judged_by, minlength=len(labels))
+    own = (calls >= FEW) | (np.array([label in people for label in labels]) & (calls > 0))
+    number = np.where(own, np.cumsum(own) - 1, np.count_nonzero(own))
+    names = [label for label, is_own in zip(labels, own.tolist(), strict=True) if is_own]
+    code = number[comparisons.judged_by]
+    return tuple(names if int(code.max()) < len(names) else [*names, OTHERS]), code
+
+
+def _voice(
+    comparisons: Comparisons,
+    graph: Graph,
+    rows: NDArray[np.bool_],
+    is_biased: bool,
+    limits: Limits,
+    control: Control | None,
+    groups: NDArray[np.integer] | None,
+) -> Voice:
+    own = replace(comparisons.take(rows), judges=None, judge=None)
+    seen = replace(graph, first=graph.first[rows], second=graph.second[rows])
+    return Voice.of(own, seen, is_biased, limits, control, groups)

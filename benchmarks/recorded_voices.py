@@ -59,9 +59,7 @@ class Set:
     @cached_property
     def varying(self) -> Array:
         """The content as a share of the variance of an answer around its mean: without the square of the mean γ."""
-        gamma = measured(self.data, self.heard, None)[5]
-        variance = np.array([voice.variance for voice in self.heard.voices])
-        return self.content / (1.0 - gamma**2 * self.content / (2.0 * variance))
+        return np.array([voice.content_around_mean for voice in self.heard.voices])
 
     @cached_property
     def rows(self) -> Array:

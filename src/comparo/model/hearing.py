@@ -58,10 +58,7 @@ class Heard:
         graph = self.graph.only(rows)
         if graph is None:
             return None
-        names, voices = (
-            tuple(one for one, own in zip(part, kept.tolist(), strict=True) if own)
-            for part in (self.names, self.voices)
-        )
+        names, voices = (tuple(part[r] for r in np.flatnonzero(kept)) for part in (self.names, self.voices))
         found = _agreeing(graph, names, (np.cumsum(kept) - 1)[self.voice[rows]], voices, self.anchored[kept])
         return replace(found, loading=-found.loading) if found.loading @ self.loading[kept] < 0 else found
 

@@ -39,7 +39,7 @@ def test_the_means_are_those_of_dense_generalised_least_squares():
     np.testing.assert_allclose(covariance / predicted.variances.noise(a), inside, atol=1e-8)
     _, means = group_means(graph, graph.item)
     gain = a * design.T @ np.linalg.inv(spread)
-    start, solved = predicted.solver.given(a, np.column_stack([groups / a, means.T]))
+    start, solved = predicted.solver.given(a, groups, means.T)
     expected = groups @ theta + gain @ (y - design @ groups @ theta)
     np.testing.assert_allclose(means @ (start + solved[:, :4] @ theta), means @ expected, atol=1e-8)
     left = a * np.eye(graph.nodes) - gain @ design * a

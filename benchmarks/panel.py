@@ -99,20 +99,26 @@ def show_all(every: list[Set]) -> None:
     parts = {"a data set": [one.name for one in every], "an attribute": [one.name + one.attribute for one in every]}
     rows = []
     for label, part in parts.items():
-        reached, chosen = np.empty(len(every)), {}
-        for left in dict.fromkeys(part):
-            out = np.array([each == left for each in part])
-            best = int(np.argmax(values[:, ~out & panel].mean(axis=1) + values[:, ~out & ~panel].mean(axis=1)))
-            reached[out], chosen[left] = values[best, out], rules[best]
+        reached, best = chosen_elsewhere(values, panel, part)
         rows.append(
             [
                 label,
                 f"{reached[panel].mean():.1f}",
                 f"{reached[~panel].mean():.1f}",
-                ", ".join(dict.fromkeys(chosen.values())),
+                ", ".join(dict.fromkeys(rules[number] for number in best)),
             ]
         )
     print("\n".join(table(["left out", "panel sets", "wordings sets", "chosen"], rows)))
+
+
+def chosen_elsewhere(values: Array, panel: Array, part: list[str]) -> tuple[Array, list[int]]:
+    """What each set reaches (S,) by the row of `values` (R, S) that is best on all other parts, and these rows."""
+    reached, chosen = np.empty(len(part)), []
+    for left in dict.fromkeys(part):
+        out = np.array([each == left for each in part])
+        best = int(np.argmax(values[:, ~out & panel].mean(axis=1) + values[:, ~out & ~panel].mean(axis=1)))
+        reached[out], chosen = values[best, out], [*chosen, best]
+    return reached, chosen
 
 
 def show_shares(every: list[Set]) -> None:
@@ -133,13 +139,9 @@ def show_shares(every: list[Set]) -> None:
         ("a data set", [o.name for o in every]),
         ("an attribute", [o.name + o.attribute for o in every]),
     ):
-        best, chosen = np.empty(len(every)), []
-        for left in dict.fromkeys(part):
-            out = np.array([each == left for each in part])
-            top = int(np.argmax(reached[:, ~out & panel].mean(axis=1) + reached[:, ~out & ~panel].mean(axis=1)))
-            best[out], chosen = reached[top, out], [*chosen, SHARES[top]]
+        best, chosen = chosen_elsewhere(reached, panel, part)
         figures = f"{best[panel].mean():.1f} and {best[~panel].mean():.1f}"
-        print(f"{label} left out: {figures} with the shares {', '.join(f'{k:g}' for k in chosen)}")
+        print(f"{label} left out: {figures} with the shares {', '.join(f'{SHARES[number]:g}' for number in chosen)}")
 
 
 def shown(made: Mapping[str, Array], name: str, row: int) -> str:

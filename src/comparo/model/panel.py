@@ -70,7 +70,7 @@ class Panel(Heard):
         """
         content = np.array([voice.content_around_mean for voice in self.voices])
         found: NDArray[np.bool_] = self.anchored | (content >= BEST * np.max(content))
-        is_enough = np.count_nonzero(found) > 1 and self.only(found) is not None
+        is_enough = np.count_nonzero(found) > 1 and self.graph.only(found[self.voice]) is not None
         return found if is_enough else np.ones(len(found), dtype=bool)
 
     def of_those_that_count(self) -> Panel:

@@ -35,7 +35,7 @@ from comparo.model.star import Star
 from comparo.model.voices import Voice
 from comparo.types import Array, Index
 
-BEST = 2 / 3  # of the content of the best voice, that one has which counts for the consensus of people
+NEARLY = 2 / 3  # of the best content, from which a voice belongs to a panel for what people would say (docs/panel.md)
 ACCURACY = 1e-6  # of the solution, relative: far below any standard error
 
 
@@ -63,13 +63,13 @@ class Panel(Heard):
 
     @cached_property
     def counts(self) -> NDArray[np.bool_]:
-        """Which voices count for what people would say, (R,): people, and those with at least `BEST` of the content.
+        """Which voices count for what people would say, (R,): people, and those with at least `NEARLY` of the content.
 
         The content is that around the mean answer, since a constant bias is taken out. All voices count where fewer
         than two would be left, or where those left connect fewer candidates.
         """
         content = np.array([voice.content_around_mean for voice in self.voices])
-        found: NDArray[np.bool_] = self.anchored | (content >= BEST * np.max(content))
+        found: NDArray[np.bool_] = self.anchored | (content >= NEARLY * np.max(content))
         is_enough = np.count_nonzero(found) > 1 and self.graph.only(found[self.voice]) is not None
         return found if is_enough else np.ones(len(found), dtype=bool)
 

@@ -26,7 +26,7 @@ from comparo.model.shared import apart
 from comparo.model.spectrum import System
 from comparo.types import Array
 
-CLEARLY = 0.95  # probability that noise alone is not taken for position effects of texts
+CLEARLY = 0.95  # probability that noise alone is not taken for position effects of texts, in one order or both
 WEAK = 1e-9  # ridge relative to a comparison, for texts without observations that are used
 ACCURACY = 1e-4  # of the residuals: far below the error of a variance
 

@@ -23,7 +23,7 @@ from comparo.model.newton import Solution
 from comparo.model.observations import Observations, logits, observe
 from comparo.model.pattern import Pattern
 from comparo.model.position import Biases
-from comparo.model.reach import reach
+from comparo.model.reach import CLEARLY, reach
 from comparo.model.shared import Shared, apart, differences, solve
 from comparo.model.sites import censored_moments, sites_from, without_site
 from comparo.model.spectrum import Spectrum, System
@@ -33,7 +33,6 @@ from comparo.types import Array
 
 FREE = 4  # rounds in which the freedom may change
 DAMPING = 0.5  # share of the way to new sites: answers far from all others would otherwise swing
-CLEARLY = 0.95  # probability that sums which vary by noise alone are taken for noise
 TWICE = 2.0  # the most by which sums that are taken for noise vary more: errors are then at most √2 times too wide
 MANY = 8  # observations per candidate from which a residual is noise by 3/4: its share is 1 − n/M
 

@@ -21,6 +21,7 @@ from comparo.analysis.reliability import reliability
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.data.wordings import WORDINGS
+from comparo.model.panel import NEARLY
 from comparo.ranking.ranking import Ranking
 from comparo.run.auditioned import Answers, Audition
 from comparo.run.budget import Budget
@@ -34,7 +35,6 @@ PAIRS = 20  # for each voice; 80% of the gap to the best voice is closed with n 
 FEWEST = 15  # pairs: a voice of fewer than 30 answers has no variances of its own
 EACH = 5  # pairs of a context, where there are many
 LOOPS = 2 / 3  # comparisons that connect the texts, of all: the others tell noise from taste
-NEARLY = 2 / 3  # of the best content, from which a voice belongs to the panel that is proposed (docs/panel.md)
 LOST = 0.8  # share of an answer that is about the order: the winner then changes with it in nine of ten pairs
 BLIND = 0.05  # content, at the upper end of its interval, of a voice that hardly sees the texts
 

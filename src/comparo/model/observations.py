@@ -35,8 +35,8 @@ class Observations:
     `row` is one of its comparisons; `first` and `second` are nodes. `judge` is the code of the judge whose γ is in y,
     or J where γ cancels. `censored` marks saturated answers: the difference is at least y, which is positive there. The
     pairs asked in both orders also say what γ is: `sums` (C, J) is the mean of half of the sums of their answers, an
-    estimate of −γ, with the weight `sum_weight` (C, J), and `sum_variance` is the variance of one of weight 1 around
-    them, with `sum_freedom` degrees of freedom: φ, and what the position does to single texts.
+    estimate of −γ, with the weight `sum_weight` (C, J). `sum_square` is the weighted sum of their squares around these
+    means, with `sum_freedom` degrees of freedom.
     """
 
     row: NDArray[np.intp]
@@ -48,13 +48,18 @@ class Observations:
     censored: NDArray[np.bool_]
     sums: Array
     sum_weight: Array
-    sum_variance: float
+    sum_square: float
     sum_freedom: int
 
     @property
     def all_pairs(self) -> bool:
         """Whether γ cancels in every observation."""
         return bool(np.all(self.judge == self.sums.shape[1]))
+
+    @property
+    def sum_variance(self) -> float:
+        """The variance of half of a sum, as of weight 1: φ, and what the position does to single texts."""
+        return (self.sum_square + 1e-3) / (self.sum_freedom + 1e-3)
 
 
 def are_choices(comparisons: Comparisons) -> bool:
@@ -141,8 +146,6 @@ def observe(comparisons: Comparisons, graph: Graph, y: Array, saturated: NDArray
     groups = graph.contexts * judges
     sum_weight = np.bincount(key, half[both], groups).astype(float)
     sums = np.bincount(key, half[both] * each, groups) / np.maximum(sum_weight, np.finfo(float).tiny)
-    freedom = len(key) - np.count_nonzero(sum_weight)
-    spread = float(np.sum(half[both] * (each - sums[key]) ** 2))
     return Observations(
         row,
         first.astype(np.int32),
@@ -153,6 +156,6 @@ def observe(comparisons: Comparisons, graph: Graph, y: Array, saturated: NDArray
         censored,
         sums.reshape(-1, judges),
         sum_weight.reshape(-1, judges),
-        (spread + 1e-3) / (freedom + 1e-3),
-        int(freedom),
+        float(np.sum(half[both] * (each - sums[key]) ** 2)),
+        int(len(key) - np.count_nonzero(sum_weight)),
     )

@@ -36,7 +36,7 @@ TIERS = {
     "recorded": "recorded",
     "package": "wheel",
     "statistical": """mixed doubt ties control sound_cases contrast confidence planning study yardstick baselines
-        soundness""",
+        soundness evidence""",
 }
 FILES = {f"test_{name}.py": tier for tier, names in TIERS.items() for name in names.split()}
 TOGETHER = {"test_judges.py": "unpacked", "test_hf_judge.py": "unpacked"}

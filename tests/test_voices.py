@@ -351,6 +351,22 @@ def test_two_voices_that_do_not_agree_both_go_on_unless_one_says_nothing():
         assert (made[other.name] > 150) == goes_on
 
 
+@pytest.mark.parametrize(("answers", "noise", "seeds"), [("soft", 1.0, (1, 3)), ("hard", 0.0, (1, 3, 4, 5))])
+def test_a_good_voice_goes_on_where_pairs_of_many_contexts_have_not_made_an_order_yet(answers, noise, seeds):
+    """A pair in each of 20 contexts has no loop, and shows by the agreement of both orders only that texts differ."""
+    for seed in seeds:
+        rng, judges, said = np.random.default_rng(seed), [], []
+        truth = rng.standard_normal((20, 6))
+        for number in range(3):
+            view = (1.0 if answers == "soft" else 2.0) * (truth + 0.5 * rng.standard_normal(truth.shape))
+            scores = {(c, f"item {k}"): float(view[c, k]) for c in range(20) for k in range(6)}
+            judge = Told(answers, scores, noise=noise, seed=10 * seed + number)
+            object.__setattr__(judge, "title", f"told/{number}")
+            judges.append(judge)
+        run(task(judges, items=contexts(20, 6), budget="8n"), say=said.append)
+        assert not [sentence for sentence in said if "do not show that the texts differ" in sentence]
+
+
 def test_a_voice_whose_questions_all_fail_in_a_wave_gets_no_more():
     allocation = Allocation({"ana": math.nan, "bo": math.nan}, "joint", print)
     one, other = (Judgement(Question("x", "y", voice=voice), p=0.6) for voice in ("ana", "bo"))

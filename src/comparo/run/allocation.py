@@ -11,13 +11,16 @@ multiplied by the content of the voice, divided by the most content among its co
 go, step by step, where dI/dm per dollar is largest, or per question where the price of a voice is unknown.
 
 Every voice is asked the same `PILOT` questions. They go on together until the answers of at least one of them show that
-the texts differ: they are `SURE` times as probable if they do (`comparo.analysis.evidence`). Where prices differ, only
-the cheaper voices go on, until each shows it or has cost as much as the first questions to the dearest. Then, and
+scores order the texts: they are `SURE` times as probable if they do (`comparo.analysis.evidence`). Where prices differ,
+only the cheaper voices go on, until each shows it or has cost as much as the first questions to the dearest. Then, and
 whenever `GROWTH` times as much was spent, ρ, v and c are estimated from all answers (`comparo.model.panel`) and the
 shares are decided anew. A voice gets no more questions
 
 - if its answers do not show that the texts differ: if they are more probable when they do not, or, after the first
-  decision, not `SURE` times as probable when they do; but not before it was asked as many as the first that showed it;
+  decision, not `SURE` times as probable when they do; but not before it was asked as many as the first that showed an
+  order. Here an order of the texts counts as well as pairs whose two answers, one in each order, agree: the mean of how
+  many times as probable both are. Pairs alone do not lead to the first decision, since 20 pairs without a loop show
+  that a voice looks at the texts, but too little of what the voices agree on;
 - if its agreement with the consensus is below `BLIND` and may be 0 (the 95% interval contains it);
 - if it ranks the other way round: its answers count, turned round, but more of them rest on the others being right;
 - if all its questions of a wave failed.
@@ -40,7 +43,7 @@ from dataclasses import replace
 import numpy as np
 from scipy import sparse
 
-from comparo.analysis.evidence import SURE, log_evidence
+from comparo.analysis.evidence import SURE, either, log_evidence, log_pair_evidence
 from comparo.data.comparisons import Comparisons
 from comparo.judges import Judgement
 from comparo.methods import quiet_fit
@@ -78,7 +81,7 @@ class Allocation:
         self._failing: set[str] = set()
         self._looked_at = 0.0
         self._is_decided = False
-        self._sure_after = math.inf  # questions to the first voice that showed that the texts differ
+        self._sure_after = math.inf  # questions to the first voice that showed an order of the texts
         self.is_fixed = False  # True: every voice is asked the same pairs to the end
 
     def decide(self, all_answers: list[Judgement], last_wave: list[Judgement]) -> None:
@@ -105,8 +108,9 @@ class Allocation:
 
     def _share(self, answers: list[Judgement], asked: Mapping[str, int], left: list[str]) -> None:
         data = comparisons(one for one in answers if one.question.voice in left)
-        shown = _evidence(data)
-        sure = [voice for voice, evidence in shown.items() if evidence >= math.log(SURE)]
+        own = _by_voice(data)
+        ordered = {voice: log_evidence(rows) for voice, rows in own.items()}
+        sure = [voice for voice, evidence in ordered.items() if evidence >= math.log(SURE)]
         self._sure_after = min([self._sure_after, *(asked[voice] for voice in sure)])
         if not self._is_decided:
             most = PILOT * max(self._prices[voice] for voice in left)
@@ -120,6 +124,7 @@ class Allocation:
         place = {str(name): number for number, name in enumerate(panel.names)}
         least = math.log(SURE) if self._is_decided else 0.0
         known = [voice for voice in left if voice in place]  # the others failed too often to be compared
+        shown = {voice: either(ordered[voice], log_pair_evidence(own[voice])) for voice in known}
         mute = {voice: shown[voice] < least and asked[voice] >= self._sure_after for voice in known}
         useless = {voice: _useless(panel, place[voice], mute[voice]) for voice in known}
         used = [voice for voice in known if not useless[voice]] or known
@@ -140,11 +145,11 @@ class Allocation:
             self.shares.decided = True
 
 
-def _evidence(data: Comparisons) -> dict[str, float]:
-    """How much more probable the answers of each voice are if texts differ than if they do not, as a logarithm."""
+def _by_voice(data: Comparisons) -> dict[str, Comparisons]:
+    """The comparisons of each voice."""
     labels = [] if data.judges is None else data.judges.tolist()
     own = {str(label): data.take(data.judged_by == number) for number, label in enumerate(labels)}
-    return {voice: log_evidence(replace(rows, judges=None, judge=None)) for voice, rows in own.items()}
+    return {voice: replace(rows, judges=None, judge=None) for voice, rows in own.items()}
 
 
 def _useless(panel: Panel, place: int, is_mute: bool) -> str:

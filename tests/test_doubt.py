@@ -132,7 +132,7 @@ def test_what_style_expects_is_doubted_by_its_distance_and_nothing_else_is():
     told = Variances(
         Spectrum.of(uneven(SMALL)[0], np.zeros((30, 2))), shared.kind, 9, True, 1.0, np.ones(1), np.ones(1)
     )
-    np.testing.assert_array_equal(doubt(told, shared), 1.0)
+    np.testing.assert_array_equal(doubt(told, shared, 4.0), 1.0)
 
 
 def test_intervals_of_extreme_texts_cover_where_style_saturates():

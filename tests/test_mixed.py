@@ -122,19 +122,24 @@ def test_scores_and_covariance_are_those_of_the_dense_gaussian_model(kinds):
 
 @pytest.mark.parametrize(("p", "weight"), [([1, 0], [1, 0]), ([1, 0], [1, 1]), ([0.5, 0.2], [1, 5]), ([1, 1], [5, 5])])
 @pytest.mark.parametrize(("mean", "variance"), [(0.0, 0.5), (-3.0, 4.0), (6.0, 60.0)])
-def test_moments_of_choices_are_those_of_the_integral(p, weight, mean, variance):
-    gamma = 0.4
+@pytest.mark.parametrize("doubt", [0.0, 1.0])
+def test_moments_of_choices_are_those_of_the_integral(p, weight, mean, variance, doubt):
+    """Also averaged over γ, whose variance is a quarter of what the choices alone leave open, 4/weight."""
+    gamma, doubt = 0.4, doubt / sum(weight)
+    nodes, shares = np.polynomial.hermite_e.hermegauss(41)
+    drawn = gamma + np.sqrt(doubt) * nodes
 
     def density(d):
         value = -0.5 * (d - mean) ** 2 / variance
         for sign, share, times in zip((1, -1), p, weight, strict=True):
-            value += times * (share * (sign * d - gamma) - np.logaddexp(0, sign * d - gamma))
-        return np.exp(value)
+            value = value + times * (share * (sign * d - drawn) - np.logaddexp(0, sign * d - drawn))
+        return np.sum(shares * np.exp(value))
 
     ends = (mean - 12 * np.sqrt(variance), mean + 12 * np.sqrt(variance))
     total, first, second = (quad(lambda d, k=k: d**k * density(d), *ends, limit=200)[0] for k in range(3))
     column = (np.array(part, dtype=float)[:, None] for part in (p, weight))
-    found = choice_moments(np.array([mean]), np.array([variance]), *column, np.array([gamma]))
+    before = np.array([mean]), np.array([variance])
+    found = choice_moments(*before, *column, np.array([gamma]), None, np.array([doubt]))
     exact = second / total - (first / total) ** 2
     assert found[0][0] == pytest.approx(first / total, abs=0.03 * np.sqrt(exact))
     assert found[1][0] == pytest.approx(exact, rel=0.06)
@@ -385,6 +390,22 @@ def test_gamma_given_the_scores_is_the_root_of_its_slopes():
         assert np.sum(data.p[rows] - expit(d)) == pytest.approx(0.0, abs=1e-7)
         assert variance[context] == pytest.approx(1 / np.sum(expit(d) * expit(-d)), rel=1e-6)
     np.testing.assert_allclose(gamma, [0.7, -0.3], atol=0.2)
+
+
+def test_the_spread_of_biases_is_found_from_few_decisions_per_context():
+    """γ of a context has an error of 0.5; the true variance of γ is 0.25, the mean of eight judges."""
+    ring = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 3), (1, 4)]
+    first, second = np.array([shown for i, j in ring for shown in ((i, j), (j, i))]).T
+    found = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        scores, gamma = rng.standard_normal((100, 6)), 0.5 + 0.5 * rng.standard_normal((100, 1))
+        d = scores[:, first] - scores[:, second] - gamma
+        p = (rng.random(d.shape) < expit(d)).astype(float).ravel()
+        context = np.repeat(np.arange(100), len(first))
+        data = Comparisons.from_columns(np.tile(first, 100), np.tile(second, 100), p, context=context)
+        found.append(mixed(data, BradleyTerry()).effects.bias)
+    assert 0.15 < np.mean(found) < 0.35
 
 
 def test_pairs_are_numbered_whatever_their_order():

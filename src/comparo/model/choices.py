@@ -29,6 +29,8 @@ from comparo.types import Array, Index
 
 FASTEST = 0.9  # largest ratio of two changes of a variance from which its limit is extrapolated
 FURTHEST = 1.5  # largest extrapolation of the logarithm of a variance
+LONGEST = 4.0  # step of a γ: from even odds to 0.98; a context with a dozen choices often needs 2
+UNSURE = 1.0  # largest variance of a γ over which choices are averaged
 LEAST_FLIPS = 0.01  # variance of a choice in the dispersion: rarer ones would decide it alone
 
 
@@ -37,7 +39,8 @@ class Choices:
     """Choices, whose sites settle with the variances and with γ.
 
     `p` and `weight` (2, M) are the choices about each pair in both orders, in the pattern's order; `family` (M,) is
-    their context and judge, `gamma` (C, J) is γ of each, shrunk by its variance `between`. `dispersion` is the variance
+    their context and judge, `gamma` (C, J) is γ of each, shrunk by its variance `between`, and `gamma_variance` (C, J)
+    what is open about it, None where there is no γ. `dispersion` is the variance
     of shares of votes and of grades relative to a coin's; 1 for decisions. `offset` (M,) is what is added to the
     difference of the scores of each pair, 0 unless scores have two peaks (`peaks`). `tied` (J,) is the weight of each
     judge's ties, and `nu` (J,) its ν; both are None where no decision is a tie. `strength` is that of the term that
@@ -57,6 +60,7 @@ class Choices:
     dispersion: float = 1.0
     between: float | None = None
     error: float | None = None
+    gamma_variance: Array | None = None
     tied: Array | None = None
     nu: Array | None = None
     strength: float = PULL
@@ -127,13 +131,21 @@ class Choices:
         state = state._with_ties(shown, variance)
         if not self.are_counts:
             state = state._with_dispersion(shown, variance)
+        return state.with_sites(mean, variance)
+
+    def with_sites(self, mean: Array, variance: Array) -> Choices:
+        """The next sites, with γ, ν and dispersion as they are."""
         centre, cavity = without_site(mean, variance, self.c, self.pull)
         asked = np.any(self.weight > 0, axis=0)
-        weight = self.weight / state.dispersion
-        bias = state.gamma.ravel()[self.family]
-        found, spread = choice_moments(centre + self.offset, cavity, self.p, weight, bias, state._pair_ties)
+        found, spread = choice_moments(centre + self.offset, cavity, *self._likelihood)
         c, pull = sites_from(found - self.offset, spread, centre, cavity)
-        return replace(state, c=np.where(asked, c, 0.0), pull=np.where(asked, pull, 0.0))
+        return replace(self, c=np.where(asked, c, 0.0), pull=np.where(asked, pull, 0.0))
+
+    @property
+    def _likelihood(self) -> tuple[Array, Array, Array, Array | None, Array | None]:
+        """p, weight, mean of γ, ν and variance of γ of each pair, as `choice_moments` takes them."""
+        doubt = None if self.gamma_variance is None else self.gamma_variance.ravel()[self.family]
+        return self.p, self.weight / self.dispersion, self.gamma.ravel()[self.family], self._pair_ties, doubt
 
     @property
     def _judge(self) -> Index:
@@ -161,9 +173,8 @@ class Choices:
         probable.
         """
         m, v = without_site(mean, variance, self.c, self.pull)
-        weight, bias = self.weight / self.dispersion, self.gamma.ravel()[self.family]
         site = 0.5 * ((m / v + self.pull) ** 2 / (1.0 / v + self.c) - m**2 / v - np.log1p(self.c * v))
-        total = float(np.sum(choice_evidence(m + self.offset, v, self.p, weight, bias, self._pair_ties) - site))
+        total = float(np.sum(choice_evidence(m + self.offset, v, *self._likelihood) - site))
         if self.nu is not None and self.tied is not None:
             total += float(np.sum(self.tied[self.nu > 0] * np.log(self.nu[self.nu > 0])))
         return total + gaussian
@@ -174,8 +185,8 @@ class Choices:
 
     def _chances(self, mean: Array, variance: Array) -> Array:
         """P(the item shown first is chosen) in both orders (2, M); a difference of `variance` is less certain."""
-        sign, attenuation = np.array([[1.0], [-1.0]]), 1.0 / np.sqrt(1.0 + np.pi * variance / 8.0)
-        return np.asarray(expit((sign * mean - self.gamma.ravel()[self.family]) * attenuation))
+        shown = np.array([[1.0], [-1.0]]) * mean - self.gamma.ravel()[self.family]
+        return np.asarray(expit(shown * _attenuation(variance)))
 
     def _tie_moments(self, mean: Array, variance: Array, nu: Array) -> tuple[Array, Array, Array]:
         """E p, Var p and P(tie) in both orders, with ν of each judge (J,), each (2, M)."""
@@ -194,7 +205,7 @@ class Choices:
         """A Newton step for γ of each context and judge, shrunk towards the judge's mean."""
         if self.nu is None:
             chance = self._chances(mean, variance)
-            curvature = np.sum(self.weight * chance * (1.0 - chance), axis=0)
+            curvature = np.sum(self.weight * chance * (1.0 - chance), axis=0) * _attenuation(variance)
         else:
             chance, flips, _ = self._tie_moments(mean, variance, self.nu)
             curvature = np.sum(self.weight * flips, axis=0)
@@ -203,9 +214,15 @@ class Choices:
         information, total = (part.reshape(self.gamma.shape) for part in (information, total))
         known = information > 1e-9
         error = 1.0 / np.where(known, information, 1.0)
-        gamma, between = shrunk(self.gamma - np.clip(total * error, -1.0, 1.0), error, known)
+        step = np.clip(total * error, -LONGEST, LONGEST)
+        gamma, between = shrunk(self.gamma - step, error, known)
         spread = 1.0 / np.sum(known / (error + (between or 0.0))) if known.any() else np.inf
-        return replace(self, gamma=gamma, between=between, error=float(np.sqrt(spread)))
+        variance = error
+        if between is not None:
+            unknown = error / (error + between)  # the share of a γ that is the mean of all
+            variance = (1.0 - unknown) * error + unknown**2 * spread
+        variance = np.minimum(variance, UNSURE)
+        return replace(self, gamma=gamma, between=between, error=float(np.sqrt(spread)), gamma_variance=variance)
 
     @cached_property
     def tells_biases(self) -> bool:
@@ -224,7 +241,9 @@ class Choices:
             asked, won = asked - self.tied + 1.0, won - 0.5 * self.tied + 0.5
         share = (won + 0.5) / (asked + 1.0)
         error = 1.0 / np.sqrt(np.sum(asked * share * (1.0 - share)))
-        return replace(self, gamma=np.broadcast_to(-logit(share), self.gamma.shape), error=float(error))
+        variance = np.full(self.gamma.shape, min(error**2, UNSURE))
+        gamma = np.broadcast_to(-logit(share), self.gamma.shape)
+        return replace(self, gamma=gamma, error=float(error), gamma_variance=variance)
 
     def _with_dispersion(self, mean: Array, variance: Array) -> Choices:
         """X² / degrees of freedom of the shares of votes, or of the grades."""
@@ -237,6 +256,11 @@ class Choices:
     def bias(self, solution: Solution) -> tuple[Array, float | None, float | None]:
         """γ (C, J), its variance between contexts, and the standard error of its mean."""
         return (self.gamma, self.between, self.error) if self.is_biased else (self.gamma[:, :0], None, None)
+
+
+def _attenuation(variance: Array) -> Array:
+    """How much less a chance changes with a difference that has this variance (M,)."""
+    return np.asarray(1.0 / np.sqrt(1.0 + np.pi * variance / 8.0))
 
 
 def _votes(comparisons: Comparisons) -> tuple[Array, Array, bool]:

@@ -7,10 +7,11 @@ P (n, G) is the group of each candidate, such as the system that wrote it or the
 are features of it, such as its style. Soft answers observe d in logits with Gaussian noise (`observations`), or with
 that of Student's t where they show heavy tails (`tails`); choices have the likelihood of Bradley–Terry, or with ties
 that of Davidson (`ties`), each replaced by a Gaussian (`sites`), and where they show it, scores have two peaks
-(`peaks`). With choices, what style expects is believed the less the further it is from the mean: δ ~ N(0, σ²·h) with h
-= 1 + (Xβ)²/(v + π²/3), v the variance of all scores (`doubt`). Then everything is one linear system on the comparison
-graph (`spectrum.System`). The variances maximise its restricted likelihood, and the scores are averaged over the
-confidence in σ² (`variances`). No weight and no variance is made from the answer that it weighs.
+(`peaks`). With choices, what style expects is believed the less the further it is from the mean: δ ~ N(0, σ²·h) with
+h = 1 + (Xβ)²/(v + π²/(3k)), v the variance of all scores, k the choices about a candidate (`doubt`), and what is open
+about γ is part of their sites. Then everything is one linear system on the comparison graph (`spectrum.System`). The
+variances maximise its restricted likelihood, and the scores are averaged over the confidence in σ² (`variances`). No
+weight and no variance is made from the answer that it weighs.
 """
 
 from __future__ import annotations

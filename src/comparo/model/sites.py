@@ -2,9 +2,9 @@
 
 A choice with probability p (0 or 1, or a share of votes) and weight w has the likelihood of Bradley–Terry,
 exp w·(p·d − log(1 + e^d)), in the difference d = s_first − s_second − γ; that of a judge whose decisions have ties has
-the likelihood of Davidson (`ties`). All choices about a pair are replaced by one
-Gaussian in the difference of its scores, their site, with precision t and pull ν (the precision times its mean), such
-that mean and variance of the difference are the same with either, given all other pairs. Laplace's approximation
+the likelihood of Davidson (`ties`), either averaged over what is open about γ. All choices about a pair are replaced by
+one Gaussian in the difference of its scores, their site, with precision t and pull ν (the precision times its mean),
+such that mean and variance of the difference are the same with either, given all other pairs. Laplace's approximation
 underestimates the variance of scores from few decisions several times over; expectation propagation does not, if both
 orders of a pair share a site.
 """
@@ -27,20 +27,27 @@ LEAST = 1e-8  # precision of a site
 
 
 def choice_moments(
-    mean: Array, variance: Array, p: Array, weight: Array, bias: Array, nu: Array | None = None
+    mean: Array,
+    variance: Array,
+    p: Array,
+    weight: Array,
+    bias: Array,
+    nu: Array | None = None,
+    bias_variance: Array | None = None,
 ) -> tuple[Array, Array]:
     """Mean and variance of d, N(mean, variance) before a pair was judged, shape (M,), given the choices in both orders.
 
     p and weight (2, M) are those of the choices with the first item shown first, d − γ, and with it shown second, where
-    p is that of the second item and the difference −d − γ; `bias` (M,) is γ. A weight of 0 means not asked. `nu` (M,)
-    is Davidson's ν of the judge; None: no judge says that two texts are equal.
+    p is that of the second item and the difference −d − γ; `bias` (M,) is the mean of γ and `bias_variance` (M,) its
+    variance, over which the likelihood is averaged; None: γ is known. A weight of 0 means not asked. `nu` (M,) is
+    Davidson's ν of the judge; None: no judge says that two texts are equal.
 
     >>> once = np.array([[1.0], [0.0]])
     >>> mean, variance = choice_moments(np.zeros(1), np.ones(1), once, once, np.zeros(1))
     >>> mean.round(3), variance.round(3)
     (array([0.413]), array([0.829]))
     """
-    x, log_density, _ = _points(mean, variance, p, weight, bias, nu)
+    x, log_density, _ = _points(mean, variance, p, weight, bias, nu, bias_variance)
     share = SHARES * np.exp(log_density - np.max(log_density, axis=1, keepdims=True))
     share /= np.sum(share, axis=1, keepdims=True)
     centre = np.sum(share * x, axis=1)
@@ -50,7 +57,13 @@ def choice_moments(
 
 
 def choice_evidence(
-    mean: Array, variance: Array, p: Array, weight: Array, bias: Array, nu: Array | None = None
+    mean: Array,
+    variance: Array,
+    p: Array,
+    weight: Array,
+    bias: Array,
+    nu: Array | None = None,
+    bias_variance: Array | None = None,
 ) -> Array:
     """log ∫ N(d; mean, variance)·Π exp w·(p·d − log(1 + e^d)) dd (M,), of the choices of `choice_moments`.
 
@@ -60,16 +73,26 @@ def choice_evidence(
     >>> np.exp(choice_evidence(np.zeros(1), np.ones(1), once, once, np.zeros(1))).round(3)
     array([0.5])
     """
-    _, log_density, width = _points(mean, variance, p, weight, bias, nu)
+    _, log_density, width = _points(mean, variance, p, weight, bias, nu, bias_variance)
     return np.asarray(logsumexp(log_density, b=SHARES, axis=1) + np.log(width / np.sqrt(variance)))
 
 
 def _points(
-    mean: Array, variance: Array, p: Array, weight: Array, bias: Array, nu: Array | None = None
+    mean: Array,
+    variance: Array,
+    p: Array,
+    weight: Array,
+    bias: Array,
+    nu: Array | None = None,
+    bias_variance: Array | None = None,
 ) -> tuple[Array, Array, Array]:
     """Points d (M, 33) around the maximum of the density of d given the choices, its logarithm there, and their scale.
 
-    To the logarithm, log N(0, 1) of the nodes is not yet added.
+    To the logarithm, log N(0, 1) of the nodes is not yet added. A likelihood e^ℓ averaged over γ ~ N(γ̂, v) is
+
+        log ∫ e^ℓ(γ) N(γ; γ̂, v) dγ ≈ ℓ(γ̂) + ½·v·ℓ′²/(1 − v·ℓ″) − ½·log(1 − v·ℓ″),
+
+    which is exact for a quadratic ℓ.
     """
     sign = np.array([[1.0], [-1.0]])
     d, reach = mean.copy(), variance * np.sum(weight, axis=0)
@@ -87,17 +110,25 @@ def _points(
     width = WIDER / np.sqrt(1.0 / variance + np.sum(flips, axis=0))
     x = d[:, None] + width[:, None] * NODES
     log_density = 0.5 * (NODES**2 - (x - mean[:, None]) ** 2 / variance[:, None])
-    for way, share, times in zip((1.0, -1.0), p, weight, strict=True):
+    slope, curvature = np.zeros((2, *x.shape))  # of the likelihood in γ
+    for way, share, times in zip((1.0, -1.0), p[:, :, None], weight[:, :, None], strict=True):
         shown = way * x - bias[:, None]
         if nu is None:
-            log_density += times[:, None] * (share[:, None] * shown - np.logaddexp(0.0, shown))
+            log_density += times * (share * shown - np.logaddexp(0.0, shown))
         else:
-            log_density += times[:, None] * ((share[:, None] - 0.5) * shown - log_partition(shown, nu[:, None]))
+            log_density += times * ((share - 0.5) * shown - log_partition(shown, nu[:, None]))
+        if bias_variance is not None:
+            chance, flips = _chances(shown, times, None if nu is None else nu[:, None])
+            slope -= times * (share - chance)
+            curvature += flips
+    if bias_variance is not None:
+        more = 1.0 + bias_variance[:, None] * curvature
+        log_density += 0.5 * (bias_variance[:, None] * slope**2 / more - np.log(more))
     return x, log_density, width
 
 
 def _chances(d: Array, weight: Array, nu: Array | None) -> tuple[Array, Array]:
-    """The mean of p at the differences d (2, M), and its variance times the weight."""
+    """The mean of p at the differences d, and its variance times the weight."""
     if nu is not None:
         mean, variance, _ = answer_moments(d, nu)
         return mean, weight * variance

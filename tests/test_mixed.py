@@ -22,7 +22,7 @@ from comparo.model.observations import are_choices, logits, observe
 from comparo.model.pattern import Pattern
 from comparo.model.position import bias_given, pairs
 from comparo.model.shared import Shared
-from comparo.model.sites import censored_moments, choice_moments, sites_from
+from comparo.model.sites import Asked, censored_moments, choice_moments, sites_from
 from comparo.model.spectrum import Spectrum, System
 from comparo.model.variances import PULL, SUREST, UNTIL, estimate
 from oracle import comparisons_of, incidence, simulate, weights
@@ -139,7 +139,7 @@ def test_moments_of_choices_are_those_of_the_integral(p, weight, mean, variance,
     total, first, second = (quad(lambda d, k=k: d**k * density(d), *ends, limit=200)[0] for k in range(3))
     column = (np.array(part, dtype=float)[:, None] for part in (p, weight))
     before = np.array([mean]), np.array([variance])
-    found = choice_moments(*before, *column, np.array([gamma]), None, np.array([doubt]))
+    found = choice_moments(*before, Asked(*column, np.array([gamma]), None, np.array([doubt])))
     exact = second / total - (first / total) ** 2
     assert found[0][0] == pytest.approx(first / total, abs=0.03 * np.sqrt(exact))
     assert found[1][0] == pytest.approx(exact, rel=0.06)

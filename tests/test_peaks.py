@@ -15,7 +15,7 @@ from comparo.model.limits import LIMITS, Limits
 from comparo.model.mixed import mixed
 from comparo.model.peaks import split
 from comparo.model.shared import Shared, differences, solve
-from comparo.model.sites import choice_evidence
+from comparo.model.sites import Asked, choice_evidence
 from comparo.model.spectrum import Spectrum
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -118,7 +118,7 @@ def test_the_evidence_of_choices_is_their_integral(mean, variance, gamma):
 
     centre, reach = mean, 12 * np.sqrt(variance)
     expected = np.log(quad(density, centre - reach, centre + reach, points=[centre], limit=200)[0])
-    found = choice_evidence(np.array([mean]), np.array([variance]), p, weight, np.array([gamma]))[0]
+    found = choice_evidence(np.array([mean]), np.array([variance]), Asked(p, weight, np.array([gamma])))[0]
     assert found == pytest.approx(expected, abs=2e-3)
 
 

@@ -14,7 +14,7 @@ from comparo import Comparisons, Davidson, fit
 from comparo.model.experts import BradleyTerry, derivatives
 from comparo.model.mixed import mixed
 from comparo.model.product import multiply
-from comparo.model.sites import choice_moments
+from comparo.model.sites import Asked, choice_moments
 from comparo.model.ties import PRIOR, answer_moments, averaged_moments
 from comparo.ranking.expected import expected
 
@@ -140,7 +140,7 @@ def test_sites_of_ties_are_those_of_the_integral(p, weight, mean, variance, nu):
     ends = (mean - 12 * np.sqrt(variance), mean + 12 * np.sqrt(variance))
     total, first, second = (quad(lambda d, k=k: d**k * density(d), *ends, limit=200)[0] for k in range(3))
     column = (np.array(part, dtype=float)[:, None] for part in (p, weight))
-    found = choice_moments(np.array([mean]), np.array([variance]), *column, np.array([gamma]), np.array([nu]))
+    found = choice_moments(np.array([mean]), np.array([variance]), Asked(*column, np.array([gamma]), np.array([nu])))
     exact = second / total - (first / total) ** 2
     assert found[0][0] == pytest.approx(first / total, abs=0.03 * np.sqrt(exact))
     assert found[1][0] == pytest.approx(exact, rel=0.06)

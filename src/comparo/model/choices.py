@@ -21,7 +21,7 @@ from comparo.model.newton import Solution
 from comparo.model.pattern import Pattern
 from comparo.model.position import pairs
 from comparo.model.shared import Shared, differences, solve
-from comparo.model.sites import choice_evidence, choice_moments, sites_from, without_site
+from comparo.model.sites import Asked, choice_evidence, choice_moments, sites_from, without_site
 from comparo.model.spectrum import Spectrum, System
 from comparo.model.ties import averaged_moments, first_parameters, next_parameters, tie_totals
 from comparo.model.variances import NARROWEST, PULL, WIDEST, Variances, estimate
@@ -39,12 +39,12 @@ class Choices:
     """Choices, whose sites settle with the variances and with γ.
 
     `p` and `weight` (2, M) are the choices about each pair in both orders, in the pattern's order; `family` (M,) is
-    their context and judge, `gamma` (C, J) is γ of each, shrunk by its variance `between`, and `gamma_variance` (C, J)
-    what is open about it, None where there is no γ. `dispersion` is the variance
-    of shares of votes and of grades relative to a coin's; 1 for decisions. `offset` (M,) is what is added to the
-    difference of the scores of each pair, 0 unless scores have two peaks (`peaks`). `tied` (J,) is the weight of each
-    judge's ties, and `nu` (J,) its ν; both are None where no decision is a tie. `strength` is that of the term that
-    keeps the variance of scores from 0. `doubt` is that of the `system`.
+    their context and judge, `gamma` (C, J) is γ of each, shrunk by its variance `between`, and `gamma_variance` (C,
+    J) what is open about it, None where there is no γ. `dispersion` is the variance of shares of votes and of
+    grades relative to a coin's; 1 for decisions. `offset` (M,) is what is added to the difference of the scores of
+    each pair, 0 unless scores have two peaks (`peaks`). `tied` (J,) is the weight of each judge's ties, and `nu`
+    (J,) its ν; both are None where no decision is a tie. `strength` is that of the term that keeps the variance of
+    scores from 0. `doubt` is that of the `system`.
     """
 
     pattern: Pattern
@@ -131,21 +131,17 @@ class Choices:
         state = state._with_ties(shown, variance)
         if not self.are_counts:
             state = state._with_dispersion(shown, variance)
-        return state.with_sites(mean, variance)
-
-    def with_sites(self, mean: Array, variance: Array) -> Choices:
-        """The next sites, with γ, ν and dispersion as they are."""
         centre, cavity = without_site(mean, variance, self.c, self.pull)
         asked = np.any(self.weight > 0, axis=0)
-        found, spread = choice_moments(centre + self.offset, cavity, *self._likelihood)
+        found, spread = choice_moments(centre + self.offset, cavity, state._asked)
         c, pull = sites_from(found - self.offset, spread, centre, cavity)
-        return replace(self, c=np.where(asked, c, 0.0), pull=np.where(asked, pull, 0.0))
+        return replace(state, c=np.where(asked, c, 0.0), pull=np.where(asked, pull, 0.0))
 
     @property
-    def _likelihood(self) -> tuple[Array, Array, Array, Array | None, Array | None]:
-        """p, weight, mean of γ, ν and variance of γ of each pair, as `choice_moments` takes them."""
+    def _asked(self) -> Asked:
+        """The choices about each pair, with γ and ν."""
         doubt = None if self.gamma_variance is None else self.gamma_variance.ravel()[self.family]
-        return self.p, self.weight / self.dispersion, self.gamma.ravel()[self.family], self._pair_ties, doubt
+        return Asked(self.p, self.weight / self.dispersion, self.gamma.ravel()[self.family], self._pair_ties, doubt)
 
     @property
     def _judge(self) -> Index:
@@ -174,7 +170,7 @@ class Choices:
         """
         m, v = without_site(mean, variance, self.c, self.pull)
         site = 0.5 * ((m / v + self.pull) ** 2 / (1.0 / v + self.c) - m**2 / v - np.log1p(self.c * v))
-        total = float(np.sum(choice_evidence(m + self.offset, v, *self._likelihood) - site))
+        total = float(np.sum(choice_evidence(m + self.offset, v, self._asked) - site))
         if self.nu is not None and self.tied is not None:
             total += float(np.sum(self.tied[self.nu > 0] * np.log(self.nu[self.nu > 0])))
         return total + gaussian

@@ -11,6 +11,8 @@ orders of a pair share a site.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.special import expit, log_ndtr, logsumexp
 
@@ -26,66 +28,54 @@ NEAR = 1e-6  # of its distance, in standard deviations, at which the maximum is 
 LEAST = 1e-8  # precision of a site
 
 
-def choice_moments(
-    mean: Array,
-    variance: Array,
-    p: Array,
-    weight: Array,
-    bias: Array,
-    nu: Array | None = None,
-    bias_variance: Array | None = None,
-) -> tuple[Array, Array]:
+@dataclass(frozen=True)
+class Asked:
+    """The choices about M pairs.
+
+    `p` and `weight` (2, M) are those with the first item shown first, d − γ, and with it shown second, where p is that
+    of the second item and the difference −d − γ; a weight of 0 means not asked. `bias` (M,) is the mean of γ and
+    `bias_variance` (M,) its variance, over which the likelihood is averaged; None: γ is known. `nu` (M,) is Davidson's
+    ν of the judge; None: no judge says that two texts are equal.
+    """
+
+    p: Array
+    weight: Array
+    bias: Array
+    nu: Array | None = None
+    bias_variance: Array | None = None
+
+
+def choice_moments(mean: Array, variance: Array, asked: Asked) -> tuple[Array, Array]:
     """Mean and variance of d, N(mean, variance) before a pair was judged, shape (M,), given the choices in both orders.
 
-    p and weight (2, M) are those of the choices with the first item shown first, d − γ, and with it shown second, where
-    p is that of the second item and the difference −d − γ; `bias` (M,) is the mean of γ and `bias_variance` (M,) its
-    variance, over which the likelihood is averaged; None: γ is known. A weight of 0 means not asked. `nu` (M,) is
-    Davidson's ν of the judge; None: no judge says that two texts are equal.
-
     >>> once = np.array([[1.0], [0.0]])
-    >>> mean, variance = choice_moments(np.zeros(1), np.ones(1), once, once, np.zeros(1))
+    >>> mean, variance = choice_moments(np.zeros(1), np.ones(1), Asked(once, once, np.zeros(1)))
     >>> mean.round(3), variance.round(3)
     (array([0.413]), array([0.829]))
     """
-    x, log_density, _ = _points(mean, variance, p, weight, bias, nu, bias_variance)
+    x, log_density, _ = _points(mean, variance, asked)
     share = SHARES * np.exp(log_density - np.max(log_density, axis=1, keepdims=True))
     share /= np.sum(share, axis=1, keepdims=True)
     centre = np.sum(share * x, axis=1)
     # No posterior is narrower than with the largest curvature, ¼ of the weight; a sum over few points could be.
-    least = 1.0 / (1.0 / variance + 0.25 * np.sum(weight, axis=0))
+    least = 1.0 / (1.0 / variance + 0.25 * np.sum(asked.weight, axis=0))
     return centre, np.maximum(np.sum(share * (x - centre[:, None]) ** 2, axis=1), least)
 
 
-def choice_evidence(
-    mean: Array,
-    variance: Array,
-    p: Array,
-    weight: Array,
-    bias: Array,
-    nu: Array | None = None,
-    bias_variance: Array | None = None,
-) -> Array:
-    """log ∫ N(d; mean, variance)·Π exp w·(p·d − log(1 + e^d)) dd (M,), of the choices of `choice_moments`.
+def choice_evidence(mean: Array, variance: Array, asked: Asked) -> Array:
+    """log ∫ N(d; mean, variance)·Π exp w·(p·d − log(1 + e^d)) dd (M,), of the choices in both orders.
 
-    With `nu` (M,) that of Davidson's likelihood, without the factor ν of each tie.
+    With ν that of Davidson's likelihood, without the factor ν of each tie.
 
     >>> once = np.array([[1.0], [0.0]])
-    >>> np.exp(choice_evidence(np.zeros(1), np.ones(1), once, once, np.zeros(1))).round(3)
+    >>> np.exp(choice_evidence(np.zeros(1), np.ones(1), Asked(once, once, np.zeros(1)))).round(3)
     array([0.5])
     """
-    _, log_density, width = _points(mean, variance, p, weight, bias, nu, bias_variance)
+    _, log_density, width = _points(mean, variance, asked)
     return np.asarray(logsumexp(log_density, b=SHARES, axis=1) + np.log(width / np.sqrt(variance)))
 
 
-def _points(
-    mean: Array,
-    variance: Array,
-    p: Array,
-    weight: Array,
-    bias: Array,
-    nu: Array | None = None,
-    bias_variance: Array | None = None,
-) -> tuple[Array, Array, Array]:
+def _points(mean: Array, variance: Array, asked: Asked) -> tuple[Array, Array, Array]:
     """Points d (M, 33) around the maximum of the density of d given the choices, its logarithm there, and their scale.
 
     To the logarithm, log N(0, 1) of the nodes is not yet added. A likelihood e^ℓ averaged over γ ~ N(γ̂, v) is
@@ -94,6 +84,7 @@ def _points(
 
     which is exact for a quadratic ℓ.
     """
+    p, weight, bias, nu = asked.p, asked.weight, asked.bias, asked.nu
     sign = np.array([[1.0], [-1.0]])
     d, reach = mean.copy(), variance * np.sum(weight, axis=0)
     low, high = mean - reach, mean + reach
@@ -117,13 +108,13 @@ def _points(
             log_density += times * (share * shown - np.logaddexp(0.0, shown))
         else:
             log_density += times * ((share - 0.5) * shown - log_partition(shown, nu[:, None]))
-        if bias_variance is not None:
+        if asked.bias_variance is not None:
             chance, flips = _chances(shown, times, None if nu is None else nu[:, None])
             slope -= times * (share - chance)
             curvature += flips
-    if bias_variance is not None:
-        more = 1.0 + bias_variance[:, None] * curvature
-        log_density += 0.5 * (bias_variance[:, None] * slope**2 / more - np.log(more))
+    if asked.bias_variance is not None:
+        v = asked.bias_variance[:, None]
+        log_density += 0.5 * (v * slope**2 / (1.0 + v * curvature) - np.log1p(v * curvature))
     return x, log_density, width
 
 

@@ -8,12 +8,15 @@ mean of `DRAWS` draws; each difference with its standard error.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
+from benchmarks.soundness import spread
 from benchmarks.verdict import table
 from benchmarks.voices import Voiced
 from comparo.analysis.agreement import spearman
@@ -29,7 +32,7 @@ from comparo.run.task import Task
 from comparo.run.voices import voices_of
 from comparo.types import Array
 
-DRAWS, SEED = 16, 0
+DRAWS, SEED = 64, 0
 PRICES = (1.0, 20.0)  # dollars for a call
 
 
@@ -137,8 +140,8 @@ def measured(shape: Shape, seeds: Sequence[int]) -> tuple[Array, Array]:
 
 
 def rows(seeds: Sequence[int]) -> Iterator[list[str]]:
-    for name, shape in SHAPES.items():
-        found, calls = measured(shape, seeds)
+    results = spread(partial(measured, seeds=seeds), list(SHAPES.values()), os.cpu_count() or 1)
+    for name, (found, calls) in zip(SHAPES, results, strict=True):
         gains = [found[:, 2] - found[:, k] for k in range(2)]
         errors = [float(np.std(gain, ddof=1)) / np.sqrt(len(gain)) for gain in gains]
         yield [

@@ -16,6 +16,7 @@ from scipy.special import expit, logit
 from comparo.data.comparisons import Comparisons
 from comparo.model.effects import shrunk
 from comparo.model.graph import Graph
+from comparo.model.leaning import told_share
 from comparo.model.limits import Limits
 from comparo.model.newton import Solution
 from comparo.model.pattern import Pattern
@@ -40,7 +41,8 @@ class Choices:
 
     `p` and `weight` (2, M) are the choices about each pair in both orders, in the pattern's order; `family` (M,) is
     their context and judge, `gamma` (C, J) is γ of each, shrunk by its variance `between`, and `gamma_variance` (C,
-    J) what is open about it, None where there is no γ. `dispersion` is the variance of shares of votes and of
+    J) what is open about it, None where there is no γ. `told` (C, J) is the share of what the choices tell about γ
+    that is left since the scores are not known (`leaning`). `dispersion` is the variance of shares of votes and of
     grades relative to a coin's; 1 for decisions. `offset` (M,) is what is added to the difference of the scores of
     each pair, 0 unless scores have two peaks (`peaks`). `tied` (J,) is the weight of each judge's ties, and `nu`
     (J,) its ν; both are None where no decision is a tie. `strength` is that of the term that keeps the variance of
@@ -61,6 +63,7 @@ class Choices:
     between: float | None = None
     error: float | None = None
     gamma_variance: Array | None = None
+    told: Array | float = 1.0
     tied: Array | None = None
     nu: Array | None = None
     strength: float = PULL
@@ -121,7 +124,7 @@ class Choices:
             moved += state._tie_change(earlier)
             if step > 2 and float(np.max(np.abs(change) + np.abs(beyond))) + moved < limits.mixed_change:
                 return state, variances, step + 1, True
-            earlier, state = state, state.learn(mean, variance)
+            earlier, state = state, state._with_told(solution, spread, between).learn(mean, variance)
         return state, variances, limits.mixed_rounds, False
 
     def learn(self, mean: Array, variance: Array) -> Choices:
@@ -197,6 +200,12 @@ class Choices:
         judge = np.tile(self._judge, 2)
         return replace(self, nu=next_parameters(self.nu, self.tied, chance.ravel(), self.weight.ravel(), judge))
 
+    def _with_told(self, solution: Solution, spread: Array, between: Array) -> Choices:
+        if not self.is_biased:
+            return self
+        told = told_share(solution, spread, between, self.c, self.weight, self.family, self.gamma.shape)
+        return replace(self, told=told)
+
     def _with_biases(self, mean: Array, variance: Array) -> Choices:
         """A Newton step for γ of each context and judge, shrunk towards the judge's mean."""
         if self.nu is None:
@@ -206,8 +215,11 @@ class Choices:
             chance, flips, _ = self._tie_moments(mean, variance, self.nu)
             curvature = np.sum(self.weight * flips, axis=0)
         excess = np.sum(self.weight * (self.p - chance), axis=0)
-        information, total = (np.bincount(self.family, values, self.gamma.size) for values in (curvature, excess))
-        information, total = (part.reshape(self.gamma.shape) for part in (information, total))
+        information, total = (
+            np.bincount(self.family, values, self.gamma.size).astype(float).reshape(self.gamma.shape)
+            for values in (curvature, excess)
+        )
+        information = information * self.told
         known = information > 1e-9
         error = 1.0 / np.where(known, information, 1.0)
         step = np.clip(total * error, -LONGEST, LONGEST)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from comparo.model.predicted import Predicted
 from comparo.types import Array, Index
@@ -45,22 +46,28 @@ class Effects:
 
 
 def random_effects(estimate: Array, variance: Array) -> tuple[float, float]:
-    """Mean m and variance τ² of the true values of `estimate` (G,) with error `variance` (DerSimonian and Laird).
+    """Mean m and variance τ² of the true values of `estimate` (G,) with error `variance` (Paule and Mandel).
 
-    τ² = (Q − (G − 1)) / (Σ1/v − Σ1/v² / Σ1/v), Q = Σ(x − x̄)²/v; at least a thousandth of the smallest error variance,
-    which makes all values practically equal.
+    τ² is where Σ(x − m)²/(v + τ²) = G − 1, with m the mean weighted by 1/(v + τ²); at least a thousandth of the
+    smallest error variance, which makes all values practically equal. Weights 1/v (DerSimonian and Laird) would hear
+    little of extreme values where these have large errors, as the biases of choices do.
 
     >>> centre, between = random_effects(np.array([1.0, 3.0]), np.array([0.5, 0.5]))
     >>> round(centre, 6), round(between, 6)
     (2.0, 1.5)
     """
-    precision = 1.0 / variance
-    centre = np.sum(precision * estimate) / np.sum(precision)
-    excess = np.sum(precision * (estimate - centre) ** 2) - (len(estimate) - 1)
-    scale = np.sum(precision) - np.sum(precision**2) / np.sum(precision)
-    between = max(float(excess / scale), 1e-3 * float(np.min(variance)))
-    share = 1.0 / (variance + between)
-    return float(np.sum(share * estimate) / np.sum(share)), between
+
+    def centre(between: float) -> float:
+        share = 1.0 / (variance + between)
+        return float(np.sum(share * estimate) / np.sum(share))
+
+    def excess(between: float) -> float:
+        return float(np.sum((estimate - centre(between)) ** 2 / (variance + between))) - (len(estimate) - 1)
+
+    least = 1e-3 * float(np.min(variance))
+    most = least + float(np.sum((estimate - np.mean(estimate)) ** 2)) / (len(estimate) - 1)
+    between = float(brentq(excess, least, most)) if excess(least) > 0.0 else least
+    return centre(between), between
 
 
 def shrunk(gamma: Array, variance: Array, asked: NDArray[np.bool_]) -> tuple[Array, float | None]:

@@ -13,6 +13,7 @@ from comparo.ranking.placed import Placed
 from comparo.types import Array, Mask
 
 NAMED = 5  # items that a sentence names
+EQUAL = 1.05  # ratio of two squared widths up to which they are shown as equal: the number of calls rounds to one
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +65,14 @@ def moved_columns(ranking: Placed, grown: Grown) -> dict[str, NDArray[Any]]:
 
 
 def growth_sentences(ranking: Placed, grown: Grown | None) -> list[str]:
-    """Who is new, what moved and what was left out, in sentences; none for a ranking that has not grown."""
+    """Who is new, how well they are known, what moved and what was left out, in sentences; none if nothing grew."""
     if grown is None:
         return []
     new, moved = new_columns(ranking, grown), moved_columns(ranking, grown)
     old = np.count_nonzero(~grown.new)
     names = [f"{item} (rank {rank:,})" for item, rank in zip(new["item"].tolist(), new["rank"].tolist(), strict=True)]
     found = [f"{_number(len(names), 'item')} new beside {old:,} that were there before{_listed(names)}"]
+    found += _precision(ranking, grown)
     steps = zip(moved["item"].tolist(), moved["score_before"].tolist(), moved["score"].tolist(), strict=True)
     names = [f"{item} ({before:.2f} to {now:.2f})" for item, before, now in steps]
     found.append(
@@ -82,6 +84,22 @@ def growth_sentences(ranking: Placed, grown: Grown | None) -> list[str]:
             f"{grown.left_out:,} judgements about changed or removed texts are left out; they stay in the folder"
         )
     return found
+
+
+def _precision(ranking: Placed, grown: Grown) -> list[str]:
+    """How wide the intervals of new and old candidates are, and how many calls would make them equal.
+
+    The square of a width goes with one divided by the number of calls.
+    """
+    square = ((ranking.high - ranking.low) / 2.0) ** 2
+    new, old = (square[group & np.isfinite(square)] for group in (grown.new, ~grown.new))
+    if not len(new) or not len(old) or not np.mean(old) > 0:
+        return []
+    ratio = float(np.mean(new) / np.mean(old))
+    said = f"intervals are ± {np.sqrt(np.mean(new)):.2f} for the new and ± {np.sqrt(np.mean(old)):.2f} for the others"
+    return [
+        f"{said}; about {ratio:.1f} times the calls about new ones would make them equal" if ratio > EQUAL else said
+    ]
 
 
 def _number(count: int, what: str) -> str:

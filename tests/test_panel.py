@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit
+from scipy.stats import truncnorm
 
 from comparo import expected_spearman, fit
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.model.graph import Graph
 from comparo.model.limits import LIMITS
-from comparo.model.loadings import Agreement, copies, loadings, signs
+from comparo.model.loadings import EVEN, MOST, USUAL, Agreement, copies, loadings, signs
 from comparo.model.panel import panel
 from comparo.model.sigma import bt_sigma
 from comparo.model.voices import Voice
@@ -101,6 +102,21 @@ def test_intervals_cover_the_consensus(items, contexts, calls, kind, both):
     assert np.mean(np.where(chance > 0.5, right, 1 - right)) == pytest.approx(
         np.mean(np.maximum(chance, 1 - chance)), abs=0.05
     )
+
+
+@pytest.mark.parametrize(("items", "contexts", "calls"), [(8, 20, 60), (60, 1, 300)])
+def test_no_one_of_three_equal_voices_is_taken_for_the_consensus(items, contexts, calls):
+    """The best loading of one of them would be 1 in some of these runs, whose intervals then cover 60 to 70%."""
+    scales, tastes, covered = np.full(3, 0.7), np.full(3, 0.4), []
+    for seed in range(30):
+        truth, data = voices(np.random.default_rng(seed), items, contexts, calls, scales, tastes, noise=0.5)
+        ranking = quiet_fit(data, "panel")
+        t = known(ranking, truth, scales)
+        covered.append(np.mean((ranking.low <= t) & (t <= ranking.high)))
+        assert np.min(ranking.voices["taste"]) > 0.2
+        assert np.max(ranking.voices["gamma_error"]) < 0.1
+    assert min(covered) > 0.8
+    assert 0.93 < np.mean(covered) < 0.975
 
 
 def test_a_panel_of_one_is_the_single_fit():
@@ -373,9 +389,25 @@ def test_loadings_of_exact_correlations(seed, count):
     assert np.array_equal(turned, sign) or np.array_equal(turned, -sign)
     family = copies(Agreement(np.where(np.eye(count), 1.0, agreement.correlation), agreement.candidates))
     assert family.tolist() == list(range(count))
-    found, error = loadings(agreement.merged(family, turned), np.zeros(count, dtype=bool), rng.uniform(0.1, 1, count))
-    assert found == pytest.approx(rho, abs=2e-3)
+    merged, content = agreement.merged(family, turned), rng.uniform(0.1, 1, count)
+    best, believed, error = loadings(merged, np.zeros(count, dtype=bool), content)
+    assert best == pytest.approx(rho, abs=2e-3)
+    assert believed == pytest.approx(rho, abs=2e-3)
     assert np.all((error > 0) & (error < 0.01))
+
+
+def test_what_is_believed_of_a_loading_is_the_mean_of_what_is_open_below_one():
+    """Of three voices the first one has the best loading 1; given the others, its own is normal, cut off there."""
+    c = np.array([[1.0, 0.85, 0.85], [0.85, 1.0, 0.55], [0.85, 0.55, 1.0]])
+    agreement, open_to_all = Agreement(c, np.full((3, 3), 100.0)), np.zeros(3, dtype=bool)
+    best, believed, error = loadings(agreement, open_to_all, np.ones(3))
+    assert best[0] == MOST
+    even, others = 1.0 / EVEN**2, agreement.precision[0, 1:]
+    known = np.sum(others * believed[1:] ** 2) + even
+    centre = (np.sum(others * c[0, 1:] * believed[1:]) + even * np.mean([*believed, USUAL])) / known
+    left = truncnorm(-np.inf, (MOST - centre) * np.sqrt(known), centre, 1.0 / np.sqrt(known))
+    assert believed[0] == pytest.approx(left.mean(), abs=1e-4)
+    assert believed[0] < MOST - 0.4 * error[0]
 
 
 def test_single_answers_in_many_contexts():

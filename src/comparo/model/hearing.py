@@ -33,7 +33,8 @@ class Heard:
     voices : What each says on its own.
     agreement : The correlation of the views of every two voices.
     family : The family of each voice, numbered from 0, (R,).
-    loading, loading_error : ρ of each voice, with its sign, and the standard error, (R,).
+    loading, loading_error : The best ρ of each voice, with its sign, and the standard error, (R,).
+    believed : ρ of each voice as the consensus takes it, (R,): the mean of what is open about it.
     anchored : Which voices are people, (R,).
     """
 
@@ -45,6 +46,7 @@ class Heard:
     family: NDArray[np.intp]
     loading: Array
     loading_error: Array
+    believed: Array
     anchored: NDArray[np.bool_]
 
     def interval(self, level: float) -> tuple[Array, Array]:
@@ -60,7 +62,9 @@ class Heard:
             return None
         names, voices = (tuple(part[r] for r in np.flatnonzero(kept)) for part in (self.names, self.voices))
         found = _agreeing(graph, names, (np.cumsum(kept) - 1)[self.voice[rows]], voices, self.anchored[kept])
-        return replace(found, loading=-found.loading) if found.loading @ self.loading[kept] < 0 else found
+        if found.loading @ self.loading[kept] < 0:
+            return replace(found, loading=-found.loading, believed=-found.believed)
+        return found
 
 
 def hear(
@@ -100,8 +104,8 @@ def _agreeing(
     of_family = np.array([anchored[family == k].any() for k in range(int(family.max()) + 1)])
     content = np.array([voice.content for voice in voices])
     shown = np.bincount(family, content) / np.bincount(family)
-    rho, error = loadings(agreement.merged(family, sign), of_family, shown)
-    return Heard(graph, names, code, voices, agreement, family, sign * rho[family], error[family], anchored)
+    rho, believed, error = (part[family] for part in loadings(agreement.merged(family, sign), of_family, shown))
+    return Heard(graph, names, code, voices, agreement, family, sign * rho, error, sign * believed, anchored)
 
 
 def _named(comparisons: Comparisons, people: Collection[Any]) -> tuple[tuple[Any, ...], NDArray[np.intp]]:

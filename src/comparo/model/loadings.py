@@ -14,15 +14,20 @@ the variances of the single voices (MINQUE), so they cost one fit per voice. The
 where the second sum decides what two voices leave open: who of them is the better one. h_r is the square root of the
 voice's content, the share of one answer that is about the texts: what is lost in position and noise goes with what
 people do not share (docs/panel.md). `USUAL` is among the ρ of the mean, for voices that too few answers compare.
+
+No |ρ| is above 1. The best values are often 1 for one voice of three that judged a few hundred candidates; if it were
+believed, that voice would be the consensus. So what is believed of each ρ is the mean, not the maximum, of what is open
+about it below 1, given what is believed of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr
 
 from comparo.model.voices import Voice
 from comparo.types import Array
@@ -115,30 +120,42 @@ def signs(agreement: Agreement, anchored: NDArray[np.bool_]) -> Array:
     return np.where(anchored, 1.0, sign)
 
 
-def loadings(agreement: Agreement, anchored: NDArray[np.bool_], content: Array) -> tuple[Array, Array]:
-    """ρ of families whose views are turned to agree, and its standard error, both (F,), given their content (F,).
+def loadings(agreement: Agreement, anchored: NDArray[np.bool_], content: Array) -> tuple[Array, Array, Array]:
+    """The best ρ of families whose views are turned to agree, what is believed of it, and its standard error, all (F,).
 
-    Anchored families, such as people, are the consensus itself: their ρ is `MOST`.
+    `content` (F,) is that of the families. Anchored ones, such as people, are the consensus itself: their ρ is `MOST`.
 
     >>> three = np.array([[1, 0.72, 0.45], [0.72, 1, 0.4], [0.45, 0.4, 1]])
-    >>> loadings(Agreement(three, np.full((3, 3), 1e4)), np.zeros(3, dtype=bool), np.ones(3))[0].round(2)
-    array([0.9, 0.8, 0.5])
+    >>> best, believed, error = loadings(Agreement(three, np.full((3, 3), 1e4)), np.zeros(3, dtype=bool), np.ones(3))
+    >>> best.round(2), believed.round(2)
+    (array([0.9, 0.8, 0.5]), array([0.9, 0.8, 0.5]))
     """
     if len(agreement.correlation) == 1:
-        return np.full(1, MOST), np.zeros(1)
+        return np.full(1, MOST), np.full(1, MOST), np.zeros(1)
     precision, c, even = agreement.precision, agreement.correlation, 1.0 / EVEN**2
     mean = np.sum(precision * c) / max(float(np.sum(precision)), np.finfo(float).tiny)
-    rho = np.where(anchored, MOST, np.sqrt(np.clip(mean, LEAST**2, MOST**2)))
     height = np.sqrt(content)
     height = height / np.mean(height)
-    for _ in range(ROUNDS):
-        before = rho.copy()
-        for family in np.flatnonzero(~anchored):
-            known = float(np.sum(precision[family] * rho**2))
-            pulled = float(np.sum(precision[family] * c[family] * rho))
-            rho[family] = np.clip(
-                (pulled + even * height[family] * np.mean([*rho, USUAL])) / (known + even), LEAST, MOST
-            )
-        if np.max(np.abs(rho - before)) < SURE:
-            break
-    return rho, np.where(anchored, 0.0, 1.0 / np.sqrt(precision @ rho**2 + even))
+
+    def settled(below: Callable[[float, float], float]) -> Array:
+        """ρ of each family in turn, from its best value and its error given the others, until none changes."""
+        rho = np.where(anchored, MOST, np.sqrt(np.clip(mean, LEAST**2, MOST**2)))
+        for _ in range(ROUNDS):
+            before = rho.copy()
+            for family in np.flatnonzero(~anchored):
+                known = float(np.sum(precision[family] * rho**2)) + even
+                pulled = float(np.sum(precision[family] * c[family] * rho))
+                best = (pulled + even * height[family] * np.mean([*rho, USUAL])) / known
+                rho[family] = max(below(best, 1.0 / np.sqrt(known)), LEAST)
+            if np.max(np.abs(rho - before)) < SURE:
+                break
+        return rho
+
+    rho = settled(lambda best, _: min(best, MOST))
+    return rho, settled(_mean_below), np.where(anchored, 0.0, 1.0 / np.sqrt(precision @ rho**2 + even))
+
+
+def _mean_below(mean: float, error: float) -> float:
+    """The mean of N(mean, error²) below `MOST`: m − e·n(z)/Φ(z), z = (`MOST` − m)/e."""
+    z = (MOST - mean) / error
+    return float(mean - error * np.exp(-0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) - log_ndtr(z)))

@@ -94,7 +94,7 @@ class Panel(Heard):
     def taste(self) -> Array:
         """τ of each voice, in logits of its own answers, (R,): τ² = v·(1 − ρ²)."""
         variance = np.array([voice.variance for voice in self.voices])
-        return np.sqrt(variance * (1.0 - self.loading**2))
+        return np.sqrt(variance * (1.0 - self.believed**2))
 
     @property
     def variance(self) -> float:
@@ -143,9 +143,9 @@ def _together(heard: Heard, shared: Shared, leans: Array | None, limits: Limits)
     """The consensus of voices that were heard."""
     graph, family, anchored, voices = heard.graph, heard.family, heard.anchored, list(heard.voices)
     variance = np.array([voice.variance for voice in voices])
-    alpha = heard.loading * np.sqrt(variance)
+    alpha = heard.believed * np.sqrt(variance)
     lead = np.unique(family, return_index=True)[1]
-    ties = heard.loading[lead] ** 2 / (1.0 - heard.loading[lead] ** 2)
+    ties = heard.believed[lead] ** 2 / (1.0 - heard.believed[lead] ** 2)
     share = _counted_once(voices, family, np.sign(heard.loading) / np.sqrt(variance))
     star = Star.of(graph, [(voice.pattern.first, voice.pattern.second) for voice in voices], family, limits)
     voices, x, laplacian, settled = _settled(star, voices, alpha, ties, share)
@@ -153,7 +153,7 @@ def _together(heard: Heard, shared: Shared, leans: Array | None, limits: Limits)
     opinion = Opinion(star, laplacian, tuple(voices), alpha, ties, share, unit)
     scores, group = x[star.consensus], None
     if leans is not None:
-        opinion = replace(opinion, errors=_coefficient_errors(voices, heard.loading))
+        opinion = replace(opinion, errors=_coefficient_errors(voices, heard.believed))
     if shared.kinds and int(np.max(np.diff(graph.starts))) <= limits.exact:
         (opinion, scores), group = opinion.expecting(shared, leans), shared.group
     elif leans is not None:
@@ -167,6 +167,7 @@ def _together(heard: Heard, shared: Shared, leans: Array | None, limits: Limits)
         family,
         heard.loading,
         heard.loading_error,
+        heard.believed,
         anchored,
         alpha / unit,
         unit * graph.centre(scores),

@@ -136,7 +136,8 @@ class Soft:
                 variances = estimate(spectrum, shared.kind, observations + found.sum_freedom, False, self.unit)
             used, state = state.noise, replace(state, noise=variances.noise(variances.ratio))
             logs = np.log([variances.ratio, state.noise])
-            if share * abs(np.log(state.noise / used)) < limits.mixed_change:  # the system is as good as the same
+            learnt = step > 0 or state.biases is None or not state.biases.shared.any()
+            if learnt and share * abs(np.log(state.noise / used)) < limits.mixed_change:  # the system stays the same
                 return state, variances, step + 1, True
             # Sites of saturated answers move in small steps.
             if np.max(np.abs(logs - before)) < limits.mixed_change / (10 if censored.any() else 1):

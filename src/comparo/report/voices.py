@@ -109,6 +109,7 @@ def _in_order(heard: Heard, asked: list[str]) -> Heard:
         family=heard.family[order],
         loading=heard.loading[order],
         loading_error=heard.loading_error[order],
+        believed=heard.believed[order],
         anchored=heard.anchored[order],
     )
 

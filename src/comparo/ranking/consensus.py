@@ -33,7 +33,7 @@ from comparo.types import Array
 PEOPLE = 1.2  # how much more people's scores vary within systems than between them
 LEAST = 0.15  # the least validity
 STYLE = 0.5  # the validity beyond style, where no groups are known
-PANEL_STYLE = 0.55  # the same of a panel (docs/panel.md)
+PANEL_STYLE = 0.7  # the same of a panel (docs/panel.md)
 
 
 def usual_validity(share_between_groups: float, orders_correlation: float | None = None) -> float:
@@ -95,7 +95,7 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
         What `fit` returned with prior="estimated" or as a panel, and groups or features.
     validity
         k, from 0 to 1; by default `usual_validity` of the ranking's groups, or, where there is only style, 0.5 of a
-        judge and 0.55 of a panel.
+        judge and 0.7 of a panel.
 
     Returns
     -------

@@ -201,6 +201,7 @@ class Choices:
         return replace(self, nu=next_parameters(self.nu, self.tied, chance.ravel(), self.weight.ravel(), judge))
 
     def _with_told(self, solution: Solution, spread: Array, between: Array) -> Choices:
+        """What is left of what the choices tell about γ, given the solution for the scores."""
         if not self.is_biased:
             return self
         told = told_share(solution, spread, between, self.c, self.weight, self.family, self.gamma.shape)

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
+from comparo.model.sites import censored_moments
 from comparo.model.voices import Voice
 from comparo.types import Array
 
@@ -156,6 +156,6 @@ def loadings(agreement: Agreement, anchored: NDArray[np.bool_], content: Array) 
 
 
 def _mean_below(mean: float, error: float) -> float:
-    """The mean of N(mean, error²) below `MOST`: m − e·n(z)/Φ(z), z = (`MOST` − m)/e."""
-    z = (MOST - mean) / error
-    return float(mean - error * np.exp(-0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) - log_ndtr(z)))
+    """The mean of N(mean, error²) below `MOST`."""
+    turned, variance, least, none = np.array([-mean, error**2, -MOST, 0.0])
+    return float(-censored_moments(turned, variance, least, none)[0])

@@ -59,7 +59,7 @@ def aligned(last: Ranking, earlier: Ranking) -> Array:
     """The earlier scores of all candidates of the last ranking, shape (n,); the mean for those not yet compared."""
     items = np.int64(len(last.comparisons.items))
     keys, found = (one.graph.context * items + one.graph.item for one in (last, earlier))
-    order = np.argsort(keys)
+    order = np.argsort(keys, kind="stable")
     scores = np.full(len(keys), np.mean(earlier.scores))
     scores[order[np.searchsorted(keys, found, sorter=order)]] = earlier.scores
     return scores

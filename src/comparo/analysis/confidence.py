@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from comparo.analysis.posterior import posterior
 from comparo.ranking.ranking import Ranking
+from comparo.rounding import merge_ties
 from comparo.types import Array
 
 
@@ -57,7 +58,8 @@ def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
         estimated = some.rotate(some.later(x, spread, more, rng)) if more else some.select(ranking.scores)[:, None]
         rank = rankdata(np.round(estimated, 9), axis=2) - (size + 1) / 2
         norm = np.sqrt(np.sum(rank**2, axis=2) * (size**3 - size) / 12)
-        ordered = np.take_along_axis(np.broadcast_to(rank, drawn.shape), np.argsort(drawn, axis=2), axis=2)
+        order = np.argsort(drawn, axis=2, kind="stable")
+        ordered = np.take_along_axis(np.broadcast_to(rank, drawn.shape), order, axis=2)
         inner = ordered @ (np.arange(size) - (size - 1) / 2)
         found[some.contexts] = np.mean(inner / np.where(norm > 0, norm, 1.0), axis=1)
     return found[_in_order(ranking)]
@@ -96,7 +98,7 @@ def top_probability(ranking: Ranking, k: int) -> Array:
     found = np.ones(ranking.graph.contexts)
     for some, x, _ in posterior(ranking).draws():
         if k < x.shape[2]:
-            best = np.argsort(-some.select(ranking.scores), axis=1, kind="stable")[:, None]
+            best = np.argsort(-some.select(merge_ties(ranking.scores)), axis=1, kind="stable")[:, None]
             drawn = np.take_along_axis(some.rotate(x), np.broadcast_to(best, x.shape), axis=2)
             found[some.contexts] = np.mean(np.min(drawn[..., :k], axis=2) > np.max(drawn[..., k:], axis=2), axis=1)
     return found[_in_order(ranking)]
@@ -104,4 +106,4 @@ def top_probability(ranking: Ranking, k: int) -> Array:
 
 def _in_order(ranking: Ranking) -> NDArray[np.intp]:
     """The position in the graph of each of the comparisons' contexts."""
-    return np.argsort(ranking.graph.context[ranking.graph.starts[:-1]])
+    return np.argsort(ranking.graph.context[ranking.graph.starts[:-1]], kind="stable")

@@ -18,6 +18,7 @@ from comparo.methods import Method, quiet_fit
 from comparo.model.experts import BradleyTerry
 from comparo.model.graph import Graph
 from comparo.model.product import Bias
+from comparo.rounding import merge_ties
 from comparo.types import Array, LongIndex
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def plot_ranking(ranking: Ranking, context: Hashable = None, top: int = 40, ax: 
     ['a', 'b', 'c']
     """
     nodes = ranking.nodes_of(context)
-    order = np.lexsort((-ranking.scores[nodes], ranking.component[nodes]))[:top] + nodes.start
+    order = np.lexsort((-merge_ties(ranking.scores[nodes]), ranking.component[nodes]))[:top] + nodes.start
     ax = intervals(ranking.items[order], ranking.scores[order], ranking.high[order], ranking.tier[order], ax)
     ax.set_xlabel(f"score ({ranking.method}),\n{100 * ranking.level:g}% interval")
     return ax

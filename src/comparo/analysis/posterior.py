@@ -88,7 +88,7 @@ class Quadratic:
 
     def later(self, x: Array, spread: Array, more: float, rng: np.random.Generator) -> Array:
         q, beta = self.q[:, None], self.beta[:, None]
-        later = beta + more * q * x + np.sqrt(more * q) * rng.standard_normal(x.shape)
+        later = beta + more * q * x + np.sqrt(more * q) * _standard_normal(x.shape, self.vectors, rng)
         return np.asarray(later / ((1 + more) * q + 1 / spread))
 
     def parts(self, contexts: int) -> Iterator[Quadratic]:
@@ -103,6 +103,16 @@ class Quadratic:
                 self.beta[begin:end],
                 None if self.vectors is None else self.vectors[begin:end],
             )
+
+
+def _standard_normal(shape: tuple[int, ...], vectors: Array | None, rng: np.random.Generator) -> Array:
+    """Independent coordinates (B, D, size), drawn for the items and then turned to the eigenvectors.
+
+    The signs of eigenvectors, and their directions where eigenvalues are equal, depend on the machine: drawn as
+    coordinates of these, the same numbers would be other scores.
+    """
+    drawn = rng.standard_normal(shape)
+    return drawn if vectors is None else np.asarray(drawn @ vectors)
 
 
 def _quadratics(laplacian: Laplacian, b: Array) -> Iterator[Quadratic]:
@@ -209,7 +219,7 @@ class Posterior:
             for some in quadratic.parts(max(1, limits.agreement_entries // (size * draws))):
                 spread = self._spreads(some.contexts, draws)[:, :, None]
                 v = spread / (1 + some.q[:, None] * spread)
-                x = v * some.beta[:, None] + np.sqrt(v) * rng.standard_normal((len(v), draws, size))
+                x = v * some.beta[:, None] + np.sqrt(v) * _standard_normal((len(v), draws, size), some.vectors, rng)
                 if some.vectors is None:
                     x += np.sqrt(spread) * self._shifts(some, draws, rng)
                 yield some, x, spread
@@ -256,7 +266,7 @@ class Normal:
         precision = 1.0 / np.maximum(self.v, 1e-9 * self.own)  # of a component's mean, which is known, v is 0
         information = more * np.maximum(precision - 1.0 / self.own, 0.0)
         pull = (precision * self.mean)[:, None] + information[:, None] * x
-        pull += np.sqrt(information)[:, None] * rng.standard_normal(x.shape)
+        pull += np.sqrt(information)[:, None] * _standard_normal(x.shape, self.vectors, rng)
         return np.asarray(pull / (precision + information)[:, None])
 
     def parts(self, contexts: int) -> Iterator[Normal]:
@@ -297,7 +307,7 @@ class Estimated:
             every = Normal(contexts, batch.nodes, mean, np.maximum(v, 0.0), vectors, self.own)
             draws = min(max(limits.agreement_entries // batch.size, 16), limits.agreement_draws)
             for some in every.parts(max(1, limits.agreement_entries // (batch.size * draws))):
-                x = rng.standard_normal((len(some.mean), draws, batch.size))
+                x = _standard_normal((len(some.mean), draws, batch.size), some.vectors, rng)
                 x = some.mean[:, None] + np.sqrt(some.v)[:, None] * x
                 if graph.components > graph.contexts:  # what no comparison says of groups that are not connected
                     component = graph.component[some.nodes].reshape(some.mean.shape)

@@ -87,8 +87,8 @@ def factorise(table: Table, *names: str) -> tuple[NDArray[Any], tuple[NDArray[np
                 raise table.error(bad, name, f"{label} is not a label; name it by text or an integer, or drop the row")
     labels = _label_array(list(seen))
     if labels.dtype.kind == "i":
-        order = np.argsort(labels)
-        flat, labels = np.argsort(order).astype(np.int32)[flat], labels[order]
+        order = np.argsort(labels, kind="stable")
+        flat, labels = np.argsort(order, kind="stable").astype(np.int32)[flat], labels[order]
     return labels, tuple(np.ascontiguousarray(codes) for codes in flat.reshape(-1, len(columns)).T)
 
 

@@ -280,9 +280,9 @@ class Comparisons:
         their weights.
         """
         _, appearance, pair = np.unique(self.pair_keys(), return_index=True, return_inverse=True)
-        order = np.argsort(appearance)
+        order = np.argsort(appearance, kind="stable")
         lead = appearance[order]
-        pair = np.argsort(order)[pair]
+        pair = np.argsort(order, kind="stable")[pair]
         slot = 2 * pair + (self.first != self.first[lead][pair])
 
         def total(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -28,7 +28,7 @@ from comparo.run.answers import comparisons
 from comparo.types import Array
 
 CONTEXT = "{context}"
-EQUAL = 1e-9  # of a probability: what rounding leaves of two orders that contradict each other exactly
+EQUAL = 1e-9  # of a probability or a score: what rounding leaves of equals, as two orders that contradict each other
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ def preferred_pairs(ranking: Ranking, answered: Comparisons, least_margin: float
     counts = np.unique(asked, return_counts=True)[1]
     low, high = low[lead], high[lead]
     difference = ranking.scores[low] - ranking.scores[high]
-    tied = (np.abs(mean - 0.5) < EQUAL) | (difference == 0)
+    tied = (np.abs(mean - 0.5) < EQUAL) | (np.abs(difference) < EQUAL)
     contradicted = ~tied & ((mean > 0.5) != (difference > 0))
     close = ~tied & ~contradicted & (np.abs(difference) < least_margin)
     kept = np.flatnonzero(~(tied | contradicted | close))
-    kept = kept[np.argsort(lead[kept])]
+    kept = kept[np.argsort(lead[kept], kind="stable")]
     is_low = difference[kept] > 0
     return Pairs(
         np.where(is_low, low[kept], high[kept]),

@@ -22,6 +22,7 @@ from comparo.model.predicted import Predicted
 from comparo.model.product import Product
 from comparo.ranking.leaderboard import Leaderboard, Over, win_probability
 from comparo.ranking.places import among_best
+from comparo.rounding import merge_ties
 from comparo.types import Array, Index
 
 Groups = Mapping[Any, Hashable] | Literal["items"]
@@ -99,7 +100,7 @@ def leaderboard(ranked: Fitted, group: Index, names: NDArray[Any], contexts: Ove
         freedom = predicted.freedom(is_new)
     count = len(names)
     centre = np.eye(count) - 1.0 / count
-    order = np.argsort(-score, kind="stable")
+    order = np.argsort(-merge_ties(score), kind="stable")
     cov = (centre @ cov @ centre)[np.ix_(order, order)]
     won = np.bincount(group, among_best(scores, covariance, 1), count).astype(np.float64)
     pairs = np.unique(np.column_stack([group, graph.position]), axis=0)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.ranking.placed import Placed
+from comparo.rounding import merge_ties
 from comparo.types import Array, Mask
 
 NAMED = 5  # items that a sentence names
@@ -44,7 +45,7 @@ class Grown:
 def new_columns(ranking: Placed, grown: Grown) -> dict[str, NDArray[Any]]:
     """The new candidates, best first: context (where there are any), item, score, low, high and rank."""
     rows = np.flatnonzero(grown.new)
-    rows = rows[np.lexsort((-ranking.scores[rows], ranking.graph.context[rows]))]
+    rows = rows[np.lexsort((-merge_ties(ranking.scores[rows]), ranking.graph.context[rows]))]
     columns: dict[str, NDArray[Any]] = {} if ranking.context is None else {"context": ranking.context[rows]}
     columns |= {"item": ranking.items[rows], "score": ranking.scores[rows]}
     return columns | {"low": ranking.low[rows], "high": ranking.high[rows], "rank": ranking.rank[rows]}

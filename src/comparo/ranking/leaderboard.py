@@ -134,10 +134,10 @@ class Leaderboard:
         """P(each group is the best), from draws of all mean scores."""
         rng = np.random.default_rng(0)
         values, vectors = np.linalg.eigh(self.covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # symmetric: the signs of vectors cancel out
         freedom = min(self.freedom, NORMAL)
         heavy = np.sqrt(freedom / rng.chisquare(freedom, (DRAWS, 1)))
-        drawn = self.score + heavy * (rng.standard_normal((DRAWS, len(self))) @ root.T)
+        drawn = self.score + heavy * (rng.standard_normal((DRAWS, len(self))) @ root)
         return np.bincount(np.argmax(drawn, axis=1), minlength=len(self)) / DRAWS
 
     def probability(self, one: Hashable, other: Hashable) -> float:

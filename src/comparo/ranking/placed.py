@@ -15,6 +15,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.covariance import Covariance
 from comparo.model.graph import Graph
 from comparo.ranking.places import Candidate, among_best, beats, nodes_of, rank_intervals, ranks, tiers
+from comparo.rounding import merge_ties
 from comparo.types import Array
 
 
@@ -101,7 +102,7 @@ class Placed:
     @cached_property
     def _order(self) -> NDArray[np.int64]:
         """Best first, in the comparisons' order of contexts and then of components."""
-        return np.lexsort((-self.scores, self.graph.component, self.graph.context))
+        return np.lexsort((-merge_ties(self.scores), self.graph.component, self.graph.context))
 
     @cached_property
     def rank(self) -> NDArray[np.int64]:

@@ -17,6 +17,7 @@ from scipy.special import ndtr, ndtri
 
 from comparo.model.covariance import Covariance
 from comparo.model.graph import Graph
+from comparo.rounding import merge_ties
 from comparo.types import Array, LongIndex
 
 
@@ -47,16 +48,17 @@ def beats(difference: Array, variance: Array) -> Array:
 
 
 def ranks(graph: Graph, scores: Array) -> LongIndex:
-    """1 for the best of each component, shape (n,); scores equal to 1e-9 share a rank.
+    """1 for the best of each component, shape (n,); scores that differ by rounding share a rank.
 
     >>> from comparo import Comparisons
     >>> ranks(Graph.build(Comparisons.from_rows([("a", "b", 0.2), ("b", "c", 0.8)])), np.array([0.1, 0.5, 0.1]))
     array([2, 1, 2])
     """
+    scores = merge_ties(scores)
     order = np.lexsort((-scores, graph.component))
     ordered, place = scores[order], np.arange(len(order))
     new = np.diff(graph.component[order], prepend=-1) != 0
-    tied = ~new & np.isclose(ordered, np.roll(ordered, 1), rtol=1e-9, atol=1e-9)
+    tied = ~new & (ordered == np.roll(ordered, 1))
     begin = np.maximum.accumulate(np.where(new, place, 0))
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.maximum.accumulate(np.where(tied, 0, place)) - begin + 1
@@ -70,7 +72,7 @@ def tiers(scores: Array, covariance: Covariance, level: float) -> LongIndex:
     """
     tier = np.empty(len(scores), dtype=np.int64)
     for members, block in _components(covariance):
-        order = np.argsort(-scores[members], kind="stable")
+        order = np.argsort(-merge_ties(scores[members]), kind="stable")
         members = members[order]
         variance = covariance.std[members] ** 2 if block is None else np.diagonal(block)[order]
         number, begin = 0, 0
@@ -174,7 +176,10 @@ def _ranks(values: Array, compared: int) -> NDArray[np.integer]:
     """The rank along axis 1 of values (B, size, D), 1 for the lowest; up to `compared` are compared with each other."""
     size = values.shape[1]
     if size > compared:
-        return np.argsort(np.argsort(values, axis=1), axis=1) + 1
+        place = np.empty(values.shape, dtype=np.int64)
+        ranks_of = np.broadcast_to(np.arange(1, size + 1)[:, None], values.shape)
+        np.put_along_axis(place, np.argsort(values, axis=1, kind="stable"), ranks_of, axis=1)
+        return place
     place = np.ones(values.shape, dtype=np.int16)
     for other in range(size):
         place += values[:, other : other + 1] < values

@@ -113,7 +113,7 @@ class Ranking(Placed):
             bias = self.panel.bias
         if bias.size == 0:
             return None
-        return bias[np.argsort(self.graph.context[self.graph.starts[:-1]])]
+        return bias[np.argsort(self.graph.context[self.graph.starts[:-1]], kind="stable")]
 
     @property
     def effects(self) -> Effects | None:

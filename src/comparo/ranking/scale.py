@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from comparo.ranking.grown import Grown
 from comparo.ranking.ranking import Ranking
+from comparo.rounding import merge_ties
 from comparo.types import Array, Mask
 
 UNCENTRED = ("win-ratio", "avg-prob")  # methods whose scores are shares of all comparisons, and not differences
@@ -65,7 +66,7 @@ def _ranks(scores: Array, context: NDArray[np.integer], among: Mask) -> NDArray[
     """The rank of each candidate among those of its context that are `among` (n,), 0 for the others."""
     found = np.zeros(len(scores), dtype=np.int64)
     rows = np.flatnonzero(among)
-    order = rows[np.lexsort((-scores[rows], context[rows]))]
+    order = rows[np.lexsort((-merge_ties(scores[rows]), context[rows]))]
     starts = np.flatnonzero(np.diff(context[order], prepend=-1))
     sizes = np.diff(starts, append=len(order))
     found[order] = np.arange(len(order)) - np.repeat(starts, sizes) + 1

@@ -110,7 +110,7 @@ class Record:
     def contexts(self) -> list[slice]:
         """The candidates of each context, contexts in the items' order."""
         starts = self.ranking.graph.starts
-        order = np.argsort(self.items.context[self.row[starts[:-1]]])
+        order = np.argsort(self.items.context[self.row[starts[:-1]]], kind="stable")
         return [slice(int(starts[number]), int(starts[number + 1])) for number in order]
 
     @cached_property

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from comparo.report.embed import label
 from comparo.report.record import Record
+from comparo.rounding import merge_ties
 from comparo.types import Array, LongIndex
 
 Columns = dict[str, list[Any]]
@@ -82,7 +83,7 @@ class Scale:
 def display_order(record: Record) -> LongIndex:
     """The candidates as they are shown: contexts in the items' order, groups apart, best first; shape (n,)."""
     ranking = record.ranking
-    return np.lexsort((-ranking.scores, ranking.component, record.items.context[record.row]))
+    return np.lexsort((-merge_ties(ranking.scores), ranking.component, record.items.context[record.row]))
 
 
 def candidates(record: Record, order: LongIndex) -> Columns:

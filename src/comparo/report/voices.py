@@ -99,7 +99,7 @@ def _in_order(heard: Heard, asked: list[str]) -> Heard:
     return replace(
         heard,
         names=tuple(heard.names[r] for r in order),
-        voice=np.argsort(order)[heard.voice],
+        voice=np.argsort(order, kind="stable")[heard.voice],
         voices=tuple(heard.voices[r] for r in order),
         agreement=replace(
             heard.agreement,
@@ -276,7 +276,7 @@ def _extremes(scores: Array) -> list[int]:
     >>> _extremes(np.array([0.5, np.nan, -1.0]))
     [0, 2]
     """
-    known = [row for row in np.argsort(scores).tolist() if not math.isnan(scores[row])]
+    known = [row for row in np.argsort(scores, kind="stable").tolist() if not math.isnan(scores[row])]
     half = PLACED // 2
     return sorted(known if len(known) <= PLACED else known[:half] + known[-half:])
 

@@ -51,6 +51,7 @@ from comparo.model.choices import Choices
 from comparo.model.panel import Panel
 from comparo.model.voices import Voice
 from comparo.ranking.members import BLIND
+from comparo.rounding import first_best
 from comparo.run.answers import comparisons
 from comparo.run.chorus import Shares
 from comparo.types import Array
@@ -174,7 +175,7 @@ def _divided(panel: Panel, places: Array, prices: Array, calls: Array, money: fl
     given, step = np.zeros(len(places)), money / STEPS
     for _ in range(STEPS):
         told = same @ (signal * (calls + given) * about_a_text)
-        best = int(np.argmax(rho * signal / (1.0 + (1.0 - rho) * told) ** 2 / prices))
+        best = int(first_best(rho * signal / (1.0 + (1.0 - rho) * told) ** 2 / prices))
         given[best] += step / prices[best]
     return given / np.sum(given)
 

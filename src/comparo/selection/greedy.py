@@ -6,7 +6,7 @@ c multiplies det H by 1 + c·R_xy with the variance of the difference R_xy = A_x
     A − v vᵀ,   v = A r·√(c / (1 + c·R_xy)),   r = e_x − e_y   (Sherman and Morrison).
 
 So R_xy never grows as comparisons are added. Items are numbered in shuffled order; among pairs whose gains differ by
-less than `TIES` the first in that order is taken, so that the seed determines the choice among equal pairs.
+less than rounding does (`comparo.rounding`) the first in that order is taken: the seed decides among equal pairs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from scipy.linalg import lapack
 
 from comparo.model.experts import logistic_curvature
 from comparo.model.limits import LIMITS, Limits
+from comparo.rounding import TIES, first_best, merge_ties
 from comparo.types import Array, Mask
 
-TIES = 1e-9
 SAMPLE = 8192  # pairs by which the gain of the last candidate is estimated
 SERIAL = 2**18  # multiplications that BLAS does in one thread; on busy cores its threads wait for each other
 WINDOW = 512  # items around the border between the top k and the others
@@ -64,8 +64,7 @@ def join(component: NDArray[np.int32], asked: NDArray[np.int32], worth: Array, m
         if np.count_nonzero(new) > 1:
             joins &= new[:, None] & new
         gains = np.where(joins, worth * differences(covariance), -1.0)
-        best = int(np.argmax(gains >= np.max(gains) * (1 - TIES)))
-        x, y = divmod(best, len(worth))
+        x, y = divmod(int(first_best(gains)), len(worth))
         v = covariance[x] - covariance[y]
         covariance -= np.outer(v, v) * (worth[x, y] / (1.0 + gains[x, y]))
         component[component == component[y]] = component[x]
@@ -221,9 +220,9 @@ class Border:
         calls: int = 1,
         repeats: bool = False,
     ) -> None:
-        best = np.argsort(-scores, kind="stable")
+        best = np.argsort(-merge_ties(scores), kind="stable")
         z = (scores - np.mean(scores[best[top - 1 : top + 1]])) / np.sqrt(covariance.diagonal())
-        self.items = items = np.sort(np.argsort(np.abs(z), kind="stable")[:WINDOW])
+        self.items = items = np.sort(np.argsort(merge_ties(np.abs(z)), kind="stable")[:WINDOW])
         upper = np.triu(covariance[np.ix_(items, items)])
         self.covariance = upper + np.triu(upper, 1).T
         self.free = free[np.ix_(items, items)]
@@ -242,7 +241,7 @@ class Border:
         """The free pair worth most, (x, y) with x < y; there must be one."""
         resistance = differences(self.covariance)
         value = np.where(self.free, self.c * differences(self.worth) / (1.0 + self.c * resistance), -np.inf)
-        x, y = divmod(int(np.argmax(value >= np.max(value) * (1 - TIES))), len(self.items))
+        x, y = divmod(int(first_best(value)), len(self.items))
         scale = self.c[x, y] / (1.0 + self.c[x, y] * resistance[x, y])
         v = np.sqrt(scale) * (self.covariance[x] - self.covariance[y])
         u = self.covariance @ (self.laplacian @ v)

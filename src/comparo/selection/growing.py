@@ -30,6 +30,7 @@ from comparo.methods import quiet_fit
 from comparo.model.experts import logistic_curvature
 from comparo.model.observations import are_choices
 from comparo.model.weights import residuals
+from comparo.rounding import first_best, merge_ties
 from comparo.selection.contrast import fitted_power
 from comparo.selection.designs import Pairs, in_both_orders, orient
 from comparo.selection.selector import Selector
@@ -50,7 +51,7 @@ class Placing:
     items : The labels of all N items. Those that are in none of the comparisons observed before `next` are new.
     selector : What chooses pairs of these items once the new ones are placed.
     contrast : How much the two texts of each pair differ, (N, N), as in `Selector`; None: all pairs count the same.
-    rng : It determines which new item meets which anchor.
+    rng : It determines which new item meets which anchor, and decides among pairs of equal gain.
 
     Examples
     --------
@@ -67,6 +68,7 @@ class Placing:
         self.selector, self.calls = selector, selector.calls
         self._items, self._contrast, self._rng = list(items), contrast, rng
         self._code = {item: code for code, item in enumerate(items)}
+        self._shuffled = rng.permutation(len(items))  # the order in which equals are taken
         self._rows: Pairs = np.empty((0, 2), dtype=np.int32)  # asked, with an answer or without
         self._known: list[tuple[int, int, float, float]] = []
         self._new: LongIndex | None = None
@@ -110,7 +112,7 @@ class Placing:
     def _choose(self, wanted: int) -> None:
         """Put at most `wanted` pairs into the queue, in the orders in which they are asked; none once all is placed."""
         if self._new is None:
-            self._new = np.setdiff1d(np.arange(len(self._items)), self._rows)
+            self._new = self._shuffled[~np.isin(self._shuffled, self._rows)]
             if len(self._rows) and len(self._new):
                 self._fit()
                 self._anchoring = self._anchors()
@@ -156,12 +158,12 @@ class Placing:
         assert self._new is not None
         old = self._old()
         places = ((np.arange(len(self._new)) + 0.5) / len(self._new) * len(old)).astype(np.int64)
-        return list(zip(self._rng.permutation(self._new).tolist(), old[places].tolist(), strict=True))
+        return list(zip(self._new.tolist(), old[places].tolist(), strict=True))
 
     def _old(self) -> LongIndex:
         """The old items, the lowest score first."""
-        old = np.setdiff1d(np.arange(len(self._items)), np.asarray(self._new))
-        return np.asarray(old[np.argsort(self._scores[old], kind="stable")])
+        old = self._shuffled[~np.isin(self._shuffled, np.asarray(self._new))]
+        return np.asarray(old[np.argsort(merge_ties(self._scores[old]), kind="stable")])
 
     def _information(self, x: NDArray[np.integer], y: NDArray[np.integer]) -> Array:
         """c of a call about items x and y, of shapes that numpy broadcasts."""
@@ -189,6 +191,7 @@ class Placing:
         taken = np.zeros((len(new), len(self._items)), dtype=bool)
         taken[one[one >= 0], second[one >= 0]] = taken[other[other >= 0], first[other >= 0]] = True
         anchors = old[np.linspace(0, len(old) - 1, min(ANCHORS, len(old))).round().astype(np.int64)]
+        anchors = self._shuffled[np.isin(self._shuffled, anchors)]
         leaning = np.count_nonzero(taken[:, anchors], axis=0)
         square = np.einsum("xy,xy->x", covariance, covariance)
         own = covariance.diagonal()
@@ -199,13 +202,9 @@ class Placing:
         crossed = covariance @ covariance
         gain = c * (square[:, None] + square - 2.0 * crossed) / (1.0 + c * (own[:, None] + own - 2.0 * covariance))
         with_new = np.where(taken[:, new] | np.eye(len(new), dtype=bool), -1.0, gain)
-        proposed = [
-            (float(gains[row, best]), int(new[row]), int(partners[best]))
-            for gains, partners in ((with_new, new), (with_old, anchors))
-            for row, best in enumerate(np.argmax(gains, axis=1).tolist())
-            if gains[row, best] > 0
-        ]
-        return _disjoint(proposed)
+        best = [first_best(gains, axis=1) for gains in (with_new, with_old)]
+        gains = np.concatenate([np.max(with_new, axis=1), np.max(with_old, axis=1)])
+        return _disjoint(gains, np.column_stack([np.tile(new, 2), np.concatenate([new[best[0]], anchors[best[1]]])]))
 
     def _covariance(self, one: LongIndex, other: LongIndex, c: Array, variance: Array) -> Array:
         """A, given which new items (−1: an old one) each row compares, c, and the variance of its old item."""
@@ -226,17 +225,16 @@ class Placing:
         return np.asarray(np.linalg.inv(precision), dtype=np.float64)
 
 
-def _disjoint(proposed: list[tuple[float, int, int]]) -> list[tuple[int, int]]:
-    """The pairs (gain, x, y) of nearly the best gain (`CLOSE`), each item in one of them, the best first.
+def _disjoint(gains: Array, pairs: LongIndex) -> list[tuple[int, int]]:
+    """The pairs (P, 2) of nearly the best gain (`CLOSE`), each item in one of them, the best first; none without gain.
 
-    >>> _disjoint([(2.9, 0, 1), (3.0, 1, 2), (2.8, 3, 4), (0.5, 5, 6)])
+    >>> _disjoint(np.array([2.9, 3.0, 2.8, 0.5]), np.array([[0, 1], [1, 2], [3, 4], [5, 6]]))
     [(1, 2), (3, 4)]
     """
     chosen: list[tuple[int, int]] = []
     used: set[int] = set()
-    for gain, x, y in sorted(proposed, reverse=True):
-        if gain < CLOSE * max(proposed)[0]:
-            break
+    gains = merge_ties(gains / max(np.max(gains), np.finfo(float).tiny))
+    for x, y in pairs[np.argsort(-gains, kind="stable")[: np.count_nonzero(gains >= CLOSE)]].tolist():
         if x not in used and y not in used:
             chosen.append((x, y))
             used |= {x, y}

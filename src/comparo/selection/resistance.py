@@ -21,6 +21,7 @@ from comparo.model.experts import logistic_curvature
 from comparo.model.graph import Graph
 from comparo.model.laplacian import Laplacian
 from comparo.model.pattern import Pattern
+from comparo.rounding import TIES, merge_ties
 from comparo.selection.designs import Pairs
 from comparo.types import Array
 
@@ -121,7 +122,7 @@ def matching(resistance: Resistance, goal: Goal, taken: NDArray[np.int64], rng: 
     ([0, 1, 2, 3], False)
     """
     n = len(resistance.own)
-    ranked = rng.permutation(n) if goal.scores is None else np.argsort(goal.scores)
+    ranked = rng.permutation(n) if goal.scores is None else np.argsort(merge_ties(goal.scores), kind="stable")
     steps = np.exp(rng.uniform(0.0, np.log(n), (PARTNERS, n))).astype(np.int64)
     one = np.tile(ranked, PARTNERS)
     other = ranked[(np.arange(n) + steps) % n].ravel()
@@ -129,6 +130,7 @@ def matching(resistance: Resistance, goal: Goal, taken: NDArray[np.int64], rng: 
     codes = rng.permutation(codes[~np.isin(codes, taken)])
     x, y = np.divmod(codes, n)
     value = goal.value(resistance, x, y)
+    value = merge_ties(value / np.max(value, initial=np.finfo(float).tiny))
     order = np.argsort(-value, kind="stable")
     unmatched = bytearray(b"\x01") * n
     chosen = []
@@ -136,6 +138,6 @@ def matching(resistance: Resistance, goal: Goal, taken: NDArray[np.int64], rng: 
         if unmatched[a] and unmatched[b]:
             unmatched[a] = unmatched[b] = 0
             chosen.append(number)
-    good = int(np.count_nonzero(value[chosen] >= 0.5 * np.max(value, initial=0.0)))
+    good = int(np.count_nonzero(value[chosen] >= 0.5 * (1 - TIES)))
     enough = max(good, n // (2 * SHARE), 1)
     return np.column_stack([x, y])[chosen[:enough]].astype(np.int32)

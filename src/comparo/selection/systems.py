@@ -29,8 +29,9 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from comparo.ranking.leaderboard import Leaderboard
+from comparo.rounding import first_best
 from comparo.selection.defaults import Orders
-from comparo.selection.greedy import TIES, differences
+from comparo.selection.greedy import differences
 from comparo.types import Array, LongIndex
 
 OWN = 0.25  # variance of a text within its group, of an answer's: between decisions (0.05) and sure soft judges (1)
@@ -192,7 +193,7 @@ class Pairs:
         pairs = np.ix_(group, group)
         gain = c * differences(design.worth)[pairs] / (1.0 + c * differences(design.covariance)[pairs])
         gain = np.where(free, gain, -1.0)
-        x, y = divmod(int(np.argmax(gain >= np.max(gain) * (1 - TIES))), len(texts))
+        x, y = divmod(int(first_best(gain)), len(texts))
         return int(texts[x]), int(texts[y]), float(c[x, y])
 
 
@@ -218,8 +219,9 @@ def sureness(board: Leaderboard, goal: str) -> float:
         return 1.0 / count if goal == "best-system" else 0.0
     kept = spread / (spread + variance)
     scale = np.sqrt(kept * variance)
-    drawn = (kept * (board.score @ axes) + scale * rng.standard_normal((DRAWS, count))) @ axes.T
+    # Drawn for the groups and then turned to the axes, whose signs differ between machines.
+    drawn = (kept * (board.score @ axes) + scale * (rng.standard_normal((DRAWS, count)) @ axes)) @ axes.T
     if goal == "best-system":
         return float(np.mean(np.argmax(drawn, axis=1) == 0))
-    place = np.argsort(np.argsort(-drawn, axis=1), axis=1)
+    place = np.argsort(np.argsort(-drawn, axis=1, kind="stable"), axis=1, kind="stable")
     return float(1.0 - 6.0 * np.mean(np.sum((place - np.arange(count)) ** 2, axis=1)) / (count**3 - count))

@@ -21,6 +21,7 @@ from comparo.model.experts import logistic_curvature
 from comparo.model.voted import SPREAD, Expectation
 from comparo.ranking.people import expected_of
 from comparo.ranking.ranking import Ranking
+from comparo.rounding import first_best
 from comparo.types import Array, Index, Seed, as_generator
 
 MOST = 50_000  # pairs that are considered; of more, so many at random
@@ -35,7 +36,7 @@ def telling_pairs(ranking: Ranking, number: int, rng: Seed = None) -> list[tuple
     ----------
     ranking : The judge's.
     number : How many pairs; fewer come back where there are fewer.
-    rng : A seed or a generator, for rankings with very many pairs.
+    rng : A seed or a generator; it decides among pairs that tell the same, and which of very many pairs are considered.
 
     Examples
     --------
@@ -45,7 +46,8 @@ def telling_pairs(ranking: Ranking, number: int, rng: Seed = None) -> list[tuple
     [(None, 'a', 'd')]
     """
     judged, expectation = ranking.judged, expected_of(ranking)[0]
-    first, second = _pairs(judged.graph.starts, as_generator(rng))
+    rng = as_generator(rng)
+    first, second = rng.permutation(np.stack(_pairs(judged.graph.starts, rng)), axis=1)
     chosen = _chosen(expectation, first, second, min(number, len(first)))
     labels = judged.graph.labels(judged.comparisons)
     return [(labels[int(first[k])][0], labels[int(first[k])][1], labels[int(second[k])][1]) for k in chosen]
@@ -79,7 +81,7 @@ def _chosen(expected: Expectation, first: Index, second: Index, number: int) -> 
         gain = _gains(x, weight, covariance, gradient)
         often = used[first] + used[second]
         gain[taken | (often > np.min(often[~taken]))] = -1.0
-        best = int(np.argmax(gain))
+        best = int(first_best(gain))
         chosen.append(best)
         taken[best] = True
         used[[first[best], second[best]]] += 1

@@ -69,7 +69,7 @@ def _placed(recorded: Recorded, scored: Scored, draws: int) -> Array:
     contexts, items, candidates = len(recorded.contexts), len(recorded.items), len(recorded.item)
     draw, context = np.divmod(scored.graph.context.astype(np.int64), contexts)
     known = recorded.context * np.int64(items) + recorded.item
-    order = np.argsort(known)
+    order = np.argsort(known, kind="stable")
     place = order[np.searchsorted(known, context * items + scored.graph.item, sorter=order)]
     found = np.full((draws, candidates), np.nan)
     found[draw, place] = scored.scores

@@ -58,7 +58,7 @@ class Group:
         for _ in range(TRIES):
             for part in np.array_split(missing, -(-len(missing) * count // ENTRIES)):
                 keys = rng.random((len(part), count), dtype=np.float32)
-                found[part] = np.argpartition(keys, self.wanted - 1, axis=1)[:, : self.wanted]
+                found[part] = np.argsort(keys, axis=1, kind="stable")[:, : self.wanted]
             missing = missing[~self._covers(found[missing], missing % contexts)]
             if not len(missing):
                 break

@@ -1,0 +1,44 @@
+"""Values that differ only by rounding are ties.
+
+CPUs differ in the last digits of a sum. What is chosen or sorted by such values is the same on every CPU if values
+within `TIES` count as equal, and the order in which they are given decides among them: that of the input, or a random
+one where a seed should decide.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.types import Array
+
+# Relative, and for values that are merged absolute. Rounding has 1e-16; a covariance that is updated hundreds of times,
+# and scores from p with errors of 1e-13, stay below 1e-11 (tests/test_determinism.py).
+TIES = 1e-9
+
+
+def first_best(values: Array, axis: int | None = None) -> NDArray[np.intp]:
+    """The position of the first value that ties with the largest, which is above 0.
+
+    >>> int(first_best(np.array([0.1, 0.3, 0.1 + 0.2])))
+    1
+    """
+    return np.asarray(np.argmax(values >= np.max(values, axis=axis, keepdims=True) * (1 - TIES), axis=axis))
+
+
+def merge_ties(values: Array) -> Array:
+    """The values, each replaced by the least that ties with it: a stable sort then keeps the order of ties.
+
+    Two values tie if they differ by at most `TIES`·(1 + |value|), or if a third lies between them that ties with both.
+
+    >>> merge_ties(np.array([0.1 + 0.2, 0.5, 0.3])).tolist()
+    [0.3, 0.5, 0.3]
+    """
+    flat = values.ravel()
+    order = np.argsort(flat, kind="stable")
+    ordered = flat[order]
+    new = ~np.isclose(ordered[1:], ordered[:-1], rtol=TIES, atol=TIES)
+    lead = np.maximum.accumulate(np.concatenate([[0], np.where(new, np.arange(1, len(flat)), 0)]))
+    merged = np.empty_like(flat)
+    merged[order] = ordered[lead[: len(flat)]]
+    return merged.reshape(values.shape)

@@ -282,6 +282,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         f"row 3, column 'p': 1.0000000000000002 {PROBABILITY}",
     ),
     "p many": ({"p": np.full(3, 2)}, r"row 1, column 'p': 2.0 .* \(and 2 more rows like it\)$"),
+    "p in percent": ({"p": [55, 70, 30]}, r"row 1, column 'p': 55.0 .* 100\? \(and 2 more rows like it\)$"),
     "p nan": ({"p": np.array([0.5, NAN, 0.5])}, f"row 2, column 'p': nan {PROBABILITY}"),
     "p inf": ({"p": [0.5, float("inf"), 0.5]}, f"row 2, column 'p': inf {PROBABILITY}"),
     "p text": ({"p": ["0.5", "0.5", "half"]}, f"row 3, column 'p': 'half' {PROBABILITY}"),

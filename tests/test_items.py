@@ -76,6 +76,12 @@ def pipe(monkeypatch):
     return fill
 
 
+def test_closed_standard_input_is_a_mistake(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)  # as Python has it after comparo rank - <&-
+    with pytest.raises(ComparisonsError, match="standard input is closed"):
+        Items.of("-")
+
+
 class DataSet:
     """What items use of a `datasets.Dataset`; the real one of datasets 5.2.0 was tried by hand."""
 
@@ -445,7 +451,8 @@ BROKEN = {
     "not an object": ("a.jsonl", '"A"\n', r"a\.jsonl, line 1: a str is not a JSON object; each line must be one"),
     "not utf-8": ("a.txt", b"caf\xe9\nb\n", r"a\.txt is not UTF-8 text .*; save it again as UTF-8"),
     "csv not utf-8": ("a.csv", b"text\ncaf\xe9\nb\n", r"a\.csv is not UTF-8 text .*; save it again as UTF-8"),
-    "ending": ("a.docx", "A", r"a\.docx: the ending is not a known one"),
+    "ending": ("a.texts", "A", r"a\.texts: the ending is not a known one"),
+    "document": ("a.docx", "A", r"a\.docx: .* \.txt"),
 }
 
 

@@ -138,7 +138,7 @@ def test_runs_and_reports_are_found_again(comparo, folder):
     [
         (["none.jsonl", "--criterion", "x"], "does not exist"),
         (["items.jsonl", "--judge", "openai/any"], "say what makes a text better"),
-        (["items.jsonl", "--criterion", "x", "--budget", "lots"], "the budget 'lots' is not"),
+        (["missing.jsonl", "--criterion", "x", "--budget", "lots"], "the budget 'lots' is not"),  # before data are read
         (["items.jsonl", "--criterion", "x", "--budget", "5"], "cannot connect the 12 items"),
         (["items.jsonl", "--criterion", "x", "--until", "95"], "not between 0 and 1"),
         (["items.jsonl", "--criterion", "x", "--goal", "best"], "goal is 'ranking' or 'top-'"),

@@ -23,6 +23,7 @@ from comparo.methods import Method
 from comparo.model.product import Bias
 from comparo.run.audition import Trial
 from comparo.run.auto import AUTO, beside
+from comparo.run.budget import Budget
 from comparo.run.folders import choose_folder
 from comparo.run.growing import grown
 from comparo.run.rank import rank
@@ -170,7 +171,8 @@ def rank_command(
     The ranking goes to stdout, progress to stderr, and everything asked to a run folder with a report to open in a
     browser. The same command continues a run that was stopped.
     """
-    asked.check()  # flags that do not fit together are an error before anything is read
+    asked.check()  # flags that do not fit are an error before anything is read
+    Budget.of(plan.budget)
     numbers = [name for name in how.control or () if name != LENGTH]
     items = columns.read(data, group=group, scores=scores, numbers=numbers)
     is_auto = question.wording == [AUTO]

@@ -209,7 +209,7 @@ def _agree(context: typer.Context) -> None:
     if not chosen:
         return
     said = visible(", ".join(f"{flag} = {without_login(_written(value))}" for flag, value in chosen.items()))
-    if sys.stdin.isatty() and sys.stderr.isatty():
+    if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
         question = f"{path} in this folder decides where keys and texts go:\n  {said}\nUse that?"
         if typer.confirm(question, default=False, err=True):
             return

@@ -140,7 +140,8 @@ def numbers(table: Table, name: str, most: float, meaning: str) -> NDArray[np.fl
     # NaN fails both comparisons; the extremes need no array of their own.
     if not (values.min() >= 0 and values.max() <= most):
         outside = np.flatnonzero(~((values >= 0) & (values <= most)))
-        raise table.error(outside, name, f"{values[outside[0]]} is not {meaning}")
+        percent = "; divide by 100?" if most == 1 and values.min() >= 0 and 2 <= values.max() <= 100 else ""
+        raise table.error(outside, name, f"{values[outside[0]]} is not {meaning}{percent}")
     return values
 
 

@@ -177,6 +177,8 @@ def table_of(data: Any, header: bool) -> Table:
 
 
 def _standard_input(header: bool) -> Table:
+    if sys.stdin is None:  # the caller closed it
+        raise ComparisonsError(f"{STANDARD_INPUT} is closed; pipe the texts into it, or name a file")
     text = _decoded(sys.stdin.buffer.read(), STANDARD_INPUT)
     names = {name.strip(' "') for name in re.split("[,;\t]", text.split("\n", 1)[0])}
     if header or text.lstrip().startswith(("{", "[{")) or names & {"id", "text"}:

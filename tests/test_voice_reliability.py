@@ -54,9 +54,10 @@ def test_known_shares_are_found_again_and_intervals_cover(kind, items, contexts,
         tables.append(reliability(data))
     for name, true in known.items():
         found = np.mean([table[name] for table in tables], axis=0)
-        assert found == pytest.approx(np.broadcast_to(true, found.shape), abs=0.05 if runs * contexts > 100 else 0.1)
+        assert found == pytest.approx(np.broadcast_to(true, found.shape), abs=0.05 * (180 / (runs * contexts)) ** 0.5)
         inside = [(table[f"{name}_low"] <= true) & (true <= table[f"{name}_high"]) for table in tables]
-        assert np.mean(inside) >= (0.9 if (name, kind, contexts) == ("signal", "soft", 15) else 0.83)
+        least = 0.9 if (name, kind, contexts) == ("signal", "soft", 15) else 0.83
+        assert np.mean(inside) >= (least if runs > 1 else 0.75)
         width = np.mean([table[f"{name}_high"] - table[f"{name}_low"] for table in tables])
         assert 0.02 < width < 0.8
     for table in tables:

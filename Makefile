@@ -11,25 +11,29 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(
 LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-core test-random slow lint build bench docs clean
+.PHONY: demo test test-long test-core test-random slow lint build bench docs clean
 
 demo: $(VENV)/demo
 	$(BIN)/comparo demo
 
-# Everything that a change must pass. One tier: make test TIER=judges (the tiers are in pyproject.toml).
+# What a contributor runs. One tier: make test TIER=judges (the tiers are in pyproject.toml).
 # Lint runs beside the tests, which wait for servers and processes now and then; its output is shown after theirs.
 test: $(VENV)/dev
 	@log=$$(mktemp); { $(LINT); } >$$log 2>&1 & lint=$$!; \
-	$(PYTEST) $(if $(TIER),-m '$(TIER) and not slow'); tests=$$?; \
+	$(PYTEST) $(if $(TIER),-m '$(TIER) and not long and not slow'); tests=$$?; \
 	wait $$lint; lint=$$?; cat $$log; rm -f $$log; exit $$((tests || lint))
+
+# What make test leaves out: tests marked long, and every test with generated examples, with all of them.
+test-long: $(VENV)/dev
+	COMPARO_EXAMPLES=all $(PYTEST) -m '(long or hypothesis) and not slow'
 
 # What needs no model, no server, no browser and no simulation of many draws.
 test-core: $(VENV)/dev
-	$(PYTEST) -m 'core and not slow'
+	$(PYTEST) -m 'core and not long and not slow'
 
-# `make test` draws the same examples each time; this draws others, to find what those do not show.
+# The other commands draw the same examples each time; this draws others, to find what those do not show.
 test-random: $(VENV)/dev
-	COMPARO_EXAMPLES=random $(PYTEST) tests
+	COMPARO_EXAMPLES=random $(PYTEST) -m 'hypothesis and not slow' tests
 
 # The tests that need vLLM, in an environment of their own.
 slow: $(VENV)-vllm/installed

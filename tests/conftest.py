@@ -1,7 +1,9 @@
 """What all tests share: their tiers, their examples, and a way to run the command in this process.
 
 The tier of a test is a marker, given here by its file: `make test` runs all tiers, `make test-core` the first one.
-Examples are the same in every run unless random ones are requested (`make test-random`).
+What takes long is marked `long` where it is defined, and runs in `make test-long`; pages of docs are marked here.
+Hypothesis draws few examples in `make test` and all in `make test-long`, the same in every run unless random ones are
+requested (`make test-random`).
 """
 
 import gc
@@ -21,10 +23,12 @@ from comparo.judges import load_judge
 
 # A shell's background jobs ignore SIGINT, and so would the commands that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-settings.register_profile("same", derandomize=True, deadline=None, database=None)
+settings.register_profile("all", derandomize=True, deadline=None, database=None)
+settings.register_profile("few", settings.get_profile("all"), max_examples=20)
 settings.register_profile("random", derandomize=False, deadline=None, database=None, print_blob=True)
-settings.load_profile(os.environ.get("COMPARO_EXAMPLES", "same"))
+settings.load_profile(os.environ.get("COMPARO_EXAMPLES", "few"))
 
+LONG_PAGES = {"people.md"}
 RECORDED = Path(__file__).parents[2] / "shared" / "data"
 # Files whose tests share an expensive fixture, or that start many processes, run in one worker each, the longest first.
 TIERS = {
@@ -47,7 +51,9 @@ TOGETHER |= {
 
 def pytest_ignore_collect(collection_path, config):
     """The core tier alone needs no file of another, some of which import torch."""
-    return (config.option.markexpr in ("core", "core and not slow") and collection_path.name in FILES) or None
+    return (
+        config.option.markexpr in ("core", "core and not long and not slow") and collection_path.name in FILES
+    ) or None
 
 
 def pytest_collection_modifyitems(items):
@@ -57,6 +63,8 @@ def pytest_collection_modifyitems(items):
         if not any(item.get_closest_marker(tier) for tier in TIERS):
             other = "judges" if item.nodeid.startswith("src/comparo/judges/") else "core"  # examples in docstrings
             item.add_marker(FILES.get(item.path.name, other))
+        if item.path.name in LONG_PAGES and item.path.suffix == ".md":
+            item.add_marker("long")
         if item.path.name in TOGETHER:
             item.add_marker(pytest.mark.xdist_group(TOGETHER[item.path.name]))
         elif item.get_closest_marker("measures"):

@@ -18,6 +18,7 @@ from comparo.analysis.annotators import (
 from comparo.analysis.chance import resampled
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
+from split import one_short
 
 
 def counts_of(*observers):
@@ -129,7 +130,7 @@ def panel(rng, pairs=150, contexts=None, accuracy=0.8, ties=0.1, judges=3):
     return comparisons, (same - chance) / (1 - chance)
 
 
-@pytest.mark.parametrize("contexts", [None, 30])
+@pytest.mark.parametrize("contexts", one_short([30, None]))
 def test_intervals_cover_what_many_pairs_would_give(contexts):
     rng = np.random.default_rng(0)
     inside, off, width = [], [], []

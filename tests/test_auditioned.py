@@ -13,6 +13,7 @@ from comparo.run.auditioned import Answers
 from comparo.run.loop import Run
 from comparo.run.store import Store, read_configuration, read_judgements
 from servers import Api, prefers
+from split import one_short
 from test_voices import TEXTS, asked, calls, coin, run, task, told
 
 
@@ -33,6 +34,7 @@ def following(done):
     return shlex.split(line)[1:]
 
 
+@pytest.mark.long
 def test_the_command_that_an_audition_names_asks_no_audited_pair_again(comparo, tmp_path):
     with Api(prefers(0.5)) as good, Api(prefers(0.01)) as bad:
         judges = [
@@ -125,8 +127,8 @@ def test_small_sets_are_asked_completely_and_once(orders):
     assert len(asked(judgements)) == len(set(asked(judgements))) == 2 * 7 * 6
 
 
-@pytest.mark.parametrize("stop", [130, 200, 300])
-@pytest.mark.parametrize("strategy", ["greedy", "adaptive"])
+@pytest.mark.parametrize("stop", one_short([200, 130, 300]))
+@pytest.mark.parametrize("strategy", one_short(["greedy", "adaptive"]))
 def test_a_run_that_was_stopped_ends_with_the_judgements_of_an_unbroken_one(tmp_path, stop, strategy):
     _, whole = run(begun(judges(), strategy=strategy))
     work, stored = begun(judges(), strategy=strategy), []

@@ -12,6 +12,7 @@ from comparo.run.audition import Trial, all_wordings
 from comparo.run.loop import Run
 from comparo.run.store import Store, read_configuration, read_judgements
 from servers import Api, prefers
+from split import one_short
 from test_voices import TEXTS, Told, asked, told
 
 SIZE = 60
@@ -62,6 +63,7 @@ def test_the_budget_pays_for_the_audition_and_the_best_wording_gets_the_rest(com
     assert len(read_judgements(tmp_path / "run")) == 720 - 240
 
 
+@pytest.mark.long
 def test_every_judge_has_its_own_wording(comparo, tmp_path):
     with Api(worded("letter")) as one, Api(worded("compare", 0.3)) as other:
         judges = [f"openai/{name}; base-url={api.url}" for name, api in (("one", one), ("other", other))]
@@ -110,7 +112,7 @@ def judge(best="letter"):
     return made
 
 
-@pytest.mark.parametrize("stop", [5, 100, 170, 300])
+@pytest.mark.parametrize("stop", one_short([170, 5, 100, 300]))
 def test_a_run_that_was_stopped_in_either_part_ends_like_an_unbroken_one(tmp_path, stop):
     prompts = [criterion_prompt("better", wording=wording) for wording in ("paper", "letter", "which", "between")]
 

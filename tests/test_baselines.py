@@ -342,6 +342,7 @@ def test_little_probability_on_the_scores_is_said(caplog):
     assert "seldom answers with a score: half of the time with probability 0.05 or less" in caplog.text
 
 
+@pytest.mark.long
 def test_the_embedded_model_scores_as_it_does_over_the_network():
     """Some hundredths of p lie in what llama.cpp remembers of the questions before."""
     local = geval(TEXTS, load_judge("local/smollm2", runtime="llama.cpp", window=512, threads=1), FLUENCY)

@@ -24,6 +24,7 @@ from comparo.run.folders import list_runs, repair
 from comparo.run.store import read_judgements
 from processes import CONTEXT, Forked
 from servers import refusal, tokens, words
+from split import one_short
 
 KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
 PRICE = (0.15, 0.60)
@@ -517,6 +518,7 @@ STEPS = [f"{when} {name} 1" for name in ("plan", "uploaded", "sent", "seen") for
 LATE = ["before keep 1", "after keep 1", "before keep 2", "after keep 3", "before close 1", "after close 1"]
 
 
+@pytest.mark.long
 def test_a_process_may_be_killed_at_every_step_in_turn(server, tmp_path):
     """Before and after everything that is stored; each start is killed one step later than the one before."""
     folder = tmp_path / "run"
@@ -537,7 +539,7 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.parametrize("wanted", MOMENTS)
+@pytest.mark.parametrize("wanted", one_short(MOMENTS))
 def test_a_process_may_be_killed_within_every_request(server, tmp_path, wanted):
     """The server kills the process while it answers, and goes on: what was asked for is done after its death."""
     processes, is_killed = [], threading.Event()

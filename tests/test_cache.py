@@ -117,6 +117,7 @@ def test_a_budget_in_dollars_buys_the_same_run_with_a_cache_as_without(run, fold
         assert f"{requests} of {requests} answers came from the cache" in again.stderr
 
 
+@pytest.mark.long
 def test_every_command_that_asks_a_judge_uses_the_cache(run, folder):
     with Api(SERVER) as api:
         run(folder, ask(api, "--budget", "100%", "--out", "run"))
@@ -272,6 +273,7 @@ def test_two_processes_share_one_cache(folder):
     assert contents(folder / CACHE)[0].answers == asked
 
 
+@pytest.mark.long
 def test_a_kill_in_the_middle_of_writing_loses_calls_in_flight_and_nothing_else(folder):
     at_once = 4
     with Api(prefers(0.3, after=0.002)) as api:

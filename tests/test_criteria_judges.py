@@ -154,6 +154,7 @@ class Holding:
         return tokens({"coherence: ": 1.0}, sure, {"\nfluency: ": 1.0}, unsure)
 
 
+@pytest.mark.long
 def test_killed_in_the_middle_a_run_by_several_criteria_loses_nothing_and_asks_nothing_twice(tmp_path):
     texts = "\n".join(json.dumps({"id": f"t{k}", "text": f"The story number {k}."}) for k in range(8))
     (tmp_path / "items.jsonl").write_text(texts)

@@ -72,6 +72,7 @@ def sandbox(tmp_path, run, servers, network, monkeypatch):
     return Sandbox(folder, run, servers, network)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", TO_RUN, ids=[str(page.relative_to(ROOT)) for page in TO_RUN])
 def test_the_commands_of_a_page_run(page, sandbox):
     for command in TO_RUN[page]:

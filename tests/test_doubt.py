@@ -135,6 +135,7 @@ def test_what_style_expects_is_doubted_by_its_distance_and_nothing_else_is():
     np.testing.assert_array_equal(doubt(told, shared, 4.0), 1.0)
 
 
+@pytest.mark.long
 def test_intervals_of_extreme_texts_cover_where_style_saturates():
     """Without the doubt they cover 88%."""
     cell = Cell("votes", 6.0, None, "none", 2, "predicts", "none", "both", (30, 6), 5)

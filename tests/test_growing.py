@@ -26,6 +26,7 @@ from comparo.run.past import read_past
 from comparo.run.store import read_judgements, stored_items
 from comparo.selection.growing import Placing
 from processes import Forked
+from split import one_short
 
 WORDS = "amber birch cedar delta ember fjord grove haven islet jetty".split()
 RNG = np.random.default_rng(7)
@@ -158,7 +159,7 @@ def test_a_file_of_new_items_alone_adds_them_and_goes_on(run_folder):
     assert sorted(ranking.items.tolist()) == sorted(ALL)
 
 
-@pytest.mark.parametrize("stop", [0, 1, 13, 45])
+@pytest.mark.parametrize("stop", one_short([13, 0, 1, 45]))
 def test_a_growth_that_was_stopped_asks_what_an_unbroken_one_does(run_folder, tmp_path, stop):
     whole = tmp_path / "whole"
     go(whole, OLD)
@@ -450,6 +451,7 @@ def load(model, **options):
 """
 
 
+@pytest.mark.long
 def test_killed_while_it_grows_a_run_loses_nothing_and_doubles_nothing(tmp_path):
     package = tmp_path / "packages"
     (package / "slow-1.0.dist-info").mkdir(parents=True)
@@ -500,6 +502,7 @@ def test_killed_while_it_grows_a_run_loses_nothing_and_doubles_nothing(tmp_path)
     assert (tmp_path / "killed" / "ranking.csv").read_text() == (tmp_path / "whole" / "ranking.csv").read_text()
 
 
+@pytest.mark.long
 def test_new_items_cost_few_calls():
     """A small version of benchmarks/growing.py: at ten calls per new item, new ones are about as well known as old."""
     from benchmarks.growing import Setting, grow

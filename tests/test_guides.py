@@ -9,6 +9,7 @@ SCRIPTS = [name for name, page in PAGES.items() if not page.with_suffix(".ipynb"
 NEEDS = {"million": [pytest.mark.cluster, pytest.mark.xdist_group("ray")]}  # tests of Ray run one after another
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [pytest.param(name, marks=NEEDS.get(name, [])) for name in SCRIPTS])
 def test_a_guide_runs_from_its_first_line_to_its_last_picture(name, tmp_path):
     run_guide(PAGES[name], tmp_path)

@@ -432,6 +432,7 @@ def test_a_model_that_is_nowhere_is_named(tmp_path, monkeypatch):
         hf.load(str(tmp_path), reuse="roots")
 
 
+@pytest.mark.long
 def test_a_gguf_file_runs_with_its_own_template(unpacked):
     judge = hf.judge_with(unpacked._network._model, unpacked._chat.tokenizer, "smollm2", reuse=True)
     questions = [

@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.long
 def test_the_scorer_in_real_evaluations():
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "inspect_scorer.py"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}

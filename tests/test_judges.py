@@ -52,6 +52,7 @@ def test_the_embedded_model_answers(smollm2):
     assert by_order[LONG] + by_order[SHORT] > 1  # it favours what it reads first
 
 
+@pytest.mark.long
 def test_a_context_read_once_gives_the_same_answers(smollm2):
     context = "A dialogue about the weather in a small town, and what it does to the people who live there."
     prompt = criterion_prompt("more detailed", kind="Answer", context="Dialogue")
@@ -63,6 +64,7 @@ def test_a_context_read_once_gives_the_same_answers(smollm2):
         assert together[one.first] == pytest.approx(answer.p, abs=0.005)
 
 
+@pytest.mark.long
 def test_criteria_after_texts_that_are_read_once_are_answered_as_each_is_alone():
     judge = load_judge("local/smollm2", runtime="llama.cpp", window=1024, threads=1)  # it has read nothing before
     prompt = criteria_prompt({"length": "longer", "wit": "funnier"})
@@ -81,6 +83,7 @@ def test_criteria_after_texts_that_are_read_once_are_answered_as_each_is_alone()
         assert call.each[1].tokens_in < 0.5 * call.each[0].tokens_in
 
 
+@pytest.mark.long
 def test_what_does_not_fit_is_cut_and_said(smollm2):
     small = load_judge("local/smollm2", runtime="llama.cpp", window=160, threads=1)
     prompt = criterion_prompt("better", context="Article")
@@ -92,6 +95,7 @@ def test_what_does_not_fit_is_cut_and_said(smollm2):
     assert whole.cut == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("labels", "answer", "reply", "mass"),
     [

@@ -93,6 +93,7 @@ def test_systems_far_apart_are_told_apart():
     assert np.all((board.best_rank <= board.rank) & (board.rank <= board.worst_rank))
 
 
+@pytest.mark.long
 def test_two_systems_with_one_pair_on_each_input():
     """Nothing tells noise from what differs between inputs there; the interval is that of their sum."""
     rng = np.random.default_rng(4)

@@ -257,7 +257,7 @@ def test_position_effects_of_texts_are_not_noise_where_both_orders_are_asked(eff
     assert np.corrcoef(product.bias[order, 0], gamma + 2 * own.mean(axis=1))[0, 1] > 0.9
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4, deadline=None)
 @given(comparisons_of(weighted=False), st.randoms(use_true_random=False))
 def test_the_order_of_rows_and_of_a_pair_does_not_matter(data, random):
     scores = {bias: _by_item(fit(data, bias=bias, prior="estimated")) for bias in ("none", "joint")}
@@ -281,7 +281,7 @@ def _by_item(ranking):
 STAR = Comparisons.from_columns(np.arange(1, 5), np.zeros(4, dtype=np.int64), np.array([0.5, 0.5, 0.5, 0.25]))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4, deadline=None)
 @given(comparisons_of(weighted=False))
 @example(STAR)
 def test_both_orders_that_agree_tell_what_one_of_double_weight_tells(data):

@@ -30,6 +30,7 @@ def test_nothing_is_stored_but_the_cells(notebook):
     assert all(not cell.outputs and cell.execution_count is None for cell in code(notebook))
 
 
+@pytest.mark.long
 def test_it_goes_from_texts_to_a_report(notebook, tmp_path):
     execute(notebook, tmp_path)
     outputs = [output for cell in code(notebook) for output in cell.outputs]
@@ -44,6 +45,7 @@ def test_it_goes_from_texts_to_a_report(notebook, tmp_path):
     assert "report.html: " in outputs[-1].text
 
 
+@pytest.mark.long
 def test_the_guide_runs_from_its_first_cell_to_its_last_picture(guide, tmp_path):
     """What it shows now is what is stored in it; of pictures, whose letters differ by machine, that they are there."""
     nbformat.validate(guide)

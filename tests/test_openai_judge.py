@@ -697,6 +697,7 @@ SHORT = criterion_prompt("better")
 REAL = Question(1, 2, None, "The cat sat on the mat.", "Mat cat the on.")
 
 
+@pytest.mark.long
 def test_the_model_says_the_same_over_the_network_as_in_this_process():
     """Both are asked for the first time: what llama.cpp remembers of a question before moves p by some hundredths."""
     with llama_server() as url:
@@ -714,6 +715,7 @@ def test_a_real_completion_has_a_probability(llama):
     assert judgement.tokens_out == 1
 
 
+@pytest.mark.long
 def test_a_real_model_votes(llama):
     [judgement] = load("smollm2", base_url=llama, votes=2, max_tokens=200).judge([REAL], SHORT)
     assert not judgement.failed
@@ -722,12 +724,14 @@ def test_a_real_model_votes(llama):
     assert judgement.reply.count('"better"') == 2
 
 
+@pytest.mark.long
 def test_a_real_model_grades(llama):
     [judgement] = load("smollm2", base_url=llama, graded=True, max_tokens=200).judge([REAL], SHORT)
     assert not judgement.failed
     assert judgement.p in (0.95, 0.75, 0.5, 0.25, 0.05)
 
 
+@pytest.mark.long
 def test_a_real_prompt_too_long_is_cut():
     prompt = Prompt("Article: {context}\n\nText A: {first}\nText B: {second}\nWhich is better?", answer="Text")
     question = Question(1, 2, 0, "Cats purr.", "Dogs bark.", "So it goes. " * 80)

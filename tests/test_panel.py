@@ -20,6 +20,7 @@ from comparo.model.panel import panel
 from comparo.model.sigma import bt_sigma
 from comparo.model.voices import Voice
 from comparo.ranking.consensus import PANEL_STYLE, consensus
+from split import one_short
 
 SCALES = np.array([1.0, 1.0, 0.5, -0.7, 1.0, 0.3])
 TASTES = np.array([0.3, 0.5, 1.0, 0.3, 0.3, 0.5])
@@ -53,7 +54,7 @@ def known(ranking, truth, scales=SCALES):
     return ranking.graph.centre(np.array([truth[c, i] for c, i in labels])) * np.mean(np.abs(scales))
 
 
-@pytest.mark.parametrize("kind", ["soft", "decisions"])
+@pytest.mark.parametrize("kind", one_short(["soft", "decisions"]))
 def test_known_voices_are_found_again(kind):
     found = [quiet_fit(voices(np.random.default_rng(seed), 16, 20, 60, kind=kind)[1], "panel") for seed in range(6)]
     agreement = np.mean([ranking.voices["agreement"] for ranking in found], axis=0)
@@ -72,15 +73,17 @@ def test_known_voices_are_found_again(kind):
 
 @pytest.mark.parametrize(
     ("items", "contexts", "calls", "kind", "both"),
-    [
-        (16, 20, 48, "soft", False),
-        (16, 20, 24, "soft", True),
-        (16, 20, 32, "decisions", False),
-        (200, 1, 600, "soft", False),
-        (200, 1, 600, "decisions", True),
-        (6, 100, 18, "soft", False),
-        (6, 100, 18, "decisions", False),
-    ],
+    one_short(
+        [
+            (16, 20, 24, "soft", True),
+            (16, 20, 48, "soft", False),
+            (16, 20, 32, "decisions", False),
+            (200, 1, 600, "soft", False),
+            (200, 1, 600, "decisions", True),
+            (6, 100, 18, "soft", False),
+            (6, 100, 18, "decisions", False),
+        ]
+    ),
 )
 def test_intervals_cover_the_consensus(items, contexts, calls, kind, both):
     covered, sure = [], []
@@ -104,7 +107,7 @@ def test_intervals_cover_the_consensus(items, contexts, calls, kind, both):
     )
 
 
-@pytest.mark.parametrize(("items", "contexts", "calls"), [(8, 20, 60), (60, 1, 300)])
+@pytest.mark.parametrize(("items", "contexts", "calls"), one_short([(60, 1, 300), (8, 20, 60)]))
 def test_no_one_of_three_equal_voices_is_taken_for_the_consensus(items, contexts, calls):
     """The best loading of one of them would be 1 in some of these runs, whose intervals then cover 60 to 70%."""
     scales, tastes, covered = np.full(3, 0.7), np.full(3, 0.4), []
@@ -318,7 +321,7 @@ def naive(found):
     return unit * centre @ mean, unit**2 * centre @ after @ centre
 
 
-@settings(max_examples=12)
+@settings(max_examples=12 * settings.default.max_examples // 100)
 @given(st.integers(0, 10**6))
 def test_the_star_is_the_model(seed):
     _, data = voices(np.random.default_rng(seed), 5, 2, 31, [1.0, 0.6, -0.8], [0.4, 0.8, 0.5])

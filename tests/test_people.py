@@ -116,6 +116,7 @@ def test_evidence_of_ties_is_that_of_numerical_integration():
     assert point.evidence == pytest.approx(np.log(weight.sum()), abs=1e-3)
 
 
+@pytest.mark.long
 def test_covariance_is_that_of_the_points(example):
     _, machine, votes = example
     ranking = with_votes(machine, votes)
@@ -191,6 +192,7 @@ def test_votes_and_the_judge_are_better_than_either(example):
     assert ranking.people.low < ranking.people.validity == ranking.validity < ranking.people.high
 
 
+@pytest.mark.long
 def test_votes_that_never_meet_a_text_again_are_noted(example):
     """As in Chatbot Arena: nothing tells how much the texts of one system vary."""
     assert with_votes(*example[1:3]).notes == ()
@@ -204,6 +206,7 @@ def test_votes_that_never_meet_a_text_again_are_noted(example):
     assert with_votes(machine, votes[:90]).notes == ()
 
 
+@pytest.mark.long
 def test_many_votes_overrule_the_judge():
     rng = np.random.default_rng(5)
     t, _, data = world(rng, of_groups=-0.8, of_texts=-0.5)
@@ -212,6 +215,7 @@ def test_many_votes_overrule_the_judge():
     assert ranking.people.worth < 1.05 * 4000
 
 
+@pytest.mark.long
 def test_position_and_order_of_votes_do_not_matter(example):
     _, machine, votes = example
     one = with_votes(machine, votes)
@@ -222,6 +226,7 @@ def test_position_and_order_of_votes_do_not_matter(example):
     assert other.scores == pytest.approx(one.scores, abs=0.02)
 
 
+@pytest.mark.long
 def test_coverage():
     covered, groups = [], []
     for seed in range(6):
@@ -368,6 +373,7 @@ def test_the_vote_on_a_run_asks_telling_pairs_first(tmp_path):
     assert telling_of(str(tmp_path / "no folder"), 0) == []
 
 
+@pytest.mark.long
 def test_votes_without_any_doubt():
     rng = np.random.default_rng(2)
     t, _, data = world(rng, contexts=20)

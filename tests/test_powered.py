@@ -112,6 +112,7 @@ def test_the_estimate_is_that_of_finite_differences_over_clusters():
     assert np.trace(found.covariance) < np.trace(own.covariance(own.robust))
 
 
+@pytest.mark.long
 def test_a_machine_of_noise_has_no_weight_and_a_reversed_one_a_negative_one():
     rng = np.random.default_rng(4)
     found = {kind: np.array([outcome(rng, Setting(kind, 6, 40))[9:] for _ in range(20)]) for kind in KINDS}

@@ -371,6 +371,7 @@ class Killing:
             yield judgement
 
 
+@pytest.mark.long
 def test_twenty_thousand_judgements_are_stored_once_each_though_a_worker_and_a_node_are_killed(
     cluster, tmp_path, caplog
 ):

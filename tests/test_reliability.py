@@ -33,6 +33,7 @@ from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.run.task import Task
 from processes import Forked
 from servers import Api, tokens
+from split import one_short
 
 QUESTION = Question("ana", "bo")
 
@@ -447,7 +448,7 @@ def test_a_cut_prompt_is_told_at_once():
 # Stopped
 
 
-@pytest.mark.parametrize("which", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("which", one_short([signal.SIGKILL, signal.SIGINT, signal.SIGTERM]))
 def test_a_run_that_is_stopped_pays_again_for_no_more_than_the_calls_in_flight(which, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
     faults = import_module("benchmarks.faults")
@@ -462,6 +463,7 @@ def test_a_run_that_is_stopped_pays_again_for_no_more_than_the_calls_in_flight(w
         assert all(f"{name}: " in words and "the same command goes on from here" in words for words in found.words)
 
 
+@pytest.mark.long
 def test_interrupted_twice_a_run_leaves_at_once(tmp_path):
     texts = "\n".join(json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(20))
     (tmp_path / "items.jsonl").write_text(texts)

@@ -38,6 +38,7 @@ from comparo.run.budget import Budget
 from comparo.run.loop import Run
 from comparo.run.store import Store
 from comparo.run.task import Task
+from split import one_short
 
 SCRIPT = "<script>alert(1)</script>"
 
@@ -546,7 +547,7 @@ def shown_in(page):
     return " ".join(" ".join(Page(page).text).split())
 
 
-@pytest.mark.parametrize("shape", ["contexts", "one context", "shared items", "long names", "many scores"])
+@pytest.mark.parametrize("shape", one_short(["contexts", "one context", "shared items", "long names", "many scores"]))
 def test_a_page_keeps_its_limit_and_says_what_is_left_out(tmp_path, shape):
     """The limit is lowered, so that a small run does not fit: every text is begun, and what is missing is told."""
     name = '"🦊&' * 60 if shape == "long names" else "story "

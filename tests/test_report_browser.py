@@ -21,6 +21,7 @@ from comparo.report.record import read_record
 from comparo.run.budget import Budget
 from comparo.run.store import Store
 from comparo.run.task import Task
+from split import one_short
 from test_report import SCRIPT, folder_of, run_folder
 from test_report_voices import voices_folder
 from test_voices import contexts as texts_of_contexts
@@ -359,17 +360,19 @@ def test_hostile_texts_break_nothing(browser, hostile, width):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("page", ["stories", "contexts", "large", "voices"])
+@pytest.mark.parametrize("page", one_short(["contexts", "stories", "large", "voices"]))
 def test_no_sideways_scrolling(browser, page, width, request):
     browser.open(request.getfixturevalue(page), width)
     browser.run("for (const details of document.querySelectorAll('details')) details.open = true")
     assert browser.run("return document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.long
 def test_the_large_page_is_small(large):
     assert large.stat().st_size < 5_000_000
 
 
+@pytest.mark.long
 def test_the_large_page_is_soon_usable(browser, large):
     # The time of the page's own thread, which other work on the machine does not change.
     browser.driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
@@ -409,7 +412,7 @@ def test_the_command_is_copied_and_everything_saved(browser, stories, tmp_path):
     assert len(json.loads(saved(browser, tmp_path, "#save", f"{name}.json"))["candidates"]["item"]) == 24
 
 
-@pytest.mark.parametrize("page", ["stories", "contexts", "voices"])
+@pytest.mark.parametrize("page", one_short(["stories", "contexts", "voices"]))
 def test_every_table_is_saved_as_csv_and_json(browser, page, request, tmp_path):
     path = request.getfixturevalue(page)
     browser.open(path)

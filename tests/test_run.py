@@ -27,6 +27,7 @@ from comparo.run.store import Store, read_judgements, stored_items
 from comparo.run.task import Task
 from comparo.selection.selector import Selector
 from processes import Forked
+from split import one_short
 
 # A judge of another package, found by its entry point: it writes down every question before it answers, and waits to be
 # killed, or LOUD_PAUSE seconds, once the file has as many bytes as LOUD_LIMIT says.
@@ -215,7 +216,7 @@ def waves(judge, strategy):
     return Task(Items.of(rows), criterion_prompt("better"), judge, Budget.of("7n"), **options)
 
 
-@pytest.mark.parametrize("strategy", ["greedy", "adaptive"])
+@pytest.mark.parametrize("strategy", one_short(["adaptive", "greedy"]))
 def test_contexts_stop_at_the_same_calls_however_answers_come_and_a_run_is_stopped(tmp_path, strategy):
     _, whole = run(waves(Waving(), strategy))
     calls = np.bincount([one.question.context for one in whole])
@@ -389,12 +390,13 @@ def command(folder, out, *more):
     return [sys.executable, "-m", "comparo.cli", "rank", *what, "--out", str(folder / out), "--format", "csv", *more]
 
 
-def test_killed_at_ten_moments_a_run_ends_with_the_judgements_of_an_unbroken_one(loud):
+@pytest.mark.parametrize("kills", one_short([1, 10]))
+def test_killed_at_any_moment_a_run_ends_with_the_judgements_of_an_unbroken_one(loud, kills):
     folder, environment = loud
     unbroken = subprocess.run(command(folder, "whole"), env=environment, capture_output=True, text=True, check=True)
     (folder / "log.txt").unlink()
-    rng, kills = random.Random(5), 0
-    while kills < 10:
+    rng = random.Random(5)
+    for _ in range(kills):
         log, begin = folder / "log.txt", log_length(folder)
         most = {"LOUD_LIMIT": str(begin + 14 * rng.randrange(25))}  # a line has at most 16 bytes
         process = Forked(command(folder, "killed"), env=environment | most)
@@ -404,7 +406,6 @@ def test_killed_at_ten_moments_a_run_ends_with_the_judgements_of_an_unbroken_one
         assert process.poll() is None, "the run ended before it could be killed"
         process.send_signal(signal.SIGKILL)
         process.wait()
-        kills += 1
     last = subprocess.run(command(folder, "killed"), env=environment, capture_output=True, text=True, check=True)
     assert asked(read_judgements(folder / "killed")) == asked(read_judgements(folder / "whole"))
     assert last.stdout == unbroken.stdout
@@ -448,6 +449,7 @@ def test_a_file_in_place_of_the_folder_is_a_wrong_command(request, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_a_disk_that_fills_up_is_one_line_and_the_run_goes_on_later(loud):
     folder, environment = loud
     code = (

@@ -224,7 +224,7 @@ def test_top_k_is_right_more_often_at_equal_calls() -> None:
     st.lists(st.integers(1, 7), min_size=1, max_size=30),
     st.integers(0, 2**32 - 1),
 )
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=150 * settings.default.max_examples // 100)
 def test_nothing_is_asked_twice(items: int, strategy: Any, orders: Any, batches: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
     selector = Selector(range(items), strategy=strategy, orders=orders, rng=np.random.default_rng(seed))

@@ -19,6 +19,7 @@ from comparo.errors import JudgeError
 from comparo.judges import load_judge
 from comparo.judges.hf import judge as hf
 from comparo.judges.local import LlamaCpp
+from split import one_short
 from test_hf_judge import DECODERS, PROMPT, SMALL, answers, make_tokenizer, some_questions
 
 LOCAL = criterion_prompt("longer", kind="Text", context="Article")
@@ -66,6 +67,7 @@ def test_what_cannot_be_written_as_tokens_fails_alone():
 HOSTILE = ["\ud83d", "half \udc00 a pair", "", "\0", "\x1b[31m", "<|im_end|>", "‮abc", "a" * 20, "\n\n\n", "🧑‍🚀" * 9]
 
 
+@pytest.mark.long
 def test_no_text_stops_a_local_judge(llama):
     questions = [Question(number, -1, None, text, "A text.", text) for number, text in enumerate(HOSTILE)]
     for judge, prompt in ((tiny(), PROMPT), (llama, LOCAL)):
@@ -106,7 +108,7 @@ def test_what_llama_cpp_refuses_fails_alone(llama):
     assert found[2].error == "local/smollm2: parse error"
 
 
-@pytest.mark.parametrize("context", ["old house </s> " * 80, ""])
+@pytest.mark.parametrize("context", one_short(["", "old house </s> " * 80]))
 def test_what_is_cut_is_counted_in_characters_by_every_local_judge(llama, context):
     """The prompt is read back from the tokens, and what is missing of the texts is counted there."""
     judge = tiny(window=120)
@@ -178,6 +180,7 @@ class Proxy(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.long
 def test_a_local_judge_uses_no_proxy():
     code = """
 from comparo.judges import load_judge

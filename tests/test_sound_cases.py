@@ -13,6 +13,7 @@ from comparo.analysis.agreement import spearman
 from comparo.data.items import Items
 from comparo.run.recipe import Fitting
 from comparo.selection.contexts import next_pairs
+from split import one_short
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -135,7 +136,7 @@ def test_expected_agreement_is_honest_for_weak_judges():
     assert np.mean(noise) < 0.4
 
 
-@pytest.mark.parametrize(("n", "spread", "seeds"), [(100, 3.0, 6), (3000, 1.0, 1)])
+@pytest.mark.parametrize(("n", "spread", "seeds"), one_short([(100, 3.0, 6), (3000, 1.0, 1)]))
 def test_the_variance_of_scores_is_found_from_decisions(n, spread, seeds):
     variances, shares = [], []
     for seed in range(seeds):
@@ -223,6 +224,7 @@ def test_a_soft_judge_with_a_strong_bias_is_not_noted():
     assert list(ranking) == list(range(7, -1, -1))
 
 
+@pytest.mark.long
 @pytest.mark.recorded
 @pytest.mark.parametrize("calls", [2, 5])
 def test_recorded_answers_as_decisions_are_ranked_as_well_as_by_the_plain_way(calls):

@@ -133,6 +133,7 @@ def test_errors_are_those_of_runs():
     assert ratio([3.0, 0.0], [4.0, 0.0])[0] == 0.75
 
 
+@pytest.mark.long
 def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
     cells = grid(TINY, seeds=2)
     ends = stops(TINY[:1], seeds=1)
@@ -165,6 +166,7 @@ def test_a_stop_too_early_is_told_once_there_are_two_runs():
     assert bars([], [two])[-1][-1] == "**no**"
 
 
+@pytest.mark.long
 def test_many_small_contexts_of_noise_do_not_stop_and_weak_ones_not_too_early():
     noise = run_stop((Cell(sd=0.0, shape=(20, 16)), 0.7, 0))
     assert not noise.error
@@ -175,6 +177,7 @@ def test_many_small_contexts_of_noise_do_not_stop_and_weak_ones_not_too_early():
     assert sum(one.rho for one in weak) / stopped > 0.66  # 0.56 when each context decided alone
 
 
+@pytest.mark.long
 def test_a_single_small_context_of_noise_does_not_stop():
     cells = [Cell(kind, 0.0, 1.0 if kind == "soft" else None, shape=(1, 16)) for kind in ("soft", "decisions")]
     ends = [run_stop((cell, 0.7, seed)) for cell in cells for seed in range(8)]

@@ -84,7 +84,7 @@ def pairs_of(draws, number, context):
     return list(zip(draws.recorded.first[rows].tolist(), draws.recorded.second[rows].tolist(), strict=True))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 * settings.default.max_examples // 100, deadline=None)
 @given(
     sizes=st.lists(st.integers(3, 7), min_size=1, max_size=3),
     orders=st.sampled_from(["both", "one"]),
@@ -448,6 +448,7 @@ def opened(name, sizes, attributes, seed):
     return Opened(name, items, recorded)
 
 
+@pytest.mark.long
 def test_the_page_has_every_claim_and_its_own_figures(tmp_path):
     small = Plan("SummEval", METHODS, ("10", "14", "30"), ("14",), ("10", "14"), "14", "10")
     large = Plan(
@@ -591,6 +592,7 @@ def relevance():
     return open_set("summeval", DATA, attributes=["relevance"]).recorded
 
 
+@pytest.mark.long
 @real
 def test_the_figures_measured_elsewhere_are_met(relevance):
     expected = {"win-ratio": 23.8, "avg-prob": 25.7, "poe-g": 27.7, "poe-bt": 27.7}
@@ -603,6 +605,7 @@ def test_the_figures_measured_elsewhere_are_met(relevance):
         assert full == pytest.approx(29.8 if method in ("win-ratio", "bt", "poe-g-hard") else 31.0, abs=0.05)
 
 
+@pytest.mark.long
 @real
 def test_one_order_needs_the_bias_term(relevance):
     ways = {bias: Way.of("poe-bt", bias, orders="one") for bias in ("none", "plug-in", "joint")}

@@ -67,7 +67,7 @@ def normal(data, monkeypatch):
         return estimated(data)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30 * settings.default.max_examples // 100, deadline=None)
 @given(st.floats(-3, 3), st.floats(0.05, 4), st.floats(-12, 12), st.floats(0.05, 4), st.sampled_from(FREEDOMS))
 def test_moments_are_those_of_the_integral(mean, variance, y, noise, freedom):
     scale = np.sqrt(noise * (freedom - 2) / freedom)

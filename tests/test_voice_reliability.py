@@ -10,6 +10,7 @@ from comparo import fit, reliability
 from comparo.analysis.verdicts import flips, ties, transitivity
 from comparo.data.comparisons import Comparisons
 from comparo.model.voices import LOGISTIC
+from split import one_short
 
 SCALES = np.array([1.0, 1.0, 0.6, -0.8])
 TASTES = np.array([0.4, 0.6, 0.8, 0.4])
@@ -42,7 +43,9 @@ def answers(seed, items, contexts, calls, kind):
 
 @pytest.mark.parametrize(
     ("kind", "items", "contexts", "calls", "runs"),
-    [("soft", 12, 15, 60, 12), ("soft", 50, 1, 400, 12), ("decisions", 12, 15, 100, 3)],
+    one_short(
+        [("soft", 12, 15, 60, 1), ("soft", 12, 15, 60, 12), ("soft", 50, 1, 400, 12), ("decisions", 12, 15, 100, 3)]
+    ),
 )
 def test_known_shares_are_found_again_and_intervals_cover(kind, items, contexts, calls, runs):
     tables, known = [], {}
@@ -51,9 +54,10 @@ def test_known_shares_are_found_again_and_intervals_cover(kind, items, contexts,
         tables.append(reliability(data))
     for name, true in known.items():
         found = np.mean([table[name] for table in tables], axis=0)
-        assert found == pytest.approx(np.broadcast_to(true, found.shape), abs=0.05 if runs * contexts > 100 else 0.1)
+        assert found == pytest.approx(np.broadcast_to(true, found.shape), abs=0.05 * (180 / (runs * contexts)) ** 0.5)
         inside = [(table[f"{name}_low"] <= true) & (true <= table[f"{name}_high"]) for table in tables]
-        assert np.mean(inside) >= (0.9 if (name, kind, contexts) == ("signal", "soft", 15) else 0.83)
+        least = 0.9 if (name, kind, contexts) == ("signal", "soft", 15) else 0.83
+        assert np.mean(inside) >= (least if runs > 1 else 0.75)
         width = np.mean([table[f"{name}_high"] - table[f"{name}_low"] for table in tables])
         assert 0.02 < width < 0.8
     for table in tables:
@@ -61,6 +65,7 @@ def test_known_shares_are_found_again_and_intervals_cover(kind, items, contexts,
         assert table["signal"] == pytest.approx(table["agreement"] ** 2 * table["content"])
 
 
+@pytest.mark.long
 def test_a_lower_level_covers_less():
     """How often those of 0.95 cover is in the test above."""
     inside = []

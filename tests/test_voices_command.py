@@ -65,6 +65,7 @@ def test_two_servers_are_one_ranking_with_a_judge_column_a_report_and_a_list_of_
     assert (row["judge"], row["answered"]) == ("openai/model-0, openai/model-1", "240")
 
 
+@pytest.mark.long
 def test_a_killed_run_goes_on_to_the_same_questions(comparo, tmp_path):
     with Api(prefers(0.4)) as one, Api(prefers(0.2)) as other:
         assert comparo(*ask(one, other)).returncode == 0

@@ -30,6 +30,7 @@ from comparo.vote.links import Links
 from comparo.vote.people import identity_of, task_of
 from comparo.vote.server import HOST, open_socket
 from comparo.vote.text import as_markdown, differences
+from split import one_short
 from voting import LOST, Server, Voter, essays
 
 JUDGES = ("--judges", "ana,bo,cy")
@@ -402,9 +403,10 @@ def test_a_repaired_folder_keeps_ballots_and_what_was_taken_back(texts, tmp_path
         assert again.voter("ana").ballot == shown
 
 
-def test_fifty_kills_under_load_lose_and_double_nothing(tmp_path):
+@pytest.mark.parametrize(("kills", "each"), one_short([(1, 40), (50, 200)]))
+def test_kills_under_load_lose_and_double_nothing(tmp_path, kills, each):
     """Five judges vote as fast as they can, 1,000 votes in all, while the server is killed again and again."""
-    texts, each, kills = essays(tmp_path / "essays", 60), 200, 50
+    texts = essays(tmp_path / "essays", 60)
     names = [f"judge {number}" for number in range(5)]
     server = Server(texts, tmp_path / "run", "--judges", ",".join(names))
     given: dict[str, list[tuple[int, str]]] = {name: [] for name in names}

@@ -29,6 +29,7 @@ def built(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 def test_the_wheel_runs_in_an_empty_environment(built, tmp_path):
     [wheel] = built.glob("*.whl")
     start(sys.executable, "-m", "venv", "--without-pip", tmp_path / "empty")
@@ -46,6 +47,7 @@ def test_the_wheel_runs_in_an_empty_environment(built, tmp_path):
     assert "<html" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_what_is_built_is_complete_and_says_what_it_is(built):
     [wheel], [source] = built.glob("*.whl"), built.glob("*.tar.gz")
     with ZipFile(wheel) as archive:

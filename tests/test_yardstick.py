@@ -50,6 +50,7 @@ def test_chosen_pairs_are_asked_in_both_orders_and_are_about_every_item(opened):
     assert np.array_equal(fewer, more[:, :12])
 
 
+@pytest.mark.long
 def test_the_paper_s_curve_ends_where_all_judgements_do(opened):
     curves = measure([opened], draws=5)["mine", "score"]
     whole = 100 * evaluate(everything(opened.recorded["score"]), Fit("poe-bt")).spearman[0]
@@ -81,6 +82,7 @@ def test_the_command_says_what_it_needs(yardstick, tmp_path):
     assert "no judgements such as" in yardstick("--data", tmp_path).stderr
 
 
+@pytest.mark.long
 @pytest.mark.recorded
 def test_few_calls_on_topicalchat_beat_the_paper_s_with_all(yardstick, tmp_path):
     for attribute in ("coherence", "engagingness"):

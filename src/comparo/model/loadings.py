@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtri
 
 from comparo.model.sites import censored_moments
@@ -129,7 +129,7 @@ def signs(agreement: Agreement, anchored: NDArray[np.bool_]) -> Array:
     np.fill_diagonal(c, 1.0)
     np.fill_diagonal(t, 0.0)
     root, sign = np.sqrt(t), np.ones(len(c))
-    linked = sparse.csr_array(np.abs(c) * root > -level)
+    linked = np.abs(c) * root > -level
     while True:
         turned = np.outer(sign, sign) * c
         deviation = np.sqrt(np.maximum(np.einsum("rs,st,rt->r", root, turned, root), np.sum(t, axis=1)))
@@ -138,7 +138,7 @@ def signs(agreement: Agreement, anchored: NDArray[np.bool_]) -> Array:
         if z[reversed_] >= level:
             break
         sign[reversed_] *= -1.0
-    for block in sparse.csgraph.connected_components(linked, directed=False)[1] == np.arange(len(c))[:, None]:
+    for block in connected_components(linked, directed=False)[1] == np.arange(len(c))[:, None]:
         most, more = np.sum(sign[block]), float(np.round(sign[block] @ shown[block], ROUNDED))
         if block.any() and not (block & anchored).any() and (most or more or sign[block][0]) < 0:
             sign[block] *= -1.0

@@ -143,9 +143,7 @@ class Chorus:
             return known
         begin, step = self._teams % len(active), 1 + self._teams // len(active) % (len(active) - 1)
         self._teams += 1
-        places = [begin + step * place for place in range(len(active))] + [
-            begin + place for place in range(len(active))
-        ]
+        places = [begin + by * number for by in (step, 1) for number in range(len(active))]
         return [active[place] for place in list(dict.fromkeys(place % len(active) for place in places))[:size]]
 
     def _again(self, wanted: int) -> list[Ask]:

@@ -86,12 +86,16 @@ def audition_command(
         say=partial(shown.console.print, style="yellow", markup=False, soft_wrap=True),
         finish=partial(_ask, shown=shown),
     )
+    from comparo.report import write_report
+
+    page = write_report(found.answers.source)
     _print(found, shown)
     names = [voice.name or found.best for voice in voices_of(judges, prompts)]
     if found.best in names:  # and not all voices of few answers together
         following = _following(context, found, asked, question, names)
         told = f"To rank all texts by {found.best}, with the answers of the audition:\n  {following}"
         shown.console.print(told, markup=False, soft_wrap=True)
+    shown.console.print(f"Report: {page}", markup=False, soft_wrap=True)
 
 
 def _following(
@@ -109,14 +113,10 @@ def _ask(run: Run, shown: Shown) -> Ranking:
     say_begin(shown.console, run)
     try:
         with stoppable():
-            ranking = run.finish()
+            return run.finish()
     except KeyboardInterrupt as stop:
         say_interrupted(shown.console, run, stop)
         raise typer.Exit(getattr(stop, "code", 130)) from None
-    from comparo.report import write_report  # matplotlib takes a second
-
-    shown.console.print(f"[dim]Report: {write_report(str(run.store.folder))}[/dim]", soft_wrap=True)
-    return ranking
 
 
 def _print(found: Audition, shown: Shown) -> None:

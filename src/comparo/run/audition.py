@@ -196,7 +196,8 @@ def _judged(ranking: Ranking, answers: Answers, judge: str) -> Audition:
     close = [row for row in usable[1:].tolist() if not low[order[row]] > 0]
     voices = ranking.voices
     copied = {} if voices is None else dict(zip(voices["judge"].tolist(), voices["copy_of"].tolist(), strict=True))
-    best, panel, taken = str(table["judge"][usable[0]]), [], set()
+    panel: list[str] = []
+    best, taken = str(table["judge"][usable[0]]), set[str]()
     for row in usable[table["content"][usable] >= NEARLY * table["content"][usable[0]]].tolist():
         name = str(table["judge"][row])
         view = copied.get(name) or name

@@ -35,7 +35,7 @@ def test_good_reversed_and_lost_voices_are_told_apart(tmp_path):
     assert named[2] not in found.panel
     told = " | ".join(found.notes)
     assert f"'{named[1]}' ranks against the others" in told
-    assert f"'{named[2]}' hardly looks at the texts" in told
+    assert f"'{named[2]}' answers mostly by position" in told
     assert len(found.notes) == 2
     content = found.table["content"]
     assert np.all(np.diff(content) <= 0)
@@ -52,6 +52,51 @@ def test_good_reversed_and_lost_voices_are_told_apart(tmp_path):
     assert again.table["content"] == pytest.approx(content)
     assert len(read_judgements(tmp_path / "run")) == len(answers)
     assert Comparisons.read(tmp_path / "run").judges is not None
+
+
+def test_voices_of_the_same_worth_are_too_close_to_call_and_a_worse_one_is_not():
+    judges = [voice(seed=1, noise=0.7), voice(seed=2, noise=0.7), voice(seed=3, strength=0.1, bias=3.0)]
+    found = audition(TEXTS, "better", judge=judges)
+    assert {found.best, *found.rivals} == {"simulated/soft 1", "simulated/soft 2"}
+    assert audition(TEXTS, "better", judge=[judges[0], judges[2]]).rivals == ()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_voice_that_contradicts_the_others_is_never_added(seed):
+    judges = [voice(seed=seed, noise=2.0), voice(seed=seed + 10, noise=2.0), voice(strength=-1.0, seed=seed + 20)]
+    found = audition(TEXTS, "better", judge=judges)
+    low = dict(zip(found.table["judge"].tolist(), found.table["agreement_low"].tolist(), strict=True))
+    assert "simulated/soft 3" not in (found.best, *found.panel)
+    assert all(low[name] > 0 for name in found.panel[1:])
+
+
+def test_coins_are_noted():
+    judges = [voice(seed=1), voice(seed=2, strength=0.0, noise=1.0), voice(seed=3, strength=0.3, bias=2.0, noise=0.3)]
+    found = audition(TEXTS, "better", judge=judges)
+    noted = {name: [note for note in found.notes if f"'{name}'" in note] for name in found.table["judge"].tolist()}
+    assert [len(noted[f"simulated/soft {k}"]) for k in (1, 2, 3)] == [0, 1, 1]
+    assert "position" in noted["simulated/soft 3"][0]
+
+
+def test_the_share_of_an_answer_that_length_explains():
+    """One judge answers by length alone, one by quality, which is independent of it; the first share is the content."""
+    rng = np.random.default_rng(0)
+    doublings = dict(zip(QUALITY, rng.uniform(0, 5, len(QUALITY)).tolist(), strict=True))
+    texts = {name: "x" * round(20 * 2 ** doublings[name]) for name in QUALITY}
+    wordy = load_judge("simulated/soft", scores=doublings, noise=0.5, seed=1)
+    table = audition(texts, "better", judge=[wordy, voice(noise=0.5, seed=2)], pairs=40).table
+    share = {
+        name: tuple(table[f"length{end}"][row] for end in ("_low", "", "_high"))
+        for row, name in enumerate(table["judge"].tolist())
+    }
+    assert share["simulated/soft 1"][0] > 0.5
+    assert share["simulated/soft 1"][1] == pytest.approx(
+        table["content"][table["judge"] == "simulated/soft 1"][0], abs=0.2
+    )
+    assert share["simulated/soft 2"][0] == 0.0
+    assert share["simulated/soft 2"][1] < 0.3
+    assert np.all(table["length_low"] <= table["length"])
+    assert np.all(table["length"] <= table["length_high"])
 
 
 def test_one_voice_alone_has_content_but_nobody_confirms_it():
@@ -99,4 +144,5 @@ def test_two_servers_and_two_wordings_on_the_command_line(run, tmp_path):
     assert found["best"].startswith("openai/good")
     assert all("openai/bad" in note and "ranks against the others" in note for note in found["notes"])
     assert len(found["notes"]) == 2
-    assert (tmp_path / "found" / "run.json").exists()
+    assert "openai/good" in (tmp_path / "found" / "report.html").read_text(encoding="utf-8")
+    assert set(found["rivals"]) < names - {found["best"]}

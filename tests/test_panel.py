@@ -365,7 +365,7 @@ def restricted(parameters, graph, found):
 def test_moments_come_close_to_the_maximum_of_the_likelihood():
     gaps = []
     for seed in range(3):
-        _, data = voices(np.random.default_rng(seed), 30, 1, 60, [1.0, 0.8, -0.9], [0.5, 0.8, 0.4], bias=0.0)
+        _, data = voices(np.random.default_rng(seed), 30, 1, 100, [1.0, 0.8, -0.9], [0.5, 0.8, 0.4], bias=0.0)
         graph = Graph.build(data)
         found = panel(data, is_biased=False)
         start = np.concatenate(
@@ -397,6 +397,58 @@ def test_loadings_of_exact_correlations(seed, count):
     assert best == pytest.approx(rho, abs=2e-3)
     assert believed == pytest.approx(rho, abs=2e-3)
     assert np.all((error > 0) & (error < 0.01))
+
+
+def in_blocks(seed, reversed_voice=None):
+    """Six voices of agreement 0.9 with the truth (40, 8): voice r judges the contexts c with c ≡ r modulo 2."""
+    rng = np.random.default_rng(seed)
+    truth, rows = rng.standard_normal((40, 8)), []
+    for r in range(6):
+        view = 0.9 * truth + np.sqrt(1 - 0.9**2) * rng.standard_normal(truth.shape)
+        view = -view if r == reversed_voice else view
+        for c in range(r % 2, 40, 2):
+            for i, j in rng.permutation([(i, j) for i in range(8) for j in range(8) if i != j])[:24].tolist():
+                p = float(expit(view[c, i] - view[c, j] + 0.7 * rng.standard_normal()))
+                rows.append({"context": c, "first": i, "second": j, "p": p, "judge": f"v{r}"})
+    return truth, Comparisons.from_rows(rows)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_voices_without_a_common_candidate_are_not_reversed(seed):
+    truth, data = in_blocks(seed)
+
+    def correlation(ranking):
+        labels = ranking.graph.labels(ranking.comparisons)
+        return np.corrcoef(ranking.scores, ranking.graph.centre(np.array([truth[c, i] for c, i in labels])))[0, 1]
+
+    ranking = quiet_fit(data, "panel")
+    assert np.all(ranking.voices["low"] > 0.5)
+    assert not ranking.notes
+    assert correlation(ranking) > correlation(quiet_fit(replace(data, judges=None, judge=None), "mixed")) - 0.01
+
+
+def test_a_reversed_voice_of_a_block_is_found_and_named_with_its_interval():
+    ranking = quiet_fit(in_blocks(0, reversed_voice=3)[1], "panel")
+    table = ranking.voices
+    assert np.sign(table["agreement"]).tolist() == [1, 1, 1, -1, 1, 1]
+    (note,) = [note for note in ranking.notes if "'v3'" in note]
+    assert all(f"{table[name][3]:.2f}" in note for name in ("agreement", "low", "high"))
+
+
+def test_signs_need_significant_evidence_and_do_not_depend_on_rounding():
+    """Under ρ = 0 the statistic is normal: 2.5% of uncorrelated pairs of voices are reversed, whichever of the two."""
+    none, rng = np.zeros(2, dtype=bool), np.random.default_rng(0)
+    pairs = [np.array([[1, c], [c, 1]]) for c in rng.standard_normal(2000) / np.sqrt(50)]
+    found = [signs(Agreement(pair, np.full((2, 2), 50.0)), none).min() < 0 for pair in pairs]
+    assert np.mean(found) == pytest.approx(0.025, abs=3 * np.sqrt(0.025 * 0.975 / 2000))
+    apart = np.array([[1.0, -0.9], [-0.9, 1.0]])
+    for shown in (20.0, 20.0 * (1 - 1e-14), 20.0 * (1 + 1e-14)):
+        candidates = np.array([[20.0, 15.0], [15.0, shown]])
+        for noise in (0.0, 1e-14, -1e-14):
+            assert signs(Agreement(apart + np.array([[0, noise], [0, 0]]), candidates), none).tolist() == [1, -1]
+    more = np.array([[20.0, 15.0], [15.0, 21.0]])
+    assert signs(Agreement(apart, more), none).tolist() == [-1, 1]
+    assert signs(Agreement(apart, more), np.array([True, False])).tolist() == [1, -1]
 
 
 def test_what_is_believed_of_a_loading_is_the_mean_of_what_is_open_below_one():

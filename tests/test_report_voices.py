@@ -89,7 +89,7 @@ def test_the_page_says_who_judged(folder):
     text = Section(written(folder), "voices").text
     for words in ("Who judged", "told/ana", "told/bo", "told/cy", "How far any two voices agree", "Without"):
         assert words in text
-    assert text.count("ranks against the others: its answers are turned round") == 1
+    assert text.count("ranks against the others: its answers are sign-flipped") == 1
     assert "Where they disagree most" in text
     assert "Cost" not in text
     assert not set(text) & set("αβγρστφ")

@@ -326,11 +326,35 @@ def test_small_contexts_use_up_all_pairs_of_all_voices():
     assert len(judgements) == len(asked(judgements)) == len(set(asked(judgements))) == 2 * 2 * 6
 
 
-def test_the_budget_must_connect_the_items_for_each_voice():
-    with pytest.raises(ValueError, match="for each of 3 voices: at least 138 are needed; allow more, such as --budget"):
-        task([told("ana"), told("bo"), told("cy")], budget="4n").check()
+def test_the_budget_must_connect_the_items_for_all_voices_together():
+    with pytest.raises(ValueError, match=r"24 calls cannot connect the 24 items: at least 46 are needed.* --budget 5n"):
+        task([told("ana"), told("bo"), told("cy")], budget="1n").check()
     with pytest.raises(ValueError, match="for several voices, texts that share a group"):
         task([told("ana"), told("bo")], estimate="consensus")
+
+
+def test_few_calls_share_the_voices_out_over_small_contexts():
+    """4 voices, 4n calls: all together connect every context, any two voices share pairs, and none is left out."""
+    voices = [told(name) for name in ("ana", "bo", "cy", "dee")]
+    ranking, judgements = run(task(voices, budget="4n", items=contexts(4, 6)))
+    assert len(judgements) == 4 * SIZE
+    assert (len(ranking.scores), ranking.graph.components) == (SIZE, 4)
+    calls = ranking.voices["calls"]
+    assert len(calls) == 1 or np.max(calls) <= 1.5 * np.min(calls)
+    pairs = {}
+    for one in judgements:
+        question = one.question
+        pairs.setdefault((question.context, question.first, question.second), set()).add(question.voice)
+    assert {len(team) for team in pairs.values()} == {2}
+    assert len({frozenset(team) for team in pairs.values()}) == 6
+
+
+def test_a_larger_budget_goes_on_with_the_same_teams(tmp_path):
+    voices = [told(name) for name in ("ana", "bo", "cy", "dee")]
+    first = rank(TEXTS, "better", judge=voices, budget="4n", out=tmp_path / "run")
+    assert first.voices["calls"].sum() == 4 * SIZE
+    more = rank(TEXTS, "better", judge=voices, budget="20n", out=tmp_path / "run")
+    assert more.voices["calls"].sum() == 20 * SIZE
 
 
 def test_shares_decide_for_each_voice_and_re_ask_when_pairs_are_used_up():

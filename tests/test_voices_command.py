@@ -136,7 +136,7 @@ def test_judges_come_from_tables_lists_and_variables_and_wordings_multiply_them(
         (["--judge", "simulated/soft", "--judge", "simulated/hard", "--price", "1,1"], "none of the judges has an opt"),
         (["--judge", "simulated/soft", "--wording", "paper", "--wording", "paper"], "one of them is there twice"),
         (["--judge", "simulated/soft", "--judge", "simulated/hard", "--estimate", "consensus"], "share a group"),
-        (["--judge", "simulated/soft", "--judge", "simulated/hard", "--budget", "3n"], "for each of 2 voices"),
+        (["--judge", "simulated/soft", "--judge", "simulated/hard", "--budget", "1n"], "cannot connect the "),
         (["--judge", "simulated/soft", "--judge", "openai/x; price=1,1", "--budget", "$1"], "needs the judge's price"),
     ],
 )

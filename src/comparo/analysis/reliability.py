@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -97,23 +98,53 @@ def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, N
     if not 0 < level < 1:
         raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
     comparisons = data.comparisons if isinstance(data, Ranking) else Comparisons.of(data)
-    mass = _mass(data)
-    whole = hear(comparisons)
-    names = whole.names
-    found = measured(comparisons, whole, mass)
-    replicates = []
-    for kept in _parts(comparisons, np.random.default_rng(seed)):
-        some = comparisons.take(kept)
-        replicates.append(_placed(names, some, None if mass is None else mass[kept]))
-    table: dict[str, NDArray[Any]] = {
-        "judge": np.array([str(name) for name in names], dtype=object),
-        "calls": np.bincount(whole.voice, minlength=len(names)),
-    }
-    for number, name in enumerate(MEASURES):
-        least = np.array([voice.bias_error if name == "gamma" else 0.0 for voice in whole.voices])
-        low, high = _interval(name, found[number], [part[number] for part in replicates], least, level)
-        table |= {name: found[number], f"{name}_low": low, f"{name}_high": high}
-    return table
+    return Jackknife.of(comparisons, _mass(data), seed).table(level)
+
+
+@dataclass(frozen=True)
+class Jackknife:
+    """The `MEASURES` of R voices by all answers, `found` (M, R), and with each part of them left out, `parts`."""
+
+    heard: Heard
+    found: Array
+    parts: list[Array]
+
+    @classmethod
+    def of(cls, comparisons: Comparisons, mass: Array | None = None, seed: int = 0) -> Jackknife:
+        """The measures of some comparisons; `mass` (K,) where it was recorded."""
+        whole, parts = hear(comparisons), []
+        for kept in _parts(comparisons, np.random.default_rng(seed)):
+            some = comparisons.take(kept)
+            parts.append(_placed(whole.names, some, None if mass is None else mass[kept]))
+        return cls(whole, measured(comparisons, whole, mass), parts)
+
+    def table(self, level: float) -> dict[str, NDArray[Any]]:
+        """The table that `reliability` returns."""
+        names = self.heard.names
+        table: dict[str, NDArray[Any]] = {
+            "judge": np.array([str(name) for name in names], dtype=object),
+            "calls": np.bincount(self.heard.voice, minlength=len(names)),
+        }
+        for number, name in enumerate(MEASURES):
+            least = np.array([voice.bias_error if name == "gamma" else 0.0 for voice in self.heard.voices])
+            low, high = _interval(name, self.found[number], [part[number] for part in self.parts], least, level)
+            table |= {name: self.found[number], f"{name}_low": low, f"{name}_high": high}
+        return table
+
+    def lead(self, name: str, best: int, level: float) -> tuple[Array, Array]:
+        """The ends (R,) of intervals of the measure of voice `best` less that of each voice; NaN where not known.
+
+        All R − 1 intervals together have the coverage `level` (Bonferroni). Voices answered about the same texts, so
+        the jackknife is of the difference: intervals of two voices may overlap where that of the difference is above 0.
+        """
+        number = MEASURES.index(name)
+        value = self.found[number, best] - self.found[number]
+        if not self.parts:
+            return np.full_like(value, np.nan), np.full_like(value, np.nan)
+        each = np.array([part[number, best] - part[number] for part in self.parts])
+        error, count = _error(each)
+        reach = stdtrit(count - 1, 1.0 - (1.0 - level) / 2 / max(len(value) - 1, 1)) * error
+        return value - reach, value + reach
 
 
 def _mass(data: Any) -> Array | None:
@@ -179,14 +210,19 @@ def _interval(name: str, value: Array, parts: list[Array], least: Array, level: 
         return np.full_like(value, np.nan), np.full_like(value, np.nan)
     turn, back, ends = _SCALES.get(name, _SHARE)
     theta, each = turn(value), turn(np.array(parts))
+    error, count = _error(each)
+    reach = stdtrit(count - 1, 0.5 + level / 2) * np.maximum(error, least)
+    low, high = (back(np.clip(theta + side * reach, *ends)) for side in (-1, 1))
+    return low, high
+
+
+def _error(each: Array) -> tuple[Array, Array]:
+    """The jackknife's standard error (R,) of values by part (G, R), NaN of fewer than `LEAST`, and how many parts."""
     count = np.sum(~np.isnan(each), axis=0)
     known = count >= LEAST
     count = np.where(known, count, 2)
     square = np.nansum((each - np.nansum(each, axis=0) / count) ** 2, axis=0)
-    error = np.maximum(np.sqrt((count - 1) / count * square), least)
-    reach = stdtrit(count - 1, 0.5 + level / 2) * error
-    low, high = (back(np.clip(theta + side * reach, *ends)) for side in (-1, 1))
-    return np.where(known, low, np.nan), np.where(known, high, np.nan)
+    return np.where(known, np.sqrt((count - 1) / count * square), np.nan), count
 
 
 Scale = tuple[Callable[[Array], Array], Callable[[Array], Array], tuple[float, float]]

@@ -34,7 +34,7 @@ EPILOG = (
     "Example: `comparo audition stories.jsonl --criterion 'more surprising' --judge openai/gpt-6-luna --judge "
     "local/smollm2 --wording all --dry-run`"
 )
-SHARES = ("signal", "agreement", "content", "position", "flips", "mass")
+SHARES = ("signal", "agreement", "content", "length", "position", "flips", "mass")
 
 
 @with_groups
@@ -86,12 +86,16 @@ def audition_command(
         say=partial(shown.console.print, style="yellow", markup=False, soft_wrap=True),
         finish=partial(_ask, shown=shown),
     )
+    from comparo.report import write_report
+
+    page = write_report(found.answers.source)
     _print(found, shown)
     names = [voice.name or found.best for voice in voices_of(judges, prompts)]
     if found.best in names:  # and not all voices of few answers together
         following = _following(context, found, asked, question, names)
-        told = f"To rank all texts by it, with the answers of the audition:\n  {following}"
+        told = f"To rank all texts by {found.best}, with the answers of the audition:\n  {following}"
         shown.console.print(told, markup=False, soft_wrap=True)
+    shown.console.print(f"Report: {page}", markup=False, soft_wrap=True)
 
 
 def _following(
@@ -119,7 +123,8 @@ def _print(found: Audition, shown: Shown) -> None:
     answers = [one for one in found.answers.judgements if not one.failed]
     cached, (_, spent) = count_cached(answers), paid_and_spent(answers)
     if shown.output == "json":
-        document = {"best": found.best, "panel": list(found.panel), "notes": list(found.notes), "cached": cached}
+        names = {"best": found.best, "rivals": list(found.rivals), "panel": list(found.panel)}
+        document = names | {"notes": list(found.notes), "cached": cached}
         print_text(json.dumps(document | {"voices": json_rows(found.table)}, ensure_ascii=False) + "\n")
         return
     if shown.output == "csv":
@@ -133,7 +138,7 @@ def _print(found: Audition, shown: Shown) -> None:
     shown.console.print(_advice(found), markup=False, soft_wrap=True)
     if len(found.panel) > 1:
         others = ", ".join(found.panel[1:])
-        told = f"With calls for several voices, add those that show nearly as much: {others}."
+        told = f"With calls for several voices, add those that show nearly as much and agree: {others}."
         shown.console.print(told, markup=False, soft_wrap=True)
 
 
@@ -141,6 +146,12 @@ def _advice(found: Audition) -> str:
     """Which voice to use, if any."""
     if not np.any(found.table["content_high"] >= BLIND):
         return "No voice sees these texts: a ranking by them would mean little. Try another judge, or another wording."
+    if found.rivals:
+        others = ", ".join(found.rivals)
+        return (
+            f"Too close to call: {found.best} has the most content, but these answers do not show that it has more "
+            f"than {others}. Ask more pairs (--pairs)."
+        )
     return f"Use {found.best}: of all voices, the largest share of what it says is about the texts."
 
 

@@ -34,7 +34,8 @@ class Heard:
     agreement : The correlation of the views of every two voices.
     family : The family of each voice, numbered from 0, (R,).
     loading, loading_error : The best ρ of each voice, with its sign, and the standard error, (R,).
-    believed : ρ of each voice as the consensus takes it, (R,): the mean of what is open about it.
+    believed : ρ of each voice as the consensus takes it, (R,): the mean of what is open about it; negative only for
+        reversed voices.
     anchored : Which voices are people, (R,).
     """
 
@@ -49,22 +50,25 @@ class Heard:
     believed: Array
     anchored: NDArray[np.bool_]
 
+    @property
+    def reversed(self) -> NDArray[np.bool_]:
+        """Which voices significantly rank the other way round, so that their answers are sign-flipped, (R,)."""
+        return self.believed < 0
+
     def interval(self, level: float) -> tuple[Array, Array]:
         """The ends of the interval of each ρ, of coverage `level`, (R,)."""
         reach = -float(ndtri((1.0 - level) / 2)) * self.loading_error
         return np.maximum(self.loading - reach, -1.0), np.minimum(self.loading + reach, 1.0)
 
     def only(self, kept: NDArray[np.bool_]) -> Heard | None:
-        """Some of the voices (R,), turned as these are; None where they connect fewer candidates."""
+        """Some of the voices (R,), with the same signs; None where they connect fewer candidates."""
         rows = kept[self.voice]
         graph = self.graph.only(rows)
         if graph is None:
             return None
         names, voices = (tuple(part[r] for r in np.flatnonzero(kept)) for part in (self.names, self.voices))
-        found = _agreeing(graph, names, (np.cumsum(kept) - 1)[self.voice[rows]], voices, self.anchored[kept])
-        if found.loading @ self.loading[kept] < 0:
-            return replace(found, loading=-found.loading, believed=-found.believed)
-        return found
+        code, sign = (np.cumsum(kept) - 1)[self.voice[rows]], np.where(self.reversed, -1.0, 1.0)
+        return _agreeing(graph, names, code, voices, self.anchored[kept], sign[kept])
 
 
 def hear(
@@ -97,10 +101,12 @@ def _agreeing(
     code: NDArray[np.intp],
     voices: tuple[Voice, ...],
     anchored: NDArray[np.bool_],
+    sign: Array | None = None,
 ) -> Heard:
-    """How far voices agree."""
+    """How far voices agree; `sign` (R,) where it is known which of them are reversed."""
     agreement = Agreement.of(voices)
-    family, sign = copies(agreement), signs(agreement, anchored)
+    family = copies(agreement)
+    sign = signs(agreement, anchored) if sign is None else sign
     of_family = np.array([anchored[family == k].any() for k in range(int(family.max()) + 1)])
     content = np.array([voice.content for voice in voices])
     shown = np.bincount(family, content) / np.bincount(family)

@@ -27,6 +27,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
+from scipy.special import ndtri
 
 from comparo.model.sites import censored_moments
 from comparo.model.voices import Voice
@@ -36,9 +38,11 @@ EVEN = 0.3  # standard deviation of loadings between voices before they are comp
 USUAL = 0.7  # loading of a voice of which nothing is known: half of its view is shared, ρ² = ½
 MOST, LEAST = 0.995, 0.05  # of a loading: no voice is the consensus itself, and none is quite without relation to it
 COPY = 0.97  # correlation of two views from which they are one: what differs is 3% of a view
+REVERSED = 0.025  # level of the one-sided test for a reversed voice: that of a 95% interval below 0
 SURELY = 0.85  # what such a correlation less its standard error must reach: few answers make no copies
 PROBES = 16  # random vectors for traces, which have a relative error of √(2/(16·n)): 2% for 257 candidates
 EXACT = 256  # candidates up to which traces are exact
+ROUNDED = 9  # digits in which numbers are compared: a tie at rounding level is a tie
 ROUNDS, SURE = 1000, 1e-7  # of the loadings in turn, and their change that ends them
 
 
@@ -99,25 +103,46 @@ def copies(agreement: Agreement) -> NDArray[np.intp]:
 
 
 def signs(agreement: Agreement, anchored: NDArray[np.bool_]) -> Array:
-    """+1 or −1 for each voice, (R,): that of the leading eigenvector of the correlations.
+    """Return −1 for each reversed voice and +1 for every other, shape (R,).
 
-    A correlation that few answers tell counts less: it is shrunk as if it had the variance `EVEN`² between voices.
-    Anchored voices are positive together; without them, the voices that carry more of the vector are.
+    A voice is reversed if its correlation with the sum of the others is negative by a one-sided test of level
+    `REVERSED`. With t_rs = tr(A_r A_s) and σ the signs, the statistic is
+
+        z_r = σ_r·Σ_s σ_s c_rs t_rs / √(Σ_ss' σ_s σ_s' c_ss' √(t_rs t_rs')),        s, s' ≠ r,  c_ss = 1,
+
+    whose denominator bounds the standard deviation under ρ_r = 0 (by Cauchy–Schwarz; never less than that of
+    independent voices). All voices begin with +1; the most significant one changes its sign until none is significant.
+    So voices without common candidates, on which there is no evidence, stay positive.
+
+    Voices that significant correlations connect form a block. Only the product of two of its signs is known, so that
+    most voices of a block are positive; in a tie those whose scores show more, tr(A²), then the first. Anchored voices
+    are always positive, and decide for their block.
 
     >>> correlation = np.array([[1, 0.5, -0.5], [0.5, 1, -0.4], [-0.5, -0.4, 1]])
     >>> signs(Agreement(correlation, np.full((3, 3), 100.0)), np.zeros(3, dtype=bool))
     array([ 1.,  1., -1.])
+    >>> signs(Agreement(correlation, np.full((3, 3), 10.0)), np.zeros(3, dtype=bool))
+    array([1., 1., 1.])
     """
-    matrix = np.clip(agreement.correlation, -1.0, 1.0) * agreement.precision / (agreement.precision + 1.0 / EVEN**2)
-    np.fill_diagonal(matrix, 1.0)
-    leading = np.linalg.eigh(matrix)[1][:, -1]
-    turn = (
-        np.sign(np.sum(leading[anchored]))
-        if anchored.any()
-        else np.sign(np.sum(np.sign(leading)) + np.sum(leading) / len(leading))
-    )
-    sign = np.where(leading * (turn or 1.0) < 0, -1.0, 1.0)
-    return np.where(anchored, 1.0, sign)
+    c, t, level = np.clip(agreement.correlation, -1.0, 1.0), agreement.candidates.copy(), float(ndtri(REVERSED))
+    shown = np.diag(t).copy()
+    np.fill_diagonal(c, 1.0)
+    np.fill_diagonal(t, 0.0)
+    root, sign = np.sqrt(t), np.ones(len(c))
+    linked = np.abs(c) * root > -level
+    while True:
+        turned = np.outer(sign, sign) * c
+        deviation = np.sqrt(np.maximum(np.einsum("rs,st,rt->r", root, turned, root), np.sum(t, axis=1)))
+        z = np.where(anchored, 0.0, np.sum(turned * t, axis=1) / np.maximum(deviation, np.finfo(float).tiny))
+        reversed_ = int(np.argmin(z.round(ROUNDED)))
+        if z[reversed_] >= level:
+            break
+        sign[reversed_] *= -1.0
+    for block in connected_components(linked, directed=False)[1] == np.arange(len(c))[:, None]:
+        most, more = np.sum(sign[block]), float(np.round(sign[block] @ shown[block], ROUNDED))
+        if block.any() and not (block & anchored).any() and (most or more or sign[block][0]) < 0:
+            sign[block] *= -1.0
+    return sign
 
 
 def loadings(agreement: Agreement, anchored: NDArray[np.bool_], content: Array) -> tuple[Array, Array, Array]:
@@ -137,22 +162,27 @@ def loadings(agreement: Agreement, anchored: NDArray[np.bool_], content: Array) 
     height = np.sqrt(content)
     height = height / np.mean(height)
 
-    def settled(below: Callable[[float, float], float]) -> Array:
-        """ρ of each family in turn, from its best value and its error given the others, until none changes."""
+    def settled(below: Callable[[float, float], float]) -> tuple[Array, Array]:
+        """ρ of each family in turn, from its best value and its error given the others, until none changes.
+
+        Also the same without a lower end: negative for a voice that contradicts the others, but not significantly.
+        """
         rho = np.where(anchored, MOST, np.sqrt(np.clip(mean, LEAST**2, MOST**2)))
+        free = rho.copy()
         for _ in range(ROUNDS):
             before = rho.copy()
             for family in np.flatnonzero(~anchored):
                 known = float(np.sum(precision[family] * rho**2)) + even
                 pulled = float(np.sum(precision[family] * c[family] * rho))
                 best = (pulled + even * height[family] * np.mean([*rho, USUAL])) / known
-                rho[family] = max(below(best, 1.0 / np.sqrt(known)), LEAST)
+                free[family] = below(best, 1.0 / np.sqrt(known))
+                rho[family] = max(free[family], LEAST)
             if np.max(np.abs(rho - before)) < SURE:
                 break
-        return rho
+        return rho, np.maximum(free, -MOST)
 
-    rho = settled(lambda best, _: min(best, MOST))
-    return rho, settled(_mean_below), np.where(anchored, 0.0, 1.0 / np.sqrt(precision @ rho**2 + even))
+    rho, best = settled(lambda best, _: min(best, MOST))
+    return best, settled(_mean_below)[0], np.where(anchored, 0.0, 1.0 / np.sqrt(precision @ rho**2 + even))
 
 
 def _mean_below(mean: float, error: float) -> float:

@@ -146,7 +146,7 @@ def _together(heard: Heard, shared: Shared, leans: Array | None, limits: Limits)
     alpha = heard.believed * np.sqrt(variance)
     lead = np.unique(family, return_index=True)[1]
     ties = heard.believed[lead] ** 2 / (1.0 - heard.believed[lead] ** 2)
-    share = _counted_once(voices, family, np.sign(heard.loading) / np.sqrt(variance))
+    share = _counted_once(voices, family, np.sign(heard.believed) / np.sqrt(variance))
     star = Star.of(graph, [(voice.pattern.first, voice.pattern.second) for voice in voices], family, limits)
     voices, x, laplacian, settled = _settled(star, voices, alpha, ties, share)
     unit = float(np.mean(np.abs(alpha[anchored] if anchored.any() else alpha)))

@@ -224,7 +224,7 @@ def _between(scores: Array, expected: Array, groups: int) -> float:
 
 
 def _of_panel(ranking: Ranking, panel: Panel) -> Parts:
-    """As `_of_groups`, of what the voices agree on, with Cov(t) per context; reversed voices are turned round for r.
+    """As `_of_groups`, of what the voices agree on, with Cov(t) per context; reversed voices are sign-flipped for r.
 
     The variance within groups is that of the scores around their group's mean, and what is not known of them.
     """
@@ -238,8 +238,8 @@ def _of_panel(ranking: Ranking, panel: Panel) -> Parts:
     centred = graph.nodes / max(graph.nodes - graph.components, 1)
     within = centred * float(np.var(ranking.scores - expected) + np.nanmean(covariance.std**2))
     between = _between(ranking.scores, expected, len(means))
-    turned = np.where(panel.loading[panel.voice] < 0, 1.0 - comparisons.p, comparisons.p)
-    orders = orders_correlation(replace(comparisons, p=turned), graph, group)
+    flipped = np.where(panel.reversed[panel.voice], 1.0 - comparisons.p, comparisons.p)
+    orders = orders_correlation(replace(comparisons, p=flipped), graph, group)
     usual = usual_validity(between / (between + within), orders)
     spread = means @ joint + within * means @ means.T
     return Parts(expected, columns, joint, 0.5 * (spread + spread.T), between, within, usual)

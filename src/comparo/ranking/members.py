@@ -42,7 +42,7 @@ def view_columns(panel: Panel) -> dict[str, NDArray[Any]]:
 
 
 def member_notes(panel: Panel, for_people: bool) -> tuple[str, ...]:
-    """Return a sentence for voices that are copies, that are reversed, and that tell next to nothing.
+    """Return a sentence for voices that are copies, for each that is reversed, and for those that tell next to nothing.
 
     Where the ranking is what people would say (`for_people`), also for those that do not count for it.
     """
@@ -55,17 +55,20 @@ def member_notes(panel: Panel, for_people: bool) -> tuple[str, ...]:
             for judge, of in zip(columns["judge"][copied], columns["copy_of"][copied], strict=True)
         ]
         found.append(f"the views of these judges cannot be told apart: {', '.join(pairs)}; they count as one opinion")
-    if names := _named(columns, columns["high"] < 0):
-        found.append(f"{names} against the others; these answers are turned round")
-    if names := _named(
-        columns, (np.abs(columns["agreement"]) < BLIND) & (columns["low"] < 0) & (columns["high"] > 0), "tell"
-    ):
+    for r in np.flatnonzero(panel.reversed).tolist():
+        rho, low, high = (f"{columns[name][r]:.2f}" for name in ("agreement", "low", "high"))
+        found.append(
+            f"'{columns['judge'][r]}' ranks against the others (agreement {rho}, 95% interval {low} to {high}); its "
+            "answers are sign-flipped"
+        )
+    blind = ~panel.reversed & (columns["agreement"] < BLIND) & (columns["low"] < 0)
+    if names := _named(columns, blind, "tell"):
         found.append(f"{names} next to nothing of what the others agree on")
     if for_people and (names := _named(columns, ~panel.counts, "say")):
         found.append(f"{names} too little about the texts to count for what people would say (less than ⅔ of the best)")
     return tuple(found)
 
 
-def _named(columns: dict[str, NDArray[Any]], which: NDArray[np.bool_], verb: str = "rank") -> str:
+def _named(columns: dict[str, NDArray[Any]], which: NDArray[np.bool_], verb: str) -> str:
     names = [f"'{name}'" for name in columns["judge"][which].tolist()]
     return f"{', '.join(names)} {verb}{'s' if len(names) == 1 else ''}" if names else ""

@@ -128,10 +128,10 @@ def _members(
         remarks = []
         if (first := int(np.argmax(heard.family == heard.family[r]))) != r:
             remarks.append(f"gives the same ranking as {label(names[first])}: the two count as one opinion")
-        if known and high[r] < 0:
-            remarks.append("ranks against the others: its answers are turned round")
-        if known and not is_sure[r]:
-            blind = abs(heard.loading[r]) < BLIND
+        if known and heard.reversed[r]:
+            remarks.append("ranks against the others: its answers are sign-flipped")
+        elif known and not is_sure[r]:
+            blind = heard.loading[r] < BLIND
             remarks.append(
                 "tells next to nothing of what the others agree on"
                 if blind
@@ -230,9 +230,8 @@ def _cell(value: float) -> tuple[str, str, str]:
 def _contested(record: Record, heard: Heard, single: list[int]) -> list[Mapping[str, Any]]:
     """The texts on whose scores voices differ most, and the place that each voice gives them.
 
-    Scores are in standard deviations of those of the same voice, and turned round for a voice that ranks against the
-    others. Voices that may agree by chance are left out, unless fewer than two remain, and so are texts that fewer than
-    two voices judged.
+    Scores are in standard deviations of those of the same voice, and sign-flipped for a reversed voice. Voices that may
+    agree by chance are left out, unless fewer than two remain, and so are texts that fewer than two voices judged.
     """
     graph, (low, high) = heard.graph, heard.interval(record.ranking.level)
     sure = [r for r in single if low[r] > 0 or high[r] < 0]
@@ -240,7 +239,7 @@ def _contested(record: Record, heard: Heard, single: list[int]) -> list[Mapping[
     scores = np.full((len(heeded), graph.nodes), np.nan)
     places = np.zeros(scores.shape, dtype=np.int64)
     for row, r in enumerate(heeded):
-        own, answered = np.sign(heard.loading[r]) * heard.voices[r].scores, heard.voice == r
+        own, answered = np.sign(heard.believed[r]) * heard.voices[r].scores, heard.voice == r
         seen = np.bincount(np.concatenate([graph.first[answered], graph.second[answered]]), minlength=graph.nodes) > 0
         spread = float(np.std(own[seen]))
         if spread > 0:

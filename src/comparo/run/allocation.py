@@ -21,8 +21,8 @@ shares are decided anew. A voice gets no more questions
   order. Here an order of the texts counts as well as pairs whose two answers, one in each order, agree: the mean of how
   many times as probable both are. Pairs alone do not lead to the first decision, since 20 pairs without a loop show
   that a voice looks at the texts, but too little of what the voices agree on;
-- if its agreement with the consensus is below `BLIND` and may be 0 (the 95% interval contains it);
-- if it ranks the other way round: its answers count, turned round, but more of them rest on the others being right;
+- if its agreement with the consensus is below `BLIND` and may be 0 (the 95% interval is not above it);
+- if it ranks the other way round: its answers count, sign-flipped, but more of them rest on the others being right;
 - if all its questions of a wave failed.
 
 If that leaves none, all go on whose questions did not fail.
@@ -158,9 +158,9 @@ def _useless(panel: Panel, place: int, is_mute: bool) -> str:
     loading, reach = float(panel.loading[place]), REACH * float(panel.loading_error[place])
     if is_mute:
         return "its answers do not show that the texts differ"
-    if abs(loading) < BLIND and abs(loading) <= reach:
-        return "it tells next to nothing of what the other voices agree on"
-    return "it ranks against the other voices" if loading + reach < 0 else ""
+    if panel.reversed[place]:
+        return "it ranks against the other voices"
+    return "it tells next to nothing of what the other voices agree on" if loading < min(BLIND, reach) else ""
 
 
 def _divided(panel: Panel, places: Array, prices: Array, calls: Array, money: float) -> Array:

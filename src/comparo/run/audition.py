@@ -15,14 +15,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from comparo.analysis.curves import mean_known
-from comparo.analysis.reliability import reliability
+from comparo.analysis.reliability import Jackknife
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.data.wordings import WORDINGS
+from comparo.model.hearing import Heard, hear
 from comparo.model.panel import NEARLY
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.traits import control_of
 from comparo.run.auditioned import Answers, Audition
 from comparo.run.budget import Budget
 from comparo.run.loop import Run, logger
@@ -35,8 +38,9 @@ PAIRS = 20  # for each voice; 80% of the gap to the best voice is closed with n 
 FEWEST = 15  # pairs: a voice of fewer than 30 answers has no variances of its own
 EACH = 5  # pairs of a context, where there are many
 LOOPS = 2 / 3  # comparisons that connect the texts, of all: the others tell noise from taste
-LOST = 0.8  # share of an answer that is about the order: the winner then changes with it in nine of ten pairs
-BLIND = 0.05  # content, at the upper end of its interval, of a voice that hardly sees the texts
+MOSTLY = 0.5  # share of an answer about the order above which position says more than everything else together
+BLIND = 0.05  # content, at an end of its interval, of a voice that hardly sees the texts
+LEVEL = 0.95  # of intervals
 
 
 def audition(
@@ -91,7 +95,7 @@ def audition(
     >>> lost = load_judge("simulated/soft", scores=quality, strength=0.1, bias=3.0)
     >>> found = audition({name: f"About {name}." for name in quality}, "better", judge=[lost, good])
     >>> found.best, found.notes
-    ('simulated/soft 2', ("'simulated/soft 1' hardly looks at the texts: 97% of an answer is about their order",))
+    ('simulated/soft 2', ("'simulated/soft 1' answers mostly by position: 97% of an answer is about the order",))
     """
     if pairs < FEWEST:
         raise ValueError(f"an audition needs at least {FEWEST} pairs for each voice, not {pairs}")
@@ -175,7 +179,8 @@ def all_wordings(criterion: str | None) -> list[str]:
 
 
 def _judged(ranking: Ranking, answers: Answers, judge: str) -> Audition:
-    table = reliability(ranking)
+    jackknife = Jackknife.of(ranking.comparisons)
+    table = jackknife.table(LEVEL) | _length(ranking, answers.items, jackknife.heard)
     if ranking.comparisons.judges is None:
         table["judge"] = np.array([judge], dtype=object)
     names = table["judge"].tolist()
@@ -185,28 +190,54 @@ def _judged(ranking: Ranking, answers: Answers, judge: str) -> Audition:
         table[name] = np.array([mean_known(np.array([getattr(one, name) for one in some])) for some in own])
     order = np.argsort(-table["content"], kind="stable")
     table = {name: values[order] for name, values in table.items()}
-    turned = np.asarray(table["agreement_high"] < 0)
-    usable = np.flatnonzero(~turned) if (~turned).any() else np.arange(len(names))
+    contradicts = np.asarray(table["agreement"] < 0)
+    usable = np.flatnonzero(~contradicts) if (~contradicts).any() else np.arange(len(names))
+    low, _ = jackknife.lead("content", int(order[usable[0]]), LEVEL)
+    close = [row for row in usable[1:].tolist() if not low[order[row]] > 0]
     voices = ranking.voices
     copied = {} if voices is None else dict(zip(voices["judge"].tolist(), voices["copy_of"].tolist(), strict=True))
-    best, panel, taken = str(table["judge"][usable[0]]), [], set()
+    panel: list[str] = []
+    best, taken = str(table["judge"][usable[0]]), set[str]()
     for row in usable[table["content"][usable] >= NEARLY * table["content"][usable[0]]].tolist():
         name = str(table["judge"][row])
         view = copied.get(name) or name
-        if view not in taken:
+        if view not in taken and (not panel or table["agreement_low"][row] > 0):
             taken.add(view)
             panel.append(name)
-    return Audition(table, best, tuple(panel), _notes(table, turned), ranking, answers)
+    rivals = tuple(str(table["judge"][row]) for row in close)
+    return Audition(table, best, rivals, tuple(panel), _notes(table), ranking, answers)
 
 
-def _notes(table: Mapping[str, NDArray[Any]], turned: NDArray[np.bool_]) -> tuple[str, ...]:
+def _length(ranking: Ranking, items: Items, heard: Heard) -> dict[str, NDArray[Any]]:
+    """The share of an answer that the length of the texts explains, with its interval, of each voice, (R,).
+
+    With β the voice's coefficient of x = log₂ characters (`comparo.model.control`) it is 2·β²·Var x / M, of which M is
+    the mean square of an answer; the interval is that of β. NaN where no text of a context differs in length.
+    """
+    data, graph = ranking.comparisons, heard.graph
+    control = control_of(data, items.held(["length"]))
+    if not control.varies(graph).any():
+        return {name: np.full(len(heard.names), np.nan) for name in ("length", "length_low", "length_high")}
+    held = [voice.held for voice in hear(data, control=control).voices]
+    beta, error = np.array([[each.coefficient[0], each.std[0]] for each in held if each is not None]).T
+    reach = stdtrit(max(graph.nodes - graph.components - 1, 1), 0.5 + LEVEL / 2) * error
+    unit = 2 * np.mean(graph.centre(control.values) ** 2) / np.array([sum(voice.parts) for voice in heard.voices])
+    ends = unit * np.array([(beta - reach) ** 2, (beta + reach) ** 2])
+    low = np.where(np.abs(beta) > reach, np.min(ends, axis=0), 0.0)
+    high = np.minimum(np.max(ends, axis=0), 1.0)
+    return {"length": np.minimum(unit * beta**2, 1.0), "length_low": np.minimum(low, 1.0), "length_high": high}
+
+
+def _notes(table: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
     found = []
     for row, name in enumerate(table["judge"].tolist()):
-        if turned[row]:
+        if table["agreement_high"][row] < 0:
             found.append(f"'{name}' ranks against the others: look at its wording, or leave it out")
-        if table["position"][row] > LOST:
+        if table["position"][row] > MOSTLY:
             share = f"{table['position'][row]:.0%}"
-            found.append(f"'{name}' hardly looks at the texts: {share} of an answer is about their order")
+            found.append(f"'{name}' answers mostly by position: {share} of an answer is about the order")
         elif table["content_high"][row] < BLIND:
             found.append(f"'{name}' hardly sees the texts: at most {BLIND:.0%} of an answer is about them")
+        elif table["content_low"][row] < BLIND:
+            found.append(f"'{name}' may be a coin: these answers do not show that it sees the texts; ask more pairs")
     return tuple(found)

@@ -117,17 +117,22 @@ class Audition:
 
     Parameters
     ----------
-    table : A row per voice, the most content first: the columns of `comparo.reliability`, cost (dollars for a call) and
-        seconds (of a call), nan where not known.
-    best : The voice of most content that is not reversed.
-    panel : The voices that are nearly as good, the best first; copies of another are left out.
-    notes : Sentences about voices that are reversed, blind or lost in position.
+    table : A row per voice, the most content first: the columns of `comparo.reliability`, length (the share of an
+        answer that the length of the texts explains, with its interval), cost (dollars for a call) and seconds (of a
+        call), nan where not known.
+    best : The voice of most content that does not contradict the others.
+    rivals : Voices of which the answers do not show that they have less content than the best: the 95% interval of the
+        difference contains 0. With any of them, it is too close to call.
+    panel : The voices that are nearly as good, the best first; copies of another are left out, and voices whose
+        agreement with the others may be 0 or less.
+    notes : Sentences about voices that are reversed, blind, possibly coins, or that answer mostly by position.
     ranking : What the voices say together of the texts that were compared.
     answers : What they answered, for `rank(…, audition=…)`.
     """
 
     table: Mapping[str, NDArray[Any]]
     best: str
+    rivals: tuple[str, ...]
     panel: tuple[str, ...]
     notes: tuple[str, ...]
     ranking: Ranking

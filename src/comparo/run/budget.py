@@ -64,9 +64,8 @@ class Budget:
 
         No voice is asked a pair twice in one order, so a context of n items takes n(n − 1) calls per voice at most;
         where more than n(n − 1)/2 are allowed, pairs are asked in both orders. `cost` is what a call costs, for a
-        budget in dollars. Several `voices` are first asked the same pairs, so that each of them must be able to
-        connect all items. Where `groups` are compared, so many, over all contexts, these need to be connected instead,
-        and a context has whole pairs.
+        budget in dollars. The pairs of all `voices` together must be able to connect all items. Where `groups` are
+        compared, so many, over all contexts, these need to be connected instead, and a context has whole pairs.
 
         >>> Budget.of("10n").calls({None: 100}), Budget.of("5%").calls({None: 101}), Budget.of("10n").calls({"x": 6})
         ({None: (1000, 'one')}, {None: (505, 'one')}, {'x': (30, 'both')})
@@ -91,16 +90,15 @@ class Budget:
             size = sizes[context]
             chosen: Orders = "both" if number > voices * size * (size - 1) // 2 else orders
             calls[context] = min(number, voices * size * (size - 1)), chosen
-            needed = voices * (size - 1) * (2 if chosen == "both" else 1)
+            needed = (size - 1) * (2 if chosen == "both" else 1)
             if groups is None and calls[context][0] < needed:
                 place = "" if context is None else f" in context {context!r}"
                 raise ValueError(
-                    f"{calls[context][0]} calls cannot connect the {size} items{place}"
-                    f"{f' for each of {voices} voices' if voices > 1 else ''}: at least {needed} are needed; "
-                    f"allow more, such as --budget {5 * voices}n"
+                    f"{calls[context][0]} calls cannot connect the {size} items{place}: at least {needed} are needed; "
+                    "allow more, such as --budget 5n"
                 )
         made = sum(number for number, _ in calls.values())
-        if groups is not None and made < (needed := voices * whole * (groups - 1)):
+        if groups is not None and made < (needed := whole * (groups - 1)):
             raise ValueError(f"{made} calls cannot connect the {groups} groups: at least {needed} are needed")
         return calls
 

@@ -1,7 +1,9 @@
 """The pairs of one context and who is asked about each, where a run has several voices.
 
-At first every voice is asked the same pairs, so that it is known how far they agree. Once the shares of the voices are
-decided (`allocation`), each new pair goes to one voice, in both orders if both are asked. When all pairs are used up,
+At first every voice is asked the same pairs, so that it is known how far they agree. Where the calls are too few to
+connect a context by every voice, each pair goes to `alike` of them, a different team for each pair, so that all voices
+together connect it. Once the shares of the voices are decided (`allocation`), each new pair goes to one voice, in both
+orders if both are asked. When all pairs are used up,
 a voice is asked those that only others were asked. The choice of pairs learns from all answers alike.
 """
 
@@ -49,6 +51,7 @@ class Chorus:
     """Chooses pairs of a context by a selector, and the voice of each by the shares as they are at that time.
 
     The context's `number` lets contexts of few questions use different voices first. What was asked before is `given`.
+    Before the shares are decided, each pair goes to `alike` voices; None: to all.
 
     >>> from comparo.selection.selector import Selector
     >>> shares = Shares(ana=0.5, bo=0.5)
@@ -61,13 +64,20 @@ class Chorus:
     (['ana'], 0)
     """
 
-    def __init__(self, selector: PairSource, shares: Shares, number: int = 0, given: Sequence[Ask] = ()) -> None:
-        self._selector, self._shares = selector, shares
+    def __init__(
+        self,
+        selector: PairSource,
+        shares: Shares,
+        number: int = 0,
+        given: Sequence[Ask] = (),
+        alike: int | None = None,
+    ) -> None:
+        self._selector, self._shares, self._alike = selector, shares, alike or len(shares)
         self._total = selector.remaining or 0
         self._pairs: list[tuple[Any, Any]] = []
         self._asked: Mapping[str, set[tuple[Any, Any]]] = {voice: set() for voice in shares}
         self._queue: list[Ask] = []
-        self._steps = number
+        self._steps = self._teams = number
         seen: set[tuple[Any, Any]] = set()
         for first, second, voice in given:
             if selector.calls == 2 or (second, first) not in self._asked[voice]:  # one order of a pair is enough
@@ -88,7 +98,8 @@ class Chorus:
         """The next questions: the items shown first and second, and the voice."""
         while len(self._queue) < batch:
             missing = batch - len(self._queue)
-            new = min(missing if self._shares.decided else -(-missing // len(self._active)), self._new)
+            alike = 1 if self._shares.decided else min(self._alike, len(self._active))
+            new = min(-(-missing // alike), self._new)
             pairs = self._selector.next(new) if new else []
             self._pairs += pairs
             if not pairs:
@@ -96,7 +107,7 @@ class Chorus:
             elif self._shares.decided:
                 self._queue += self._divided(pairs)
             else:
-                self._queue += [self._ask(pair, voice) for pair in pairs for voice in self._active]
+                self._queue += [self._ask(pair, voice) for pair in pairs for voice in self._team(pair, alike)]
         asks, self._queue = self._queue[:batch], self._queue[batch:]
         return asks
 
@@ -119,6 +130,21 @@ class Chorus:
             known = [voice for voice in self._active if (second, first) in self._asked[voice]]
             asks.append(self._ask((first, second), known[0] if known else self._turn()))
         return sorted(asks, key=lambda ask: list(self._shares).index(ask[2]))
+
+    def _team(self, pair: tuple[Any, Any], size: int) -> list[str]:
+        """The voices of a new pair: those of its other order, if it was asked, else the next team of this size.
+
+        Team k begins with voice k and goes on in steps of 1, then of 2 and so on, so that any two voices meet.
+        """
+        active = self._active
+        if size == len(active):
+            return active
+        if known := [voice for voice in active if pair[::-1] in self._asked[voice]]:
+            return known
+        begin, step = self._teams % len(active), 1 + self._teams // len(active) % (len(active) - 1)
+        self._teams += 1
+        places = [begin + by * number for by in (step, 1) for number in range(len(active))]
+        return [active[place] for place in list(dict.fromkeys(place % len(active) for place in places))[:size]]
 
     def _again(self, wanted: int) -> list[Ask]:
         """Pairs that were asked before, for voices that were not asked them."""

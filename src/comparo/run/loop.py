@@ -79,6 +79,7 @@ class Run:
         self.progress = Progress(made + expense.calls, len(last) - failed, failed, max(0.0, spent - was_spent))
         self.spending = Spending(task.budget.dollars, task.price_of, max(0.0, paid - was_paid))
         self.ahead = int(store.configuration.get("ahead", task.ahead))
+        self._alike = int(store.configuration.get("alike", len(task.voices))) if growth is None else len(task.voices)
         # More than `ahead` where replicas share the work.
         self.room = max(self.ahead, sum(getattr(judge, "room", judge.ahead) for judge in task.judges))
         names = task.items.names
@@ -253,7 +254,7 @@ class Run:
             self.rounds[context] = Rounds(selector, calls, size, waits=self._stops is not None, given=given)
         else:
             asked = [_ask(one.question) for one in given]
-            chorus = Chorus(selector, self._allocation.shares, len(self.rounds), asked)
+            chorus = Chorus(selector, self._allocation.shares, len(self.rounds), asked, self._alike)
             size = max(size, 2 * len(self.task.voices))
             self.rounds[context] = Rounds(chorus, calls, size, waits=True, returned=True, given=given)
         return context

@@ -47,7 +47,7 @@ from comparo.run.merging import item_rows
 
 CONFIGURATION = "run.json"
 VOTES = "votes.csv"
-KEPT = ("started", "ahead", "versions", "probes")  # of the first start: the rounds depend on how far it works ahead
+KEPT = ("started", "ahead", "alike", "versions", "probes")  # of the first start, on which the questions depend
 EXCERPT, AROUND = 80, 30  # characters of a setting that differs, and how many of them before the difference
 MOST_UNSYNCED, LONGEST_UNSYNCED = 64, 1.0  # judgements, and seconds, that a power cut may cost
 

@@ -223,6 +223,7 @@ class Task:
             },
             "votes": None if self.votes is None else len(self.votes),
             "ahead": self.ahead,
+            **({"alike": self.expense().alike} if self.is_panel else {}),
             PRICES: prices_of(self.judges),
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": {"python": platform.python_version(), **packages},
@@ -249,9 +250,14 @@ class Task:
         else:
             calls = self.growth.calls(self.budget, sizes, self.orders, least, len(self.voices))
             total = self.growth.more(calls)
+        joined = sizes if groups is None else {None: groups}
+        made = calls if groups is None else {None: (total, self.orders)}
+        alike = min(made[c][0] // (max(1, joined[c] - 1) * (2 if made[c][1] == "both" else 1)) for c in joined)
         most = max(costs.values()) if least == least else math.nan
         cost = min(total * most, self.budget.dollars) if self.is_panel and most == most else total * most
-        return Expense(calls, total, round(total * sum(tokens.values()) / len(tokens)), cost, costs)
+        return Expense(
+            calls, total, round(total * sum(tokens.values()) / len(tokens)), cost, costs, min(alike, len(self.voices))
+        )
 
     def price_of(self, question: Question) -> float:
         """The approximate cost of a question in dollars, from the length of its prompt; nan if the price is unknown."""
@@ -292,7 +298,8 @@ class Expense:
     """Calls and orders per context, calls in total, approximate tokens, and dollars (nan if unknown).
 
     Of a run that grows, the calls per context contain those from before, and the total does not.
-    `costs` is what a call of each voice costs, in dollars. With several voices, `cost` is that of the dearest.
+    `costs` is what a call of each voice costs, in dollars. With several voices, `cost` is that of the dearest, and
+    `alike` how many of them can be asked each pair so that the pairs connect all items.
     """
 
     by_context: Mapping[Any, tuple[int, Orders]]
@@ -300,3 +307,4 @@ class Expense:
     tokens: int
     cost: float
     costs: Mapping[str | None, float]
+    alike: int = 1

@@ -76,8 +76,8 @@ def fit(
         - "avg-prob": an item's mean probability; "win-ratio": its mean decision;
         - "davidson": Bradley–Terry on decisions with ties, and a tie parameter ν for each judge (docs/ties.md);
         - "bt": Bradley–Terry on decisions by maximum likelihood, Σ w·[y·d − log(1 + e^d)];
-        - "mixed": scores, position biases and noise with variances estimated from the comparisons (docs/mixed.md), what
-          `comparo rank` does: "poe-bt" with prior "estimated" and bias "joint";
+        - "mixed": scores, position biases and noise with variances estimated from the comparisons (docs/mixed.md), the
+          default of `comparo rank`: "poe-bt" with prior "estimated" and bias "joint";
         - "panel": the consensus of several judges, each with a scale, a taste, a position bias and noise of its own
           (docs/panel.md); with one judge the same as "mixed";
         - "bt-sigma": Bradley–Terry with a discrimination for each judge (BT-σ);
@@ -264,7 +264,9 @@ def _check(method: object, bias: str, prior: Any, algorithm: str, prior_pairs: s
     if not (prior is None or prior in ("first", "estimated") or (number and 1e-100 < prior < 1e100)):
         raise ValueError(f"prior is a standard deviation above 0, 'first' or 'estimated', not {prior!r}")
     if prior == "estimated" and bias == "plug-in":
-        raise ValueError("prior='estimated' finds the bias with the scores; use bias='joint' or 'none'")
+        raise ValueError(
+            "prior='estimated' finds the bias with the scores; use bias='joint' or 'none', or method='poe-bt'"
+        )
     if not 0 < level < 1:
         raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
     if method in ("mixed", "panel") and prior != "estimated":

@@ -151,7 +151,7 @@ def run_cell(task: tuple[Cell, int]) -> Outcome:
             warnings.simplefilter("ignore")
             default = Fitting(simulation.items, grouped=cell.groups != "none")
             ranking = default.rank(in_rounds(cell, simulation, default, seed))
-            plain = Fitting(simulation.items, plain=True).rank(simulation.answers(choose()))
+            plain = Fitting(simulation.items, "poe-bt", plain=True).rank(simulation.answers(choose()))
             found = measure(ranking, simulation, cell.generator(seed))
             return replace(found, plain_rho=agreement(plain, simulation), seconds=time.perf_counter() - begin)
     except Exception as error:  # a fit that fails is a finding of its own, and the other cells go on

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,10 @@ from comparo.model.graph import Graph
 from comparo.model.limits import Limits
 from comparo.ranking.consensus import PEOPLE, consensus, usual_validity
 from comparo.ranking.orders import orders_correlation, text_variance
+from comparo.report.data import View
 from comparo.report.record import read_record
+from comparo.report.rows import line
+from comparo.report.views import display_order
 from comparo.run.recipe import Fitting
 from comparo.studies.opening import scored_items
 from comparo.studies.recorded import Recorded
@@ -267,10 +271,15 @@ def test_a_consensus_says_what_it_is(judged):
     assert (document["estimate"], document["validity"]) == ("consensus", 0.25)
     assert json.loads(judged.to_json())["estimate"] == "judge"
     header = found.to_csv().splitlines()[0]
-    assert header == "context,item,score,judge_score,std,low,high,rank,tier,comparisons"
+    assert header == "context,item,score,judge_score,std,low,high,rank,judge_rank,tier,comparisons"
     assert "judge_score" not in judged.to_csv()
     row = found.to_frame("pandas").iloc[0]
-    assert row["judge_score"] == pytest.approx(judged[row["context"], row["item"]].score)
+    own = judged[row["context"], row["item"]]
+    assert (row["judge_score"], row["judge_rank"]) == (pytest.approx(own.score), own.rank)
+    first, table = str(found).split("\n", 1)
+    assert table.split("\n", 1)[0].split() == header.split(",")
+    assert all(word in first for word in ("people would say", "25%", "judge_rank", "--estimate judge", "every context"))
+    assert str(judged).split()[:2] == ["context", "item"]
 
 
 def test_what_is_expected_of_more_calls_is_about_the_judge(judged):
@@ -359,8 +368,8 @@ def test_style_may_stand_for_groups_where_it_is_asked_for():
     assert np.linalg.eigvalsh(block).min() > -1e-9
     assert Fitting(items, estimate="consensus", validity=0.8).rank(data).validity == 0.8
     panel = replace(data, judges=np.array(["one", "two"], dtype=object), judge=np.arange(len(data)) % 2)
-    assert Fitting(items, estimate="auto").rank(panel).estimate == "judge"
-    assert Fitting(items, estimate="consensus").rank(panel).estimate == "consensus"
+    assert Fitting(items, "panel", estimate="auto").rank(panel).estimate == "judge"
+    assert Fitting(items, "panel", estimate="consensus").rank(panel).estimate == "consensus"
 
 
 # The command and its page
@@ -386,6 +395,9 @@ def test_the_command_says_whose_scores_it_prints_and_changes_it_without_calls(co
     assert {(row["context"], row["item"]): row["score"] for row in rows} == {
         (row["context"], row["item"]): row["judge_score"] for row in consensus_rows
     }
+    assert {(row["context"], row["item"]): row["rank"] for row in rows} == {
+        (row["context"], row["item"]): row["judge_rank"] for row in consensus_rows
+    }
     assert (tmp_path / "run" / "judgements.db").stat().st_size == before
     assert read_record(tmp_path / "run").ranking.estimate == "judge"
     assert command().returncode == 0
@@ -396,14 +408,22 @@ def test_the_command_says_whose_scores_it_prints_and_changes_it_without_calls(co
 
 
 def test_the_page_explains_the_consensus(command, tmp_path):
-    assert command("--validity", 0.3).returncode == 0
+    done = command("--validity", 0.3)
+    first = done.stdout.splitlines()[0]
+    assert all(word in first for word in ("30%", "judge_rank", "--estimate judge"))
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     text = " ".join(page.split())
     assert "consensus, validity 0.30" in text
     assert "30% is kept" in text
     assert "given by --validity" in text
     assert "--validity 0.3" in text
-    command("--estimate", "judge")
+    record = read_record(tmp_path / "run")
+    ranks = record.ranking.opinion.rank[display_order(record)].tolist()
+    assert json.loads(re.search(r'"judge_rank":(\[[\d,]*\])', page)[1]) == ranks  # page.js writes it beside the rank
+    columns = {"score": [0.0], "low": [0.0], "high": [0.0], "rank": [2], "best": [1], "worst": [3], "judge_rank": [4]}
+    rest = {"item": ["a"], "group": [1], "tier": [1], "comparisons": [9]}
+    assert line(View("", 0, 1, -1.0, 1.0, [], 2, 1), columns | rest, 0)["places"] == "1–3 · judge 4"
+    assert "judge_rank" not in command("--estimate", "judge").stdout
     assert "Whose opinion" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 
 

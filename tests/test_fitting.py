@@ -7,18 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from comparo import Comparisons, fit
+from comparo import Comparisons, fit, rank
 from comparo.data.items import Items
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import StoreError
 from comparo.judges import Judgement, load_judge
+from comparo.methods import METHODS
 from comparo.report.record import read_record
 from comparo.run.answers import comparisons
 from comparo.run.budget import Budget
 from comparo.run.loop import Run
-from comparo.run.recipe import Fitting
+from comparo.run.recipe import Fitting, stored_method
 from comparo.run.store import Store, stored_items
 from comparo.run.task import Task
+from comparo.run.voices import voices_of
 from comparo.selection.contrast import contrasts
 
 WORDS = "river stone amber willow thunder quiet golden paper morning shadow copper velvet".split()
@@ -114,7 +116,9 @@ def _style(items):
     return dict(zip(labels, style, strict=True)) if style.shape[1] else None
 
 
-@pytest.mark.parametrize("options", [{"plain": True}, {"method": "bt", "bias": "none"}, {"bias": "plug-in"}])
+@pytest.mark.parametrize(
+    "options", [{"plain": True}, {"method": "bt", "bias": "none"}, {"method": "poe-bt", "bias": "plug-in"}]
+)
 def test_what_estimates_nothing_is_the_bare_fit(options):
     items = Items.of(rows_of())
     data = asked_in(items, np.random.default_rng(3))
@@ -122,6 +126,57 @@ def test_what_estimates_nothing_is_the_bare_fit(options):
     assert not fitting.pools
     expected = fit(data, fitting.method, bias=fitting.bias)
     np.testing.assert_array_equal(fitting.rank(data).scores, expected.scores)
+
+
+@pytest.mark.filterwarnings("ignore")  # of what single methods note
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_of_rank_is_that_method_of_fit(tmp_path, method, plain):
+    """A position bias, in one order, tells apart fits that estimate it from those that do not."""
+    scores = {f"system {number}": 0.5 * number for number in range(5)}
+    judges = [load_judge(f"simulated/{kind}", scores=scores, bias=1.0) for kind in ("soft", "hard")]
+    how = {"judge": judges, "budget": "8n", "orders": "one", "estimate": "judge", "plain": plain}
+    ranking = rank(rows_of(), "better", method=method, out=tmp_path / "run", **how)
+    assert ranking.method == method
+    expected = {"data": tmp_path / "run"}
+    if method in ("mixed", "panel") and not plain:  # these also use the texts
+        style = _style(Items.of(rows_of()))
+        expected = {"data": ranking.comparisons, "groups": "items", "features": style}
+        assert ranking.comparisons.weight is not None
+    bare = fit(method=method, **expected)
+    scores = dict(zip(bare.graph.labels(bare.comparisons), bare.scores, strict=True))
+    found = dict(zip(ranking.graph.labels(ranking.comparisons), ranking.scores, strict=True))
+    assert found == pytest.approx(scores, abs=1e-6)
+    assert read_record(tmp_path / "run").ranking.scores == pytest.approx(ranking.scores, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("judges", "options", "expected"),
+    [
+        (1, {}, ("mixed", "joint")),
+        (2, {}, ("panel", "joint")),
+        (1, {"plain": True}, ("poe-bt", "joint")),
+        (1, {"method": "poe-bt"}, ("poe-bt", "none")),
+        (2, {"method": "mixed"}, ("mixed", "joint")),
+        (1, {"method": "mixed", "bias": "none"}, ("mixed", "none")),
+    ],
+)
+def test_the_default_method_is_named_what_it_is(judges, options, expected):
+    voices = voices_of(
+        [load_judge("simulated/soft", seed=seed) for seed in range(judges)], [criterion_prompt("better")]
+    )
+    task = task_of(rows_of(), panel=tuple(voices) if judges > 1 else (), **options)
+    assert (task.method, task.bias) == expected
+    assert task.configuration["estimates_variances"] is (task.method != "poe-bt")
+
+
+def test_an_older_folder_keeps_its_ranking():
+    """Before, the mixed model was stored as poe-bt, with a bias and without plain."""
+    old = {"method": "poe-bt", "bias": "joint", "plain": False, "identity": {}}
+    assert stored_method(old) == "mixed"
+    assert stored_method({**old, "identity": {"voices": {}}}) == "panel"
+    for kept in ({"plain": True}, {"bias": "plug-in"}, {"estimates_variances": False}, {"method": "bt"}):
+        assert stored_method({**old, **kept}) == kept.get("method", "poe-bt")
 
 
 def test_ids_that_come_once_are_no_groups_and_groups_of_ones_own_are():

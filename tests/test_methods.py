@@ -6,9 +6,10 @@ import choix
 import numpy as np
 import pytest
 from hypothesis import given
+from scipy.special import expit
 
 from comparo import BradleyTerry, Comparisons, Gaussian, StudentT, design_log_det, fit
-from comparo.methods import METHODS
+from comparo.methods import METHODS, quiet_fit
 from comparo.model.graph import Graph
 from comparo.model.limits import Limits
 from comparo.model.product import multiply
@@ -91,6 +92,43 @@ def test_a_long_chain_of_certain_answers_does_not_overflow(algorithm):
     assert np.all(scores[:100] > scores[-100:])
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_bradley_terry_is_maximum_likelihood(seed):
+    comparisons, _ = simulate(np.random.default_rng(seed), 6, 200, spread=0.5, noise=2.0)
+    comparisons = Comparisons.from_columns(**comparisons.to_columns(), weight=np.arange(200) % 3)
+    assert np.allclose(fit(comparisons, "bt").scores, naive_zermelo(comparisons, "none"), atol=1e-6)
+
+
+def test_odds_of_three_are_log_3():
+    ranking = fit([("x", "y", 1.0)] * 150 + [("y", "x", 1.0)] * 50, "bt")
+    assert ranking.scores[0] - ranking.scores[1] == pytest.approx(np.log(3), abs=1e-6)
+    assert 2 * ranking.std[0] == pytest.approx(np.sqrt(1 / 150 + 1 / 50), rel=1e-6)  # the error of a log odds
+
+
+def test_only_components_without_a_maximum_have_a_prior():
+    """a and b each won once, which alone determines them; x won all, and has the prior of "poe-bt" on decisions."""
+    rows = [("a", "b", 1.0)] * 3 + [("b", "a", 1.0)]
+    ranking = quiet_fit([*rows, ("x", "y", 1.0), ("y", "z", 1.0)], "bt")
+    assert ranking.scores[0] - ranking.scores[1] == pytest.approx(np.log(3), abs=1e-6)
+    assert np.allclose(ranking.scores[2:], fit([("x", "y", 1.0), ("y", "z", 1.0)], "poe-bt").scores)
+    assert ranking.converged
+
+
+@pytest.mark.parametrize("battles", [400, 4000])
+def test_intervals_of_bradley_terry_cover(battles):
+    truth, runs = np.array([1.0, 0.5, 0.0, -0.5, -1.0]), 60
+    rng = np.random.default_rng(battles)
+    covered = np.empty((runs, 5))
+    for run in range(runs):
+        first = rng.integers(0, 5, battles)
+        second = (first + rng.integers(1, 5, battles)) % 5
+        won = rng.random(battles) < expit(truth[first] - truth[second])
+        ranking = fit(Comparisons.from_columns(first, second, won.astype(float)), "bt")
+        covered[run] = np.abs(ranking.scores - truth) <= 1.96 * ranking.std
+    tolerance = 3 * np.sqrt(0.95 * 0.05 / (4 * runs))  # five scores that sum to 0
+    assert np.mean(covered) == pytest.approx(0.95, abs=tolerance)
+
+
 def test_a_prior_on_all_pairs_joins_everything():
     ranking = fit([("a", "b", 0.9), ("b", "c", 0.8), ("x", "y", 0.9)], method="bt", prior_pairs="all")
     assert sorted(ranking.rank.tolist()) == [1, 2, 3, 4, 5]
@@ -100,11 +138,11 @@ def test_a_prior_on_all_pairs_joins_everything():
 
 def test_iterations_that_do_not_settle_are_said():
     with pytest.warns(UserWarning, match="did not settle"):
-        fit([("a", "b", 1.0), ("b", "c", 1.0)], method="bt", limits=Limits(zermelo_iterations=2))
+        fit([("a", "b", 1.0), ("b", "c", 1.0)], "bt", prior_pairs="compared", limits=Limits(zermelo_iterations=2))
 
 
 def test_newman_does_not_swing_between_two_items():
-    ranking = fit([("a", "b", 1.0)] * 3 + [("b", "a", 1.0)], method="bt", algorithm="newman")
+    ranking = fit([("a", "b", 1.0)] * 3 + [("b", "a", 1.0)], "bt", algorithm="newman", prior_pairs="compared")
     assert np.diff(ranking.scores)[0] == pytest.approx(-np.log((3 + 4) / (1 + 4)), abs=1e-3)
 
 
@@ -171,9 +209,6 @@ def test_weights_are_repetitions(method):
     rows = np.repeat(np.arange(20), weight.astype(int))
     columns = [column[rows] for column in (comparisons.first, comparisons.second, comparisons.p)]
     weighted = Comparisons.from_columns(comparisons.first, comparisons.second, comparisons.p, weight)
-    if method == "bt":  # its prior is a win for each comparison, however heavy
-        assert np.allclose(fit(weighted, method=method).scores, naive_zermelo(weighted, "compared"), atol=2e-3)
-        return
     assert np.allclose(
         fit(weighted, method=method).scores, fit(Comparisons.from_columns(*columns), method=method).scores
     )
@@ -218,8 +253,7 @@ def test_contexts_are_fitted_one_by_one_and_together_alike(method):
         assert nodes.stop - nodes.start == size
         mine = dict(zip(together.items[nodes], together.scores[nodes], strict=True))
         theirs = dict(zip(alone.items, alone.scores, strict=True))
-        tolerance = 2e-2 if method == "bt" else 1e-7  # Zermelo stops at 1e-4, sooner when alone
-        assert mine == pytest.approx(theirs, abs=tolerance)
+        assert mine == pytest.approx(theirs, abs=1e-7)
     assert together.graph.contexts == len(sizes)
 
 
@@ -249,6 +283,7 @@ def test_a_judge_with_signal_is_ranked_right(method):
         ({"algorithm": "newman"}, "belong to method='bt'"),
         ({"method": "bt", "algorithm": "elo"}, "algorithm is one of"),
         ({"method": "bt", "prior_pairs": "some"}, "prior_pairs is one of"),
+        ({"method": "bt", "algorithm": "newman"}, "algorithm belongs to prior_pairs"),
     ],
 )
 def test_arguments_that_make_no_sense(arguments, message):

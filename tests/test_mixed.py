@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
-from scipy.special import expit, log_ndtr
+from scipy.special import expit, log_ndtr, logit
 
 from comparo import Comparisons, fit
 from comparo.model.covariance import ProductCovariance
@@ -18,7 +18,7 @@ from comparo.model.graph import Graph
 from comparo.model.laplacian import Laplacian
 from comparo.model.limits import Limits
 from comparo.model.mixed import mixed
-from comparo.model.observations import are_choices, logits, observe
+from comparo.model.observations import LEAST_CAP, are_choices, logits, observe, votes_of
 from comparo.model.pattern import Pattern
 from comparo.model.position import bias_given, pairs
 from comparo.model.shared import Shared
@@ -287,7 +287,7 @@ STAR = Comparisons.from_columns(np.arange(1, 5), np.zeros(4, dtype=np.int64), np
 def test_both_orders_that_agree_tell_what_one_of_double_weight_tells(data):
     data = data.merge_orders()
     one = Comparisons.from_columns(data.first, data.second, data.p, np.full(len(data), 2.0))
-    assume(not are_choices(one))  # the dispersion of grades depends on how many they are
+    assume(not are_choices(one))  # a decision in each order is less than one of double weight
     twice = Comparisons.from_columns(
         np.concatenate([data.first, data.second]),
         np.concatenate([data.second, data.first]),
@@ -310,10 +310,56 @@ def test_whether_answers_are_choices_does_not_depend_on_the_order_shown(drawn):
     assert are_choices(straight) == are_choices(mixed_up) == are_choices(both)
 
 
-def test_votes_on_few_pairs_are_choices_and_many_different_answers_are_not():
-    votes = Comparisons.from_columns([0, 1, 0, 1] * 50, [1, 2, 1, 2] * 50, [1.0, 0.5, 0.0, 1.0] * 50)
-    assert are_choices(votes)
-    assert not are_choices(simulate(np.random.default_rng(0), 8, 40)[0])
+@pytest.mark.parametrize(
+    ("p", "weight", "shares"),
+    [
+        ([1.0, 0.5, 0.0], None, [1.0, 0.5, 0.0]),  # decisions
+        ([1.0, 0.5, 0.0], [0.3, 1.0, 2.0], [1.0, 0.5, 0.0]),
+        ([0.75, 0.25, 0.5], None, [1.0, 0.0, 0.5]),  # one vote of a judge: (a + ½)/(n + 1)
+        ([0.7, 0.1, 0.5], [4, 4, 4], [0.75, 0.0, 0.5]),
+        ([5.5 / 6, 0.5 / 4, 0.5], [5, 3, 2], [1.0, 0.0, 0.5]),
+        ([2 / 3, 0.2, 0.5], [3, 5, 2], [2 / 3, 0.2, 0.5]),  # shares of votes in a file
+        ([0.7, 0.1, 0.5] * 99, None, None),  # rounded probabilities, and grades
+        ([0.95, 0.75, 0.5] * 99, None, None),
+        ([0.7, 0.1, 0.5], [4.0, 4.0, 0.5], None),
+        ([1.0, 0.9, 0.0], None, None),
+    ],
+)
+def test_votes_are_known_by_their_weight_and_decisions_by_their_p(p, weight, shares):
+    numbers = np.arange(len(p))
+    data = Comparisons.from_columns(numbers, numbers + 1, p, weight)
+    found = votes_of(data)
+    assert are_choices(data) == (found is not None) == (shares is not None)
+    if found is not None:
+        np.testing.assert_allclose(found[0], shares, atol=1e-12)
+        np.testing.assert_array_equal(found[1], data.weights)
+
+
+def test_certain_answers_of_a_rounded_scale_are_half_a_step_from_certainty():
+    p = np.array([0.0, 1.0, 0.9, 0.35])
+    y, saturated = logits(p)
+    np.testing.assert_allclose(y[:2], logit([0.025, 0.975]))
+    np.testing.assert_allclose(y[2:], logit(p[2:]))
+    assert saturated.tolist() == [True, True, False, False]
+    assert logits(np.array([1.0, 0.9001]))[0][0] == LEAST_CAP  # no step: as before
+
+
+@pytest.mark.parametrize("runs", [12, pytest.param(150, marks=pytest.mark.long)])
+@pytest.mark.parametrize("step", [0.05, 0.1])
+def test_intervals_cover_where_probabilities_are_rounded(step, runs):
+    items, calls = 20, 60
+    rng, covered = np.random.default_rng(int(100 * step)), []
+    for _ in range(runs):
+        truth = rng.standard_normal(items)
+        first = np.append(np.arange(items), rng.integers(0, items, calls - items))
+        second = (first + np.append(np.ones(items, dtype=int), rng.integers(1, items, calls - items))) % items
+        first, second = np.append(first, second), np.append(second, first)
+        p = expit(truth[first] - truth[second] + 0.3 + rng.standard_normal(len(first)))
+        ranking = fit(Comparisons.from_columns(first, second, np.round(p / step) * step), "mixed")
+        true = (truth - truth.mean())[ranking.items.astype(int)]
+        covered.append(np.mean((ranking.low <= true) & (true <= ranking.high)))
+    error = np.std(covered) / np.sqrt(runs)
+    assert 0.95 - 0.02 - 3 * error < np.mean(covered) < 0.97 + 3 * error
 
 
 def test_observations_average_repeats_and_halve_what_both_orders_say():

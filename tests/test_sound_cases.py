@@ -82,7 +82,7 @@ def asked(items, calls, answer, contrast=None):
 def paths(items, truth, calls, answer):
     """Spearman's correlation of the default and of the plain way with the truth."""
     found = []
-    for fitting in (Fitting(items), Fitting(items, plain=True)):
+    for fitting in (Fitting(items), Fitting(items, "poe-bt", plain=True)):
         ranking = fitting.rank(asked(items, calls, answer, None if fitting.plain else fitting.contrast))
         found.append(float(spearman(ranking.scores, truth[ranking.items.astype(int)])))
     return found
@@ -202,7 +202,7 @@ def test_the_unit_of_weights_does_not_matter(method):
 
 def test_zermelo_says_that_it_has_not_arrived():
     """A path of many items, on which every step is small."""
-    ranking = fit([(item, item + 1, 1.0) for item in range(400)], "bt")
+    ranking = fit([(item, item + 1, 1.0) for item in range(400)], "bt", prior_pairs="compared")
     assert not ranking.converged
     assert "did not settle" in ranking.notes[0]
 
@@ -256,6 +256,6 @@ def test_recorded_answers_as_decisions_are_ranked_as_well_as_by_the_plain_way(ca
 
     default, plain = (
         np.mean([agreement(fitting, seed) for seed in range(2)])
-        for fitting in (Fitting(items), Fitting(items, plain=True))
+        for fitting in (Fitting(items), Fitting(items, "poe-bt", plain=True))
     )
     assert default > plain - 1.0

@@ -10,6 +10,9 @@ from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
@@ -21,6 +24,7 @@ from comparo.model.graph import Graph
 from comparo.model.laplacian import Laplacian
 from comparo.model.limits import LIMITS, Limits
 from comparo.model.mixed import mixed
+from comparo.model.newton import Problem
 from comparo.model.panel import panel
 from comparo.model.pattern import Pattern
 from comparo.model.product import WIDE, Bias, Prior, multiply
@@ -34,7 +38,7 @@ from comparo.types import Index
 Method = Literal[
     "win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard", "davidson", "mixed", "panel", "bt-sigma"
 ]
-PriorPairs = Literal["compared", "all"]
+PriorPairs = Literal["none", "compared", "all"]
 
 METHODS: tuple[str, ...] = get_args(Method)
 # Soft answers vary less than the coin flips of decisions: the prior WIDE would have more effect on their scores.
@@ -55,7 +59,7 @@ def fit(
     estimate: Estimate = "judge",
     validity: float | None = None,
     algorithm: Algorithm = "zermelo",
-    prior_pairs: PriorPairs = "compared",
+    prior_pairs: PriorPairs = "none",
     level: float = 0.95,
     limits: Limits = LIMITS,
 ) -> Ranking:
@@ -71,9 +75,9 @@ def fit(
         - "poe-g": product of Gaussian experts, μ(p) = p − ½, constant variance; "poe-g-hard": the same on decisions;
         - "avg-prob": an item's mean probability; "win-ratio": its mean decision;
         - "davidson": Bradley–Terry on decisions with ties, and a tie parameter ν for each judge (docs/ties.md);
-        - "bt": Bradley–Terry on decisions by Zermelo's algorithm to 1e-4 (`algorithm="newman"`: fewer iterations);
-        - "mixed": scores, position biases and noise with variances estimated from the comparisons (docs/mixed.md), what
-          `comparo rank` does: "poe-bt" with prior "estimated" and bias "joint";
+        - "bt": Bradley–Terry on decisions by maximum likelihood, Σ w·[y·d − log(1 + e^d)];
+        - "mixed": scores, position biases and noise with variances estimated from the comparisons (docs/mixed.md), the
+          default of `comparo rank`: "poe-bt" with prior "estimated" and bias "joint";
         - "panel": the consensus of several judges, each with a scale, a taste, a position bias and noise of its own
           (docs/panel.md); with one judge the same as "mixed";
         - "bt-sigma": Bradley–Terry with a discrimination for each judge (BT-σ);
@@ -104,8 +108,12 @@ def fit(
         say, as far as the judge or the panel can tell; `validity` is the share, from 0 to 1, of its view of a text
         beyond its group that people share, by default the usual one (`comparo.ranking.consensus.consensus`).
     algorithm, prior_pairs
-        For "bt", whose prior is 1/(N − 1) wins for both sides of each comparison made (`prior_pairs="compared"`, as the
-        paper writes) or of every pair of items (`"all"`, as its authors' code does).
+        For "bt". `prior_pairs="none"`: no prior, by Newton's method. The maximum does not exist in a component where
+        some items won every comparison with the others (its graph from winner to loser is not strongly connected);
+        there, and only there, the scores have a Gaussian prior of standard deviation 10. With "compared", each
+        comparison made has 1/(N − 1) additional wins for both sides, as the paper writes, which draws the scores
+        together; with "all", every pair of items has them, as in the code of its authors. Both are solved by Zermelo's
+        `algorithm` to 1e-4, or by "newman" in fewer iterations.
     level
         The coverage of intervals, between 0 and 1.
     limits
@@ -164,7 +172,7 @@ def quiet_fit(
     estimate: Estimate = "judge",
     validity: float | None = None,
     algorithm: Algorithm = "zermelo",
-    prior_pairs: PriorPairs = "compared",
+    prior_pairs: PriorPairs = "none",
     level: float = 0.95,
     limits: Limits = LIMITS,
 ) -> Ranking:
@@ -256,7 +264,9 @@ def _check(method: object, bias: str, prior: Any, algorithm: str, prior_pairs: s
     if not (prior is None or prior in ("first", "estimated") or (number and 1e-100 < prior < 1e100)):
         raise ValueError(f"prior is a standard deviation above 0, 'first' or 'estimated', not {prior!r}")
     if prior == "estimated" and bias == "plug-in":
-        raise ValueError("prior='estimated' finds the bias with the scores; use bias='joint' or 'none'")
+        raise ValueError(
+            "prior='estimated' finds the bias with the scores; use bias='joint' or 'none', or method='poe-bt'"
+        )
     if not 0 < level < 1:
         raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
     if method in ("mixed", "panel") and prior != "estimated":
@@ -270,8 +280,10 @@ def _check(method: object, bias: str, prior: Any, algorithm: str, prior_pairs: s
             )
         if prior is not None:
             raise ValueError(f"'{method}' takes no prior on the scores; use method='poe-bt' with prior={prior!r}")
-    if method != "bt" and (algorithm, prior_pairs) != ("zermelo", "compared"):
+    if method != "bt" and (algorithm, prior_pairs) != ("zermelo", "none"):
         raise ValueError("algorithm and prior_pairs belong to method='bt'")
+    if prior_pairs == "none" and algorithm != "zermelo":
+        raise ValueError("algorithm belongs to prior_pairs='compared' or 'all'; without them it is not used")
 
 
 def _check_people(method: object, comparisons: Comparisons, people: Collection[Hashable]) -> None:
@@ -310,6 +322,12 @@ def _bradley_terry(
     comparisons: Comparisons, algorithm: Algorithm, prior_pairs: PriorPairs, level: float, limits: Limits
 ) -> Ranking:
     graph = Graph.build(comparisons)
+    if prior_pairs == "none":
+        ridge = np.where(_has_maximum(graph, comparisons)[graph.component], 0.0, 1.0 / WIDE**2)
+        problem = Problem.of(Pattern(graph, limits=limits), BradleyTerry(), comparisons, ridge)
+        found = problem.maximise(np.zeros(graph.nodes))
+        covariance, scores = ProductCovariance(found.laplacian), graph.centre(found.x)
+        return Ranking("bt", comparisons, graph, scores, covariance, level, converged=found.converged)
     weight = comparisons.weights
     position = graph.position
     extra = 1.0 / (np.diff(graph.starts) - 1.0)
@@ -334,6 +352,19 @@ def _bradley_terry(
     left = laplacian.solve(pattern.gather((won - (won + lost) * expit(difference))[pattern.order]), accuracy=1e-2)
     converged = converged and float(np.max(np.abs(left))) <= limits.zermelo_error
     return Ranking("bt", comparisons, graph, scores, ProductCovariance(laplacian), level, converged=converged)
+
+
+def _has_maximum(graph: Graph, comparisons: Comparisons) -> NDArray[np.bool_]:
+    """Whether the likelihood of Bradley–Terry has a maximum in each component (Ford 1957): strongly connected wins."""
+    won, lost = (comparisons.weights * share > 0 for share in (comparisons.p, 1.0 - comparisons.p))
+    winner, loser = (
+        np.concatenate([one[won], other[lost]])
+        for one, other in ((graph.first, graph.second), (graph.second, graph.first))
+    )
+    beat = sparse.coo_array((np.ones(len(winner)), (winner, loser)), shape=(graph.nodes, graph.nodes))
+    strong = connected_components(beat, directed=True, connection="strong")[1]
+    parts = np.unique(np.column_stack([graph.component, strong]), axis=0)[:, 0]
+    return np.asarray(np.bincount(parts) == 1)
 
 
 def _all_pairs(graph: Graph) -> tuple[Index, Index]:

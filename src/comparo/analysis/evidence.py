@@ -3,7 +3,7 @@
 Answers with as much noise as they have say more or less about an order; a few answers of pure noise may agree by chance
 and look like a sure order. How much more probable answers are if texts differ than if they do not does not suffer from
 looking often: of pure noise, it ever reaches a number x in at most 1/x of all cases, whenever one looks (Ville's
-inequality), because its expectation stays 1. The answers y are logits; for choices (decisions, votes, grades) they are
+inequality), because its expectation stays 1. The answers y are logits; for choices (decisions, votes) they are
 p − ½, because logits of 0 and 1 are infinite. Their noise φ may be anything.
 
 Whether scores order the texts (`log_evidence`):

@@ -18,6 +18,7 @@ from comparo.cli.printing import (
     print_moved,
     print_notes,
     print_ranking,
+    print_text,
     whose,
 )
 from comparo.cli.progress import calls_of, watched
@@ -26,6 +27,7 @@ from comparo.errors import PendingError
 from comparo.ranking.criteria import CriteriaRanking
 from comparo.ranking.equal import control_sentences
 from comparo.ranking.indecision import tie_sentences
+from comparo.ranking.notes import consensus_sentence
 from comparo.ranking.ranking import Ranking
 from comparo.run.audition import Trial
 from comparo.run.criteria import CriteriaRun
@@ -98,6 +100,8 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
         return
     console, record = shown.console, run_record(run, ranking)
     page = write_report(str(run.store.folder), record)
+    if shown.output == "table" and (sentence := consensus_sentence(ranking)):
+        print_text(f"{sentence}\n\n")
     if ranking.leaderboard is not None and shown.output == "table":
         print_board(ranking.leaderboard)
     progress, calls = run.progress, calls_of(run)

@@ -69,11 +69,15 @@ def fit_command(
         ),
     ] = None,
     algorithm: Annotated[
-        Algorithm, typer.Option(help="For bt: how to solve it; newman needs fewer steps.")
+        Algorithm, typer.Option(help="For bt with --prior-pairs: how to solve it; newman needs fewer steps.")
     ] = "zermelo",
     prior_pairs: Annotated[
-        PriorPairs, typer.Option(help="For bt: which pairs get the prior of 1/(N − 1) wins for either side.")
-    ] = "compared",
+        PriorPairs,
+        typer.Option(
+            help="For bt: which pairs get a prior of 1/(N − 1) wins for either side. compared is the paper's. Default: "
+            "none, maximum likelihood."
+        ),
+    ] = "none",
     voice: Annotated[
         list[str] | None,
         typer.Option(

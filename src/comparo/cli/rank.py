@@ -28,7 +28,7 @@ from comparo.run.folders import choose_folder
 from comparo.run.growing import grown
 from comparo.run.rank import rank
 from comparo.run.recipe import Scores
-from comparo.run.task import DEFAULT_LEAST_MASS, DEFAULT_METHOD, Task
+from comparo.run.task import DEFAULT_LEAST_MASS, Task
 from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 
 EPILOG = (
@@ -82,11 +82,20 @@ class How:
     seed: Annotated[int, typer.Option(min=0, help="The same seed and answers give the same run.")] = 0
     plain: Annotated[
         bool,
-        typer.Option("--plain", help="As in the paper: texts not looked at, equal weights, no variances."),
+        typer.Option("--plain", help="As in the paper: texts not looked at, equal weights, method poe-bt."),
     ] = False
-    method: Annotated[Method, typer.Option(help="How answers become scores (docs/fitting.md).")] = DEFAULT_METHOD
+    method: Annotated[
+        Method | None,
+        typer.Option(
+            help="How answers become scores, as by comparo fit (docs/fitting.md). Default: mixed, or panel for several "
+            "judges or wordings; both also use the texts."
+        ),
+    ] = None
     bias: Annotated[
-        Bias | None, typer.Option(help="How position bias is removed: none, plug-in or joint, the default.")
+        Bias | None,
+        typer.Option(
+            help="How position bias is removed: none, plug-in or joint. Default: joint for mixed and panel, else none."
+        ),
     ] = None
     estimate: Annotated[
         Scores,

@@ -52,6 +52,7 @@ MEANINGS = {
         "low": "the lower end of its interval",
         "high": "the upper end of its interval",
         "rank": "1 for the best of its context",
+        "judge_rank": "the rank by the judge alone, where the score is a consensus",
         "tier": "texts that cannot be told apart share one",
         "comparisons": "how many answers the text is in",
         "component": "texts of different components were never compared, not even through others",

@@ -1,8 +1,8 @@
-"""Choices in the mixed model: decisions, ties, votes and grades, whose sites settle with the variances and with γ.
+"""Choices in the mixed model: decisions, ties and votes, whose sites settle with the variances and with γ.
 
 A judge whose answers are decisions and ties has Davidson's likelihood (`ties`), and its ν settles with them too: where
 sites and cavities agree, Σ P(tie) = the number of ties makes the evidence of expectation propagation stationary. Of a
-share of votes or a grade it is not known how many ties there are; p = ½ is then half a win.
+share of votes it is not known how many ties there are; p = ½ is then half a win.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from comparo.model.graph import Graph
 from comparo.model.leaning import told_share
 from comparo.model.limits import Limits
 from comparo.model.newton import Solution
+from comparo.model.observations import votes_of
 from comparo.model.pattern import Pattern
 from comparo.model.position import pairs
 from comparo.model.shared import Shared, differences, solve
@@ -32,7 +33,6 @@ FASTEST = 0.9  # largest ratio of two changes of a variance from which its limit
 FURTHEST = 1.5  # largest extrapolation of the logarithm of a variance
 LONGEST = 4.0  # step of a γ: from even odds to 0.98; a context with a dozen choices often needs 2
 UNSURE = 1.0  # largest variance of a γ over which choices are averaged
-LEAST_FLIPS = 0.01  # variance of a choice in the dispersion: rarer ones would decide it alone
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,9 @@ class Choices:
     `p` and `weight` (2, M) are the choices about each pair in both orders, in the pattern's order; `family` (M,) is
     their context and judge, `gamma` (C, J) is γ of each, shrunk by its variance `between`, and `gamma_variance` (C,
     J) what is open about it, None where there is no γ. `told` (C, J) is the share of what the choices tell about γ
-    that is left since the scores are not known (`leaning`). `dispersion` is the variance of shares of votes and of
-    grades relative to a coin's; 1 for decisions. `offset` (M,) is what is added to the difference of the scores of
-    each pair, 0 unless scores have two peaks (`peaks`). `tied` (J,) is the weight of each judge's ties, and `nu`
-    (J,) its ν; both are None where no decision is a tie. `strength` is that of the term that keeps the variance of
+    that is left since the scores are not known (`leaning`). `offset` (M,) is what is added to the difference of the
+    scores of each pair, 0 unless scores have two peaks (`peaks`). `tied` (J,) is the weight of each judge's ties, and
+    `nu` (J,) its ν; both are None where no decision is a tie. `strength` is that of the term that keeps the variance of
     scores from 0. `doubt` is that of the `system`.
     """
 
@@ -55,11 +54,9 @@ class Choices:
     family: Index
     gamma: Array
     is_biased: bool
-    are_counts: bool
     c: Array
     pull: Array
     offset: Array
-    dispersion: float = 1.0
     between: float | None = None
     error: float | None = None
     gamma_variance: Array | None = None
@@ -72,7 +69,8 @@ class Choices:
     @classmethod
     def of(cls, comparisons: Comparisons, graph: Graph, is_biased: bool, limits: Limits) -> Choices:
         judges = 1 if comparisons.judges is None else len(comparisons.judges)
-        p, weight, are_counts = _votes(comparisons)
+        votes = votes_of(comparisons)
+        p, weight = (comparisons.p, comparisons.weights) if votes is None else votes
         pair, _ = pairs(comparisons, graph)
         count = int(pair.max()) + 1
         slot = pair + count * (graph.first > graph.second)
@@ -87,7 +85,7 @@ class Choices:
         asked = np.sum(weight, axis=0)
         pull = weight[0] * (p[0] - 0.5) - weight[1] * (p[1] - 0.5)
         gamma = np.zeros((graph.contexts, judges))
-        found = cls(pattern, p, weight, family, gamma, is_biased, are_counts, asked / 4.0, pull, np.zeros(len(asked)))
+        found = cls(pattern, p, weight, family, gamma, is_biased, asked / 4.0, pull, np.zeros(len(asked)))
         if comparisons.hard:
             tied, answers = tie_totals(comparisons.p, comparisons.weights, comparisons.judged_by, judges)
             if tied.any():
@@ -128,12 +126,10 @@ class Choices:
         return state, variances, limits.mixed_rounds, False
 
     def learn(self, mean: Array, variance: Array) -> Choices:
-        """The next sites, γ and dispersion, from mean and variance of the difference of each pair (M,)."""
+        """The next sites and γ, from mean and variance of the difference of each pair (M,)."""
         shown = mean + self.offset
         state = self._with_biases(shown, variance) if self.is_biased and self.tells_biases else self
         state = state._with_ties(shown, variance)
-        if not self.are_counts:
-            state = state._with_dispersion(shown, variance)
         centre, cavity = without_site(mean, variance, self.c, self.pull)
         asked = np.any(self.weight > 0, axis=0)
         found, spread = choice_moments(centre + self.offset, cavity, state._asked)
@@ -144,7 +140,7 @@ class Choices:
     def _asked(self) -> Asked:
         """The choices about each pair, with γ and ν."""
         doubt = None if self.gamma_variance is None else self.gamma_variance.ravel()[self.family]
-        return Asked(self.p, self.weight / self.dispersion, self.gamma.ravel()[self.family], self._pair_ties, doubt)
+        return Asked(self.p, self.weight, self.gamma.ravel()[self.family], self._pair_ties, doubt)
 
     @property
     def _judge(self) -> Index:
@@ -254,14 +250,6 @@ class Choices:
         gamma = np.broadcast_to(-logit(share), self.gamma.shape)
         return replace(self, gamma=gamma, error=float(error), gamma_variance=variance)
 
-    def _with_dispersion(self, mean: Array, variance: Array) -> Choices:
-        """X² / degrees of freedom of the shares of votes, or of the grades."""
-        chance, asked = self._chances(mean, variance), self.weight > 0
-        flips = np.maximum(chance * (1.0 - chance), LEAST_FLIPS)
-        freedom = float(np.sum(asked) - np.sum(np.minimum(self.c * variance, 1.0)))
-        squares = float(np.sum(self.weight * (self.p - chance) ** 2 / flips))
-        return replace(self, dispersion=(1.0 + squares) / (1.0 + max(freedom, 0.0)))
-
     def bias(self, solution: Solution) -> tuple[Array, float | None, float | None]:
         """γ (C, J), its variance between contexts, and the standard error of its mean."""
         return (self.gamma, self.between, self.error) if self.is_biased else (self.gamma[:, :0], None, None)
@@ -270,18 +258,3 @@ class Choices:
 def _attenuation(variance: Array) -> Array:
     """How much less a chance changes with a difference that has this variance (M,)."""
     return np.asarray(1.0 / np.sqrt(1.0 + np.pi * variance / 8.0))
-
-
-def _votes(comparisons: Comparisons) -> tuple[Array, Array, bool]:
-    """Share of votes, number of votes, and whether the answers are plain counts, so that their variance is known.
-
-    A share (a + ½)/(n + 1) of weight n, as the judges of comparo report a of n votes, becomes a/n.
-    """
-    p, weight = comparisons.p, comparisons.weights
-    if comparisons.hard:
-        return p, weight, True
-    votes = p * (weight + 1.0) - 0.5
-    counted = (weight >= 1) & (np.abs(votes - np.round(votes)) < 1e-6) & (np.abs(weight - np.round(weight)) < 1e-6)
-    if not counted.all():
-        return p, weight, False
-    return np.clip(np.round(votes) / weight, 0.0, 1.0), weight, True

@@ -5,8 +5,8 @@ The paper's general Gaussian expert with μ(p) = logit p takes an answer as
     y = logit p = s_first − s_second − γ + noise,    Var(noise) = φ / weight.
 
 Two answers about a pair, in both orders, are one observation, half of their difference: the effect of position cancels
-in it, that of the judge (γ) and that of the two texts. Answers that are choices (decisions, ties, votes, grades) have
-the likelihood of Bradley–Terry instead (`comparo.model.sites`).
+in it, that of the judge (γ) and that of the two texts. What rounding does to p is part of the noise. Answers that are
+choices (decisions, ties, votes) have the likelihood of Bradley–Terry instead (`comparo.model.sites`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from comparo.model.graph import Graph
 from comparo.model.position import pairs
 from comparo.types import Array, Index
 
-COARSE = 11  # most distances from ½ for answers that are votes or grades (of up to 20 votes)
-SAME = 9  # digits that equal answers share, so that 1 − 0.8 equals 0.2
+WHOLE = 1e-6  # distance from a whole number: p in files often has six digits
+STEPS = (0.25, 0.2, 0.1, 0.05, 0.025, 0.02, 0.01)  # of rounded p; below 0.01, `LEAST_CAP` is as far
 SATURATED = 1e-12  # distance from 0 or 1 below which an answer is rounded: a few hundred roundings of a double near 1
 LEAST_CAP = 4.6  # logit of 0.99: the least difference that a saturated answer stands for
 
@@ -62,34 +62,54 @@ class Observations:
         return (self.sum_square + 1e-3) / (self.sum_freedom + 1e-3)
 
 
-def are_choices(comparisons: Comparisons) -> bool:
-    """Whether the same answers are repeated, as decisions, votes and grades are.
+def votes_of(comparisons: Comparisons) -> tuple[Array, Array] | None:
+    """Share and number of votes of each answer, both (K,), where answers are decisions or votes; None for others.
 
-    p and 1 − p are the same answer, and the two orders of a pair count once, so that the result does not depend on
-    which text was shown first, nor on whether a pair was asked once or in both orders.
+    Decisions are 0, ½ or 1. Votes say so by their weight, the number n of votes: all p are a/n, or all are
+    (a + ½)/(n + 1), as judges report a of n votes, where a tie is half a vote. So ¼, ½ and ¾ of weight 1 are single
+    votes. All other p are probabilities, however few different ones there are.
+
+    >>> votes_of(Comparisons.from_rows([("a", "b", 0.7, 4), ("b", "c", 0.5, 4)]))
+    (array([0.75, 0.5 ]), array([4., 4.]))
+    """
+    p, weight = comparisons.p, comparisons.weights
+    if comparisons.hard:
+        return p, weight
+    if np.all((weight >= 1) & _is_whole(weight)):
+        for votes in (p * weight, p * (weight + 1.0) - 0.5):
+            if np.all(_is_whole(2.0 * votes)):
+                return np.clip(0.5 * np.round(2.0 * votes) / weight, 0.0, 1.0), weight
+    return None
+
+
+def _is_whole(values: Array) -> NDArray[np.bool_]:
+    return np.asarray(np.abs(values - np.round(values)) < WHOLE)
+
+
+def are_choices(comparisons: Comparisons) -> bool:
+    """Whether the answers are decisions or votes (`votes_of`), not probabilities.
 
     >>> are_choices(Comparisons.from_rows([("a", "b", 1.0), ("b", "c", 0.5)]))
     True
     """
-    if comparisons.hard:
-        return True
-    different = len(np.unique(np.round(np.abs(comparisons.p - 0.5), SAME)))
-    if different > COARSE:
-        return False
-    graph = Graph.build(comparisons)
-    order = 2 * pairs(comparisons, graph)[0] + (graph.first > graph.second)
-    asked = np.bincount(order, minlength=int(order.max()) + 2 - int(order.max()) % 2).reshape(-1, 2)
-    return 2 * different < int(np.sum(np.max(asked, axis=1)))
+    return votes_of(comparisons) is not None
 
 
 def logits(p: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """logit p (K,), and which are saturated: 0 and 1 within rounding, at the largest size of all others.
+    """logit p (K,), and which are saturated: 0 and 1 within rounding.
+
+    Saturated answers have the largest size of all others. Where all p are multiples of a step h, 1 is at least 1 − h/2.
 
     >>> logits(np.array([0.5, 1.0, 1e-3]))
     (array([ 0.        ,  6.90675478, -6.90675478]), array([False,  True, False]))
     """
     saturated = np.minimum(p, 1.0 - p) < SATURATED
+    if not saturated.any():
+        return logit(p), saturated
     cap = max(float(np.max(np.abs(logit(p[~saturated])), initial=0.0)), LEAST_CAP)
+    step = next((step for step in STEPS if np.all(_is_whole(p / step))), None)
+    if step is not None:
+        cap = float(logit(1.0 - step / 2))
     return np.where(saturated, np.sign(p - 0.5) * cap, logit(np.where(saturated, 0.5, p))), saturated
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.graph import Graph
 from comparo.model.product import Product
+
+if TYPE_CHECKING:
+    from comparo.ranking.ranking import Ranking
 
 FEW = 5  # pairs in both orders from which on a judge that always chooses one position is noted
 MOSTLY = 0.9
@@ -39,6 +44,21 @@ def notes(comparisons: Comparisons, graph: Graph, product: Product | None, conve
             "hardly compares the texts; look at its replies, change the wording or the labels, or take another judge"
         )
     return tuple(found)
+
+
+def consensus_sentence(ranking: Ranking) -> str:
+    """What a consensus is and how to get the judge's own ranking, to stand above its table; "" for other rankings."""
+    if ranking.estimate != "consensus":
+        return ""
+    is_style = ranking.group is None
+    expected = "what its style predicts" if is_style else "the mean score of its group in all contexts"
+    first = "" if is_style or ranking.context is None else ", so that one group may be first in every context"
+    who = "the judge" if ranking.panel is None else "the panel"
+    return (
+        f"This is what people would say, as far as {who} can tell: a text counts by {expected}, and by "
+        f"{ranking.validity:.0%} of what {who} says of the text beyond that{first}. judge_rank is the rank by {who} "
+        'alone; --estimate judge (in Python, estimate="judge") ranks by it, without new calls.'
+    )
 
 
 def _same_position(comparisons: Comparisons) -> int:

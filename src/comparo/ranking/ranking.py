@@ -27,7 +27,7 @@ from comparo.ranking.grown import Grown, moved_columns, new_columns
 from comparo.ranking.indecision import tie_columns
 from comparo.ranking.leaderboard import Leaderboard, Over
 from comparo.ranking.members import member_columns, member_notes, view_columns
-from comparo.ranking.notes import notes
+from comparo.ranking.notes import consensus_sentence, notes
 from comparo.ranking.placed import Placed
 from comparo.ranking.told import People
 from comparo.types import Array, Index
@@ -209,14 +209,17 @@ class Ranking(Placed):
         """The table as columns, best first: item, score, std, low, high, rank, tier, comparisons.
 
         With contexts, a column context comes first; where the graph is not connected, a column component is added. A
-        consensus has a column judge_score after score. Where the length is held equal, equal_length_score,
-        equal_length_std and equal_length_rank come last. A ranking that has grown has a column new.
+        consensus has the columns judge_score and judge_rank after score and rank. Where the length is held equal,
+        equal_length_score, equal_length_std and equal_length_rank come last. A ranking that has grown has a column new.
         """
         columns = {"item": self.items, "score": self.scores}
         if self.opinion is not None:
             columns |= {"judge_score": self.opinion.scores}
         columns |= {"std": self.std, "low": self.low, "high": self.high}
-        columns |= {"rank": self.rank, "tier": self.tier, "comparisons": self.counts}
+        columns |= {"rank": self.rank}
+        if self.opinion is not None:
+            columns |= {"judge_rank": self.opinion.rank}
+        columns |= {"tier": self.tier, "comparisons": self.counts}
         if (equal := self.controlled) is not None and (control := self.control) is not None:
             name = control_name(control)
             columns |= {f"{name}_score": equal.scores, f"{name}_std": equal.std, f"{name}_rank": equal.rank}
@@ -299,7 +302,8 @@ class Ranking(Placed):
         return f"<Ranking of {self.graph.nodes} candidates{contexts} by {self.method}{shared}: {', '.join(best)}>"
 
     def __str__(self) -> str:
-        return table_text(self.to_columns(), self.notes)
+        said = consensus_sentence(self)
+        return (f"{said}\n" if said else "") + table_text(self.to_columns(), self.notes)
 
     def _repr_html_(self) -> str:
         return table_html(self.to_columns(), self.level, self.notes)

@@ -208,8 +208,8 @@ def _biased(record: Record) -> Step | None:
         return None
     sentence = "The text shown first, or second, is preferred. The ranking can correct for it without new answers."
     line = command(record.configuration)
-    if not record.ranking.method.startswith("poe"):
-        line = changed(line, "--method", "poe-bt")
+    if not record.ranking.method.startswith(("poe", "mixed", "panel")):
+        line = changed(line, "--method", "mixed")
     return Step("Correct for the order of the texts", sentence, changed(line, "--bias", "joint"))
 
 

@@ -25,10 +25,10 @@ def position(record: Record) -> list[Sign]:
         taken = "The ranking corrects for it."
     elif both:
         taken = "The ranking need not correct for it: both orders of each pair were asked, in which it cancels mostly."
-    elif record.ranking.method.startswith("poe"):
+    elif record.ranking.method.startswith(("poe", "mixed", "panel")):
         taken = f"The ranking does not correct for it: use --bias joint{_or_both(record)}."
     else:
-        taken = f"The ranking does not correct for it: use --method poe-bt --bias joint{_or_both(record)}."
+        taken = f"The ranking does not correct for it: use --method mixed --bias joint{_or_both(record)}."
     side, chance = "first" if first else "second", " This may be chance." if low < 0.5 else ""
     sentence = (
         f"Of two equally good texts, the one shown {side} is preferred {in_hundred(share)} times (95% interval: "

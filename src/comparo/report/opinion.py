@@ -46,7 +46,7 @@ def whose(record: Record) -> Sign | None:
 
 def _own(record: Record) -> str:
     held = "" if record.is_fitted else " of ranking.csv"
-    return f"The judge's own scores are the column judge_score{held}."
+    return f"The judge's own scores and ranks are the columns judge_score and judge_rank{held}."
 
 
 def sources(record: Record) -> Sign | None:

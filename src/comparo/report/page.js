@@ -66,7 +66,8 @@
     const begins = before !== undefined && sort === "score" && columns.tier[before] !== columns.tier[row];
     element.className = `line tier-${odd ? "odd" : "even"}${begins ? " begins" : ""}`;
     rank.firstChild.data = columns.rank[row];
-    if (columns.best) rank.lastChild.textContent = `${columns.best[row]}–${columns.worst[row]}`;
+    const own = columns.judge_rank ? ` · judge ${columns.judge_rank[row]}` : "";
+    if (columns.best) rank.lastChild.textContent = `${columns.best[row]}–${columns.worst[row]}${own}`;
     item.querySelector("bdi").textContent = columns.item[row];
     item.querySelector(".begun").textContent = snippet(row);
     item.lastChild.textContent = view.groups > 1 ? `group ${columns.group[row]}` : "";

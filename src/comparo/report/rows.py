@@ -52,9 +52,12 @@ def line(view: View, columns: Columns, row: int, begun: str = "") -> dict[str, A
     `begun` is the beginning of its text, where names say nothing.
     """
     score, low, high = (columns[name][row] for name in ("score", "low", "high"))
+    places = f"{columns['best'][row]}–{columns['worst'][row]}" if "best" in columns else ""
+    if "judge_rank" in columns:
+        places += f" · judge {columns['judge_rank'][row]}"
     return {
         "rank": columns["rank"][row],
-        "places": f"{columns['best'][row]}–{columns['worst'][row]}" if "best" in columns else "",
+        "places": places,
         "item": columns["item"][row],
         "begun": begun,
         "group": f"group {columns['group'][row]}" if view.groups > 1 else "",

@@ -104,6 +104,8 @@ def candidates(record: Record, order: LongIndex) -> Columns:
         "comparisons": ranking.counts[order].tolist(),
         "characters": record.characters[order].astype(np.int64).tolist(),
     }
+    if ranking.opinion is not None:
+        columns["judge_rank"] = ranking.opinion.rank[order].tolist()
     people = list(record.items.scores.items())[:PEOPLE]
     return columns | {f"people: {label(name)}": numbers(scores[rows]) for name, scores in people}
 

@@ -22,7 +22,7 @@ from comparo.run.criteria import WEIGHTS, check_criteria
 from comparo.run.loop import Run, logger
 from comparo.run.recipe import Scores
 from comparo.run.starting import Asked, Folder, Start, listed, make_judges, make_prompt, reader_among
-from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, DEFAULT_METHOD, Task
+from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
 from comparo.run.voices import Voice, voices_of
 from comparo.run.watching import Watch
 from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, SYSTEM_GOALS, Orders, Strategy
@@ -44,7 +44,7 @@ def rank(
     answer: str | None = None,
     strategy: Strategy | None = None,
     orders: Orders = DEFAULT_ORDERS,
-    method: Method = DEFAULT_METHOD,
+    method: Method | None = None,
     bias: Bias | None = None,
     seed: int = 0,
     plain: bool = False,
@@ -102,10 +102,13 @@ def rank(
         to tell them apart (`until`: the expected correlation of their order), or to find the best (`until`: the
         probability that it is).
     strategy, orders, plain, seed
-        How pairs are chosen. A plain run follows the paper: the choice of pairs ignores the texts, and no variances are
-        estimated.
+        How pairs are chosen. A plain run follows the paper: the choice of pairs and the scores ignore the texts, and
+        the default of method and bias is "poe-bt" and "joint".
     method, bias
-        How comparisons become scores; see `fit`.
+        How comparisons become scores. Default: "mixed", or "panel" where there are several voices, with the bias
+        "joint". Both also use the texts: comparisons of similar texts count less, and texts of the same group or of
+        similar style inform each other. Every other method is that of `fit`, with its default bias: the scores are
+        those of `fit(out, method)`. In a plain run "mixed" and "panel" are those of `fit` too.
     estimate, validity
         Whose ranking it is: "judge", or "consensus", what people would say, as far as one judge can tell; `validity` is
         the share of the judge's view of single texts that people share, by default estimated. "auto" is a consensus

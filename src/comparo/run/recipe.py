@@ -1,10 +1,10 @@
 """How the answers of a run become a ranking: the method, and its use of the texts.
 
-Unless the run is plain, comparisons are weighted by the contrast of their texts, variances are estimated, and items of
-the same group or of similar style inform each other (`comparo.model.mixed`). The groups are those of the items, if they
-have any; otherwise items with the same id in several contexts form a group, as the outputs of one system do. The scores
-may be a consensus, what people would say, as far as one judge can tell (`comparo.ranking.consensus`). Comparisons by
-several voices are ranked by what these agree on (`comparo.model.panel`).
+A method is that of `comparo.fit`. "mixed" and "panel" also use the texts, unless the run is plain: comparisons are
+weighted by the contrast of their texts, and items of the same group or of similar style inform each other. The groups
+are those of the items, if they have any; otherwise items with the same id in several contexts form a group, as the
+outputs of one system do. The scores may be a consensus, what people would say, as far as one judge can tell
+(`comparo.ranking.consensus`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,22 @@ from comparo.types import Array
 Scores = Literal["auto", "judge", "consensus"]
 
 
+def stored_method(configuration: Mapping[str, Any]) -> Method:
+    """The method of a run folder, from its run.json.
+
+    Older folders do not hold whether variances are estimated. In them, "poe-…" is the name of what is "mixed" or
+    "panel" now, unless the run is plain or the bias plugged in.
+
+    >>> stored_method({"method": "poe-bt", "bias": "joint", "plain": False, "identity": {}})
+    'mixed'
+    """
+    found: Method = configuration.get("method", "poe-bt")
+    is_named = "estimates_variances" in configuration or not found.startswith("poe")
+    if is_named or configuration.get("plain", True) or configuration.get("bias") == "plug-in":
+        return found
+    return "panel" if "voices" in configuration["identity"] else "mixed"
+
+
 @dataclass(frozen=True)
 class Fitting:
     """Ranks comparisons of `items`; if it is not `grouped`, the groups of items are ignored.
@@ -42,9 +58,9 @@ class Fitting:
     groups and variances are estimated. What `control` names ("length", or numbers of the items) is held equal in
     `Ranking.controlled`. A consensus without groups is one beyond style. Where the comparisons contain no
     group twice, as those of one context may, the ranking is the judge's. With `votes` of people about some of the items
-    the ranking of a whole run is people's (`conclude`). Several voices are ranked by what they agree on, or `together`
-    as if they were one, which is better where each has given few answers (docs/vote.md). A run that has grown has a
-    `past`: the ranking of the whole run is then on the scale of the first one.
+    the ranking of a whole run is people's (`conclude`). Several voices `together` are ranked by "mixed", as if they
+    were one, which is better where each has given few answers (docs/vote.md). A run that has grown has a `past`: the
+    ranking of the whole run is then on the scale of the first one.
 
     >>> items = Items.of({"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."})
     >>> data = Comparisons.from_rows([("ana", "bo", 0.8), ("bo", "cy", 0.7)])
@@ -53,7 +69,7 @@ class Fitting:
     """
 
     items: Items
-    method: Method = "poe-bt"
+    method: Method = "mixed"
     bias: Bias = "joint"
     plain: bool = False
     grouped: bool = True
@@ -79,7 +95,7 @@ class Fitting:
             return
         if not self.pools:
             raise ValueError(
-                "a consensus needs estimated variances; use a method poe-… without --plain and without --bias plug-in"
+                "a consensus needs estimated variances; use --method mixed (panel for several voices) without --plain"
             )
         if self._groups is None and (self.estimate == "auto" or self._features is None):
             raise ValueError(
@@ -90,7 +106,7 @@ class Fitting:
     def _check_control(self) -> None:
         if not self.pools:
             raise ValueError(
-                "--control needs estimated variances; use a method poe-… without --plain and without --bias plug-in"
+                "--control needs estimated variances; use --method mixed (panel for several voices) without --plain"
             )
         for name, of_item in self.items.held(self.control).items():
             values = np.array([len(each) if isinstance(each, str) else each for each in of_item.values()])
@@ -121,8 +137,8 @@ class Fitting:
 
     @property
     def pools(self) -> bool:
-        """Whether variances are estimated: not for plain runs, nor for methods without variances."""
-        return not self.plain and self.method.startswith("poe") and self.bias != "plug-in"
+        """Whether the scores come from the texts too, with variances that are estimated: "mixed" and "panel"."""
+        return not self.plain and self.method in ("mixed", "panel")
 
     @cached_property
     def contrast(self) -> Mapping[Any, Array | None]:
@@ -238,11 +254,11 @@ class Fitting:
             ranking = quiet_fit(data, self.method, bias=self.bias)
             named = None if self._groups is None else group_codes(data, ranking.graph, self._groups)
             return replace(ranking, group=named)
-        method = self.method if data.judges is None or self.together else "panel"
+        method: Method = "mixed" if self.together else self.method
         came = self._came(data)
         groups = self._groups if came is None else came
         shared: dict[str, Any] = {"groups": groups, "features": self._features, "control": self._control(data)}
-        ranking = quiet_fit(data, method, bias=self.bias, prior="estimated", **shared)
+        ranking = quiet_fit(data, method, bias=self.bias, **shared)
         if came is not None:
             return replace(ranking, group=None)
         by = expected_by(ranking)

@@ -40,7 +40,6 @@ from comparo.selection.defaults import (
 from comparo.selection.systems import Systems
 
 DEFAULT_JUDGE = "local/smollm2"  # runs everywhere, without a key
-DEFAULT_METHOD: Method = "poe-bt"  # docs/defaults.md compares the methods
 DEFAULT_LEAST_MASS = 0.5  # below, most of the model's probability is on something else than the labels
 CHARACTERS = 4  # characters of English text per token, approximately
 REHEARSAL = [("a", "b", 0.7), ("b", "c", 0.6), ("c", "a", 0.4), ("b", "a", 0.2)]
@@ -50,15 +49,15 @@ REHEARSAL = [("a", "b", 0.7), ("b", "c", 0.6), ("c", "a", 0.4), ("b", "a", 0.2)]
 class Task:
     """What is ranked, by which judge and question, and how pairs are chosen.
 
-    A `plain` task follows the paper: the choice of pairs ignores the texts, and no variances are estimated. The default
-    strategy is greedy, or adaptive for other goals than the ranking; the default bias is joint for products of experts
-    and none for other methods. `estimate` and `validity` say whose ranking the scores are, and `control` what is also
-    held equal (`Fitting`); no call depends on them. The run stops if the judge's first answers put on average less than
-    `least_mass` of the probability on the labels. With several voices (`panel`), `judge` and `prompt` are those of the
-    first, and the ranking is their consensus. Answers that are `given` (`auditioned`) are questions of the run that
-    need not be asked; they count as calls within the budget. With `votes` of people the ranking is theirs; no call
-    depends on them. Where items are added to a run (`growth`), the answers from before are given, and the budget is for
-    what is asked now.
+    The default method is mixed, or panel where there are several voices. A `plain` task follows the paper: the choice
+    of pairs and the scores ignore the texts, and the default method is poe-bt with a joint bias. A method that is given
+    is that of `comparo.fit`, with its bias. The default strategy is greedy, or adaptive for other goals than ranking.
+    `estimate` and `validity` say whose ranking the scores are, and `control` what is also held equal (`Fitting`); no
+    call depends on them. The run stops if the judge's first answers put on average less than `least_mass` of the
+    probability on the labels. With several voices (`panel`), `judge` and `prompt` are those of the first, and the
+    ranking is their consensus. Answers that are `given` (`auditioned`) are questions of the run that need not be asked;
+    they count as calls within the budget. With `votes` of people the ranking is theirs; no call depends on them. Where
+    items are added to a run (`growth`), the answers from before are given, and the budget is for what is asked now.
     """
 
     items: Items
@@ -69,7 +68,7 @@ class Task:
     goal: str = DEFAULT_GOAL
     strategy: Strategy | None = None
     orders: Orders = DEFAULT_ORDERS
-    method: Method = DEFAULT_METHOD
+    method: Method | None = None
     bias: Bias | None = None
     seed: int = 0
     plain: bool = False
@@ -86,7 +85,10 @@ class Task:
         if self.strategy is None:
             object.__setattr__(self, "strategy", default_strategy(self.goal))
         if self.bias is None:
-            object.__setattr__(self, "bias", "joint" if str(self.method).startswith("poe") else "none")
+            object.__setattr__(self, "bias", "joint" if self.method in (None, "mixed", "panel") else "none")
+        if self.method is None:
+            usual = "poe-bt" if self.plain else "panel" if self.is_panel else "mixed"
+            object.__setattr__(self, "method", usual)
         if self.until is not None and not (isinstance(self.until, Real) and 0 < self.until < 1):
             raise ValueError(f"until = {self.until!r} is not between 0 and 1; 0.95 is a usual choice")
         if not (isinstance(self.least_mass, Real) and 0 <= self.least_mass < 1):
@@ -103,7 +105,7 @@ class Task:
             )
         if self.compares_groups:
             self.systems()
-            quiet_fit(REHEARSAL, self.method, bias=self.bias)
+            quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
         else:
             top = top_of(self.goal, min(map(len, self.items.names.values())), str(self.strategy))
             self._rehearse(top)
@@ -111,7 +113,7 @@ class Task:
 
     def _rehearse(self, top: int | None) -> None:
         """Fit four comparisons with the given options, so that impossible ones fail before any call is made."""
-        ranking = quiet_fit(REHEARSAL, self.method, bias=self.bias)
+        ranking = quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
         if self.until is not None:
             if top is None:
                 expected_spearman(ranking)
@@ -201,7 +203,7 @@ class Task:
         """How the answers become a ranking."""
         whose = self.estimate, self.validity, self.control, self.votes
         past = None if self.growth is None else self.growth.past
-        return Fitting(self.items, self.method, self.bias or "none", self.plain, True, *whose, past=past)
+        return Fitting(self.items, self.method or "mixed", self.bias or "none", self.plain, True, *whose, past=past)
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -216,6 +218,7 @@ class Task:
             "method": self.method,
             "bias": self.bias,
             "plain": self.plain,
+            "estimates_variances": self.fitting.pools,
             "estimate": self.estimate,
             "validity": self.validity,
             "control": {

@@ -44,10 +44,10 @@ class Fit:
     """`comparo.fit` by a method's name and bias.
 
     Methods that use decisions decide a pair that was asked in both orders once, by p̃_ij = ½(p_ij + 1 − p_ji), as the
-    paper's symmetric set-up does: else a judge who favours a position would tie items that it can distinguish. "bt" in
-    small contexts is solved by Newton's method, which is faster: e = 1/(N − 1) additional wins for either side of a
-    comparison are p = (y + e)/(1 + 2e) with weight 1 + 2e, so that its maximum is that of a product of soft
-    Bradley–Terry experts.
+    paper's symmetric set-up does: else a judge who favours a position would tie items that it can distinguish. "bt"
+    has the paper's prior (`prior_pairs="compared"`). In small contexts it is solved by Newton's method, which is
+    faster: e = 1/(N − 1) additional wins for either side of a comparison are p = (y + e)/(1 + 2e) with weight 1 + 2e,
+    so that its maximum is that of a product of soft Bradley–Terry experts.
 
     >>> Fit("poe-bt").independent, Fit("poe-bt", "joint").independent
     (True, False)
@@ -77,7 +77,7 @@ def _bradley_terry(comparisons: Comparisons) -> Ranking:
     """The scores of "bt": by Newton's method where all contexts are small, else by Newman's iteration."""
     graph = Graph.build(comparisons)
     if int(np.max(np.diff(graph.starts))) > LIMITS.batched:
-        return quiet_fit(comparisons, "bt", algorithm="newman")
+        return quiet_fit(comparisons, "bt", algorithm="newman", prior_pairs="compared")
     decisions = comparisons.decisions()
     extra = 1.0 / (np.diff(graph.starts) - 1.0)[graph.position[graph.first]]
     weight = decisions.weights + 2.0 * extra

@@ -84,7 +84,7 @@ def task_of(items: Items, prompt: Prompt, names: Sequence[str], until: float | N
     voices = tuple(Voice(name, Person(name), prompt) for name in names)
     first = voices[0].judge if voices else Person("people")
     budget = Budget.of(DEFAULT_BUDGET)
-    how: dict[str, Any] = {"until": until, "strategy": "adaptive", "orders": "one", "seed": seed}
+    how: dict[str, Any] = {"until": until, "strategy": "adaptive", "orders": "one", "method": "mixed", "seed": seed}
     return Task(items, prompt, first, budget, **how, panel=voices if len(voices) > 1 else ())
 
 

@@ -341,10 +341,10 @@ def test_items_come_back_from_the_folder_as_they_were(tmp_path):
     assert np.isnan(found.scores["pace"]).all()
 
 
-def test_the_database_is_wal_append_only_and_numbered(tmp_path):
+def test_the_database_of_a_finished_run_has_no_log_and_numbered_rows(tmp_path):
     run(task(), tmp_path / "run")
     connection = sqlite3.connect(tmp_path / "run" / "judgements.db")
-    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
     assert connection.execute("SELECT count(*), max(number) FROM judgements").fetchone() == (48, 48)
     connection.execute("PRAGMA user_version=99")
     connection.close()
@@ -466,3 +466,13 @@ def test_a_disk_that_fills_up_is_one_line_and_the_run_goes_on_later(loud):
     assert 0 < kept < 300
     assert subprocess.run(command(folder, "run"), env=environment, capture_output=True).returncode == 0
     assert len(read_judgements(folder / "run")) == 300
+
+
+def test_a_finished_run_is_one_file_that_has_no_log(tmp_path):
+    store = Store(tmp_path / "run", {"judge": "simulated/soft"})
+    store.add([Judgement(Question("ana", "bo"), p=0.7, mass=1.0)])
+    store.close()
+    database = tmp_path / "run" / "judgements.db"
+    assert not list(database.parent.glob("judgements.db-*"))
+    assert database.read_bytes()[18:20] == b"\x01\x01"  # versions for writing and reading: a rollback journal, no WAL
+    assert [answer.p for answer in read_judgements(tmp_path / "run")] == [0.7]

@@ -13,6 +13,7 @@ import sqlite3
 import stat
 import sys
 import threading
+import time
 from collections import Counter
 from contextlib import closing
 
@@ -23,6 +24,7 @@ from comparo.data.items import Items
 from comparo.data.prompts import criterion_prompt
 from comparo.errors import StoreError
 from comparo.report.record import read_record
+from comparo.report.snippets import are_codes
 from comparo.run.folders import list_runs, repair
 from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.vote.booth import Booth
@@ -642,6 +644,38 @@ def test_markdown_makes_no_tag_but_its_own(text):
     assert "javascript:" not in shown or "[a]" in shown
     assert "](" not in shown
     assert "example.org/track" not in shown
+
+
+LONG = 100_000  # characters of a hostile text
+
+
+def test_no_pattern_backtracks_on_a_hostile_text():
+    """Each repeats what a pattern begins with and never ends; some took minutes, so the limit is far from both."""
+    repeated = [
+        "**a ",
+        "__a ",
+        "*a ",
+        "_a ",
+        " *a",
+        "`a",
+        "`a``b```c",
+        "[](",
+        "[](a",
+        "[]((x)",
+        "[",
+        "- ",
+        "1. ",
+        "*",
+        "```\n",
+    ]
+    hostile = [(part * LONG)[:LONG] for part in repeated] + [f"# x{' ' * LONG}y", f"#{' ' * LONG}x", f"- {' ' * LONG}x"]
+    start = time.process_time()
+    for text in hostile:
+        as_markdown(text)
+    are_codes(["a" * LONG, f"{'a' * LONG}!"] * 10)
+    for count in (101, 300):
+        differences(*(" ".join(f"w{k * step % count}" for k in range(6000)) for step in (1, 37)))
+    assert time.process_time() - start < len(hostile)
 
 
 def test_differences_mark_words_and_keep_every_character():

@@ -7,7 +7,7 @@ from typing import Any
 SNIPPET = 60  # characters of a text beside its name in a table: about a line of a telephone
 ENDING = " ,;:."  # what a beginning does not end with
 SAMPLE = 1000  # names that are looked at
-_CODE = re.compile(r"(?=[0-9a-f]*\d)[0-9a-f]{8,}", re.IGNORECASE)  # a hash, or a part of a UUID
+_CODE = re.compile(r"[0-9a-f]{8,}", re.IGNORECASE)  # with a digit a hash, or a part of a UUID
 _WORD = re.compile(r"[^\W\d_]{3,}|[^\W\d_a-zA-Z]")
 
 
@@ -18,7 +18,7 @@ def are_codes(names: Sequence[Any]) -> bool:
     (True, True, True, False)
     """
     some = list(map(str, names[:SAMPLE]))
-    mute = sum(_CODE.search(name) is not None or _WORD.search(name) is None for name in some)
+    mute = sum(not all(map(str.isalpha, _CODE.findall(name))) or _WORD.search(name) is None for name in some)
     return 2 * mute > len(some)
 
 

@@ -1,7 +1,8 @@
 """The run folder: the configuration of a run and all its judgements.
 
     run.json        the resolved configuration, versions, seed and hashes
-    judgements.db   SQLite in WAL mode: the configuration again, the items, and judgements that are only ever added
+    judgements.db   SQLite, with a log beside it while the run goes on: the configuration again, the items, and
+                    judgements that are only ever added
     votes.csv       people's votes about the items, where some were given
     ranking.csv     the ranking, voices.csv the scores by each of several voices, report.html the page about it
 
@@ -16,7 +17,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -173,6 +174,10 @@ class Store:
     def close(self) -> None:
         with self._turn:
             if connection := getattr(self, "_connection", None):
+                # Without its log the database is one file, which can be read where nothing can be written.
+                with suppress(sqlite3.Error):  # another process reads it, or the disk is full; the log stays beside it
+                    connection.execute("PRAGMA busy_timeout=0")
+                    connection.execute("PRAGMA journal_mode=DELETE")
                 connection.close()
         if self._lock is not None:
             self._lock.close()

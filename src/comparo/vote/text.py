@@ -5,20 +5,23 @@ no links, no images, no attributes, no HTML of their own.
 """
 
 import re
+from collections import Counter
+from collections.abc import Callable, Iterator
 from difflib import SequenceMatcher
+from itertools import accumulate
 
 from markupsafe import Markup, escape
 
-SPAN = 1000  # characters between two marks such as ** at most, so that many marks that never close cost little time
+# Every pattern takes time proportional to the length of a text, whatever it holds: nothing repeated is matched twice.
+SPAN = 1000  # characters between two marks such as ** at most: farther ones are not meant as a pair
 WORDS = 6000  # of each text that are compared at most: unrelated texts of that length take 0.2 s
+STEPS = 5_000_000  # of the search for equal words, about 1 s; texts made of few words would take minutes
 
-_CODE = re.compile(rf"(?<!`)(`{{1,3}})(?!`)(.{{1,{SPAN}}}?)(?<!`)\1(?!`)")
+_TICKS = re.compile("`+")
+_DOUBLE = re.compile(r"\*\*|__")
+_SINGLE = re.compile(r"[*_]")
 _LINK = re.compile(r"!?\[([^][]{0,500})\]\((?:[^()\s]|\([^()\s]*\)){0,2000}(?:\s[^()]{0,200})?\)")
-_BOLD = re.compile(rf"(\*\*|__)(?=\S)([^<>]{{1,{SPAN}}}?)(?<=\S)\1")
-_ITALIC = re.compile(
-    rf"(?<![\w*])\*(?=[^\s*])([^<>*]{{1,{SPAN}}}?)(?<=\S)\*(?!\w)|(?<!\w)_(?=[^\s_])([^<>_]{{1,{SPAN}}}?)(?<=\S)_(?!\w)"
-)
-_HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*")
+_HEADING = re.compile(r"(#{1,6})\s(.*)")
 _ITEM = re.compile(r"\s*(?:([-*+])|\d{1,9}[.)])\s+(.*)")
 _FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -64,7 +67,7 @@ def as_markdown(text: str) -> Markup:
         elif heading := _HEADING.fullmatch(line):
             end()
             level = min(len(heading[1]) + 2, 6)  # the page has headings of its own
-            blocks.append(f"<h{level}>{_inline(heading[2])}</h{level}>")
+            blocks.append(f"<h{level}>{_inline(_title(heading[2]))}</h{level}>")
         elif item := _ITEM.fullmatch(line):
             named = "ul" if item[1] else "ol"
             if paragraph or (items and named != kind):
@@ -81,19 +84,56 @@ def as_markdown(text: str) -> Markup:
     return Markup("\n".join(blocks))
 
 
+def _title(text: str) -> str:
+    """The text of a heading without the marks that may close it."""
+    text = text.strip()
+    bare = text.rstrip("#")
+    return bare.rstrip() if bare[-1:].isspace() or not bare else text
+
+
 def _inline(text: str) -> str:
     """Escaped text with code, bold and italics; what is in code stays as it is."""
-    parts, at = [], 0
-    for code in _CODE.finditer(text):
-        parts += [_emphasised(text[at : code.start()]), f"<code>{escape(code[2].strip())}</code>"]
-        at = code.end()
-    return "".join([*parts, _emphasised(text[at:])])
+    return _wrapped(text, _TICKS, "code", lambda code: str(escape(code.strip())), _strong)
+
+
+def _strong(text: str) -> str:
+    return _wrapped(str(escape(_LINK.sub(r"\1", text))), _DOUBLE, "strong", _emphasised, _emphasised)
 
 
 def _emphasised(text: str) -> str:
-    safe = str(escape(_LINK.sub(r"\1", text)))
-    safe = _BOLD.sub(r"<strong>\2</strong>", safe)
-    return _ITALIC.sub(lambda found: f"<em>{found[1] or found[2]}</em>", safe)
+    return _wrapped(text, _SINGLE, "em", str, str)
+
+
+def _wrapped(
+    text: str, mark: re.Pattern[str], tag: str, inside: Callable[[str], str], outside: Callable[[str], str]
+) -> str:
+    """The text with each pair of marks as a tag, what is inside and outside of them made by these functions."""
+    parts, at = [], 0
+    for begin, end in _pairs(text, mark):
+        parts += [outside(text[at : begin.start()]), f"<{tag}>{inside(text[begin.end() : end.start()])}</{tag}>"]
+        at = end.end()
+    return "".join([*parts, outside(text[at:])])
+
+
+def _pairs(text: str, mark: re.Pattern[str]) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
+    """The opening and closing marks that belong together, found in one pass."""
+    opened: dict[str, re.Match[str]] = {}
+    for found in mark.finditer(text):
+        sign, before, after = (
+            found[0],
+            text[max(found.start() - 1, 0) : found.start()],
+            text[found.end() : found.end() + 1],
+        )
+        is_code, is_single = sign[0] == "`", len(sign) == 1
+        begun = opened.get(sign)
+        if begun is not None and found.start() - begun.end() > SPAN:
+            begun = None
+        closes = is_code or not (before.isspace() or (is_single and after.isalnum()))
+        if begun is not None and closes and begun.end() < found.start():
+            yield begun, found
+            opened.clear()
+        elif begun is None and (len(sign) <= 3 if is_code else after.strip() and not (is_single and before.isalnum())):
+            opened[sign] = found
 
 
 def differences(one: str, other: str) -> tuple[Markup, Markup] | None:
@@ -105,13 +145,39 @@ def differences(one: str, other: str) -> tuple[Markup, Markup] | None:
     words = [list(_WORD.finditer(text)) for text in (one, other)]
     if max(map(len, words)) > WORDS:
         return None
-    a, b = ([word[0] for word in each] for each in words)
-    spans: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
-    for tag, *ends in SequenceMatcher(None, a, b).get_opcodes():
-        for side, (begin, end) in enumerate((ends[:2], ends[2:])):
-            if tag != "equal" and begin < end:
-                spans[side].append((words[side][begin].start(), words[side][end - 1].end()))
-    return _marked(one, spans[0]), _marked(other, spans[1])
+    equal: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
+    for start, other_start, size in _blocks(*([word[0] for word in each] for each in words)):
+        for side, begin in enumerate((start, other_start)):
+            equal[side].append((begin, begin + size))
+    shown = (
+        _marked(text, list(_gaps(own, found))) for text, own, found in zip((one, other), words, equal, strict=True)
+    )
+    return next(shown), next(shown)
+
+
+def _blocks(one: list[str], other: list[str]) -> list[tuple[int, int, int]]:
+    """Where equal words begin in each, and how many, in order; at `STEPS` the search ends, and the rest differs."""
+    matcher, times = SequenceMatcher(None, one, other), Counter(other)
+    popular = 1 + len(other) // 100  # words that occur more often are no beginnings of equal words for the matcher
+    cost = [0, *accumulate(1 + (times[word] if times[word] <= popular else 0) for word in one)]
+    found, ranges, steps = [], [(0, len(one), 0, len(other))], 0
+    while ranges and steps < STEPS:
+        low, high, other_low, other_high = ranges.pop()
+        steps += cost[high] - cost[low]
+        start, other_start, size = matcher.find_longest_match(low, high, other_low, other_high)
+        if size:
+            found.append((start, other_start, size))
+            ranges += [(low, start, other_low, other_start), (start + size, high, other_start + size, other_high)]
+    return sorted(found)
+
+
+def _gaps(words: list[re.Match[str]], equal: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The places in the text of the words between those that are equal."""
+    at = 0
+    for begin, end in [*equal, (len(words), len(words))]:
+        if at < begin:
+            yield words[at].start(), words[begin - 1].end()
+        at = end
 
 
 def _marked(text: str, spans: list[tuple[int, int]]) -> Markup:

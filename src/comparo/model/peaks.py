@@ -30,6 +30,7 @@ from comparo.model.effects import Effects
 from comparo.model.graph import Graph
 from comparo.model.shared import Shared, differences, solve
 from comparo.model.variances import WIDEST, Variances
+from comparo.rounding import merge_ties
 from comparo.types import Array
 
 Bools = NDArray[np.bool_]
@@ -182,7 +183,7 @@ def split(graph: Graph, scores: Array) -> tuple[Bools, float, float]:
     """
     scores, begin = graph.centre(scores), graph.starts[:-1]
     context, sizes = graph.position, np.diff(graph.starts)
-    order = np.lexsort((-scores, context))
+    order = np.lexsort((-merge_ties(scores), context))
     sums = np.cumsum(scores[order])
     best = sums - (sums - scores[order])[begin][context]
     rank, size = np.arange(1, graph.nodes + 1) - begin[context], sizes[context]

@@ -33,6 +33,7 @@ from comparo.data.prompts import Prompt, Question
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judge
 from comparo.judges.replay import Replay
+from comparo.rounding import TIES, merge_ties
 
 Asked = tuple[Any, Any, Any]  # context, first, second
 Answer = Callable[[Sequence[Asked]], Sequence[float]]
@@ -194,10 +195,12 @@ def _merge(left: list[int], right: list[int], beam: int, threshold: float) -> So
             for from_left, probability in steps:
                 at, row = ((i + 1, j), left[i]) if from_left else ((i, j + 1), right[j])
                 total = likelihood + log(max(probability, LEAST))
-                if at not in grown or total / decisions > grown[at][0] / grown[at][1]:
+                if at not in grown or total / decisions > grown[at][0] / grown[at][1] + TIES:
                     grown[at] = total, decisions, (path, row)
-        likeliest = sorted(grown.items(), key=lambda entry: entry[1][0] / entry[1][1], reverse=True)
-        partial = dict(likeliest[:beam])
+        mean = merge_ties(np.array([likelihood / decisions for likelihood, decisions, _ in grown.values()]))
+        likeliest = np.argsort(-mean, kind="stable")[:beam]  # the same decisions in another order have the same mean
+        entries = list(grown.items())
+        partial = dict(entries[number] for number in likeliest.tolist())
     [(_, _, path)] = partial.values()
     merged: list[int] = []
     while path is not None:

@@ -13,7 +13,6 @@ from comparo.run.auditioned import Answers
 from comparo.run.loop import Run
 from comparo.run.store import Store, read_configuration, read_judgements
 from servers import Api, prefers
-from split import one_short
 from test_voices import TEXTS, asked, calls, coin, run, task, told
 
 
@@ -127,8 +126,9 @@ def test_small_sets_are_asked_completely_and_once(orders):
     assert len(asked(judgements)) == len(set(asked(judgements))) == 2 * 7 * 6
 
 
-@pytest.mark.parametrize("stop", one_short([200, 130, 300]))
-@pytest.mark.parametrize("strategy", one_short(["greedy", "adaptive"]))
+@pytest.mark.long
+@pytest.mark.parametrize("stop", [130, 200, 300])
+@pytest.mark.parametrize("strategy", ["greedy", "adaptive"])
 def test_a_run_that_was_stopped_ends_with_the_judgements_of_an_unbroken_one(tmp_path, stop, strategy):
     _, whole = run(begun(judges(), strategy=strategy))
     work, stored = begun(judges(), strategy=strategy), []
@@ -150,6 +150,7 @@ def test_a_run_that_was_stopped_ends_with_the_judgements_of_an_unbroken_one(tmp_
     assert asked(resumed) == asked(whole)
 
 
+@pytest.mark.long
 def test_python_takes_what_an_audition_returned_or_its_folder(tmp_path):
     found = audition(TEXTS, "better", judge=[told("ana"), coin()], out=tmp_path / "found")
     runs = []

@@ -51,6 +51,7 @@ def asked_once(api):
     return len(set(prompts(api))) == len(prompts(api))
 
 
+@pytest.mark.long
 def test_nothing_is_asked_twice_whatever_the_seed_the_budget_the_choice_of_pairs_and_the_folder(run, folder):
     with Api(SERVER) as api:
         first = run(folder, ask(api, "--budget", "4n", "--out", "first"), OPENAI_API_KEY=KEY)

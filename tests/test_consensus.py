@@ -395,6 +395,7 @@ def test_the_command_says_whose_scores_it_prints_and_changes_it_without_calls(co
     assert record.even == pytest.approx(expit(-np.mean(record.ranking.bias)), abs=0.1)
 
 
+@pytest.mark.long
 def test_the_page_explains_the_consensus(command, tmp_path):
     assert command("--validity", 0.3).returncode == 0
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")

@@ -168,7 +168,8 @@ def test_several_numbers_are_told_apart():
     assert "equal_length_price_score" in ranking.to_columns()
 
 
-@pytest.mark.parametrize("soft", one_short([True, False]), ids=["soft", "decisions"])
+@pytest.mark.long
+@pytest.mark.parametrize("soft", [True, False], ids=["soft", "decisions"])
 def test_every_voice_of_a_panel_has_its_own_taste_for_length(soft):
     betas, away, gain = np.array([0.8, 0.2, -0.4]), [], []
     for seed in range(8):
@@ -280,6 +281,7 @@ def items_file(folder, rng):
     return scores
 
 
+@pytest.mark.long
 def test_the_commands_hold_length_equal(run, tmp_path):
     scores = items_file(tmp_path, np.random.default_rng(0))
     pairs = ["context_id,first,second,p"]

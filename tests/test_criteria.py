@@ -192,6 +192,7 @@ def test_what_a_call_cost_is_counted_once_also_when_it_is_asked_again():
     assert call.failed
 
 
+@pytest.mark.long
 def test_until_waits_for_every_criterion():
     calls = {}
     for noise, name in ((0.05, "both sure"), (None, "one unsure")):

@@ -519,6 +519,7 @@ def test_new_items_cost_few_calls():
     assert moved < 0.2 * old_error
 
 
+@pytest.mark.long
 def test_new_items_that_are_better_on_average_are_not_drawn_to_the_old_ones():
     from benchmarks.growing import Setting, grow
 

@@ -72,6 +72,7 @@ def test_every_strategy_and_order_gets_better_with_more_calls(strategy, orders):
     assert found.spearman[0] + 0.03 < found.spearman[-1]
 
 
+@pytest.mark.long
 def test_the_formula_goes_on_where_the_simulation_ends():
     how = {"accuracy": 0.7, "target": 0.999, "repeats": 20, "orders": "one"}
     both, one = (

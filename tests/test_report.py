@@ -38,7 +38,6 @@ from comparo.run.budget import Budget
 from comparo.run.loop import Run
 from comparo.run.store import Store
 from comparo.run.task import Task
-from split import one_short
 
 SCRIPT = "<script>alert(1)</script>"
 
@@ -361,6 +360,7 @@ def test_flips_and_cycles_are_those_counted_by_hand(rows):
     assert (cycles(comparisons).triples, cycles(comparisons).cyclic) == expected
 
 
+@pytest.mark.long
 @given(asked, st.randoms(use_true_random=False))
 def test_flips_and_cycles_of_several_voices_are_the_sums_of_each_alone(rows, draw):
     rows = [row for row in rows if row[0] != row[1]]
@@ -450,6 +450,7 @@ def test_length(tmp_path):
     assert "The longer text tends to win" in written(tmp_path / "run")
 
 
+@pytest.mark.long
 def test_convergence_and_outlook(tmp_path):
     judge = load_judge("simulated/hard", seed=5)
     record = read_record(run_folder(tmp_path / "run", stories(20), judge, budget="8n"))
@@ -547,7 +548,8 @@ def shown_in(page):
     return " ".join(" ".join(Page(page).text).split())
 
 
-@pytest.mark.parametrize("shape", one_short(["contexts", "one context", "shared items", "long names", "many scores"]))
+@pytest.mark.long
+@pytest.mark.parametrize("shape", ["contexts", "one context", "shared items", "long names", "many scores"])
 def test_a_page_keeps_its_limit_and_says_what_is_left_out(tmp_path, shape):
     """The limit is lowered, so that a small run does not fit: every text is begun, and what is missing is told."""
     name = '"🦊&' * 60 if shape == "long names" else "story "
@@ -676,6 +678,7 @@ def test_shares_add_to_a_hundred(parts):
     assert all(abs(share - 100 * part / sum(parts)) < 1 for share, part in zip(shares, parts, strict=True))
 
 
+@pytest.mark.long
 def test_measured_bounds_are_those_of_the_benchmark():
     found = crossings(20, texts=2000)
     for name, bound in (("flips", bounds.FLIPS), ("cycles", bounds.CYCLES), ("contradicting", bounds.CONTRADICTING)):

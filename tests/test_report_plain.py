@@ -48,6 +48,7 @@ def test_names_that_are_numbers_have_the_beginning_of_their_text(tmp_path):
     assert not data_of(written(run_folder(tmp_path / "named", stories())))["coded"]
 
 
+@pytest.mark.long
 def test_contexts_that_are_hashes_are_named_by_their_text(tmp_path):
     items = [
         {"id": k, "text": "t", "context_id": f"dm-test-{c:040x}", "context": f"Paul has been to the {c}th <b>sea</b>."}

@@ -87,6 +87,7 @@ def test_a_question_that_does_not_fit_fails_alone(llama):
     assert answered.error is None
 
 
+@pytest.mark.long
 def test_what_llama_cpp_refuses_fails_alone(llama):
     class Refusing:
         listening_address = llama.server.listening_address

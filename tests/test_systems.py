@@ -19,7 +19,6 @@ from comparo.run.store import Store, read_judgements
 from comparo.run.task import Task
 from comparo.run.voices import voices_of
 from comparo.selection.systems import OWN, Systems, sureness
-from split import one_short
 
 GROUPS = "abcdef"
 MEANS = dict(zip(GROUPS, (1.0, 0.8, 0.0, -0.2, -0.6, -1.0), strict=True))
@@ -152,8 +151,9 @@ def test_the_goal_best_system_spends_the_calls_on_those_that_may_be_best():
     assert ranking.groups().group[0] == "a"
 
 
-@pytest.mark.parametrize("goal", one_short(["best-system", "systems"]))
-@pytest.mark.parametrize("until", one_short([0.99, None]))
+@pytest.mark.long
+@pytest.mark.parametrize("goal", ["systems", "best-system"])
+@pytest.mark.parametrize("until", [None, 0.99])
 def test_a_run_that_was_stopped_ends_with_the_judgements_of_an_unbroken_one(tmp_path, goal, until):
     _, whole = run(task(goal, until=until))
     stops = (7, len(whole) * 2 // 3)
@@ -167,6 +167,7 @@ def test_a_run_that_was_stopped_ends_with_the_judgements_of_an_unbroken_one(tmp_
     assert judge.count == len(whole) - stops[-1]
 
 
+@pytest.mark.long
 def test_more_budget_goes_on_with_the_same_questions(tmp_path):
     run(task("best-system", "2n"), tmp_path / "run")
     _, resumed = run(task("best-system"), tmp_path / "run")

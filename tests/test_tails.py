@@ -25,6 +25,7 @@ from comparo.model.tails import FREEDOMS, Cavities, log_density, tail_moments
 from comparo.run.recipe import Fitting
 from comparo.studies.opening import open_set
 from comparo.studies.yardstick import chosen
+from split import one_short
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -126,7 +127,7 @@ def test_contexts_that_differ_by_a_factor_are_not_heavy_tails():
     assert not state._has_tails(variances, Shared.of(Graph.build(data), None, None, 0))
 
 
-@pytest.mark.parametrize("shape", [{}, {"contexts": 1, "n": 60, "rows": 600}])
+@pytest.mark.parametrize("shape", one_short([{"contexts": 1, "n": 60, "rows": 600}, {}]))
 def test_heavy_tails_are_found_and_rank_better(shape, monkeypatch):
     found, plain, freedoms = [], [], []
     for seed in range(10):
@@ -207,6 +208,7 @@ def test_cavities_tell_noise_from_scores_with_heavy_tails():
     assert not scores.are_heavy(1.0)
 
 
+@pytest.mark.long
 @pytest.mark.recorded
 @pytest.mark.parametrize(("name", "calls"), [("summeval", "2n"), ("topicalchat", "2n"), ("hanna", "5n")])
 def test_recorded_judgements_have_normal_noise(name, calls):

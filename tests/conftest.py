@@ -24,7 +24,7 @@ from comparo.judges import load_judge
 # A shell's background jobs ignore SIGINT, and so would the commands that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("all", derandomize=True, deadline=None, database=None)
-settings.register_profile("few", settings.get_profile("all"), max_examples=20)
+settings.register_profile("few", settings.get_profile("all"), max_examples=15)
 settings.register_profile("random", derandomize=False, deadline=None, database=None, print_blob=True)
 settings.load_profile(os.environ.get("COMPARO_EXAMPLES", "few"))
 

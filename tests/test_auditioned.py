@@ -67,6 +67,7 @@ def test_the_command_that_an_audition_names_asks_no_audited_pair_again(comparo, 
     assert "30 of the answers are from the audition." in (tmp_path / "run" / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_other_texts_another_criterion_and_a_folder_of_no_run_are_refused(comparo, tmp_path):
     common = ("--judge", "simulated/soft", "--wording", "paper")
     assert comparo("audition", "items.jsonl", "--criterion", "better", *common, "--out", "found").returncode == 0
@@ -105,6 +106,7 @@ def judges():
     return told("ana"), told("bo"), coin()
 
 
+@pytest.mark.long
 def test_the_first_questions_of_several_voices_go_by_the_audition():
     made = begun(judges(), budget="20n")
     assert Counter(one.question.voice for one in made.given) == {"told/ana": 40, "told/bo": 40, "told/coin": 40}

@@ -177,6 +177,7 @@ def test_the_usual_validity():
     assert usual_validity(0.0) == usual_validity(-1.0) == usual_validity(0.9, -0.5) == 0.15
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [0.3, 0.7])
 def test_the_usual_validity_is_found_where_people_vary_as_usual(k):
     found = [consensus(judged_by(seed, k, systems=30, alone=PEOPLE)[0]).validity for seed in range(4)]

@@ -119,6 +119,7 @@ def test_controlled_scores_recover_the_truth_and_cover(soft, is_grouped):
     assert np.mean(better) > 0.02
 
 
+@pytest.mark.long
 def test_without_groups_the_worth_of_long_winded_systems_would_be_length():
     """That systems are known is what separates them from length: else β takes up what they are worth."""
     coefficient = {"items": [], None: []}
@@ -213,6 +214,7 @@ def test_errors_of_coefficients_are_passed_on_as_finite_differences_say():
             np.testing.assert_allclose(-slope, leaning.spread[:, r - 3], atol=0.02 * np.max(np.abs(slope)))
 
 
+@pytest.mark.long
 def test_the_leaderboard_at_equal_length_is_that_of_the_truth():
     inside, raw = [], []
     for seed in range(6):

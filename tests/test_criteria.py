@@ -165,6 +165,7 @@ def test_a_criterion_without_an_answer_is_asked_once_more_and_the_others_are_kep
     np.testing.assert_allclose(found.scores, again.scores)
 
 
+@pytest.mark.long
 def test_what_never_gets_an_answer_is_missing_in_that_criterion_only(tmp_path):
     def judge(question):
         rest = {} if {question.first, question.second} == {"t0", "t1"} else {"fluency": 0.6}

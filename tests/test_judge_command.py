@@ -174,6 +174,7 @@ def test_labels_that_csv_cannot_tell_apart_are_refused(run, tmp_path):
     assert len(judged(tmp_path / "judged.jsonl")) == pairs
 
 
+@pytest.mark.long
 def test_two_commands_do_not_write_to_one_file_and_a_kill_loses_no_line(run, tmp_path):
     pairs = prepare(tmp_path, list(range(1, 9)))
     slow = command(tmp_path, "--judge", "simulated/soft", "-o", "seconds=0.2")

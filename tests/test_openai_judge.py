@@ -686,6 +686,7 @@ def test_the_model_says_the_same_over_the_network_as_in_this_process():
     assert served.tokens_in == local.tokens_in
 
 
+@pytest.mark.long
 def test_a_real_completion_has_a_probability(llama):
     [judgement] = load("smollm2", base_url=llama, endpoint="completion").judge([REAL], SHORT)
     assert not judgement.failed

@@ -238,7 +238,8 @@ def agreeing(rng, agreed):
         )
 
 
-@pytest.mark.parametrize("known", one_short(["style", "systems"]))
+@pytest.mark.long
+@pytest.mark.parametrize("known", ["systems", "style"])
 def test_what_people_would_say_of_a_panel(known):
     """Voices agree on m + δ; people share the part k of δ. The consensus is nearer to them, and its intervals cover."""
     k, contexts, items, covered, gains, usual, expected = 0.5, 40, 10, [], [], [], []
@@ -363,6 +364,7 @@ def restricted(parameters, graph, found):
     return -0.5 * (np.linalg.slogdet(cover).logabsdet + y @ np.linalg.solve(cover, y))
 
 
+@pytest.mark.long
 def test_moments_come_close_to_the_maximum_of_the_likelihood():
     gaps = []
     for seed in range(3):

@@ -55,6 +55,7 @@ def reached(calls=6, **how):
     return found.spearman[np.searchsorted(found.per_item, calls)]
 
 
+@pytest.mark.long
 def test_better_judges_and_soft_answers_need_fewer_calls():
     plain = reached()
     assert reached(accuracy=0.65) + 0.03 < plain < reached(accuracy=0.85) - 0.03

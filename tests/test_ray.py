@@ -292,6 +292,7 @@ class Roomy:
             yield from load_judge("simulated/soft").judge(batch, prompt)
 
 
+@pytest.mark.long
 def test_a_judge_with_room_for_more_is_asked_more_at_once_but_nothing_else(tmp_path):
     items = Items.of([{"id": f"item {k}", "text": f"Text {k}.", "context": f"Context {k % 30}."} for k in range(180)])
     narrow, wide = Roomy(), Roomy(100)

@@ -260,6 +260,7 @@ def test_items_that_were_not_compared(tmp_path):
     assert "is the best of" not in page
 
 
+@pytest.mark.long
 def test_no_winner_is_named_in_a_context_that_is_not_connected(tmp_path):
     items = [{"id": k, "text": f"{k} of {c}", "context_id": c} for c in ("x", "y", "z") for k in "abcd"]
     better = {pair: 0.9 if pair[0] < pair[1] else 0.1 for pair in itertools.permutations("abcd", 2)}
@@ -596,6 +597,7 @@ def test_what_the_page_holds_of_the_judgements_is_all_of_some_contexts(tmp_path)
     assert kept == [pair for pair in asked if names.index(pair[0]) < held["whole"]]
 
 
+@pytest.mark.long
 def test_the_mean_over_contexts_has_its_own_table_of_wins(tmp_path):
     folder = run_folder(tmp_path / "run", systems())
     record, data = read_record(folder), data_of(written(folder))

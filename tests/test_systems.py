@@ -144,6 +144,7 @@ def test_in_one_order_each_system_is_first_as_often_as_second():
     assert max(abs(first[name] - second[name]) for name in GROUPS) <= 2
 
 
+@pytest.mark.long
 def test_the_goal_best_system_spends_the_calls_on_those_that_may_be_best():
     ranking, judgements = run(task("best-system", "3n"))
     met = Counter(name for one in judgements for name in (one.question.first, one.question.second))
@@ -182,6 +183,7 @@ def test_several_voices_compare_systems(tmp_path):
     assert asked(judgements) == asked(run(task("best-system", **options))[1])
 
 
+@pytest.mark.long
 def test_a_run_stops_once_it_is_sure_and_not_between_equals():
     for goal in ("systems", "best-system"):
         assert len(run(task(goal, "10n", until=0.9))[1]) < 300

@@ -25,7 +25,6 @@ from comparo.model.tails import FREEDOMS, Cavities, log_density, tail_moments
 from comparo.run.recipe import Fitting
 from comparo.studies.opening import open_set
 from comparo.studies.yardstick import chosen
-from split import one_short
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -107,6 +106,7 @@ def test_an_answer_beyond_all_scales_gives_finite_moments():
     assert (spread > 0).all()
 
 
+@pytest.mark.long
 def test_noise_of_normal_judges_stays_normal():
     found = [estimated(judge(np.random.default_rng(seed), np.inf)[0]).effects.freedom for seed in range(30)]
     assert sum(freedom is not None for freedom in found) <= 1
@@ -127,7 +127,8 @@ def test_contexts_that_differ_by_a_factor_are_not_heavy_tails():
     assert not state._has_tails(variances, Shared.of(Graph.build(data), None, None, 0))
 
 
-@pytest.mark.parametrize("shape", one_short([{"contexts": 1, "n": 60, "rows": 600}, {}]))
+@pytest.mark.long
+@pytest.mark.parametrize("shape", [{}, {"contexts": 1, "n": 60, "rows": 600}])
 def test_heavy_tails_are_found_and_rank_better(shape, monkeypatch):
     found, plain, freedoms = [], [], []
     for seed in range(10):

@@ -239,6 +239,7 @@ def test_more_budget_goes_on_with_the_same_questions(tmp_path):
     assert asked(longer) == asked(run(work("20n"))[1])
 
 
+@pytest.mark.long
 def test_a_voice_that_dies_is_left_out_its_answers_count_and_its_calls_go_to_the_others(tmp_path):
     said = []
     judges = [told("ana"), told("bo", stop_after=60), told("cy")]

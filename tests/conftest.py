@@ -24,7 +24,7 @@ from comparo.judges import load_judge
 # A shell's background jobs ignore SIGINT, and so would the commands that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("all", derandomize=True, deadline=None, database=None)
-settings.register_profile("few", settings.get_profile("all"), max_examples=20)
+settings.register_profile("few", settings.get_profile("all"), max_examples=15)
 settings.register_profile("random", derandomize=False, deadline=None, database=None, print_blob=True)
 settings.load_profile(os.environ.get("COMPARO_EXAMPLES", "few"))
 
@@ -34,7 +34,7 @@ RECORDED = Path(__file__).parents[2] / "shared" / "data"
 TIERS = {
     "cluster": "ray",
     "judges": """hf_judge judges label_tokens single_failures openai_judge openai_faults models tree_attention verdicts
-        anthropic_judge gemini_judge function_judge providers judge_command batch claude_batch vllm_judge
+        anthropic_judge gemini_judge hosted_judges function_judge providers judge_command batch claude_batch vllm_judge
         reliability vote guides documented_commands criteria_judges inspect_scorer evaluate_metric""",
     "browser": "report_browser vote_browser notebook",
     "recorded": "recorded",

@@ -18,7 +18,6 @@ from comparo.analysis.annotators import (
 from comparo.analysis.chance import resampled
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
-from split import one_short
 
 
 def counts_of(*observers):
@@ -130,7 +129,8 @@ def panel(rng, pairs=150, contexts=None, accuracy=0.8, ties=0.1, judges=3):
     return comparisons, (same - chance) / (1 - chance)
 
 
-@pytest.mark.parametrize("contexts", one_short([30, None]))
+@pytest.mark.long
+@pytest.mark.parametrize("contexts", [None, 30])
 def test_intervals_cover_what_many_pairs_would_give(contexts):
     rng = np.random.default_rng(0)
     inside, off, width = [], [], []

@@ -13,7 +13,6 @@ from comparo.run.auditioned import Answers
 from comparo.run.loop import Run
 from comparo.run.store import Store, read_configuration, read_judgements
 from servers import Api, prefers
-from split import one_short
 from test_voices import TEXTS, asked, calls, coin, run, task, told
 
 
@@ -68,6 +67,7 @@ def test_the_command_that_an_audition_names_asks_no_audited_pair_again(comparo, 
     assert "30 of the answers are from the audition." in (tmp_path / "run" / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_other_texts_another_criterion_and_a_folder_of_no_run_are_refused(comparo, tmp_path):
     common = ("--judge", "simulated/soft", "--wording", "paper")
     assert comparo("audition", "items.jsonl", "--criterion", "better", *common, "--out", "found").returncode == 0
@@ -106,6 +106,7 @@ def judges():
     return told("ana"), told("bo"), coin()
 
 
+@pytest.mark.long
 def test_the_first_questions_of_several_voices_go_by_the_audition():
     made = begun(judges(), budget="20n")
     assert Counter(one.question.voice for one in made.given) == {"told/ana": 40, "told/bo": 40, "told/coin": 40}
@@ -127,8 +128,9 @@ def test_small_sets_are_asked_completely_and_once(orders):
     assert len(asked(judgements)) == len(set(asked(judgements))) == 2 * 7 * 6
 
 
-@pytest.mark.parametrize("stop", one_short([200, 130, 300]))
-@pytest.mark.parametrize("strategy", one_short(["greedy", "adaptive"]))
+@pytest.mark.long
+@pytest.mark.parametrize("stop", [130, 200, 300])
+@pytest.mark.parametrize("strategy", ["greedy", "adaptive"])
 def test_a_run_that_was_stopped_ends_with_the_judgements_of_an_unbroken_one(tmp_path, stop, strategy):
     _, whole = run(begun(judges(), strategy=strategy))
     work, stored = begun(judges(), strategy=strategy), []
@@ -150,6 +152,7 @@ def test_a_run_that_was_stopped_ends_with_the_judgements_of_an_unbroken_one(tmp_
     assert asked(resumed) == asked(whole)
 
 
+@pytest.mark.long
 def test_python_takes_what_an_audition_returned_or_its_folder(tmp_path):
     found = audition(TEXTS, "better", judge=[told("ana"), coin()], out=tmp_path / "found")
     runs = []

@@ -12,7 +12,6 @@ from comparo.run.audition import Trial, all_wordings
 from comparo.run.loop import Run
 from comparo.run.store import Store, read_configuration, read_judgements
 from servers import Api, prefers
-from split import one_short
 from test_voices import TEXTS, Told, asked, told
 
 SIZE = 60
@@ -36,6 +35,7 @@ def comparo(run, tmp_path):
     return lambda *arguments: run(tmp_path, arguments)
 
 
+@pytest.mark.long
 def test_the_budget_pays_for_the_audition_and_the_best_wording_gets_the_rest(comparo, tmp_path):
     with Api(worded("letter")) as api:
         flags = ("rank", "items.jsonl", "--criterion", "better", "--wording", "auto", "--out", "run")
@@ -112,7 +112,8 @@ def judge(best="letter"):
     return made
 
 
-@pytest.mark.parametrize("stop", one_short([170, 5, 100, 300]))
+@pytest.mark.long
+@pytest.mark.parametrize("stop", [5, 100, 170, 300])
 def test_a_run_that_was_stopped_in_either_part_ends_like_an_unbroken_one(tmp_path, stop):
     prompts = [criterion_prompt("better", wording=wording) for wording in ("paper", "letter", "which", "between")]
 

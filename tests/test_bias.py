@@ -104,6 +104,7 @@ def test_a_bias_that_cannot_be_told_from_the_scores_is_said():
         fit([("a", "b", 0.9), ("b", "c", 0.9)], bias="joint")
 
 
+@pytest.mark.long
 def test_judges_with_few_hard_votes_are_drawn_to_the_others():
     """Three votes a judge, many of them unanimous: alone their bias would be infinite."""
     rng = np.random.default_rng(8)

@@ -51,6 +51,7 @@ def asked_once(api):
     return len(set(prompts(api))) == len(prompts(api))
 
 
+@pytest.mark.long
 def test_nothing_is_asked_twice_whatever_the_seed_the_budget_the_choice_of_pairs_and_the_folder(run, folder):
     with Api(SERVER) as api:
         first = run(folder, ask(api, "--budget", "4n", "--out", "first"), OPENAI_API_KEY=KEY)
@@ -299,6 +300,7 @@ def test_a_kill_in_the_middle_of_writing_loses_calls_in_flight_and_nothing_else(
         assert len(prompts(api)) <= 132 + 3 * at_once
 
 
+@pytest.mark.long
 def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_on(run, folder):
     (folder / "file").write_text("in the way")
     with Api(SERVER) as api:
@@ -340,6 +342,7 @@ def test_a_full_disk_is_one_warning_and_what_was_kept_stays(tmp_path):
     assert 10 < kept.answers < 3000
 
 
+@pytest.mark.long
 def test_a_damaged_cache_and_a_file_of_something_else_are_refused_before_anything_is_asked(run, folder):
     (folder / "notes.txt").write_text("These are notes, and no cache. " * 99)
     with Api(SERVER) as api:

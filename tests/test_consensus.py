@@ -181,6 +181,7 @@ def test_the_usual_validity():
     assert usual_validity(0.0) == usual_validity(-1.0) == usual_validity(0.9, -0.5) == 0.15
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [0.3, 0.7])
 def test_the_usual_validity_is_found_where_people_vary_as_usual(k):
     found = [consensus(judged_by(seed, k, systems=30, alone=PEOPLE)[0]).validity for seed in range(4)]
@@ -407,6 +408,7 @@ def test_the_command_says_whose_scores_it_prints_and_changes_it_without_calls(co
     assert record.even == pytest.approx(expit(-np.mean(record.ranking.bias)), abs=0.1)
 
 
+@pytest.mark.long
 def test_the_page_explains_the_consensus(command, tmp_path):
     done = command("--validity", 0.3)
     first = done.stdout.splitlines()[0]

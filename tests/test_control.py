@@ -119,6 +119,7 @@ def test_controlled_scores_recover_the_truth_and_cover(soft, is_grouped):
     assert np.mean(better) > 0.02
 
 
+@pytest.mark.long
 def test_without_groups_the_worth_of_long_winded_systems_would_be_length():
     """That systems are known is what separates them from length: else β takes up what they are worth."""
     coefficient = {"items": [], None: []}
@@ -168,7 +169,8 @@ def test_several_numbers_are_told_apart():
     assert "equal_length_price_score" in ranking.to_columns()
 
 
-@pytest.mark.parametrize("soft", one_short([True, False]), ids=["soft", "decisions"])
+@pytest.mark.long
+@pytest.mark.parametrize("soft", [True, False], ids=["soft", "decisions"])
 def test_every_voice_of_a_panel_has_its_own_taste_for_length(soft):
     betas, away, gain = np.array([0.8, 0.2, -0.4]), [], []
     for seed in range(8):
@@ -212,6 +214,7 @@ def test_errors_of_coefficients_are_passed_on_as_finite_differences_say():
             np.testing.assert_allclose(-slope, leaning.spread[:, r - 3], atol=0.02 * np.max(np.abs(slope)))
 
 
+@pytest.mark.long
 def test_the_leaderboard_at_equal_length_is_that_of_the_truth():
     inside, raw = [], []
     for seed in range(6):
@@ -280,6 +283,7 @@ def items_file(folder, rng):
     return scores
 
 
+@pytest.mark.long
 def test_the_commands_hold_length_equal(run, tmp_path):
     scores = items_file(tmp_path, np.random.default_rng(0))
     pairs = ["context_id,first,second,p"]

@@ -165,6 +165,7 @@ def test_a_criterion_without_an_answer_is_asked_once_more_and_the_others_are_kep
     np.testing.assert_allclose(found.scores, again.scores)
 
 
+@pytest.mark.long
 def test_what_never_gets_an_answer_is_missing_in_that_criterion_only(tmp_path):
     def judge(question):
         rest = {} if {question.first, question.second} == {"t0", "t1"} else {"fluency": 0.6}
@@ -192,6 +193,7 @@ def test_what_a_call_cost_is_counted_once_also_when_it_is_asked_again():
     assert call.failed
 
 
+@pytest.mark.long
 def test_until_waits_for_every_criterion():
     calls = {}
     for noise, name in ((0.05, "both sure"), (None, "one unsure")):

@@ -17,6 +17,7 @@ def longer(first, second):
     return 0.7 if len(first) > len(second) else 0.4
 
 
+@pytest.mark.long
 def test_it_says_what_compare_says():
     found = compute(MIXED, REFERENCES, "better", judge=longer, stop=False)
     duel = compare(REFERENCES, MIXED, "better", judge=longer, stop=False, names=("reference", "prediction"))
@@ -61,6 +62,7 @@ print(json.dumps([batches, shown, both]))
 """
 
 
+@pytest.mark.long
 def test_it_is_a_metric_of_the_real_library(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -181,6 +181,7 @@ def test_a_run_grows_twice(run_folder):
     assert list(read_record(run_folder).ranking.scores) == list(ranking.scores)
 
 
+@pytest.mark.long
 def test_changed_and_removed_texts_are_refused_or_left_out(run_folder):
     given = texts(ALL[1:]) | {"t5": "Another text."}
     with pytest.raises(
@@ -396,6 +397,7 @@ def test_pairs_of_soft_answers_are_as_good_as_those_of_a_naive_search_with_the_n
     assert variance[0] < 1.01 * variance[1]
 
 
+@pytest.mark.long
 def test_the_commands_work_on_a_folder_that_has_grown(run_folder, run, tmp_path):
     go(run_folder, ALL)
     file = tmp_path / "changed.jsonl"
@@ -519,6 +521,7 @@ def test_new_items_cost_few_calls():
     assert moved < 0.2 * old_error
 
 
+@pytest.mark.long
 def test_new_items_that_are_better_on_average_are_not_drawn_to_the_old_ones():
     from benchmarks.growing import Setting, grow
 

@@ -23,6 +23,7 @@ from comparo.judges.hf import judge as hf
 from comparo.judges.hf import network
 from comparo.judges.hf.passes import Batches
 from comparo.judges.labels import common_prefix
+from split import one_short
 
 PROMPT = criterion_prompt("more natural", kind="Response", context="Dialogue")
 WORDS = "the cat sat on a mat and then it ran to see who was at the door of an old house by the sea".split()
@@ -174,7 +175,7 @@ def answers(judge, questions, prompt=PROMPT):
     return [found[question.first] for question in questions]
 
 
-@pytest.mark.parametrize("name", [*DECODERS, *ENCODERS])
+@pytest.mark.parametrize("name", one_short([*DECODERS, *ENCODERS]))
 def test_batches_and_shared_prefixes_answer_as_the_model_does_one_at_a_time(name, folder):
     questions = some_questions()
     expected = by_hand(folder(name), questions)

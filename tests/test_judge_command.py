@@ -12,7 +12,6 @@ import pytest
 
 from openai_models import LUNA, O3
 from servers import Api, tokens
-from split import one_short
 
 YES = tokens({"A": 0.7, "B": 0.3})
 FULL = (
@@ -78,8 +77,9 @@ def test_the_same_command_asks_nothing_twice_whatever_the_labels(run, tmp_path, 
     assert items == set(map(str, ids)) if out.endswith("csv") else set(ids)
 
 
-@pytest.mark.parametrize("out", one_short(["judged.csv", "judged.jsonl"]))
-@pytest.mark.parametrize("room", one_short([500, 30]))
+@pytest.mark.long
+@pytest.mark.parametrize("out", ["judged.csv", "judged.jsonl"])
+@pytest.mark.parametrize("room", [30, 500])
 def test_a_full_disk_leaves_whole_lines_and_the_same_command_goes_on(run, tmp_path, out, room):
     pairs = prepare(tmp_path, [1, 2, 3, 4])
     with Api(YES) as api:
@@ -174,6 +174,7 @@ def test_labels_that_csv_cannot_tell_apart_are_refused(run, tmp_path):
     assert len(judged(tmp_path / "judged.jsonl")) == pairs
 
 
+@pytest.mark.long
 def test_two_commands_do_not_write_to_one_file_and_a_kill_loses_no_line(run, tmp_path):
     pairs = prepare(tmp_path, list(range(1, 9)))
     slow = command(tmp_path, "--judge", "simulated/soft", "-o", "seconds=0.2")

@@ -14,6 +14,7 @@ from comparo.model.mixed import mixed
 from comparo.model.shared import Shared, solve
 from comparo.model.spectrum import Spectrum
 from comparo.model.variances import estimate
+from split import one_short
 
 
 def decisions(rng, contexts, pairs, spread, both=False):
@@ -71,7 +72,8 @@ def test_both_orders_tell_all():
 
 
 @pytest.mark.parametrize(
-    ("spread", "both", "low", "high"), [(0.5, False, 0.12, 0.35), (2.0, False, 3.0, 5.0), (2.0, True, 3.0, 5.0)]
+    ("spread", "both", "low", "high"),
+    one_short([(0.5, False, 0.12, 0.35), (2.0, False, 3.0, 5.0), (2.0, True, 3.0, 5.0)]),
 )
 def test_the_spread_of_biases_is_found(spread, both, low, high):
     """The true variances are 0.25 and 4; 12 or 24 decisions per context, the mean of six judges."""

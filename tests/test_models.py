@@ -340,6 +340,7 @@ def test_a_refused_setting_leaves_no_folder_so_the_remedy_works_in_its_place(run
     assert "22,176 written, 21,600 of them reasoning" in done.stderr
 
 
+@pytest.mark.long
 def test_a_folder_of_before_the_probes_asks_only_its_questions(run, folder):
     with Api(OLDER) as api:
         assert ranked(run, folder, api, "gpt-4o-mini").returncode == 0
@@ -372,6 +373,7 @@ def test_a_dry_run_says_how_old_prices_are_and_asks_nothing(run, folder):
     assert "prices:" not in given.stdout
 
 
+@pytest.mark.long
 def test_a_dry_run_counts_what_an_earlier_probe_saw_a_reply_write(run, folder):
     reasoning = ("-o", "votes=3", "-o", "effort=low")
     with Api(LUNA) as api:

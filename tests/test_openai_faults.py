@@ -24,6 +24,7 @@ from comparo.errors import JudgeError
 from comparo.judges.openai.judge import load
 from comparo.judges.openai.wire import Waiting
 from servers import Api, Reply, choices, is_probe, raw_server, refusal, tokens, words
+from split import one_short
 
 KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
 PROMPT = criterion_prompt("clearer", kind="Summary")
@@ -118,6 +119,7 @@ def bomb():
     yield from itertools.repeat(part, 64)
 
 
+@pytest.mark.long
 def test_a_flood_is_not_read_to_its_end():
     with Api(Reply(pieces=lambda: itertools.repeat(b"x" * 2**16, 24_000))) as api:
         most, error = measured(api)
@@ -127,6 +129,7 @@ def test_a_flood_is_not_read_to_its_end():
     assert len(api.requests) == 1
 
 
+@pytest.mark.long
 def test_a_bomb_is_not_unpacked_to_its_end():
     with Api(Reply(pieces=bomb, headers={"Content-Encoding": "gzip"})) as api:
         most, error = measured(api)
@@ -379,13 +382,15 @@ COMPLETED = choices(
 
 @pytest.mark.parametrize(
     ("body", "options"),
-    [
-        (tokens({"A": 0.7, "B": 0.2}).body, {}),
-        (tokens({"A": 0.7, "B": 0.2}).body, {"prefill": True}),
-        (COMPLETED, {"endpoint": "completion"}),
-        (words('{"better": "A"}', "B").body, {"votes": 2}),
-        (words("A>>B").body, {"graded": True}),
-    ],
+    one_short(
+        [
+            (tokens({"A": 0.7, "B": 0.2}).body, {}),
+            (tokens({"A": 0.7, "B": 0.2}).body, {"prefill": True}),
+            (COMPLETED, {"endpoint": "completion"}),
+            (words('{"better": "A"}', "B").body, {"votes": 2}),
+            (words("A>>B").body, {"graded": True}),
+        ]
+    ),
 )
 def test_no_answer_whatever_it_holds_raises_or_stops_the_others(body, options):
     odd = list(mutants(body))
@@ -405,6 +410,7 @@ def test_no_answer_whatever_it_holds_raises_or_stops_the_others(body, options):
             kept.encode()
 
 
+@pytest.mark.long
 def test_no_refusal_whatever_it_holds_raises_or_stops_the_others():
     told = {"message": "no", "param": "messages[0]", "code": "odd", "type": "odd"}
     odd = list(mutants({"error": told, "detail": [{"loc": ["body", "messages"], "msg": "no"}], "message": "no"}))

@@ -130,6 +130,7 @@ def test_covariance_is_that_of_the_points(example):
     assert large.difference(0, 1) == pytest.approx(_voted(machine, votes).difference(0, 1), rel=0.1)
 
 
+@pytest.mark.long
 def test_a_judge_that_goes_the_other_way_is_noticed():
     rng = np.random.default_rng(3)
     t = 1.5 * (np.sqrt(0.4) * rng.standard_normal(8) + np.sqrt(0.6) * rng.standard_normal((10, 8)))
@@ -179,6 +180,7 @@ def _voted(machine, votes):
     return voted(votes, _asked(machine, votes), _expected(machine))
 
 
+@pytest.mark.long
 def test_votes_and_the_judge_are_better_than_either(example):
     t, machine, votes = example
     ranking = with_votes(machine, votes)
@@ -293,6 +295,7 @@ def voted_file(path):
     return path
 
 
+@pytest.mark.long
 def test_rank_with_votes(tmp_path):
     items = tmp_path / "items.jsonl"
     items.write_text("\n".join(map(json.dumps, TEXTS)))

@@ -55,6 +55,7 @@ def reached(calls=6, **how):
     return found.spearman[np.searchsorted(found.per_item, calls)]
 
 
+@pytest.mark.long
 def test_better_judges_and_soft_answers_need_fewer_calls():
     plain = reached()
     assert reached(accuracy=0.65) + 0.03 < plain < reached(accuracy=0.85) - 0.03
@@ -72,6 +73,7 @@ def test_every_strategy_and_order_gets_better_with_more_calls(strategy, orders):
     assert found.spearman[0] + 0.03 < found.spearman[-1]
 
 
+@pytest.mark.long
 def test_the_formula_goes_on_where_the_simulation_ends():
     how = {"accuracy": 0.7, "target": 0.999, "repeats": 20, "orders": "one"}
     both, one = (

@@ -62,6 +62,7 @@ def drawings(rows):
     yield lambda ax: plot_position_bias(rows, ax=ax)
 
 
+@pytest.mark.long
 def test_each_fits_a_column_with_labels_one_can_read(rows):
     for draw in drawings(rows):
         ax = draw(None)

@@ -324,6 +324,7 @@ def test_what_is_missing_is_said_with_its_remedy(given, message):
         powered(**({"machine": ROWS + (OTHERS if len(given.get("votes", ())) > 9 else [])} | given))
 
 
+@pytest.mark.long
 def test_texts_of_one_context_are_ranked_as_people_would_whatever_the_machine_says():
     """Each text is a group of its own. The machine shares no luck of single votes, so that it saves none."""
     covered, worth, pairs = [], [], [(i, j) for i in range(15) for j in range(15) if i != j]
@@ -362,6 +363,7 @@ def test_the_command_says_how_many_votes_were_saved(run, tmp_path):
     assert "people" in done.stderr
 
 
+@pytest.mark.long
 def test_the_command_knows_the_groups_of_a_run_folder(run, tmp_path):
     rng = np.random.default_rng(1)
     texts = [

@@ -117,6 +117,7 @@ def test_the_answers_are_those_of_one_machine_and_a_judge_left_early_can_be_aske
     assert ray.is_initialized(), "a connection that was there before is left as it was"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cluster")
 def test_what_ends_the_judge_ends_the_pool_and_the_answers_before_it_are_kept():
     with ray_judge("frail/soft", {"fails": "item 30"}, cpus=0.5) as judge:
@@ -126,6 +127,7 @@ def test_what_ends_the_judge_ends_the_pool_and_the_answers_before_it_are_kept():
     assert [one.question.first for one in found] == [f"item {k}" for k in range(30)]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cluster")
 def test_a_judge_that_cannot_be_loaded_or_is_not_the_same_everywhere_says_why():
     with (
@@ -137,6 +139,7 @@ def test_a_judge_that_cannot_be_loaded_or_is_not_the_same_everywhere_says_why():
         ray_judge("simulated/soft", {"sed": 3})
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cluster")
 def test_a_missing_key_is_found_before_the_run_folder_is_made(tmp_path):
     texts = {name: f"Text {name}." for name in "abcd"}
@@ -149,6 +152,7 @@ def test_a_missing_key_is_found_before_the_run_folder_is_made(tmp_path):
         assert not hasattr(judge, "adds")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("prefill", [False, True])
 def test_what_is_added_to_a_prompt_is_what_the_judge_inside_adds(prefill):
@@ -162,6 +166,7 @@ def test_what_is_added_to_a_prompt_is_what_the_judge_inside_adds(prefill):
 IMPATIENT = Patience(pauses=(0.0, 0.0, 0.0), busy=2.0)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cluster")
 def test_questions_that_kill_every_judge_and_a_judge_that_dies_at_once_are_errors():
     half = {"CPU": 0.5, "GPU": 0.0}
@@ -174,6 +179,7 @@ def test_questions_that_kill_every_judge_and_a_judge_that_dies_at_once_are_error
         RayJudge("frail/soft", {"exits": True}, 1, half, None, IMPATIENT)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cluster")
 def test_too_little_room_is_an_error_and_less_than_asked_a_warning(caplog):
     with pytest.raises(JudgeError, match=r"can hold a judge with 1 CPU and 1 GPU; the nodes have 4 CPU and 0 GPU"):
@@ -229,6 +235,7 @@ def test_an_address_that_is_none_is_an_error():
             ray_judge("simulated/soft", address=address)
 
 
+@pytest.mark.long
 def test_without_ray_the_command_that_brings_it_is_named():
     code = "import sys; sys.modules['ray'] = None; from comparo.judges import ray_judge; ray_judge('simulated/soft')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -285,6 +292,7 @@ class Roomy:
             yield from load_judge("simulated/soft").judge(batch, prompt)
 
 
+@pytest.mark.long
 def test_a_judge_with_room_for_more_is_asked_more_at_once_but_nothing_else(tmp_path):
     items = Items.of([{"id": f"item {k}", "text": f"Text {k}.", "context": f"Context {k % 30}."} for k in range(180)])
     narrow, wide = Roomy(), Roomy(100)
@@ -295,6 +303,7 @@ def test_a_judge_with_room_for_more_is_asked_more_at_once_but_nothing_else(tmp_p
     assert answers(read_judgements(tmp_path / "wide")) == answers(read_judgements(tmp_path / "narrow"))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cluster")
 def test_several_judges_on_ray_are_asked_what_they_are_asked_on_one_machine_and_one_that_fails_is_left_out(tmp_path):
     texts = {f"item {k}": f"Text {k}." for k in range(24)}
@@ -324,6 +333,7 @@ def test_several_judges_on_ray_are_asked_what_they_are_asked_on_one_machine_and_
     assert len(ranking.comparisons) == 240
 
 
+@pytest.mark.long
 def test_the_command_on_a_ray_of_its_own_asks_what_it_asks_on_one_machine(run, tmp_path):
     rows = [{"id": f"item {k}", "text": f"Text number {k}.", "context": f"Context {k % 2}."} for k in range(24)]
     (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -344,6 +354,7 @@ def test_the_command_on_a_ray_of_its_own_asks_what_it_asks_on_one_machine(run, t
     assert read_configuration(tmp_path / "there")["identity"] == read_configuration(tmp_path / "alone")["identity"]
 
 
+@pytest.mark.long
 def test_comparo_judge_joins_the_cluster_at_an_address(cluster, run, tmp_path):
     (tmp_path / "items.jsonl").write_text("\n".join(json.dumps({"id": k, "text": f"Text {k}."}) for k in "abc"))
     (tmp_path / "pairs.csv").write_text("first,second\na,b\nb,c\nc,a\n")
@@ -423,6 +434,7 @@ def test_twenty_thousand_judgements_are_stored_once_each_though_a_worker_and_a_n
     assert found == expected
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cluster")
 def test_one_replica_is_probed_for_all_and_none_of_their_questions_is_refused(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")

@@ -66,6 +66,7 @@ def spearman(ranking, comparisons, human):
     return 100 * np.mean(found)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:the comparisons in context")
 def test_at_a_fifth_of_the_comparisons_probabilities_beat_decisions_and_products_beat_means(recorded):
     comparisons, human = recorded

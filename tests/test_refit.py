@@ -70,6 +70,7 @@ def test_mistakes_are_one_line(comparo, folder, file, arguments, message):
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.long
 def test_groups_and_numbers_are_those_of_the_folder(comparo):
     plain = comparo("fit", "two", "--method", "panel", "--format", "csv")
     grouped = comparo("fit", "two", "--method", "panel", "--grouped", "--format", "csv")

@@ -53,6 +53,7 @@ def test_the_same_pairs_are_put_to_another_voice_and_both_are_a_panel(first):
     assert found.spearman > 0.6
 
 
+@pytest.mark.long
 def test_a_stopped_rejudging_goes_on_and_asks_what_was_added_since(first, tmp_path):
     with pytest.raises(JudgeError, match="withdrawn"):
         rejudge(first, told("bo", stop_after=100), out=tmp_path / "new")
@@ -68,6 +69,7 @@ def test_a_stopped_rejudging_goes_on_and_asks_what_was_added_since(first, tmp_pa
         rejudge(first, told("cy"), out=tmp_path / "new")
 
 
+@pytest.mark.long
 def test_the_same_judge_in_another_wording_and_a_panel_judged_once_more(first, tmp_path):
     found = rejudge(first, told("ana"), wording="compare", out=tmp_path / "two")
     assert found.voice == "told/ana · compare"

@@ -38,7 +38,6 @@ from comparo.run.budget import Budget
 from comparo.run.loop import Run
 from comparo.run.store import Store
 from comparo.run.task import Task
-from split import one_short
 
 SCRIPT = "<script>alert(1)</script>"
 
@@ -261,6 +260,7 @@ def test_items_that_were_not_compared(tmp_path):
     assert "is the best of" not in page
 
 
+@pytest.mark.long
 def test_no_winner_is_named_in_a_context_that_is_not_connected(tmp_path):
     items = [{"id": k, "text": f"{k} of {c}", "context_id": c} for c in ("x", "y", "z") for k in "abcd"]
     better = {pair: 0.9 if pair[0] < pair[1] else 0.1 for pair in itertools.permutations("abcd", 2)}
@@ -361,6 +361,7 @@ def test_flips_and_cycles_are_those_counted_by_hand(rows):
     assert (cycles(comparisons).triples, cycles(comparisons).cyclic) == expected
 
 
+@pytest.mark.long
 @given(asked, st.randoms(use_true_random=False))
 def test_flips_and_cycles_of_several_voices_are_the_sums_of_each_alone(rows, draw):
     rows = [row for row in rows if row[0] != row[1]]
@@ -450,6 +451,7 @@ def test_length(tmp_path):
     assert "The longer text tends to win" in written(tmp_path / "run")
 
 
+@pytest.mark.long
 def test_convergence_and_outlook(tmp_path):
     judge = load_judge("simulated/hard", seed=5)
     record = read_record(run_folder(tmp_path / "run", stories(20), judge, budget="8n"))
@@ -547,7 +549,8 @@ def shown_in(page):
     return " ".join(" ".join(Page(page).text).split())
 
 
-@pytest.mark.parametrize("shape", one_short(["contexts", "one context", "shared items", "long names", "many scores"]))
+@pytest.mark.long
+@pytest.mark.parametrize("shape", ["contexts", "one context", "shared items", "long names", "many scores"])
 def test_a_page_keeps_its_limit_and_says_what_is_left_out(tmp_path, shape):
     """The limit is lowered, so that a small run does not fit: every text is begun, and what is missing is told."""
     name = '"🦊&' * 60 if shape == "long names" else "story "
@@ -594,6 +597,7 @@ def test_what_the_page_holds_of_the_judgements_is_all_of_some_contexts(tmp_path)
     assert kept == [pair for pair in asked if names.index(pair[0]) < held["whole"]]
 
 
+@pytest.mark.long
 def test_the_mean_over_contexts_has_its_own_table_of_wins(tmp_path):
     folder = run_folder(tmp_path / "run", systems())
     record, data = read_record(folder), data_of(written(folder))
@@ -676,6 +680,7 @@ def test_shares_add_to_a_hundred(parts):
     assert all(abs(share - 100 * part / sum(parts)) < 1 for share, part in zip(shares, parts, strict=True))
 
 
+@pytest.mark.long
 def test_measured_bounds_are_those_of_the_benchmark():
     found = crossings(20, texts=2000)
     for name, bound in (("flips", bounds.FLIPS), ("cycles", bounds.CYCLES), ("contradicting", bounds.CONTRADICTING)):

@@ -151,7 +151,7 @@ def voices(tmp_path_factory):
     return write_report(voices_folder(folder, judges, budget="70n", items=texts_of_contexts()))
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", one_short(WIDTHS))
 def test_who_judged(browser, voices, width):
     browser.open(voices, width, dark=True)
     assert len(browser.texts("#voices .voices tbody tr")) == 14
@@ -279,7 +279,7 @@ def test_groups_that_nothing_connects_have_no_expected_wins(browser, tmp_path):
     assert browser.complaints() == []
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", one_short(WIDTHS))
 def test_what_did_not_fit_is_said(browser, tmp_path, width):
     items = [
         {"id": f"{c} {k}", "text": f"Text {k} of {c}. " * 99, "context_id": f"c{c}"}
@@ -326,7 +326,7 @@ def test_contexts(browser, contexts):
     assert browser.complaints() == []
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", one_short(WIDTHS))
 def test_the_leaderboard_its_wins_and_the_lengths(browser, contexts, stories, width):
     browser.open(contexts, width)
     assert browser.names() == [f"system {k}" for k in (5, 4, 3, 2, 1, 0)]
@@ -344,7 +344,7 @@ def test_the_leaderboard_its_wins_and_the_lengths(browser, contexts, stories, wi
     assert browser.complaints() == []
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", one_short(WIDTHS))
 def test_hostile_texts_break_nothing(browser, hostile, width):
     browser.open(hostile, width)
     browser.run("for (const button of document.querySelectorAll('#lines .line button')) button.click()")
@@ -359,7 +359,7 @@ def test_hostile_texts_break_nothing(browser, hostile, width):
     assert browser.complaints() == []
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", one_short(WIDTHS))
 @pytest.mark.parametrize("page", one_short(["contexts", "stories", "large", "voices"]))
 def test_no_sideways_scrolling(browser, page, width, request):
     browser.open(request.getfixturevalue(page), width)
@@ -447,7 +447,7 @@ def test_a_saved_ranking_is_the_ranking_and_no_formula(browser, tmp_path):
     assert {row["item"]: row["text"] for row in json.loads(text)} == texts
 
 
-@pytest.mark.parametrize("page", ["stories", "contexts"])
+@pytest.mark.parametrize("page", one_short(["stories", "contexts"]))
 def test_the_two_directions_of_a_pair_add_to_a_hundred(browser, page, request):
     browser.open(request.getfixturevalue(page))
     rows = browser.run(
@@ -459,7 +459,7 @@ def test_the_two_directions_of_a_pair_add_to_a_hundred(browser, page, request):
     assert all(int(one) + int(other) == 100 for one, other in pairs)
 
 
-@pytest.mark.parametrize("page", ["stories", "contexts", "voices"])
+@pytest.mark.parametrize("page", one_short(["stories", "contexts", "voices"]))
 def test_headings_and_the_ends_of_charts_are_seen_on_a_telephone(browser, page, request):
     browser.open(request.getfixturevalue(page), 400)
     heads = browser.texts(".ranking th")
@@ -496,7 +496,7 @@ def test_a_number_has_the_beginning_of_its_text_beside_it(browser, tmp_path):
     assert all(begun[place] in name for place, name in enumerate(browser.texts("#matrix th[scope=row]")))
 
 
-@pytest.mark.parametrize("page", ["stories", "contexts", "voices"])
+@pytest.mark.parametrize("page", one_short(["stories", "contexts", "voices"]))
 def test_on_paper_all_is_unfolded_and_nothing_can_be_clicked(browser, page, request):
     browser.open(request.getfixturevalue(page), dark=True)
     folded = browser.run("return document.querySelectorAll('details:not([open])').length")

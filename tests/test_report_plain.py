@@ -48,6 +48,7 @@ def test_names_that_are_numbers_have_the_beginning_of_their_text(tmp_path):
     assert not data_of(written(run_folder(tmp_path / "named", stories())))["coded"]
 
 
+@pytest.mark.long
 def test_contexts_that_are_hashes_are_named_by_their_text(tmp_path):
     items = [
         {"id": k, "text": "t", "context_id": f"dm-test-{c:040x}", "context": f"Paul has been to the {c}th <b>sea</b>."}
@@ -109,6 +110,7 @@ def test_a_vote_speaks_of_people_and_votes(tmp_path):
         assert word not in before.replace("How it was made", "")
 
 
+@pytest.mark.long
 def test_too_few_answers_for_a_statement_name_the_command(tmp_path):
     judge = load_judge("simulated/hard", scores={f"story {k}": 0.1 * k for k in range(12)}, seed=3)
     folder = run_folder(tmp_path / "run", stories(), judge, budget="3n", estimate="judge")

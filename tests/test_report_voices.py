@@ -95,6 +95,7 @@ def test_the_page_says_who_judged(folder):
     assert not set(text) & set("αβγρστφ")
 
 
+@pytest.mark.long
 def test_more_calls_than_ordered_pairs_are_possible(folder, record):
     assert len(record.answered) == 30 * SIZE > SIZE * (SIZE - 1)
     assert "720 of 1,656" in Section(written(folder), "trust").text
@@ -180,6 +181,7 @@ def test_the_contested_text_is_the_one_that_was_made_so(record):
     assert [member.cost for member in found["members"][:3]] == ["$0.19", "unknown", "unknown"]
 
 
+@pytest.mark.long
 def test_a_voice_that_was_left_out_is_named_with_the_reason(tmp_path):
     judges = [told("ana"), told("bo"), told("cy", stop_after=5)]
     found = who_judged(read_record(voices_folder(tmp_path / "run", judges)))
@@ -190,6 +192,7 @@ def test_a_voice_that_was_left_out_is_named_with_the_reason(tmp_path):
     assert not any("left out" in remark for member in found["members"][:2] for remark in member.remarks)
 
 
+@pytest.mark.long
 def test_a_coin_may_agree_by_chance_and_contests_nothing(tmp_path):
     judges = [told("ana"), told("bo"), told("coin", scale=0.0, noise=1.0)]
     found = who_judged(read_record(voices_folder(tmp_path / "run", judges, budget="30n")))

@@ -216,7 +216,8 @@ def waves(judge, strategy):
     return Task(Items.of(rows), criterion_prompt("better"), judge, Budget.of("7n"), **options)
 
 
-@pytest.mark.parametrize("strategy", one_short(["adaptive", "greedy"]))
+@pytest.mark.long
+@pytest.mark.parametrize("strategy", ["adaptive", "greedy"])
 def test_contexts_stop_at_the_same_calls_however_answers_come_and_a_run_is_stopped(tmp_path, strategy):
     _, whole = run(waves(Waving(), strategy))
     calls = np.bincount([one.question.context for one in whole])
@@ -393,7 +394,7 @@ def command(folder, out, *more):
 @pytest.mark.parametrize("kills", one_short([1, 10]))
 def test_killed_at_any_moment_a_run_ends_with_the_judgements_of_an_unbroken_one(loud, kills):
     folder, environment = loud
-    unbroken = subprocess.run(command(folder, "whole"), env=environment, capture_output=True, text=True, check=True)
+    unbroken = Forked(command(folder, "whole"), env=environment, stdout=subprocess.PIPE).communicate()[0]
     (folder / "log.txt").unlink()
     rng = random.Random(5)
     for _ in range(kills):
@@ -406,9 +407,9 @@ def test_killed_at_any_moment_a_run_ends_with_the_judgements_of_an_unbroken_one(
         assert process.poll() is None, "the run ended before it could be killed"
         process.send_signal(signal.SIGKILL)
         process.wait()
-    last = subprocess.run(command(folder, "killed"), env=environment, capture_output=True, text=True, check=True)
+    last = Forked(command(folder, "killed"), env=environment, stdout=subprocess.PIPE).communicate()[0]
     assert asked(read_judgements(folder / "killed")) == asked(read_judgements(folder / "whole"))
-    assert last.stdout == unbroken.stdout
+    assert last == unbroken
     again = log.read_text().splitlines()
     # This judge has one call in flight, and one answer may be on its way to the disk.
     assert len(again) - len(set(again)) <= 2 * kills
@@ -419,6 +420,7 @@ def log_length(folder):
     return log.stat().st_size if log.exists() else 0
 
 
+@pytest.mark.long
 def test_interrupted_a_run_gives_the_ranking_so_far_and_can_go_on(loud):
     folder, environment = loud
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

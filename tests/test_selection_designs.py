@@ -64,6 +64,7 @@ def test_random_pairs_are_uniform_among_spanning_trees(tries: int) -> None:
     assert chisquare(list(drawn.values())).pvalue > 1e-3
 
 
+@pytest.mark.long
 def test_random_pairs_are_uniform_among_designs_that_connect() -> None:
     rng = np.random.default_rng(1)
     drawn = Counter(frozenset(map(tuple, np.sort(random_pairs(4, 4, rng)).tolist())) for _ in range(3000))
@@ -71,6 +72,7 @@ def test_random_pairs_are_uniform_among_designs_that_connect() -> None:
     assert chisquare(list(drawn.values())).pvalue > 1e-3
 
 
+@pytest.mark.long
 def test_random_pairs_of_many_items() -> None:
     assert_design(random_pairs(20_000, 100_000, np.random.default_rng(0)), 20_000, 100_000)
     assert_design(random_pairs(20_000, 19_999, np.random.default_rng(0)), 20_000, 19_999)

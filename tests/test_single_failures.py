@@ -19,7 +19,6 @@ from comparo.errors import JudgeError
 from comparo.judges import load_judge
 from comparo.judges.hf import judge as hf
 from comparo.judges.local import LlamaCpp
-from split import one_short
 from test_hf_judge import DECODERS, PROMPT, SMALL, answers, make_tokenizer, some_questions
 
 LOCAL = criterion_prompt("longer", kind="Text", context="Article")
@@ -76,6 +75,7 @@ def test_no_text_stops_a_local_judge(llama):
         assert all(0 <= answer.p <= 1 for answer in found)
 
 
+@pytest.mark.long
 def test_a_question_that_does_not_fit_fails_alone(llama):
     template = "x " * 230
     long, short = (replace(LOCAL, template=LOCAL.template + words) for words in (template, ""))
@@ -87,6 +87,7 @@ def test_a_question_that_does_not_fit_fails_alone(llama):
     assert answered.error is None
 
 
+@pytest.mark.long
 def test_what_llama_cpp_refuses_fails_alone(llama):
     class Refusing:
         listening_address = llama.server.listening_address
@@ -108,7 +109,8 @@ def test_what_llama_cpp_refuses_fails_alone(llama):
     assert found[2].error == "local/smollm2: parse error"
 
 
-@pytest.mark.parametrize("context", one_short(["", "old house </s> " * 80]))
+@pytest.mark.long
+@pytest.mark.parametrize("context", ["old house </s> " * 80, ""])
 def test_what_is_cut_is_counted_in_characters_by_every_local_judge(llama, context):
     """The prompt is read back from the tokens, and what is missing of the texts is counted there."""
     judge = tiny(window=120)

@@ -97,6 +97,7 @@ def test_two_kinds_of_text_are_ranked_as_well_with_style_as_without(seed):
     assert default > plain - 0.01
 
 
+@pytest.mark.long
 def test_comparisons_within_a_topic_are_not_starved():
     """Two topics of equal quality, judged by decisions."""
     gains = []
@@ -200,6 +201,7 @@ def test_the_unit_of_weights_does_not_matter(method):
     np.testing.assert_allclose(heavy.std, light.std, rtol=0.01)
 
 
+@pytest.mark.long
 def test_zermelo_says_that_it_has_not_arrived():
     """A path of many items, on which every step is small."""
     ranking = fit([(item, item + 1, 1.0) for item in range(400)], "bt", prior_pairs="compared")

@@ -83,6 +83,7 @@ def test_an_honest_ranking_passes_and_one_that_boasts_does_not():
     assert [row[-1] for row in bars([boasts], [])][1:3] == ["**no**"] * 2
 
 
+@pytest.mark.long
 def test_calibration_tells_probabilities_that_are_too_sure():
     rng, scale = np.random.default_rng(0), 0.3
     simulation = simulate(Cell(sd=scale, shape=(40, 16)), 0)

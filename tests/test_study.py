@@ -345,6 +345,7 @@ def results():
     )
 
 
+@pytest.mark.long
 def test_a_sweep_does_not_depend_on_what_else_is_studied_nor_on_processes(results):
     alone = sweep(
         {"salt": results.recorded["salt"]}, [Way.of("win-ratio"), Way.of("avg-prob")], [24], draws=6, processes=2

@@ -19,7 +19,6 @@ from comparo.run.store import Store, read_judgements
 from comparo.run.task import Task
 from comparo.run.voices import voices_of
 from comparo.selection.systems import OWN, Systems, sureness
-from split import one_short
 
 GROUPS = "abcdef"
 MEANS = dict(zip(GROUPS, (1.0, 0.8, 0.0, -0.2, -0.6, -1.0), strict=True))
@@ -145,6 +144,7 @@ def test_in_one_order_each_system_is_first_as_often_as_second():
     assert max(abs(first[name] - second[name]) for name in GROUPS) <= 2
 
 
+@pytest.mark.long
 def test_the_goal_best_system_spends_the_calls_on_those_that_may_be_best():
     ranking, judgements = run(task("best-system", "3n"))
     met = Counter(name for one in judgements for name in (one.question.first, one.question.second))
@@ -152,8 +152,9 @@ def test_the_goal_best_system_spends_the_calls_on_those_that_may_be_best():
     assert ranking.groups().group[0] == "a"
 
 
-@pytest.mark.parametrize("goal", one_short(["best-system", "systems"]))
-@pytest.mark.parametrize("until", one_short([0.99, None]))
+@pytest.mark.long
+@pytest.mark.parametrize("goal", ["systems", "best-system"])
+@pytest.mark.parametrize("until", [None, 0.99])
 def test_a_run_that_was_stopped_ends_with_the_judgements_of_an_unbroken_one(tmp_path, goal, until):
     _, whole = run(task(goal, until=until))
     stops = (7, len(whole) * 2 // 3)
@@ -167,6 +168,7 @@ def test_a_run_that_was_stopped_ends_with_the_judgements_of_an_unbroken_one(tmp_
     assert judge.count == len(whole) - stops[-1]
 
 
+@pytest.mark.long
 def test_more_budget_goes_on_with_the_same_questions(tmp_path):
     run(task("best-system", "2n"), tmp_path / "run")
     _, resumed = run(task("best-system"), tmp_path / "run")
@@ -181,6 +183,7 @@ def test_several_voices_compare_systems(tmp_path):
     assert asked(judgements) == asked(run(task("best-system", **options))[1])
 
 
+@pytest.mark.long
 def test_a_run_stops_once_it_is_sure_and_not_between_equals():
     for goal in ("systems", "best-system"):
         assert len(run(task(goal, "10n", until=0.9))[1]) < 300

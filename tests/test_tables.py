@@ -58,6 +58,7 @@ def test_what_is_written_is_read(tmp_path: Path, ending: str) -> None:
     assert (tmp_path / f"pairs{ending}").read_bytes()[:2] == b"\x1f\x8b" or not ending.lower().endswith(".gz")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
 @pytest.mark.parametrize("distinct", [700, 100_600])
 def test_many_rows(tmp_path: Path, ending: str, distinct: int) -> None:

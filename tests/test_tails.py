@@ -106,6 +106,7 @@ def test_an_answer_beyond_all_scales_gives_finite_moments():
     assert (spread > 0).all()
 
 
+@pytest.mark.long
 def test_noise_of_normal_judges_stays_normal():
     found = [estimated(judge(np.random.default_rng(seed), np.inf)[0]).effects.freedom for seed in range(30)]
     assert sum(freedom is not None for freedom in found) <= 1
@@ -126,6 +127,7 @@ def test_contexts_that_differ_by_a_factor_are_not_heavy_tails():
     assert not state._has_tails(variances, Shared.of(Graph.build(data), None, None, 0))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", [{}, {"contexts": 1, "n": 60, "rows": 600}])
 def test_heavy_tails_are_found_and_rank_better(shape, monkeypatch):
     found, plain, freedoms = [], [], []
@@ -207,6 +209,7 @@ def test_cavities_tell_noise_from_scores_with_heavy_tails():
     assert not scores.are_heavy(1.0)
 
 
+@pytest.mark.long
 @pytest.mark.recorded
 @pytest.mark.parametrize(("name", "calls"), [("summeval", "2n"), ("topicalchat", "2n"), ("hanna", "5n")])
 def test_recorded_judgements_have_normal_noise(name, calls):

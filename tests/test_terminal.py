@@ -17,6 +17,7 @@ from comparo.cli.settings import command_line
 from comparo.data.words import visible
 from comparo.run.store import read_configuration
 from servers import Api, tokens
+from split import one_short
 
 EVIL = "a\x1b[31m\x9b2J\x07\u202eb\u2066\ud83d"
 SHOWN = "a\\u001b[31m\\u009b2J\\u0007\\u202eb\\u2066\\ud83d"
@@ -99,6 +100,7 @@ def on_terminal(arguments, folder, reply=b"", **environment):
     return process.wait(), said.decode()
 
 
+@pytest.mark.long
 def test_results_in_csv_are_as_they_are_in_a_pipe_and_harmless_on_a_terminal(run, tmp_path):
     name = EVIL[:-1]
     (tmp_path / "pairs.csv").write_text(f"first,second,p\na,{name},0.7\n", encoding="utf-8")
@@ -157,7 +159,7 @@ def test_a_flag_or_a_variable_of_the_users_own_needs_no_agreement(run, folder, m
     assert (done.returncode, "judge openai/gpt-6-luna" in done.stdout) == (0, True), done.stderr
 
 
-@pytest.mark.parametrize("reply", ["y", "n"])
+@pytest.mark.parametrize("reply", one_short(["y", "n"]))
 def test_on_a_terminal_a_found_file_is_shown_and_asked_about(folder, reply):
     (folder / "comparo.toml").write_text('judge = "openai/gpt-6-luna"\n')
     arguments = ["rank", "items.jsonl", "--criterion", "better", "--dry-run"]

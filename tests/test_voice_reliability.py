@@ -116,6 +116,7 @@ def test_counts_are_what_counting_one_by_one_gives():
     assert np.isnan(transitivity(Comparisons.from_rows([("a", "b", 0.7)])))
 
 
+@pytest.mark.long
 def test_what_is_accepted(tmp_path):
     data, _ = answers(0, 12, 3, 60, "soft")
     table = reliability(data)

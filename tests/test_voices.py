@@ -157,6 +157,7 @@ def test_both_orders_of_a_pair_go_to_one_voice():
     assert len(alone) <= 2  # at the end of the budget, and of the pilot
 
 
+@pytest.mark.long
 def test_the_cheaper_of_equal_voices_gets_more():
     equal = {"taste": 0.5, "noise": 0.5}
     judges = [told("ana", **equal, price=(10.0, 0.0)), told("bo", **equal, price=(1.0, 0.0))]
@@ -209,6 +210,7 @@ def test_a_run_that_was_stopped_ends_with_the_judgements_of_an_unbroken_one(tmp_
     assert len(resumed) == len(whole)
 
 
+@pytest.mark.long
 def test_the_order_in_which_answers_come_does_not_matter_nor_which_voice_is_faster():
     found = [
         asked(
@@ -227,6 +229,7 @@ def test_the_order_in_which_answers_come_does_not_matter_nor_which_voice_is_fast
     assert len(found[0]) == 6 * 8 * 10
 
 
+@pytest.mark.long
 def test_more_budget_goes_on_with_the_same_questions(tmp_path):
     def work(budget):
         return task([told("ana"), told("bo")], budget=budget)
@@ -236,6 +239,7 @@ def test_more_budget_goes_on_with_the_same_questions(tmp_path):
     assert asked(longer) == asked(run(work("20n"))[1])
 
 
+@pytest.mark.long
 def test_a_voice_that_dies_is_left_out_its_answers_count_and_its_calls_go_to_the_others(tmp_path):
     said = []
     judges = [told("ana"), told("bo", stop_after=60), told("cy")]
@@ -314,6 +318,7 @@ def test_wordings_of_one_judge_share_it_and_its_thread():
     assert set(calls(judgements)) == set(names)
 
 
+@pytest.mark.long
 def test_a_target_is_reached_by_voices_together():
     _, all_of_them = run(task([told("ana"), told("bo")], budget="40n"))
     _, fewer = run(task([told("ana"), told("bo")], budget="40n", until=0.7))
@@ -370,13 +375,15 @@ def test_shares_decide_for_each_voice_and_re_ask_when_pairs_are_used_up():
     assert 290 < drawn.count("ana") < 310
 
 
+@pytest.mark.long
 def test_two_voices_that_do_not_agree_both_go_on_unless_one_says_nothing():
     for other, goes_on in ((told("other", taste=8.0, scale=0.3), True), (coin(), False)):
         made = calls(run(task([told("ana"), other], budget="30n"))[1])
         assert (made[other.name] > 150) == goes_on
 
 
-@pytest.mark.parametrize(("answers", "noise", "seeds"), one_short([("soft", 1.0, (1, 3)), ("hard", 0.0, (1, 3, 4, 5))]))
+@pytest.mark.long
+@pytest.mark.parametrize(("answers", "noise", "seeds"), [("soft", 1.0, (1, 3)), ("hard", 0.0, (1, 3, 4, 5))])
 def test_a_good_voice_goes_on_where_pairs_of_many_contexts_have_not_made_an_order_yet(answers, noise, seeds):
     """A pair in each of 20 contexts has no loop, and shows by the agreement of both orders only that texts differ."""
     for seed in seeds:

@@ -94,6 +94,7 @@ def _stored(folder):
         return 0
 
 
+@pytest.mark.long
 def test_a_server_that_refuses_the_key_is_left_out_and_the_key_appears_nowhere(comparo, tmp_path):
     with Api(prefers(0.4)) as one, Api(refusal(401, f"Incorrect API key: {KEY}")) as other, Api(prefers(0.2)) as third:
         done = comparo(*ask(one, other, third), OPENAI_API_KEY=KEY)

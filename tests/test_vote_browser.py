@@ -244,6 +244,7 @@ def test_a_judge_goes_on_when_the_server_comes_back(page, texts, tmp_path):
     assert [one.reply for one in read_judgements(server.out)] == ["A", "B"]
 
 
+@pytest.mark.long
 def test_a_break_is_suggested(page, texts, tmp_path):
     with Server(texts, tmp_path / "run", "--judges", "ana", "--break-after", "50") as server:
         page.open(address(server, "ana"))
@@ -257,6 +258,7 @@ def test_a_break_is_suggested(page, texts, tmp_path):
         assert page.run("return document.getElementById('rest').hidden")
 
 
+@pytest.mark.long
 def test_the_organiser_sees_votes_as_they_come(page, texts, tmp_path):
     with Server(texts, tmp_path / "run", "--judges", f"ana,{SCRIPT[:30]}", "--invite") as server:
         page.open(f"http://127.0.0.1:{server.port}{server.organiser}/")
@@ -278,6 +280,7 @@ def test_the_organiser_sees_votes_as_they_come(page, texts, tmp_path):
         assert page.complaints() == []
 
 
+@pytest.mark.long
 def test_an_invitation_leads_to_a_page_of_ones_own(page, texts, tmp_path):
     with Server(texts, tmp_path / "run", "--invite") as server:
         page.open(f"http://127.0.0.1:{server.port}/join/{server.links()['invitation']}/", 400)

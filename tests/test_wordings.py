@@ -135,6 +135,7 @@ def test_a_server_is_asked_in_the_wording_and_a_run_keeps_to_it(run, folder):
     assert "holds another run: prompt: template was" in other.stderr
 
 
+@pytest.mark.long
 def test_a_folder_from_before_wordings_had_names_goes_on(run, folder):
     with Api(ANSWER) as api:
         assert run(folder, ask(api)).returncode == 0

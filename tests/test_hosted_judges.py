@@ -1,0 +1,239 @@
+"""What every hosted judge does, whoever hosts it: one contract for OpenAI's API, Anthropic's and Gemini's."""
+
+import math
+import sys
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import claude
+import gemini
+from comparo.data.prompts import Question, criterion_prompt
+from comparo.errors import JudgeError
+from comparo.judges import load_judge
+from servers import Api, Reply, in_turn, prefers, raw_server, refusal, words
+
+KEY = "secret-test-0123456789abcdefghijklmnop"
+PROMPT = criterion_prompt("clearer", kind="Summary")
+SOON = {"Retry-After": "0.01"}
+PAUSE = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.01s"}
+
+
+@dataclass(frozen=True)
+class Provider:
+    """A hosted provider, and what its server says."""
+
+    model: str
+    variable: str
+    library: str
+    sure: Reply  # the first text is better, with probability 0.75
+    usage: str  # where a reply counts tokens
+    early: Reply  # a reply that ends before its verdict
+    aside: Reply  # a reply without a verdict
+    busy: Callable[[int], Reply]
+    long: str  # how it says that a prompt is too long
+    larger: Callable[[Any], Reply]  # prefers the text with the larger number
+    about: Reply = field(default_factory=lambda: Reply(b"no", status=404))
+    options: dict[str, Any] = field(default_factory=dict)
+    base: str = ""  # the end of the address that is not part of its base
+
+    @property
+    def extra(self) -> str:
+        return self.model.partition("/")[0]
+
+    def server(self, *script, about=None):
+        return Api(in_turn(script, about or self.about))
+
+    def load(self, url, **options):
+        options = {"retries": 0, "timeout": 20.0} | self.options | options
+        return load_judge(self.model, base_url=url.removesuffix(self.base) if self.base else url, **options)
+
+    def ask(self, api, count=1, **options):
+        return list(self.load(api.url, **options).judge(iter(pairs(count)), PROMPT))
+
+    def failure(self, api, **options):
+        """Why the one question has no answer: a failed judgement is never a tie."""
+        [judgement] = self.ask(api, **options)
+        assert judgement.failed
+        assert math.isnan(judgement.p)
+        return judgement.error
+
+    def refused(self, text, status=400):
+        if self.extra == "anthropic":
+            return claude.refused(status, "invalid_request_error", text)
+        return gemini.refused(status, "INVALID_ARGUMENT", text) if self.extra == "gemini" else refusal(status, text)
+
+
+PROVIDERS = {
+    "openai": Provider(
+        model="openai/tiny",
+        variable="OPENAI_API_KEY",
+        library="httpx2",
+        sure=words('{"better": "Summary A"}'),
+        usage="usage",
+        early=words("", reason="length"),
+        aside=words("They are alike."),
+        busy=lambda status: refusal(status, "Overloaded", headers=SOON),
+        long="This model's maximum context length is 8000 tokens. However, your messages resulted in 9000 tokens.",
+        larger=prefers(1.0),
+        options={"votes": 1},
+    ),
+    "anthropic": Provider(
+        model="anthropic/claude-haiku-5-5",
+        variable="ANTHROPIC_API_KEY",
+        library="anthropic",
+        sure=claude.verdict("Summary A"),
+        usage="usage",
+        early=claude.message(None, stop="max_tokens", thought="Let me see"),
+        aside=claude.message("They are alike."),
+        busy=lambda status: claude.refused(status, "overloaded_error", "Overloaded", headers=SOON),
+        long="prompt is too long: 300000 tokens > 200000 maximum",
+        larger=claude.prefers_larger,
+        about=Reply(claude.MODEL),
+    ),
+    "gemini": Provider(
+        model="gemini/gemini-3.8-flash",
+        variable="GEMINI_API_KEY",
+        library="google.genai",
+        sure=gemini.verdicts("Summary A"),
+        usage="usageMetadata",
+        early=gemini.replies(None, reason="MAX_TOKENS"),
+        aside=gemini.replies("They are alike."),
+        busy=lambda status: gemini.refused(status, "UNAVAILABLE", "Overloaded", PAUSE),
+        long="The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+        larger=gemini.prefers_larger,
+        about=Reply(gemini.MODEL),
+        options={"votes": 1},
+        base="/v1",
+    ),
+}
+
+
+@pytest.fixture(params=PROVIDERS)
+def provider(request, monkeypatch):
+    for name in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    for one in PROVIDERS.values():
+        monkeypatch.setenv(one.variable, KEY)
+    return PROVIDERS[request.param]
+
+
+def pairs(count):
+    return [Question(f"a{k}", f"b{k}", None, f"Cats purr {k}.", f"Dogs bark {k}.") for k in range(count)]
+
+
+def test_the_cost_is_unknown_where_tokens_are_not_counted(provider):
+    reply = deepcopy(provider.sure)
+    del reply.body[provider.usage]
+    with provider.server(reply) as api:
+        [judgement] = provider.ask(api, price=(1.0, 1.0))
+    assert judgement.p == pytest.approx(0.75)
+    assert math.isnan(judgement.cost)
+
+
+def test_a_reply_that_ends_too_early_names_the_option(provider):
+    with provider.server(provider.early) as api:
+        assert "max_tokens" in provider.failure(api)
+
+
+@pytest.mark.parametrize(
+    ("reply", "part"), [(Reply(b"<html>"), "<html>"), (Reply([1]), "[1]"), (None, "They are alike.")]
+)
+def test_what_cannot_be_read_fails_with_its_beginning(provider, reply, part):
+    with provider.server(reply or provider.aside) as api:
+        assert f"'{part}'" in provider.failure(api)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 529])
+def test_passing_trouble_is_tried_again(provider, status):
+    busy = provider.busy(status)
+    with provider.server(busy, busy, provider.sure) as api:
+        [judgement] = provider.ask(api, retries=2)
+    assert judgement.p == pytest.approx(0.75)
+    assert len(api.requests) == 3
+
+
+def test_trouble_that_lasts_fails_one_judgement(provider):
+    with provider.server(provider.sure, provider.busy(503)) as api:
+        first, second = provider.ask(api, count=2, retries=1, concurrency=1)
+    assert not first.failed
+    assert "503" in second.error
+    assert "Overloaded" in second.error
+    with provider.server(provider.sure, provider.refused("Strange.")) as api:
+        first, second = provider.ask(api, count=2, concurrency=1)
+    assert not first.failed
+    assert "400" in second.error
+
+
+def test_a_slow_server_and_one_that_breaks_off_are_given_up(provider):
+    with provider.server(Reply(provider.sure.body, after=30)) as api:
+        error = provider.failure(api, timeout=0.2)
+    assert "1 tries of 0.2 s" in error
+    assert "TimeoutError" in error
+    with raw_server(lambda connection: connection.recv(10)) as url:
+        [judgement] = provider.load(url, timeout=5.0).judge(iter(pairs(1)), PROMPT)
+    assert "1 tries" in judgement.error
+
+
+def test_no_server_at_all_ends_the_run(provider):
+    url = "http://127.0.0.1:9/v1"
+    with pytest.raises(JudgeError, match=r"http://127\.0\.0\.1:9.*\(ConnectError"):
+        list(provider.load(url, timeout=5.0).judge(iter(pairs(1)), PROMPT))
+
+
+def test_a_prompt_that_is_too_long_is_cut_and_sent_again(provider):
+    question = Question("a", "b", None, "one " * 500, "two " * 500)
+    with provider.server(provider.refused(provider.long), provider.sure) as api:
+        [judgement] = provider.load(api.url).judge(iter([question]), PROMPT)
+    assert judgement.p == pytest.approx(0.75)
+    assert judgement.cut > 0
+    before, after = (len(str(request.body)) for request in api.requests)
+    assert after < before
+
+
+def test_nothing_is_sent_to_where_a_redirect_points(provider):
+    with provider.server(provider.sure) as other:
+        elsewhere = Reply(status=307, headers={"Location": other.url})
+        with Api(elsewhere) as api, pytest.raises(JudgeError) as caught:
+            provider.ask(api)
+        assert other.requests == []
+    assert other.url.removesuffix("/v1") in str(caught.value)
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("about", [Reply(b"no", status=404), Reply(b"<html>"), Reply(b"", status=503), Reply([])])
+def test_a_server_without_a_list_of_models_is_asked_all_the_same(provider, about):
+    with provider.server(provider.sure, about=about) as api:
+        asked = provider.load(api.url, effort="low")
+        asked.probe()
+        [judgement] = asked.judge(iter(pairs(1)), PROMPT)
+    assert judgement.p == pytest.approx(0.75)
+
+
+def test_a_missing_key_is_named_by_its_variable(provider, monkeypatch):
+    monkeypatch.delenv(provider.variable)
+    with pytest.raises(JudgeError, match=provider.variable):
+        load_judge(provider.model.replace("tiny", "gpt-6-luna")).ready()
+
+
+def test_a_missing_library_is_named_by_the_command_that_installs_it(provider, monkeypatch):
+    monkeypatch.setitem(sys.modules, provider.library, None)
+    with pytest.raises(ImportError, match=rf"pip install 'comparo\[{provider.extra}\]'"):
+        load_judge(provider.model).ready()
+
+
+def test_the_command_ranks(provider, tmp_path, run):
+    items = tmp_path / "items.csv"
+    items.write_text("id,text\n" + "".join(f"t{k},This is number {k}.\n" for k in range(8)))
+    with provider.server(provider.larger) as api:
+        url = api.url.removesuffix(provider.base) if provider.base else api.url
+        flags = ["--criterion", "larger", "--judge", provider.model, "--base-url", url, "--price", "1,5"]
+        done = run(tmp_path, ["rank", items, *flags, "--budget", "40", "--out", "run"], **{provider.variable: KEY})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.index("t7") < done.stdout.index("t4") < done.stdout.index("t0")
+    if provider.about.status == 200:
+        assert api.requests[0].method == "GET"
+    assert sum(request.method == "POST" for request in api.asked) == 40

@@ -703,7 +703,7 @@ def test_the_page_explains_its_words(tmp_path):
     text = shown_in(page)
     assert "A difference of 1 means that the better one is expected to win 73 of 100 times" in text
     special = text.partition("For specialists: all settings")[2]
-    assert "poe-bt (Bradley–Terry model of the judge's probabilities)" in special
+    assert "mixed (model of the judge's answers with variances estimated from them)" in special
     main, folded = page, 1
     while folded:  # those within others first
         main, folded = re.subn(r"<details(?:(?!<details).)*?</details>", "", main, flags=re.DOTALL)

@@ -14,7 +14,7 @@ import pytest
 
 from comparo import Items, Selector, load_judge, rank
 from comparo.data.comparisons import Comparisons
-from comparo.errors import JudgeError, WrongFolderError
+from comparo.errors import ComparisonsError, JudgeError, WrongFolderError
 from comparo.judges.simulated import Simulated
 from comparo.ranking.grown import growth_sentences
 from comparo.report import write_report
@@ -430,6 +430,62 @@ def test_the_command_prints_who_is_new_and_leaves_out_what_changed(run, tmp_path
     assert "judgements about changed or removed texts are left out" in done.stdout
     again = run(tmp_path, ["rank", "more.jsonl", *flags, "--format", "json"])
     assert len(json.loads(again.stdout)["growth"]["new"]) == 3
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_new_system_with_one_answer_per_old_context_is_added(run, tmp_path, together):
+    old = [
+        {"id": f"{q}-{s}", "text": f"{s} on {q}", "context_id": q, "context": f"About {q}."}
+        for q in "xy"
+        for s in "abc"
+    ]
+    new = [{"id": f"{q}-new", "text": f"new on {q}", "context_id": q} for q in "xy"]
+    if together:
+        new = [row | {"context": f"About {row['context_id']}."} for row in (*old, *new)]
+    for name, rows in (("old", old), ("new", new)):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    flags = [
+        "--out",
+        "run",
+        "--criterion",
+        "better",
+        "--judge",
+        "simulated/soft",
+        "--goal",
+        "top-2",
+        "--format",
+        "json",
+    ]
+    assert run(tmp_path, ["rank", "old.jsonl", *flags]).returncode == 0
+    before = asked(tmp_path / "run")
+    for _ in range(2):  # the second time nothing is asked
+        done = run(tmp_path, ["rank", "new.jsonl", *flags])
+        assert done.returncode == 0, done.stderr
+        assert {row["item"] for row in json.loads(done.stdout)["growth"]["new"]} == {"x-new", "y-new"}
+        assert asked(tmp_path / "run")[: len(before)] == before
+        assert len(set(asked(tmp_path / "run"))) == len(asked(tmp_path / "run")) == 24
+        assert stored_items(tmp_path / "run").context_texts == ("About x.", "About y.")
+
+
+def test_new_items_join_the_contexts_of_the_run_and_no_others(tmp_path):
+    def rows(contexts, names, text="About."):
+        return [{"id": name, "text": TEXTS[name], "context_id": c, "context": text} for c in contexts for name in names]
+
+    def go(data, **options):
+        return rank(data, "better", judge="simulated/soft", out=tmp_path / "run", **options)
+
+    go(rows("xy", OLD[:3]))
+    before = asked(tmp_path / "run")
+    with pytest.raises(ComparisonsError, match=r"^row 2, column 'id': 't4' is the only item in context 'z'"):
+        go(rows("x", ["t3"]) + rows("z", ["t4"]))
+    with pytest.raises(ValueError, match="context 'x' has another text in the run"):
+        go(rows("x", ["t3"], "Another."))
+    with pytest.raises(ValueError, match="'t3' is the only item in context 'x'"):
+        go(rows("y", OLD[:3]) + rows("x", ["t3"]), allow_changes=True)
+    with pytest.raises(ValueError, match="decides nothing among 3 items"):
+        rank(rows("x", OLD[:3]), "better", judge="simulated/soft", goal="top-3")
+    assert asked(tmp_path / "run") == before
+    assert go(rows("x", ["t3"]), estimate="judge").grown.new.sum() == 1
 
 
 LOUD = """

@@ -92,7 +92,13 @@ def test_variances_maximise_the_restricted_likelihood(kinds):
     design = incidence(data)
     residual = np.diag(1 / weights(data)) + found.ratio * design @ design.T
     residual += design @ shared.columns @ np.diag(found.shared[shared.kind]) @ shared.columns.T @ design.T
-    assert found.noise(found.ratio) == pytest.approx(y @ np.linalg.solve(residual, y) / len(y), rel=1e-6)
+    square, freedom = (
+        np.sum(weights(data) ** -1 * np.linalg.solve(residual, y) ** 2),
+        np.sum(np.diagonal(np.linalg.inv(residual)) / weights(data)),
+    )
+    assert found.residual(found.ratio) == pytest.approx((square, freedom), rel=1e-6)
+    assert found.noise(found.ratio) == pytest.approx(square / freedom, rel=1e-6)
+    assert found.noise(found.ratio) == pytest.approx(y @ np.linalg.solve(residual, y) / len(y), rel=0.05)  # Q/K
 
 
 @pytest.mark.parametrize("kinds", ["", "groups", "style", "groups style"])

@@ -38,8 +38,6 @@ import numpy as np
 from scipy.special import gammainc, gammaln, logsumexp
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.experts import BradleyTerry, Gaussian
-from comparo.model.graph import Graph
 from comparo.model.limits import LIMITS, Limits
 from comparo.model.observations import Observations, are_choices
 from comparo.model.soft import Soft
@@ -74,7 +72,7 @@ def log_evidence(comparisons: Comparisons, limits: Limits = LIMITS) -> float:
     >>> [round(log_evidence(Comparisons.from_rows(chain + rows)), 1) for rows in (order, ring)]
     [1.6, -1.2]
     """
-    model = _model(comparisons, limits)
+    model = Soft.of_any(comparisons, limits)
     spectrum = Spectrum.of(model.system, np.zeros((model.system.nodes, 0)))
     a = np.concatenate([[0.0], np.tan(np.pi / 2 * (np.arange(POINTS) + 0.5) / POINTS) ** 2])[:, None]
     rest = spectrum.square - np.sum(a * spectrum.beta**2 / (1.0 + a * spectrum.q), axis=1)
@@ -108,7 +106,7 @@ def log_pair_evidence(comparisons: Comparisons, limits: Limits = LIMITS) -> floa
     2.3
     -0.7
     """
-    found = _model(comparisons, limits).observations
+    found = Soft.of_any(comparisons, limits).observations
     told, *position = _squares(found)
     if not told[0]:
         return math.nan
@@ -135,11 +133,6 @@ def either(scores: float, pairs: float) -> float:
     (True, 1.0)
     """
     return scores if math.isnan(pairs) else float(np.logaddexp(scores, pairs)) - math.log(2.0)
-
-
-def _model(comparisons: Comparisons, limits: Limits) -> Soft:
-    expert = Gaussian() if are_choices(comparisons) else BradleyTerry()
-    return Soft.of(comparisons, Graph.build(comparisons), expert, True, limits)
 
 
 def _squares(found: Observations) -> list[tuple[int, float]]:

@@ -25,7 +25,7 @@ from comparo.run.audition import Trial
 from comparo.run.auto import AUTO, beside
 from comparo.run.budget import Budget
 from comparo.run.folders import choose_folder
-from comparo.run.growing import grown
+from comparo.run.growing import grown, items_there
 from comparo.run.rank import rank
 from comparo.run.recipe import Scores
 from comparo.run.task import DEFAULT_LEAST_MASS, Task
@@ -183,7 +183,8 @@ def rank_command(
     asked.check()  # flags that do not fit are an error before anything is read
     Budget.of(plan.budget)
     numbers = [name for name in how.control or () if name != LENGTH]
-    items = columns.read(data, group=group, scores=scores, numbers=numbers)
+    old = None if fresh or out is None else items_there(out)
+    items = columns.read(data, group=group, scores=scores, numbers=numbers, old=old)
     is_auto = question.wording == [AUTO]
     prompts = question.resolved.spelled_out("all", AUTO).make(items, columns, asked.reader)
 

@@ -73,6 +73,7 @@ class Items:
         group: str | None = None,
         scores: str | Sequence[str] | None = None,
         numbers: Sequence[str] = (),
+        old: Items | None = None,
     ) -> Items:
         """Items from any source, every row checked.
 
@@ -88,7 +89,8 @@ class Items:
         judge, `context_id` is its label; a context without one is its own label, shortened if it is long, and one that
         is a number is only a label. `group` is what items have in common, such as the system that wrote them. `scores`
         are chosen by name from the object `scores` of a row and the columns `score` and `score_…` (all of these if
-        None), or are any other columns. `numbers` are columns of numbers that a ranking may hold equal.
+        None), or are any other columns. `numbers` are columns of numbers that a ranking may hold equal. `old` are the
+        items of a run to which these are added: in a context of theirs one item is enough, and needs no text of it.
 
         >>> rows = [{"story": "Once.", "score_wit": 2}, {"story": "Twice.", "score_wit": None}]
         >>> Items.of(rows, text="story").scores
@@ -101,7 +103,7 @@ class Items:
         column = {role: roles.column_of_role(table, role, name) for role, name in named.items()}
         if column["text"] is None:
             raise roles.no_column(table, "text", "text")
-        items, texts = _named(table, column), roles.checked_texts(table, column["text"])
+        items, texts = _named(table, column, old), roles.checked_texts(table, column["text"])
         items = replace(items, texts=texts, scores=roles.checked_scores(table, scores))
         items = replace(items, numbers=roles.checked_numbers(table, numbers))
         if column["group"] is None:
@@ -149,6 +151,17 @@ class Items:
         ends = np.cumsum(np.bincount(self.context, minlength=len(self.contexts)))
         rows = np.split(np.argsort(self.context, kind="stable"), ends[:-1])
         return dict(zip(self.contexts.tolist(), rows, strict=True))
+
+    @property
+    def alone(self) -> NDArray[np.int64]:
+        """The rows of items that have their context to themselves, so that there is nothing to compare them with."""
+        return np.flatnonzero(np.bincount(self.context)[self.context] == 1)
+
+    def loneliness(self, row: int) -> str:
+        """What is wrong with an item that is alone."""
+        group = self.contexts[self.context[row]]
+        name, place = shown(self.ids[row]), "" if group is None else f" in context {shown(group)}"
+        return f"{name} is the only item{place}; there is nothing to compare it with: add another or drop it"
 
     @property
     def names(self) -> dict[Any, list[Any]]:
@@ -223,8 +236,8 @@ def read_items(
     return items if text is None else replace(items, texts=roles.checked_texts(table, text))
 
 
-def _named(table: Table, column: Mapping[str, str | None]) -> Items:
-    """The items of a table by the columns of their roles, as yet without texts."""
+def _named(table: Table, column: Mapping[str, str | None], old: Items | None = None) -> Items:
+    """The items of a table by the columns of their roles, as yet without texts; `old` as for `Items.of`."""
     rows = len(next(iter(table.columns.values()), ()))
     if not rows:
         raise ComparisonsError(f"there are no items in {table.source or 'the data'}; give at least two, one per row")
@@ -241,10 +254,17 @@ def _named(table: Table, column: Mapping[str, str | None]) -> Items:
         contexts_known = column["context"] or column["context_id"]
         remedy = "" if contexts_known else ", or name the column of its context with --context or --context-id"
         raise table.error(twice, name, f"{label} stands there before; give each item its own name{remedy}")
-    alone = np.flatnonzero(np.bincount(context)[context] == 1)
+    known = {} if old is None else dict(zip(old.contexts.tolist(), old.context_texts, strict=True))
+    shared = zip(contexts.tolist(), context_texts, strict=True)
+    items = Items(
+        labels[codes],
+        (),
+        contexts,
+        context,
+        tuple(known.get(group) if text is None else text for group, text in shared),
+    )
+    joins = np.array([group in known for group in contexts.tolist()])
+    alone = items.alone[~joins[context[items.alone]]]
     if alone.size:
-        label, group = shown(labels[codes[alone[0]]]), contexts[context[alone[0]]]
-        place = "" if group is None else f" in context {shown(group)}"
-        problem = f"{label} is the only item{place}; there is nothing to compare it with: add another or drop it"
-        raise table.error(alone, name, problem)
-    return Items(labels[codes], (), contexts, context, context_texts)
+        raise table.error(alone, name, items.loneliness(int(alone[0])))
+    return items

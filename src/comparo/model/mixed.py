@@ -115,7 +115,8 @@ def _averaged(
     β, the coefficients of what is held equal, are averaged too, with their covariance; the scores are without them.
 
     The scatter of the averaged scores is part of their covariance. Where φ is estimated (`has_noise`), the
-    covariance is that of a normal distribution with the same central 95% as Student's t.
+    covariance is that of a normal distribution with the same central 95% as Student's t, with the degrees of freedom
+    of the residuals. The means of groups have their own (`Predicted.freedom`), beside those of all observations.
     """
     n, kind = system.nodes, shared.kind
     held = np.zeros((n, 0)) if shared.held is None else shared.held
@@ -138,8 +139,9 @@ def _averaged(
     _, theta = variances.precision(a)
     solution, spread, between = solve(system, replace(variances, ratio=a), shared)
     spread = without(spread[:n], held)
-    heavy = float(stdtrit(max(variances.observations, 2), 0.975) / ndtri(0.975)) if has_noise else 1.0
-    dispersion = noise * heavy**2
+    freedoms = max(variances.residual(a)[1], 1.0), max(variances.observations, 2.0)
+    heavy, widening = stdtrit(freedoms, 0.975) / ndtri(0.975) if has_noise else (1.0, 1.0)
+    dispersion = noise * float(heavy) ** 2
     scatter = (np.array(scores) - mean).T
     beta = np.mean(coefficients, axis=0)
     apart = np.array(coefficients) - beta
@@ -158,7 +160,9 @@ def _averaged(
     if shared.kinds:
         columns, pairs = without(shared.columns, held), len(system.c)
         effects = replace(effects, mean=columns @ theta, columns=columns, group=shared.group)
-        predicted = Predicted(system.pattern.graph, shared.columns, shared.is_group, variances, system, pairs, heavy**2)
+        predicted = Predicted(
+            system.pattern.graph, shared.columns, shared.is_group, variances, system, pairs, float(widening) ** 2
+        )
         effects = replace(effects, predicted=replace(predicted, held=held))
     if "groups" in shared.kinds:
         effects = replace(effects, means=theta[kind == shared.kinds.index("groups")])

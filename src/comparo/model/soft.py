@@ -11,16 +11,16 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import chdtrc, fdtr, fdtrc
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.edges import difference_variances
 from comparo.model.effects import shrunk
-from comparo.model.experts import Expert, Gaussian, Linear
+from comparo.model.experts import BradleyTerry, Expert, Gaussian, Linear
 from comparo.model.graph import Graph
-from comparo.model.limits import Limits
+from comparo.model.limits import LIMITS, Limits
 from comparo.model.newton import Solution
-from comparo.model.observations import Observations, logits, observe
+from comparo.model.observations import Observations, are_choices, logits, observe
 from comparo.model.pattern import Pattern
 from comparo.model.position import Biases
 from comparo.model.reach import CLEARLY, reach
@@ -28,12 +28,13 @@ from comparo.model.shared import Shared, apart, differences, solve
 from comparo.model.sites import censored_moments, sites_from, without_site
 from comparo.model.spectrum import Spectrum, System
 from comparo.model.tails import FREEDOMS, SUSPECT, Cavities, suspect
-from comparo.model.variances import Variances, estimate
+from comparo.model.variances import LEAST_NOISE, Variances, estimate
 from comparo.types import Array
 
 FREE = 4  # rounds in which the freedom may change
 DAMPING = 0.5  # share of the way to new sites: answers far from all others would otherwise swing
 TWICE = 2.0  # the most by which sums that are taken for noise vary more: errors are then at most √2 times too wide
+SURELY = 0.999  # `CLEARLY` in a test of scores, which is too bold if the answers often choose between two noises
 MANY = 8  # observations per candidate from which a residual is noise by 3/4: its share is 1 − n/M
 
 
@@ -73,6 +74,12 @@ class Soft:
         noise = found.sum_variance if np.any(found.sum_weight) else 1.0
         return cls(found, pattern, biases, c, c * found.y[order], abs(unit), is_biased, noise)
 
+    @classmethod
+    def of_any(cls, comparisons: Comparisons, limits: Limits = LIMITS) -> Soft:
+        """Logits of soft answers, or p − ½ of choices, because logits of 0 and 1 are infinite."""
+        expert = Gaussian() if are_choices(comparisons) else BradleyTerry()
+        return cls.of(comparisons, Graph.build(comparisons), expert, True, limits)
+
     @property
     def system(self) -> System:
         ridge = mean = np.zeros(0)
@@ -92,9 +99,18 @@ class Soft:
         return self.observations.censored[self.pattern.order]
 
     @property
-    def count(self) -> int:
-        """The number of observations that tell the noise."""
-        return max(int(np.count_nonzero((self.c > 0) & ~self.censored)), 1)
+    def count(self) -> float:
+        """The number of observations that tell scores and noise: all that are not saturated, less one for each γ."""
+        return self.told(~self.censored)
+
+    def told(self, used: NDArray[np.bool_]) -> float:
+        """How many observations are `used` (M,), less the share Σ c / (Σ c + ridge) of each γ that they tell."""
+        used, taken = used & (self.c > 0), 0.0
+        if self.biases is not None:
+            told = np.bincount(self.pattern.bias_index[used], self.c[used], self.pattern.unknowns)
+            told = told[self.pattern.graph.nodes :]
+            taken = float(np.sum(told / (told + self.system.ridge)))
+        return max(np.count_nonzero(used) - taken, 1.0)
 
     @property
     def _noise_share(self) -> float:
@@ -119,7 +135,7 @@ class Soft:
 
     def _settle_normal(self, shared: Shared) -> tuple[Soft, Variances, int, bool]:
         """Once; γ and saturated answers are found in rounds with the variances."""
-        limits, censored, observations = self.pattern.limits, self.censored, self.count
+        limits, censored = self.pattern.limits, self.censored
         in_one_order = self.is_biased and not np.any(self.observations.sum_weight)
         state = replace(self, reach=reach(self.system, ~censored)) if in_one_order else self
         before = np.array(0.0)
@@ -129,11 +145,11 @@ class Soft:
             if state.reach < 1.0:
                 left = spectrum.square - float(np.sum(spectrum.beta**2 / spectrum.q))
                 spectrum = replace(spectrum, square=spectrum.square - (1.0 - state.reach) * left)
-            variances = estimate(spectrum, shared.kind, observations, False, self.unit)
-            if state._sums_are_noise(variances):
+            variances = estimate(spectrum, shared.kind, state.count, False, self.unit)
+            if state.sums_are_noise(variances.noise(variances.ratio)):
                 found = self.observations
                 spectrum = replace(spectrum, square=spectrum.square + found.sum_variance * found.sum_freedom)
-                variances = estimate(spectrum, shared.kind, observations + found.sum_freedom, False, self.unit)
+                variances = estimate(spectrum, shared.kind, state.count + found.sum_freedom, False, self.unit)
             used, state = state.noise, replace(state, noise=variances.noise(variances.ratio))
             logs = np.log([variances.ratio, state.noise])
             learnt = step > 0 or state.biases is None or not state.biases.shared.any()
@@ -150,20 +166,21 @@ class Soft:
                 state = state._censor(*differences(solution, spread, between), np.flatnonzero(censored))
         return state, variances, limits.mixed_rounds, False
 
-    def _sums_are_noise(self, variances: Variances) -> bool:
-        """Whether the sums of the answers in both orders vary as noise makes them vary, by a test of either side.
+    def sums_are_noise(self, noise: float, surely: float = CLEARLY, most: float = TWICE) -> bool:
+        """Whether the sums of the answers in both orders vary as `noise` makes them vary, by a test of either side.
 
-        log of the ratio of two variances has about the variance 2/f + 2/f′, f′ = M − (n − components) for φ. Where the
-        sums vary more, the position of single texts has an effect; where they vary less, the two answers about a pair
-        are not two observations, as in files with p and 1 − p. In both cases the sums do not tell the noise.
+        The ratio of the two variances is F-distributed with f and f′ = M − (n − components) degrees of freedom; it must
+        not be beyond the quantile `surely` on either side, nor `most` times 1 or less. Where the sums vary more, the
+        position of single texts has an effect; where they vary less, the two answers about a pair are not two
+        observations, as in files with p and 1 − p. In both cases the sums do not tell the noise.
         """
         found, graph = self.observations, self.pattern.graph
         if found.sum_freedom < 1 or self.censored.any():
             return False
         freedom = max(self.count - (graph.nodes - graph.components), 1)
-        error = ndtri(CLEARLY) * np.sqrt(2.0 / found.sum_freedom + 2.0 / freedom)
-        ratio = np.log(found.sum_variance / variances.noise(variances.ratio))
-        return bool(-error < ratio < min(error, np.log(TWICE)))
+        ratio = found.sum_variance / noise
+        share = fdtr(found.sum_freedom, freedom, ratio)
+        return bool(1.0 - surely < share < surely and 1.0 / most < ratio < most)
 
     def _has_tails(self, variances: Variances, shared: Shared) -> bool:
         """Whether the noise has heavy tails; the uncertainty of what candidates share is left out of the cavities."""
@@ -245,3 +262,32 @@ class Soft:
         gamma, between = shrunk(-found.sums, variance, found.sum_weight > 0)
         total = (variance + (between or 0.0))[found.sum_weight > 0]
         return gamma, between, float(1.0 / np.sqrt(np.sum(1.0 / total)))
+
+
+def equality(comparisons: Comparisons, limits: Limits = LIMITS) -> float:
+    """The p-value of the hypothesis that all candidates of a component have the same score.
+
+    With E = Σ β²/q explained by scores, r = rank L, and the rest R = Σ c·y² − E with ν degrees of freedom, to which the
+    sums of the answers in both orders add theirs where they are noise, it is that of
+
+        F = (E/r) / (R/ν)  (F-test) for soft answers,    χ²_r = E / ((E + R)/(r + ν))  (score test) for choices,
+
+    whose noise is known if all are equal. It is 1 where the graph has no cycles: some scores agree with any answers.
+
+    >>> rows = [("a", "b", 0.8), ("b", "c", 0.71), ("c", "a", 0.09), ("a", "d", 0.3), ("b", "d", 0.12)]
+    >>> turned = [(second, first, 0.98 - p) for first, second, p in rows]
+    >>> round(equality(Comparisons.from_rows(rows + turned)), 3), equality(Comparisons.from_rows(rows[:2]))
+    (0.0, 1.0)
+    """
+    model = Soft.of_any(comparisons, limits)
+    spectrum = Spectrum.of(model.system, np.zeros((model.system.nodes, 0)))
+    explained, rank = float(np.sum(spectrum.beta**2 / spectrum.q)), float(np.sum(spectrum.trace_weight))
+    freedom = model.told(np.ones(len(model.c), dtype=bool)) - rank
+    if min(freedom, rank) < 0.5:  # both are whole but for rounding and what is known of γ
+        return 1.0
+    left, found = max(spectrum.square - explained, LEAST_NOISE * freedom), model.observations
+    if model.sums_are_noise(left / freedom, SURELY, np.inf):
+        freedom, left = freedom + found.sum_freedom, left + found.sum_variance * found.sum_freedom
+    if are_choices(comparisons):
+        return float(chdtrc(rank, explained / (explained + left) * (rank + freedom)))
+    return float(fdtrc(rank, freedom, explained / rank / (left / freedom)))

@@ -28,7 +28,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtr, stdtr
 
 from comparo.model.spectrum import Spectrum
 from comparo.types import Array
@@ -55,7 +55,7 @@ class Variances:
 
     spectrum: Spectrum
     kind: NDArray[np.intp]
-    observations: int
+    observations: float
     has_known_noise: bool
     ratio: float
     shared: Array
@@ -69,10 +69,32 @@ class Variances:
         return _of_columns(self.shared, self.kind, self.flat)
 
     def noise(self, a: float) -> float:
-        """φ for a ratio a."""
+        """φ for a ratio a: the mean square of the residuals, S/ν.
+
+        At the maximum of the restricted likelihood that is Q/K. Above it, where the terms that avoid 0 move a, Q/K is
+        too small, the more the fewer answers there are.
+        """
         if self.has_known_noise:
             return self.known_noise
-        return max(_form(self.spectrum, a, self.ratios) / self.observations, LEAST_NOISE)
+        square, freedom = self.residual(a)
+        return max(square / freedom, LEAST_NOISE)
+
+    def residual(self, a: float) -> tuple[float, float]:
+        """The sum of the squared residuals S of the fitted scores, and their degrees of freedom ν (Satterthwaite).
+
+        With S = ‖V⁻¹y‖² and ν = tr V⁻¹ for V = Cov(y)/φ, in the coordinates of the spectrum
+
+            S = Σ c·y² − Σ β²/q + Σ (β − q·cθ)²/(q·d²),    ν = K − Σ aq/d − tr[Cov(θ)/φ · Σ q·ccᵀ/d²].
+        """
+        spectrum, d = self.spectrum, 1.0 + a * self.spectrum.q
+        covariance, theta = self.precision(a)
+        rest = spectrum.beta - spectrum.q * (spectrum.columns @ theta)
+        square = spectrum.square + float(np.sum(((rest / d) ** 2 - spectrum.beta**2) / spectrum.q))
+        aq = a * spectrum.trace_q
+        fitted = float(np.sum(spectrum.trace_weight * aq / (1.0 + aq)))
+        fitted += float(np.sum(covariance * ((spectrum.columns * (spectrum.q / d**2)[:, None]).T @ spectrum.columns)))
+        most = max(self.observations, float(np.sum(spectrum.trace_weight)))  # scores take no more than there is
+        return square, max(most - fitted, np.finfo(float).tiny)
 
     def moments(self, a: float) -> tuple[Array, Array]:
         """C (M, M) and g (M,)."""
@@ -101,7 +123,7 @@ class Variances:
 def estimate(
     spectrum: Spectrum,
     kind: NDArray[np.intp],
-    observations: int,
+    observations: float,
     has_known_noise: bool,
     unit: float = 1.0,
     known_noise: float = 1.0,
@@ -143,7 +165,7 @@ def estimate(
 class _Search:
     spectrum: Spectrum
     kind: NDArray[np.intp]
-    observations: int
+    observations: float
     has_known_noise: bool
     level: float
     known_noise: float = 1.0
@@ -210,8 +232,13 @@ class _Search:
         height = self.likelihood(fine, shared)
         top = int(np.argmax(height))
         a, peak = _parabola(fine, height, top)
-        root = np.sign(fine - a) * np.sqrt(np.maximum(2.0 * (peak - height), 0.0))
-        return a, fine, ndtr(np.maximum.accumulate(root))
+        fall = np.maximum(2.0 * (peak - height), 0.0)
+        if self.has_known_noise:
+            return a, fine, ndtr(np.maximum.accumulate(np.sign(fine - a) * np.sqrt(fall)))
+        # Where φ is estimated, the root is that of Student's t, whose likelihood is (1 + t²/ν)^(−K/2).
+        freedom = max(self.observations - float(np.sum(self.spectrum.trace_weight)), 1.0)
+        root = np.sign(fine - a) * np.sqrt(freedom * np.expm1(np.minimum(fall / self.observations, 100.0)))
+        return a, fine, stdtr(freedom, np.maximum.accumulate(root))
 
     def best_shared(self, a: float, shared: Array) -> Array:
         """The best r of each kind in turn, the others as they are."""

@@ -14,6 +14,7 @@ from scipy.special import ndtri
 from comparo.data.comparisons import Comparisons
 from comparo.model.covariance import Covariance
 from comparo.model.graph import Graph
+from comparo.model.soft import equality
 from comparo.ranking.places import Candidate, among_best, beats, nodes_of, rank_intervals, ranks, tiers
 from comparo.rounding import merge_ties
 from comparo.types import Array
@@ -114,8 +115,12 @@ class Placed:
         """1 for the best tier of each component; items that cannot be distinguished share one.
 
         A tier ends before the first item that its best item beats with a probability of at least `level`. Contexts of
-        more than 4096 items take the errors of two scores as independent.
+        more than 4096 items take the errors of two scores as independent. All are in one tier where a test at
+        1 − `level` (`equality`) does not show that any items differ, so that equal items are split in at
+        most that share of runs.
         """
+        if equality(self.comparisons, self.covariance.pattern.limits) > 1 - self.level:
+            return np.ones(len(self), dtype=np.int64)
         return tiers(self.scores, self.covariance, self.level)
 
     def probability(self, one: Hashable, other: Hashable, context: Hashable = None) -> float:

@@ -140,6 +140,16 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False) -> Task:
     return replace(task, items=items, given=given, growth=growth)
 
 
+def items_there(folder: Path) -> Items | None:
+    """The items of a run to which others may be added; None where there is no such run."""
+    if not (folder / DATABASE).is_file():
+        return None
+    with reading(folder) as connection:
+        if count_growths(connection) is None:
+            return None
+    return stored_items(folder)
+
+
 def open_grown(folder: Path | None, task: Task, notes: Mapping[str, Any]) -> Store:
     """The store of a task in its folder; where the task grows, the folder has grown when this returns."""
     now, growth = {**task.configuration, **notes}, task.growth

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from comparo.data.columns import shown
 from comparo.data.items import Items
 from comparo.run.database import clean, encode, plain
 
@@ -42,8 +43,8 @@ def item_rows(items: Items) -> tuple[list[tuple[str, str | None]], list[tuple[st
         (contexts[context], encode(label), text, json.dumps(dict(zip(names, map(plain, values), strict=True))), of)
         for context, label, text, values, of in columns
     ]
-    shown = [None if text is None else clean(text) for text in items.context_texts]
-    return list(zip(contexts, shown, strict=True)), rows
+    shared = [None if text is None else clean(text) for text in items.context_texts]
+    return list(zip(contexts, shared, strict=True)), rows
 
 
 def merged(stored: Items, given: Items, left: Collection[Label]) -> Items:
@@ -59,7 +60,8 @@ def merged(stored: Items, given: Items, left: Collection[Label]) -> Items:
     Raises
     ------
     ValueError
-        If one of the two has groups, or a number that is held equal, and the other has not.
+        If one of the two has groups, or a number that is held equal, and the other has not, or if a context has
+        another text in each.
     """
     old, new = ({label: (of, row) for row, label in enumerate(texts_of(of))} for of in (stored, given))
     kept = {label: new.get(label, place) for label, place in old.items() if label not in left}
@@ -69,8 +71,13 @@ def merged(stored: Items, given: Items, left: Collection[Label]) -> Items:
         _check(stored, given)
     contexts: dict[str, tuple[Items, int]] = {}
     for (context, _), (of, row) in places.items():
-        if context not in contexts or of is given:
-            contexts[context] = of, int(of.context[row])
+        number = int(of.context[row])
+        known, at = contexts.get(context, (of, number))
+        if known is not of and clean(known.context_texts[at] or "") != clean(of.context_texts[number] or ""):
+            raise ValueError(
+                f"context {shown(of.contexts[number])} has another text in the run; give it as it is there"
+            )
+        contexts[context] = of, number
     code = {context: number for number, context in enumerate(contexts)}
     names = {id(of): of.ids.tolist() for of in (stored, given)}
 

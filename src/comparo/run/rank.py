@@ -19,6 +19,7 @@ from comparo.run.auto import AUTO, choose_wordings
 from comparo.run.batch import Mode, mode_of
 from comparo.run.budget import Budget
 from comparo.run.criteria import WEIGHTS, check_criteria
+from comparo.run.growing import items_there
 from comparo.run.loop import Run, logger
 from comparo.run.recipe import Scores
 from comparo.run.starting import Asked, Folder, Start, listed, make_judges, make_prompt, reader_among
@@ -169,7 +170,8 @@ def rank(
     """
     columns = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
     held = tuple([control] if isinstance(control, str) else control)
-    items = Items.of(data, **columns, scores=scores, numbers=[name for name in held if name != LENGTH])
+    old = None if fresh or out is None or callable(out) else items_there(Path(out))
+    items = Items.of(data, **columns, scores=scores, numbers=[name for name in held if name != LENGTH], old=old)
     start = Start(out, fresh, notes, watch, say, finish, mode_of(batch), True, allow_changes)
     is_auto = listed(wording) == [AUTO]
     if is_auto and start.batch is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -107,8 +108,7 @@ class Task:
             self.systems()
             quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
         else:
-            top = top_of(self.goal, min(map(len, self.items.names.values())), str(self.strategy))
-            self._rehearse(top)
+            self._rehearse(top_of(self.goal, sys.maxsize, str(self.strategy)))  # `expense` has the number of items
         self.fitting.check()
 
     def _rehearse(self, top: int | None) -> None:
@@ -233,9 +233,16 @@ class Task:
         }
 
     def expense(self) -> Expense:
-        """The maximum number of calls, tokens and dollars, estimated from the lengths of a hundred prompts."""
+        """The maximum number of calls, tokens and dollars, estimated from the lengths of a hundred prompts.
+
+        Raises a ValueError where a context has too few items for the goal, or one alone.
+        """
         rng, names = np.random.default_rng(0), self.items.names
         sizes = {context: len(ids) for context, ids in names.items()}
+        if self.items.alone.size:  # which new items of a run may be before they join the others
+            raise ValueError(self.items.loneliness(int(self.items.alone[0])))
+        if not self.compares_groups:
+            top_of(self.goal, min(sizes.values()), str(self.strategy))
         contexts = list(sizes)
         lengths = []
         for _ in range(100):

@@ -224,7 +224,7 @@ def test_sheets_come_back_filled_in(comparo, tmp_path):
         f"{blank[0]} of 24 in {tmp_path / 'sheets' / 'ana.xlsx'}, {blank[1]} of 24 in {tmp_path / 'sheets' / 'bo.xlsx'}"
     )
     assert f"comparisons without a winner are left out: {told}\n" in done.stderr
-    assert "2 judges: method mixed" in done.stderr
+    assert "2 judges who decide" in done.stderr
     order = [row["item"] for row in csv.DictReader(io.StringIO(done.stdout))]
     assert order[0] in NAMES[-3:]
     assert order[-1] in NAMES[:3]

@@ -476,8 +476,8 @@ def test_the_organiser_sees_judges_agreement_and_the_ranking(texts, tmp_path, ru
                 voter.vote("A" if left > right else "B")
             voters[2].vote("A")
         voters[2].skip("<i>I cannot decide")
-        ranking = csv.DictReader(io.StringIO(server.request("GET", f"{server.organiser}/ranking.csv")[2]))
-        best = [row["item"] for row in ranking]
+        shown = server.request("GET", f"{server.organiser}/ranking.csv")[2]
+        best = [row["item"] for row in csv.DictReader(io.StringIO(shown))]
         assert best[:3] != sorted(best)[:3]
         assert best.index("e11") < best.index("e00")
         live = json.loads(server.request("GET", f"{server.organiser}/live")[2])["html"]
@@ -487,6 +487,10 @@ def test_the_organiser_sees_judges_agreement_and_the_ranking(texts, tmp_path, ru
     assert 'Sure enough (0.5)?</h3><p class="figure">Yes' in live
     assert "&lt;i&gt;I cannot decide" in live
     assert "90" in live.split("<h3>Votes</h3>")[1][:40]
+    for method in ([], ["--method", "mixed"]):  # one folder, one ranking
+        fitted = run(tmp_path, ["fit", "run", "--format", "csv", *method])
+        assert fitted.stdout.splitlines() == shown.splitlines(), fitted.stderr
+    assert read_record(tmp_path / "run").ranking.to_csv() == shown
     votes = list(csv.DictReader(io.StringIO(text)))
     assert len(votes) == 90
     assert set(votes[0]) == {"first", "second", "winner", "p", "judge", "seconds", "at"}

@@ -23,7 +23,7 @@ from comparo.model.graph import Graph
 from comparo.model.product import Bias
 from comparo.ranking.consensus import check_validity, consensus, expected_by
 from comparo.ranking.grouping import group_codes
-from comparo.ranking.people import find_voted, votes_about, with_votes
+from comparo.ranking.people import find_voted, rank_votes, votes_about, with_votes
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.traits import Held, control_of
 from comparo.run.past import Past, State
@@ -43,7 +43,7 @@ class Fitting:
     `Ranking.controlled`. A consensus without groups is one beyond style. Where the comparisons contain no
     group twice, as those of one context may, the ranking is the judge's. With `votes` of people about some of the items
     the ranking of a whole run is people's (`conclude`). Several voices are ranked by what they agree on, or `together`
-    as if they were one, which is better where each has given few answers (docs/vote.md). A run that has grown has a
+    as people whose votes are pooled (`rank_votes`, docs/vote.md). A run that has grown has a
     `past`: the ranking of the whole run is then on the scale of the first one.
 
     >>> items = Items.of({"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."})
@@ -157,6 +157,8 @@ class Fitting:
 
     def rank(self, data: Comparisons) -> Ranking:
         """The ranking from comparisons as answered."""
+        if self.together:
+            return rank_votes(data, self._groups)
         return self.fit(self.weigh(data) if self.pools else data)
 
     def conclude(self, data: Comparisons) -> Ranking:
@@ -238,7 +240,7 @@ class Fitting:
             ranking = quiet_fit(data, self.method, bias=self.bias)
             named = None if self._groups is None else group_codes(data, ranking.graph, self._groups)
             return replace(ranking, group=named)
-        method = self.method if data.judges is None or self.together else "panel"
+        method = self.method if data.judges is None else "panel"
         came = self._came(data)
         groups = self._groups if came is None else came
         shared: dict[str, Any] = {"groups": groups, "features": self._features, "control": self._control(data)}

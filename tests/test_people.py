@@ -252,8 +252,8 @@ def test_without_groups_there_is_no_validity():
 @pytest.mark.parametrize(
     ("votes", "message"),
     [
-        ([("a", "x", 1.0)], r"vote 1 is about 'x', which is not among the 3 texts"),
-        ([("a", "b", 1.0), ("a", "b", 0.3)], r"vote 2 has p = 0.3; a vote is for the first \(1\)"),
+        ([("a", "x", 1.0)], r"a vote is about 'x', which is not among the 3 texts"),
+        ([("a", "b", 1.0), ("a", "b", 0.3)], r"the vote on 'a' and 'b' has p = 0.3; a vote is for the first \(1\)"),
         (
             [{"first": "a", "second": "b", "p": 1.0, "context": "one"}],
             "of context 'one', which is not among the 3 texts",
@@ -317,7 +317,7 @@ def test_rank_refuses_votes_before_it_asks(tmp_path):
         asked.append((first, second))
         return 0.5
 
-    with pytest.raises(ComparisonsError, match="vote 1 is about 'nobody' of context 'c0'"):
+    with pytest.raises(ComparisonsError, match="a vote is about 'nobody' of context 'c0'"):
         comparo.rank(TEXTS, "better", judge=judge, votes=str(votes))
     assert not asked
 

@@ -253,9 +253,10 @@ def find_voted(votes: Comparisons, known: Sequence[tuple[Any, Any]]) -> tuple[In
     """
     if not votes.hard:
         row = int(np.argmin(np.isin(votes.p, (0.0, 0.5, 1.0))))
+        ends = votes.items[[votes.first[row], votes.second[row]]].tolist()
         raise ComparisonsError(
-            f"vote {row + 1} has p = {votes.p[row]:g}; a vote is for the first (1), the second (0) or neither (0.5): "
-            "give one row per vote, not the share of several"
+            f"the vote on {ends[0]!r} and {ends[1]!r} has p = {votes.p[row]:g}; a vote is for the first (1), the "
+            "second (0) or neither (0.5): give one row per vote, not the share of several"
         )
     contexts = list(dict.fromkeys(context for context, _ in known))
     if votes.contexts is None and len(contexts) > 1:
@@ -275,7 +276,7 @@ def find_voted(votes: Comparisons, known: Sequence[tuple[Any, Any]]) -> tuple[In
             context, item = labels[row]
             place = "" if context is None else f" of context {context!r}"
             raise ComparisonsError(
-                f"vote {row + 1} is about {item!r}{place}, which is not among the {len(known)} texts that are ranked; "
+                f"a vote is about {item!r}{place}, which is not among the {len(known)} texts that are ranked; "
                 "leave it out, or rank that text too"
             )
         found.append(nodes)

@@ -17,12 +17,14 @@ from collections import Counter
 from contextlib import closing
 
 import pytest
+from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.prompts import criterion_prompt
 from comparo.errors import StoreError
 from comparo.report.record import read_record
+from comparo.report.voices import favours, who_judged
 from comparo.run.folders import list_runs, repair
 from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.vote.booth import Booth
@@ -490,7 +492,12 @@ def test_the_organiser_sees_judges_agreement_and_the_ranking(texts, tmp_path, ru
     for method in ([], ["--method", "mixed"]):  # one folder, one ranking
         fitted = run(tmp_path, ["fit", "run", "--format", "csv", *method])
         assert fitted.stdout.splitlines() == shown.splitlines(), fitted.stderr
-    assert read_record(tmp_path / "run").ranking.to_csv() == shown
+    record = read_record(tmp_path / "run")
+    assert record.ranking.to_csv() == shown
+    members = who_judged(record)["members"]  # one position bias of each judge, the one that the ranking corrects for
+    for name, gamma in zip(record.ranking.comparisons.judges, record.ranking.bias[0], strict=True):
+        (member,) = [member for member in members if member.name == name]
+        assert member.favours == favours(float(expit(-gamma)))
     votes = list(csv.DictReader(io.StringIO(text)))
     assert len(votes) == 90
     assert set(votes[0]) == {"first", "second", "winner", "p", "judge", "seconds", "at"}

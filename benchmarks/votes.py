@@ -1,6 +1,7 @@
 """Votes of people as `comparo vote` collects them: ranked together, or as a panel that weighs each judge.
 
     python -m benchmarks.votes
+    python -m benchmarks.votes --spread     # of recorded votes, ../shared/data
 
 Texts have scores with standard deviation 1.5, and each judge a taste of their own with standard deviation 0.5; a tenth
 of the votes are ties. Pairs are dealt to judges in random turns, as the page deals them.
@@ -8,18 +9,23 @@ of the votes are ties. Pairs are dealt to judges in random turns, as the page de
 
 from __future__ import annotations
 
+import csv
+import gzip
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 from scipy.special import expit
 from scipy.stats import spearmanr
 
-from comparo import Comparisons, Items, expected_spearman
+from comparo import Comparisons, Items, expected_spearman, fit
 from comparo.run.recipe import Fitting
 from comparo.vote.ballots import Ballot
 from comparo.vote.dealing import Dealer
 
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 RUNS = 20
 SCENES = (  # texts, judges, of whom so many click at random, votes in all
     (20, 3, 0, 60),
@@ -55,7 +61,33 @@ def voted(
     return Comparisons.from_columns(first, second, np.array(p), judge=list(judge)), scores
 
 
+def spreads() -> None:
+    """The standard deviation of people's scores in logits, one line a set of votes on one question."""
+    sets: dict[str, dict[str, list[tuple[str, str, float]]]] = {"convarg": {}, "llmfao": {}}
+    with gzip.open(DATA / "convarg" / "votes.csv.gz", "rt") as file:
+        for row in csv.DictReader(file):
+            p = {"first": 1.0, "second": 0.0}.get(row["winner"], 0.5)
+            sets["convarg"].setdefault(row["context"], []).append((row["first"], row["second"], p))
+    with gzip.open(DATA / "panel" / "judges.llmfao.csv.gz", "rt") as file:
+        for row in csv.DictReader(file):
+            if row["judge"] == "human_crowd":
+                votes = int(float(row["votes"]))
+                won, tied = divmod(round(2 * votes * float(row["p"])), 2)
+                own = [1.0] * won + [0.5] * tied + [0.0] * (votes - won - tied)
+                rows = sets["llmfao"].setdefault(row["context_id"], [])
+                rows += [(row["first"], row["second"], p) for p in own]
+    every = []
+    for name, votes in sets.items():
+        found = np.log([float(fit(rows, "mixed").product.prior) for rows in votes.values()])
+        every.extend(found.tolist())
+        print(f"{name}: {len(found)} sets, geometric mean {np.exp(np.mean(found)):.2f}, sd of log {np.std(found):.2f}")
+    print(f"all {len(every)}: geometric mean {np.exp(np.mean(every)):.2f}, sd of log {np.std(every):.2f}")
+
+
 def main() -> None:
+    if "--spread" in sys.argv:
+        spreads()
+        return
     print("\n| texts | judges | of them careless | votes | together: ρ × 100 | expected | panel: ρ × 100 | expected |")
     print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for texts, judges, careless, votes in SCENES:

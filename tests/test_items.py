@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comparo import ComparisonsError
+from comparo.data.documents import MOST
 from comparo.data.items import Items, read_items
 from comparo.data.prompts import Question, paper_prompt
 from comparo.data.writing import write_columns
@@ -463,7 +465,7 @@ def test_files_that_cannot_be_ranked(tmp_path, name, content, message):
 
 
 def test_folders_that_cannot_be_ranked(tmp_path):
-    with pytest.raises(ComparisonsError, match=r"^the folder .* has no \.txt or \.md files; put each text into one"):
+    with pytest.raises(ComparisonsError, match=r"^the folder .* has no \.txt, .*; put each text into one"):
         Items.of(tmp_path)
     written(tmp_path, "a.txt", "A")
     with pytest.raises(ComparisonsError, match="'a' is the only item"):
@@ -710,3 +712,40 @@ def test_a_folder_that_may_not_be_read_is_one_clear_message():
         finally:
             os.seteuid(user)
             os.chmod(folder, 0o700)
+
+
+WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+
+
+def write_docx(path, body, before=""):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        xml = f'<?xml version="1.0"?>{before}<w:document xmlns:w="{WORD}"><w:body>{body}</w:body></w:document>'
+        archive.writestr("word/document.xml", xml)
+
+
+def test_a_folder_of_documents_is_read_and_other_files_are_named(tmp_path, caplog):
+    run = "<w:pPr><w:tabs><w:tab/></w:tabs></w:pPr><w:r><w:t>One</w:t><w:tab/><w:t>t&amp;wo</w:t></w:r>"
+    write_docx(
+        tmp_path / "ana.docx", f"<w:p>{run}</w:p><w:p><w:r><w:t>Three</w:t><w:delText>no</w:delText></w:r></w:p>"
+    )
+    (tmp_path / "bo.txt").write_text("Plain.")
+    (tmp_path / "cy.odt").write_bytes(b"PK")
+    items = Items.of(tmp_path)
+    assert dict(zip(items.ids.tolist(), items.texts, strict=True)) == {"ana": "One\tt&wo\nThree", "bo": "Plain."}
+    assert "cy.odt" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("write", "wrong"),
+    [
+        (lambda path: path.write_bytes(b"no archive"), "not a whole .docx"),
+        (lambda path: write_docx(path, "<w:p/>", '<!DOCTYPE d [<!ENTITY a "aaaa">]>'), "document type"),
+        (lambda path: write_docx(path, "<w:p>"), "cannot be read"),
+        (lambda path: write_docx(path, " " * (MOST + 1)), "unpacks to more than"),
+    ],
+)
+def test_a_document_that_is_broken_or_hostile_is_one_clear_message(tmp_path, write, wrong):
+    write(tmp_path / "ana.docx")
+    with pytest.raises(ComparisonsError, match=wrong) as raised:
+        Items.of(tmp_path)
+    assert "ana.docx" in str(raised.value)

@@ -9,14 +9,15 @@ import pytest
 from scipy.special import expit
 
 import comparo
-from comparo import Comparisons, Items, fit, with_votes
+from comparo import Comparisons, Items, expected_spearman, fit, with_votes
 from comparo.errors import ComparisonsError
 from comparo.model.choices import Choices
 from comparo.model.graph import Graph
 from comparo.model.limits import LIMITS
 from comparo.model.people import Voted
 from comparo.model.voted import SPREAD, Expectation, _Posterior, _Solved, voted
-from comparo.ranking.people import expected_of, find_voted
+from comparo.ranking.people import expected_of, find_voted, rank_votes
+from comparo.ranking.told import People
 from comparo.selection.telling import telling_pairs
 from comparo.vote.ballots import Ballot
 from comparo.vote.dealing import Dealer
@@ -258,8 +259,8 @@ def test_without_groups_there_is_no_validity():
 @pytest.mark.parametrize(
     ("votes", "message"),
     [
-        ([("a", "x", 1.0)], r"vote 1 is about 'x', which is not among the 3 texts"),
-        ([("a", "b", 1.0), ("a", "b", 0.3)], r"vote 2 has p = 0.3; a vote is for the first \(1\)"),
+        ([("a", "x", 1.0)], r"a vote is about 'x', which is not among the 3 texts"),
+        ([("a", "b", 1.0), ("a", "b", 0.3)], r"the vote on 'a' and 'b' has p = 0.3; a vote is for the first \(1\)"),
         (
             [{"first": "a", "second": "b", "p": 1.0, "context": "one"}],
             "of context 'one', which is not among the 3 texts",
@@ -324,7 +325,7 @@ def test_rank_refuses_votes_before_it_asks(tmp_path):
         asked.append((first, second))
         return 0.5
 
-    with pytest.raises(ComparisonsError, match="vote 1 is about 'nobody' of context 'c0'"):
+    with pytest.raises(ComparisonsError, match="a vote is about 'nobody' of context 'c0'"):
         comparo.rank(TEXTS, "better", judge=judge, votes=str(votes))
     assert not asked
 
@@ -390,3 +391,46 @@ def test_votes_without_any_doubt():
     assert max(point.evidence for point in ranking.covariance.points) < 0  # the logarithm of a probability
     assert np.corrcoef(ranking.scores, true_scores(ranking, t))[0, 1] > 0.8
     assert np.max(np.abs(ranking.scores)) < 60
+
+
+def votes_on(rng, texts, number, spread):
+    """Votes of three people on random pairs of one context, the pairs of a circle first, and the scores."""
+    scores, circle = spread * rng.standard_normal(texts), rng.permutation(texts)
+    pairs = [(int(a), int(b)) for a, b in zip(circle, np.roll(circle, 1), strict=True)]
+    pairs += [tuple(rng.choice(texts, 2, replace=False).tolist()) for _ in range(number - texts)]
+    first, second = np.array([pair if rng.random() < 0.5 else pair[::-1] for pair in pairs]).T
+    p = (rng.random(number) < expit(scores[first] - scores[second])).astype(float)
+    judge = [f"person {each}" for each in rng.integers(3, size=number)]
+    return Comparisons.from_columns(first, second, p, judge=judge), scores
+
+
+def test_few_votes_give_scores_on_the_scale_of_people():
+    """32 votes on 20 texts: without a prior on the spread, scores ranged over 24 to 36 logits in a third of draws."""
+    ranges, covered = [], []
+    for seed in range(6):
+        votes, scores = votes_on(np.random.default_rng(seed), 20, 32, 1.5)
+        ranking = rank_votes(votes)
+        true = scores[ranking.items.astype(int)]
+        true = true - np.mean(true)
+        ranges.append(np.ptp(ranking.scores) / np.ptp(true))
+        covered.append(np.mean((ranking.low <= true) & (true <= ranking.high)))
+    assert max(ranges) < 2
+    assert np.mean(covered) > 0.8  # 120 scores of six dependent sets at 0.91 (20 runs)
+
+
+def test_coins_say_nothing_of_texts():
+    """The expected correlation of random votes averaged 0.44 to 0.58."""
+    votes = [votes_on(np.random.default_rng(seed), 20, 60, 0.0)[0] for seed in range(6)]
+    assert np.mean([expected_spearman(rank_votes(each))[0] for each in votes]) < 0.25  # 0.10 ± 0.10 over 20 runs
+
+
+def test_many_votes_are_ranked_as_bradley_terry_ranks_them():
+    votes, _ = votes_on(np.random.default_rng(3), 8, 2000, 1.0)
+    plain = fit(replace(votes, judges=None, judge=None), "poe-bt")
+    assert np.allclose(rank_votes(votes).scores, plain.scores, atol=0.1)
+
+
+def test_a_share_that_votes_do_not_determine_is_called_unknown():
+    told = People(50, 2, 0.95, np.inf, 0.0, np.inf, 0.6, 0.45, 107.0)
+    assert "inf" not in told.sentence
+    assert "unknown" in told.sentence

@@ -224,7 +224,7 @@ def test_sheets_come_back_filled_in(comparo, tmp_path):
         f"{blank[0]} of 24 in {tmp_path / 'sheets' / 'ana.xlsx'}, {blank[1]} of 24 in {tmp_path / 'sheets' / 'bo.xlsx'}"
     )
     assert f"comparisons without a winner are left out: {told}\n" in done.stderr
-    assert "2 judges: method mixed" in done.stderr
+    assert "2 judges who decide" in done.stderr
     order = [row["item"] for row in csv.DictReader(io.StringIO(done.stdout))]
     assert order[0] in NAMES[-3:]
     assert order[-1] in NAMES[:3]
@@ -391,3 +391,20 @@ def test_items_without_texts_have_sheets_of_names(comparo, tmp_path):
     done = comparo("select", "names.csv", "--next", 2, "--for", "zoe", "--sheet")
     assert "the items have no texts" in done.stderr
     assert list(cells(tmp_path / "sheets" / "zoe.xlsx")[0]) == ["first", "second", "winner", "judge"]
+
+
+def test_a_folder_of_sheets_is_read_as_its_files(tmp_path):
+    for judge, winner in (("ana", "A"), ("bo", "B")):
+        (tmp_path / f"{judge}.csv").write_text(f"winner,first,second,judge\n{winner},x,y,{judge}\n,y,z,{judge}\n")
+    found = read_several([tmp_path])
+    assert found.judges.tolist() == ["ana", "bo"]
+    assert found.p.tolist() == [1.0, 0.0]
+
+
+def test_a_sheet_of_a_person_is_not_taken_for_the_judge(tmp_path, comparo):
+    for judge in ("ana", "bo", "cy"):
+        (tmp_path / f"{judge}.csv").write_text(f"winner,first,second,judge\nA,x,y,{judge}\nB,y,z,{judge}\n")
+    done = comparo("agree", "ana.csv", "bo.csv", "cy.csv")
+    assert done.returncode != 0
+    assert "ana.csv" in done.stderr
+    assert "--people" in done.stderr

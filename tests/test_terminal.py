@@ -280,7 +280,7 @@ def test_pairs_are_chosen_by_columns_of_any_name(run, tmp_path):
         (["fit", "."], "is a folder"),
         (["fit", "nowhere"], "does not exist"),
         (["rank", "nowhere", "--criterion", "x"], "does not exist"),
-        (["rank", ".", "--criterion", "x"], "has no .txt or .md files"),
+        (["rank", ".", "--criterion", "x"], "has no .txt, .md, .docx or .pdf files"),
         (["select", "nowhere", "--next", "2"], "does not exist"),
         (["--config", "nowhere.toml", "rank", "items.jsonl"], "nowhere.toml cannot be read"),
     ],

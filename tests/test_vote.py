@@ -18,6 +18,7 @@ from collections import Counter
 from contextlib import closing
 
 import pytest
+from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
@@ -25,6 +26,7 @@ from comparo.data.prompts import criterion_prompt
 from comparo.errors import StoreError
 from comparo.report.record import read_record
 from comparo.report.snippets import are_codes
+from comparo.report.voices import favours, who_judged
 from comparo.run.folders import list_runs, repair
 from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.vote.booth import Booth
@@ -480,8 +482,8 @@ def test_the_organiser_sees_judges_agreement_and_the_ranking(texts, tmp_path, ru
                 voter.vote("A" if left > right else "B")
             voters[2].vote("A")
         voters[2].skip("<i>I cannot decide")
-        ranking = csv.DictReader(io.StringIO(server.request("GET", f"{server.organiser}/ranking.csv")[2]))
-        best = [row["item"] for row in ranking]
+        shown = server.request("GET", f"{server.organiser}/ranking.csv")[2]
+        best = [row["item"] for row in csv.DictReader(io.StringIO(shown))]
         assert best[:3] != sorted(best)[:3]
         assert best.index("e11") < best.index("e00")
         live = json.loads(server.request("GET", f"{server.organiser}/live")[2])["html"]
@@ -491,6 +493,15 @@ def test_the_organiser_sees_judges_agreement_and_the_ranking(texts, tmp_path, ru
     assert 'Sure enough (0.5)?</h3><p class="figure">Yes' in live
     assert "&lt;i&gt;I cannot decide" in live
     assert "90" in live.split("<h3>Votes</h3>")[1][:40]
+    for method in ([], ["--method", "mixed"]):  # one folder, one ranking
+        fitted = run(tmp_path, ["fit", "run", "--format", "csv", *method])
+        assert fitted.stdout.splitlines() == shown.splitlines(), fitted.stderr
+    record = read_record(tmp_path / "run")
+    assert record.ranking.to_csv() == shown
+    members = who_judged(record)["members"]  # one position bias of each judge, the one that the ranking corrects for
+    for name, gamma in zip(record.ranking.comparisons.judges, record.ranking.bias[0], strict=True):
+        (member,) = [member for member in members if member.name == name]
+        assert member.favours == favours(float(expit(-gamma)))
     votes = list(csv.DictReader(io.StringIO(text)))
     assert len(votes) == 90
     assert set(votes[0]) == {"first", "second", "winner", "p", "judge", "seconds", "at"}
@@ -563,7 +574,7 @@ def test_texts_that_cannot_be_compared_are_one_clear_message(tmp_path, run):
     (tmp_path / "empty").mkdir()
     essays(tmp_path / "one", 1)
     for data, message in (
-        ("empty", "has no .txt or .md files"),
+        ("empty", "has no .txt, .md, .docx or .pdf files"),
         ("one", "is the only item"),
         ("none", "does not exist"),
     ):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.analysis.posterior import posterior
+from comparo.model.people import Voted
 from comparo.ranking.ranking import Ranking
 from comparo.rounding import merge_ties
 from comparo.types import Array
@@ -62,6 +63,8 @@ def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
         ordered = np.take_along_axis(np.broadcast_to(rank, drawn.shape), order, axis=2)
         inner = ordered @ (np.arange(size) - (size - 1) / 2)
         found[some.contexts] = np.mean(inner / np.where(norm > 0, norm, 1.0), axis=1)
+    if isinstance(ranking.covariance, Voted):
+        found *= 1.0 - ranking.covariance.equal  # with equal texts any order is chance
     return found[_in_order(ranking)]
 
 

@@ -31,6 +31,7 @@ import numpy as np
 from comparo.model.experts import BradleyTerry, of_rows
 from comparo.model.laplacian import Laplacian
 from comparo.model.pattern import Pattern
+from comparo.model.people import Voted
 from comparo.model.product import WIDE, Product, multiply
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array
@@ -326,6 +327,8 @@ def posterior(ranking: Ranking) -> Posterior | Estimated:
     'Estimated'
     """
     effects = ranking.effects
+    if isinstance(ranking.covariance, Voted):
+        return Estimated(ranking, ranking.covariance.variance)
     if ranking.panel is not None:
         return Estimated(ranking, ranking.panel.variance)
     if effects is None:

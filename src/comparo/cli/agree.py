@@ -14,6 +14,7 @@ from comparo.cli.printing import print_table, print_text
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
+from comparo.data.reading import read_columns
 from comparo.data.several import join, read_parts
 from comparo.data.sources import database_of
 from comparo.errors import ComparisonsError
@@ -85,7 +86,18 @@ def _read(files: Sequence[Path], people: str | None) -> tuple[Comparisons, list[
     if len(parts) == 1:
         known = ", ".join(map(shown, list(judges[0])[:20]))
         raise ComparisonsError(f"name the people among the judges {known}: --people NAMES")
+    if _is_sheet(sheet := next(iter(parts))):
+        raise ComparisonsError(
+            f"{sheet} is a sheet that a person filled in; name the judge's answers first, or say who are the people: "
+            "--people NAMES"
+        )
     voters = list(dict.fromkeys(chain(*judges[1:])))
     if both := [name for name in judges[0] if name in voters]:
         raise ComparisonsError(f"{shown(both[0])} is a judge in both files; say who are the people: --people NAMES")
     return join(parts), voters
+
+
+def _is_sheet(path: str) -> bool:
+    """Whether a file has a winner in words and no p, as people write it."""
+    columns = {} if database_of(path) is not None else read_columns(path).columns
+    return "winner" in columns and "p" not in columns

@@ -1,6 +1,6 @@
 """comparo fit: scores and a ranking from recorded comparisons."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,8 @@ from comparo.model.zermelo import Algorithm
 from comparo.ranking.equal import control_sentences
 from comparo.ranking.grouping import group_codes
 from comparo.ranking.indecision import tie_sentences
-from comparo.ranking.people import with_votes
+from comparo.ranking.people import rank_votes, with_votes
+from comparo.ranking.ranking import Ranking
 from comparo.run.recipe import Fitting
 from comparo.run.store import read_configuration, stored_items
 
@@ -51,7 +52,8 @@ def fit_command(
             "and win-ratio use only who won, davidson also who tied; avg-prob is the mean probability. mixed estimates "
             "all variances from the comparisons, as comparo rank does. panel is the consensus of several judges "
             "(column judge), and tells what each is worth; bt-sigma is Bradley–Terry with one discrimination per "
-            "judge. Default: poe-bt, and mixed for several files with several judges."
+            "judge. Default: poe-bt, and mixed for several files with several judges; people's votes (a folder of "
+            "comparo vote, decisions in several sheets) are ranked as on the organiser's page."
         ),
     ] = None,
     bias: Annotated[
@@ -157,7 +159,9 @@ def fit_command(
     given = {"report": report, "votes": votes, "leaderboard": leaderboard}
     check_criterion(files[0], criteria, criterion, voice, [name for name, value in given.items() if value])
     chosen = _chosen(files, voice) if criterion is None else answers_to(files[0], criterion)
-    method = method or _usual(files, chosen, prior)
+    is_plain = not (prior or bias or people or control)
+    are_votes = is_plain and _are_votes(files, chosen, method)
+    method = method or _usual(files, chosen, prior, are_votes)
     estimates = method in ("mixed", "panel") or prior == "estimated"
     if grouped and not (estimates or leaderboard):
         raise ValueError("--grouped belongs to --method mixed or panel, or to --leaderboard; add one of them")
@@ -176,7 +180,10 @@ def fit_command(
     if criteria and criterion is None:
         print_criteria_fit(files[0], partial(quiet_fit, method=method, **how), method, output, top)
         return
-    ranking = quiet_fit(chosen, method, **how)
+    fitted: Callable[[Comparisons], Ranking] = partial(quiet_fit, method=method, **how)
+    if are_votes:
+        fitted = partial(rank_votes, groups=groups or _own_groups(files), level=level)
+    ranking = fitted(chosen)
     if votes:
         ranking = with_votes(ranking, read_several(votes))
     if leaderboard:
@@ -186,14 +193,14 @@ def fit_command(
             print_board(board)
     print_ranking(ranking, output, top)
     if voice or (len(files) == 1 and database_of(files[0]) is not None):
-        say(_fitted(chosen, files, method) + (f" to the criterion {criterion}" if criterion else ""))
+        say(_fitted(chosen, files, ranking.method) + (f" to the criterion {criterion}" if criterion else ""))
     print_notes(ranking.notes)
     told = () if ranking.people is None else (ranking.people.sentence,)
     if report is not None:
         from comparo.report.fitted import Fitted, fitted_record
         from comparo.report.page import write_page
 
-        again = Fitted(bias or ("joint" if estimates else None), partial(quiet_fit, method=method, **how))
+        again = Fitted(bias or ("joint" if estimates else None), fitted)
         written = write_page(report, fitted_record(ranking, again, _named(files), command_line(context)))
         say(f"Report: {written}")
     for sentence in (*told, *tie_sentences(ranking.ties), *control_sentences(ranking.control)):
@@ -214,9 +221,30 @@ def _named(files: list[Path]) -> str:
     return f"{files[0].resolve().name}{more}"
 
 
-def _usual(files: list[Path], comparisons: Comparisons, prior: str | None) -> Method:
+def _are_votes(files: list[Path], comparisons: Comparisons, method: Method | None) -> bool:
+    """Whether the answers are people's votes: those of a folder of `comparo vote`, or decisions in several sheets."""
+    if method not in (None, "mixed") or not comparisons.hard:
+        return False
+    if len(files) > 1:
+        return method is None and comparisons.judges is not None
+    database = database_of(files[0])
+    return database is not None and bool(read_configuration(database.parent).get("together"))
+
+
+def _own_groups(files: list[Path]) -> dict[Any, Any] | None:
+    """The groups of the texts of a run folder; None where there are none, or no run folder."""
+    database = database_of(files[0]) if len(files) == 1 else None
+    texts = None if database is None else stored_items(database.parent)
+    return None if texts is None or not Fitting(texts).has_groups else _groups(texts)
+
+
+def _usual(files: list[Path], comparisons: Comparisons, prior: str | None, are_votes: bool) -> Method:
     """The method where none is named; one file is fitted as it always was."""
     judges = len(np.unique(comparisons.judged_by))
+    if are_votes:
+        if len(files) > 1:
+            say(f"{judges} judges who decide: ranked as people's votes are (docs/vote.md); --method names another way")
+        return "mixed"
     if len(files) == 1 or judges == 1 or prior is not None:
         return "poe-bt"
     say(

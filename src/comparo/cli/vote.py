@@ -112,9 +112,9 @@ def vote_command(
     data: Annotated[
         str,
         typer.Argument(
-            help="The texts: a folder of .txt or .md files, or JSONL, JSON, CSV, TSV, Parquet or .xlsx with columns "
-            "id, text (and context), a .txt file with a text a line, or a run folder: of a judge's run, the pairs that "
-            "tell most about the judge come first."
+            help="The texts: a folder of .txt, .md, .docx or .pdf files, or JSONL, JSON, CSV, TSV, Parquet or .xlsx "
+            "with columns id, text (and context), a .txt file with a text a line, or a run folder: of a judge's run, "
+            "the pairs that tell most about the judge come first."
         ),
     ],
     criterion: Annotated[

@@ -78,8 +78,8 @@ class Items:
         """Items from any source, every row checked.
 
         - A .csv, .tsv, .jsonl, .ndjson, .json (a list of objects), .parquet or .xlsx file, also gzipped; a .txt file
-          with one text per line, which is its own id; a folder of .txt or .md files, each an item named after it; a run
-          folder, for the items of that run.
+          with one text per line, which is its own id; a folder of .txt, .md, .docx or .pdf files, each an item named
+          after it; a run folder, for the items of that run.
         - "-", standard input: JSON if it begins with { or [{, CSV if its first line names a column `id` or `text` (or
           an argument names a column) or if all lines have equally many fields, at least two; else one text per line.
         - A list of texts, numbered from 0; a mapping from id to text; a list of mappings; a pandas, polars or pyarrow

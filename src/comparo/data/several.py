@@ -59,9 +59,22 @@ def read_several(paths: Sequence[PathLike], *, is_kept: bool = False) -> Compari
     ...     read_several([f"{folder}/ana.csv", f"{folder}/bo.csv"]).judges
     array(['ana', 'bo'], dtype=object)
     """
-    if len(paths) == 1 and not is_kept:
+    if len(paths) == 1 and not is_kept and sheets_in(paths[0]) is None:
         return Comparisons.read(paths[0])
     return join(read_parts(paths, is_kept=is_kept))
+
+
+def sheets_in(path: PathLike) -> list[Path] | None:
+    """The sheets in a folder, .csv and .xlsx, by name; None for a file and for a run folder.
+
+    A ComparisonsError where a folder has none.
+    """
+    if not os.path.isdir(path) or database_of(path) is not None:
+        return None
+    found = sorted(file for file in Path(path).iterdir() if file.suffix.lower() in (".csv", ".xlsx"))
+    if not found:
+        raise ComparisonsError(f"the folder {path} is no run folder and has no .csv or .xlsx sheets; name a file")
+    return found
 
 
 def read_parts(paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bool = False) -> dict[str, Part]:
@@ -71,7 +84,8 @@ def read_parts(paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bo
     """
     parts: dict[str, Part] = {}
     blank = []
-    for path in dict.fromkeys(map(str, paths)):
+    files = [str(file) for path in paths for file in sheets_in(path) or [path]]
+    for path in dict.fromkeys(files):
         database = database_of(path)
         table = read_columns(path, WANTED, LABELS) if database is None else judged(database)
         fields, rows = judged_fields(table, is_kept)

@@ -1,6 +1,7 @@
 """The sources of items: files, folders, standard input, lists, mappings, frames and data sets, each as a `Table`."""
 
 import json
+import logging
 import os
 import re
 import sqlite3
@@ -13,14 +14,19 @@ from typing import Any
 import numpy as np
 
 from comparo.data.columns import Table, shown
+from comparo.data.documents import docx_text, pdf_text
 from comparo.data.frames import columns_from_frame
 from comparo.data.reading import columns_from_objects, columns_from_text, read_columns
+from comparo.data.words import visible
 from comparo.errors import ComparisonsError
 
 STANDARD_INPUT = "standard input"
 DATABASE = "judgements.db"
 ENDINGS = (".db", ".sqlite", ".sqlite3")
-TEXTS = (".txt", ".md")  # files of a folder that are one text each
+TEXTS = (".txt", ".md", ".docx", ".pdf")  # files of a folder that are one text each
+NAMED = 5  # files that are not read of which a message has the names
+
+logger = logging.getLogger(__name__)
 
 
 def database_of(path: str | os.PathLike[str]) -> Path | None:
@@ -192,18 +198,31 @@ def _standard_input(header: bool) -> Table:
 
 def _folder(path: Path) -> Table:
     try:
-        there = [file for file in path.iterdir() if file.suffix.lower() in TEXTS and file.is_file()]
+        there = [file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")]
     except OSError as error:
         raise ComparisonsError(f"the folder {path} cannot be read ({error.strerror}); check its permissions") from error
-    shown = [file for file in there if not file.name.startswith(".")]
-    files = sorted(file for file in shown if file.stem.lower() != "readme")  # which is about the folder
+    there = sorted(file for file in there if file.stem.lower() != "readme")  # which is about the folder
+    files = [file for file in there if file.suffix.lower() in TEXTS]
+    unread = [file.name for file in there if file not in files]
+    names = ", ".join(map(visible, unread[:NAMED])) + (f" and {len(unread) - NAMED} more" if unread[NAMED:] else "")
     if not files:
-        raise ComparisonsError(f"the folder {path} has no .txt or .md files; put each text into one, or name a file")
-    texts = [_content(file).rstrip() for file in files]
+        raise ComparisonsError(
+            f"the folder {path} has no .txt, .md, .docx or .pdf files{f', only {names}' if unread else ''}; put each "
+            "text into one, or name a file"
+        )
+    if unread:
+        logger.warning("%s: not read, save them as .txt to add them: %s", path, names)
+    texts = [_text(file).rstrip() for file in files]
     for file, text in zip(files, texts, strict=True):
         if not text:
             raise ComparisonsError(f"{file} has no text; write it, or move the file away")
     return Table({"id": [file.stem for file in files], "text": texts}, str(path))
+
+
+def _text(path: Path) -> str:
+    """The text of a file of a folder."""
+    kind = path.suffix.lower()
+    return docx_text(path) if kind == ".docx" else pdf_text(path) if kind == ".pdf" else _content(path)
 
 
 def _lines(text: str, source: str) -> Table:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.effects import shrunk
+from comparo.model.effects import random_effects, shrunk
 from comparo.model.graph import Graph
 from comparo.model.leaning import told_share
 from comparo.model.limits import Limits
@@ -236,7 +236,7 @@ class Choices:
         return bool(np.count_nonzero(self.weight) > graph.nodes - graph.components + self.gamma.size)
 
     def with_plain_biases(self) -> Choices:
-        """γ of each judge from how often it chose the first text, as if all texts were equal, for all contexts."""
+        """γ of each judge from the share of first texts that it chose, as if all texts were equal, for all contexts."""
         judge = np.broadcast_to(self._judge, self.weight.shape).ravel()
         asked, won = (
             np.bincount(judge, part.ravel(), self.gamma.shape[1]).astype(float)
@@ -245,10 +245,16 @@ class Choices:
         if self.tied is not None:  # among equals, the odds of a win against a loss are those of the decisions alone
             asked, won = asked - self.tied + 1.0, won - 0.5 * self.tied + 0.5
         share = (won + 0.5) / (asked + 1.0)
-        error = 1.0 / np.sqrt(np.sum(asked * share * (1.0 - share)))
-        variance = np.full(self.gamma.shape, min(error**2, UNSURE))
-        gamma = np.broadcast_to(-logit(share), self.gamma.shape)
-        return replace(self, gamma=gamma, error=float(error), gamma_variance=variance)
+        gamma, variance, between = -logit(share), 1.0 / ((asked + 1.0) * share * (1.0 - share)), 0.0
+        if len(gamma) > 1:
+            centre, between = random_effects(gamma, variance)
+        mean_variance = float(1.0 / np.sum(1.0 / (variance + between)))
+        if len(gamma) > 1:  # few answers of a judge tell little of its γ: it is shrunk towards the mean of all judges
+            own = between / (between + variance)
+            gamma = centre + own * (gamma - centre)
+            variance = own * variance + (1.0 - own) ** 2 * mean_variance
+        gamma, variance = (np.broadcast_to(x, self.gamma.shape) for x in (gamma, np.minimum(variance, UNSURE)))
+        return replace(self, gamma=gamma, error=float(np.sqrt(mean_variance)), gamma_variance=variance)
 
     def bias(self, solution: Solution) -> tuple[Array, float | None, float | None]:
         """γ (C, J), its variance between contexts, and the standard error of its mean."""

@@ -24,7 +24,8 @@ class Point:
 
     What groups and the machine's parts predict of t is `mean` (n,), with the covariance lead·leadᵀ, `lead` (n, M).
     `coefficient` (D,) is S·b with its covariance `error` (D, D), and `evidence` the log probability of the votes.
-    `choices` are their settled sites, and `share` is the probability of this point among all.
+    `choices` are their settled sites, `variance` is that of a score around the machine's view before any vote, and
+    `share` is the probability of this point among all.
     """
 
     scores: Array
@@ -36,6 +37,7 @@ class Point:
     error: Array
     evidence: float
     choices: Choices
+    variance: float
     share: float = 1.0
 
 
@@ -44,9 +46,12 @@ class Voted:
     """People's scores (n,), as the covariance of them, over `points` whose shares add to 1.
 
     It is a `comparo.model.covariance.Covariance`: the mean of the points' covariances, and the scatter of their scores.
+    `equal` is the probability, given the votes, that all texts are equal. Scores and covariance are those if they
+    differ: averaged with 0, intervals would miss the scores of texts that do.
     """
 
     points: tuple[Point, ...]
+    equal: float = 0.0
 
     @property
     def pattern(self) -> Pattern:
@@ -102,6 +107,11 @@ class Voted:
                 break
             variance[batch.nodes] = np.einsum("bii->bi", self.block(batch)).ravel()
         return np.where(compared(self.pattern.graph), np.sqrt(np.maximum(variance, 0.0)), np.nan)
+
+    @property
+    def variance(self) -> float:
+        """The variance of a score before any vote, the mean over the points."""
+        return float(self._shares @ [point.variance for point in self.points])
 
     def means(self, by: Array, group: Index, is_new: bool) -> tuple[Array, Array]:
         """Means of groups (G,) and their covariance (G, G), with `by` (G, n) and the `group` of each text (n,).

@@ -13,18 +13,24 @@ on recorded judges beside people's scores (docs/people.md); votes overrule them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
+from comparo.model.effects import Effects
+from comparo.model.experts import BradleyTerry, Davidson
+from comparo.model.graph import Graph
+from comparo.model.limits import LIMITS, Limits
 from comparo.model.people import Voted, mixture
+from comparo.model.product import Product
 from comparo.model.voted import Expectation, voted
 from comparo.ranking.consensus import PEOPLE, Parts, parts_of
+from comparo.ranking.grouping import group_codes
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.told import People
 from comparo.types import Array, Index
@@ -98,9 +104,7 @@ def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
     group = None if judged.group is None else judged.group[0]
     expectation, sizes = expected_of(ranking, usual)
     both = voted(said, asked, expectation)
-    none = np.zeros((graph.nodes, 0))
-    between = 0.0 if group is None else BETWEEN
-    alone = voted(said, asked, Expectation(none, np.zeros(0), np.zeros(0), group, between, 1.0 - between))
+    alone = voted(said, asked, _without_machine(graph.nodes, group))
     (own, odds), (lone, least) = _reached(both), _reached(alone)
     voters = 1 if said.judges is None else len(np.unique(said.judged_by))
     validity, low, high = _validity(both, sizes, judged.level) if len(sizes) == 2 else (None, None, None)
@@ -109,6 +113,58 @@ def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
     return replace(
         judged, scores=both.scores, covariance=both, validity=validity, opinion=judged, people=people, controlled=None
     )
+
+
+def rank_votes(
+    votes: Comparisons,
+    groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
+    level: float = 0.95,
+    limits: Limits = LIMITS,
+) -> Ranking:
+    """The ranking of texts by people's votes alone: the one estimator of votes, wherever they are ranked.
+
+        P(first wins) = σ(t_first − t_second − γ_person),    t ~ N(0, S²),    log S ~ N(log SPREAD, WIDE²)
+
+    (`comparo.model.voted`). People are pooled: they share the scores t, and each has a
+    position bias γ, shrunk towards the mean of all. With groups, texts of one group share a part of t.
+
+    Parameters
+    ----------
+    votes : K votes, p of shape (K,): 1 for the first text, 0 for the second, ½ for neither.
+    groups : The group of each item, or pair (context, item); "items": the same item in other contexts.
+    level, limits : As for `comparo.fit`.
+
+    Returns
+    -------
+    Ranking
+        Scores of all n texts with votes, in logits, with the posterior covariance over S.
+
+    Examples
+    --------
+    >>> ranking = rank_votes(Comparisons.from_rows([("a", "b", 1.0), ("b", "c", 1.0), ("a", "c", 1.0)] * 4))
+    >>> list(ranking), bool(np.ptp(ranking.scores) < 8)
+    (['a', 'b', 'c'], True)
+    """
+    graph = Graph.build(votes)
+    group = None if groups is None else group_codes(votes, graph, groups)
+    between = 0.0 if group is None else BETWEEN
+    prior = _without_machine(graph.nodes, None if group is None else group[0])
+    found = voted(votes, graph, prior, limits)
+    point = max(found.points, key=lambda each: each.share)
+    choices = point.choices
+    scores = graph.centre(found.scores)
+    effects = Effects(1.0, found.variance * (1.0 - between), 1.0, bias_error=choices.error)
+    if group is not None:
+        effects = replace(effects, groups=found.variance * between)
+    expert = BradleyTerry() if choices.nu is None else Davidson(choices.nu[votes.judged_by])
+    spread = float(np.sqrt(found.variance))
+    product = Product(votes, graph, expert, spread, scores, choices.gamma, point.laplacian, 1, True, effects)
+    return Ranking("votes", votes, graph, scores, found, level, product, group=group)
+
+
+def _without_machine(texts: int, group: Index | None) -> Expectation:
+    between = 0.0 if group is None else BETWEEN
+    return Expectation(np.zeros((texts, 0)), np.zeros(0), np.zeros(0), group, between, 1.0 - between)
 
 
 def expected_of(ranking: Ranking, usual: Usual = USUAL) -> tuple[Expectation, Array]:
@@ -197,9 +253,10 @@ def find_voted(votes: Comparisons, known: Sequence[tuple[Any, Any]]) -> tuple[In
     """
     if not votes.hard:
         row = int(np.argmin(np.isin(votes.p, (0.0, 0.5, 1.0))))
+        ends = votes.items[[votes.first[row], votes.second[row]]].tolist()
         raise ComparisonsError(
-            f"vote {row + 1} has p = {votes.p[row]:g}; a vote is for the first (1), the second (0) or neither (0.5): "
-            "give one row per vote, not the share of several"
+            f"the vote on {ends[0]!r} and {ends[1]!r} has p = {votes.p[row]:g}; a vote is for the first (1), the "
+            "second (0) or neither (0.5): give one row per vote, not the share of several"
         )
     contexts = list(dict.fromkeys(context for context, _ in known))
     if votes.contexts is None and len(contexts) > 1:
@@ -219,7 +276,7 @@ def find_voted(votes: Comparisons, known: Sequence[tuple[Any, Any]]) -> tuple[In
             context, item = labels[row]
             place = "" if context is None else f" of context {context!r}"
             raise ComparisonsError(
-                f"vote {row + 1} is about {item!r}{place}, which is not among the {len(known)} texts that are ranked; "
+                f"a vote is about {item!r}{place}, which is not among the {len(known)} texts that are ranked; "
                 "leave it out, or rank that text too"
             )
         found.append(nodes)

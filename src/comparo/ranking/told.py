@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 
 @dataclass(frozen=True, slots=True)
 class People:
@@ -56,7 +58,7 @@ class People:
         )
         if self.validity is None:
             return sentence
-        return (
-            f"{sentence} Of what the judge says about a text beyond its group, people share {self.validity:.2f} "
-            f"({self.low:.2f} to {self.high:.2f})."
-        )
+        shared = f"{self.validity:.2f} ({self.low:.2f} to {self.high:.2f})"
+        if not np.isfinite([self.validity, self.low, self.high]).all():  # a ratio whose denominator may be 0
+            shared = "an unknown share; more votes tell it"
+        return f"{sentence} Of what the judge says about a text beyond its group, people share {shared}."

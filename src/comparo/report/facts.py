@@ -25,6 +25,8 @@ def facts(record: Record) -> list[tuple[str, str]]:
 def _judges(record: Record) -> str:
     names = [presentable(name) for name in judges_of(record)]
     if words_of(record) is PEOPLE:
+        voted = {str(one.question.voice) for one in record.answered}
+        names = [presentable(name) for name in judges_of(record) if str(name) in voted] or names
         return f"{len(names)} {'person' if len(names) == 1 else 'people'}: {listed(names)}"
     votes = record.ranking.people
     people = "" if votes is None else f", and people by {votes.votes:,} votes"

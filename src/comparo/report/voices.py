@@ -120,6 +120,11 @@ def _members(
     """A row for each voice that was heard."""
     names = [str(name) for name in heard.names]
     found = dict(zip(MEASURES, measured(record.ranking.comparisons, heard, None), strict=True))
+    ranking = record.ranking
+    if ranking.method == "votes" and ranking.bias is not None and ranking.comparisons.judges is not None:
+        own = dict(zip(map(str, ranking.comparisons.judges.tolist()), np.mean(ranking.bias, axis=0), strict=True))
+        mean = float(np.mean(ranking.bias))  # of people with few votes together
+        found["gamma"] = np.array([own.get(name, mean) for name in names])  # the γ that the ranking corrects for
     low, high = heard.interval(record.ranking.level)
     calls, is_sure = np.bincount(heard.voice, minlength=len(names)), (low > 0) | (high < 0)
     members = []

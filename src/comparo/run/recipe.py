@@ -23,7 +23,7 @@ from comparo.model.graph import Graph
 from comparo.model.product import Bias
 from comparo.ranking.consensus import check_validity, consensus, expected_by
 from comparo.ranking.grouping import group_codes
-from comparo.ranking.people import find_voted, votes_about, with_votes
+from comparo.ranking.people import find_voted, rank_votes, votes_about, with_votes
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.traits import Held, control_of
 from comparo.run.past import Past, State
@@ -58,9 +58,9 @@ class Fitting:
     groups and variances are estimated. What `control` names ("length", or numbers of the items) is held equal in
     `Ranking.controlled`. A consensus without groups is one beyond style. Where the comparisons contain no
     group twice, as those of one context may, the ranking is the judge's. With `votes` of people about some of the items
-    the ranking of a whole run is people's (`conclude`). Several voices `together` are ranked by "mixed", as if they
-    were one, which is better where each has given few answers (docs/vote.md). A run that has grown has a `past`: the
-    ranking of the whole run is then on the scale of the first one.
+    the ranking of a whole run is people's (`conclude`). Several voices `together` are people whose votes are pooled
+    (`rank_votes`, docs/vote.md). A run that has grown has a `past`: the ranking of the whole run is then on the scale
+    of the first one.
 
     >>> items = Items.of({"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."})
     >>> data = Comparisons.from_rows([("ana", "bo", 0.8), ("bo", "cy", 0.7)])
@@ -173,6 +173,8 @@ class Fitting:
 
     def rank(self, data: Comparisons) -> Ranking:
         """The ranking from comparisons as answered."""
+        if self.together:
+            return rank_votes(data, self._groups)
         return self.fit(self.weigh(data) if self.pools else data)
 
     def conclude(self, data: Comparisons) -> Ranking:
@@ -254,11 +256,10 @@ class Fitting:
             ranking = quiet_fit(data, self.method, bias=self.bias)
             named = None if self._groups is None else group_codes(data, ranking.graph, self._groups)
             return replace(ranking, group=named)
-        method: Method = "mixed" if self.together else self.method
         came = self._came(data)
         groups = self._groups if came is None else came
         shared: dict[str, Any] = {"groups": groups, "features": self._features, "control": self._control(data)}
-        ranking = quiet_fit(data, method, bias=self.bias, **shared)
+        ranking = quiet_fit(data, self.method, bias=self.bias, **shared)
         if came is not None:
             return replace(ranking, group=None)
         by = expected_by(ranking)

@@ -75,10 +75,10 @@ def coverage(runs, seed):
 
 
 def inputs(rng, kind, apart, number):
-    """The outcome of each input: 1, ½ or 0, from two answers in both orders."""
+    """The preference on each input, the mean of two answers in both orders."""
     d = apart + rng.standard_normal(number)
     if kind == "soft":
-        return np.where(d + 0.5 * rng.standard_normal(number) > 0, 1.0, 0.0)
+        return np.mean([expit(d + bias + 0.5 * rng.standard_normal(number)) for bias in (0.5, -0.5)], axis=0)
     first, second = (rng.random(number) < expit(d + bias) for bias in (0.5, -0.5))
     return 0.5 * (first.astype(float) + second)
 
@@ -92,10 +92,10 @@ def sequential(runs, seed, number=400):
             stops, sure, covered = [], [], []
             for _ in range(runs):
                 x = inputs(rng, kind, apart, number)
-                at = Bets(x).stopped(0.05)
+                at = Bets(x).stopped
                 stops.append(at or number)
                 sure.append([at is not None, abs(x.mean() - 0.5) > fixed * x.std(ddof=1) / np.sqrt(number)])
-                low, high = Bets(x[: stops[-1]]).interval(0.05)
+                low, high = Bets(x[: stops[-1]], total=number).interval
                 covered.append(low <= true <= high)
             power = [f"{100 * share:.1f}" for share in np.mean(sure, axis=0)]
             rows.append([kind, f"{100 * true:.0f}%", *power, f"{np.mean(stops):.0f}", f"{100 * np.mean(covered):.1f}"])

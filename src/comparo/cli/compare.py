@@ -10,7 +10,7 @@ import typer
 from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
 from comparo.cli.expense import say_expense
-from comparo.cli.finishing import complete
+from comparo.cli.finishing import complete, fail_if_unreliable
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
@@ -48,6 +48,13 @@ def compare_command(
         str | None, typer.Option(help="One file with the texts of both; who wrote a text says --group, or its id.")
     ] = None,
     group: groups.GroupColumn = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="What inputs have in common, such as their topic: the mean of each is one observation; id: each input "
+            "is one. Default: topic, if there is such a column."
+        ),
+    ] = None,
     names: Annotated[str | None, typer.Option(help="What to call the two: old,new. Default: the files.")] = None,
     budget: Annotated[
         str | None, typer.Option(help="Calls at most, two per input: 200, or $2.50. Default: every input.")
@@ -63,6 +70,7 @@ def compare_command(
             "one of twenty runs."
         ),
     ] = None,
+    fail_if_judge_unreliable: groups.FailIfJudgeUnreliable = False,
     seed: Annotated[int, typer.Option(min=0, help="In which order inputs are asked.")] = 0,
     least_mass: Annotated[
         float, typer.Option(help="Stop early if the judge puts less than this share of its probability on the labels.")
@@ -84,11 +92,13 @@ def compare_command(
     asked.check()  # flags that do not fit together are an error before anything is read
     if fail_if_worse is not None and not 0 < fail_if_worse < 1:
         raise ValueError(f"--fail-if-worse {fail_if_worse} is not between 0 and 1; 0.95 is a usual choice")
+    # Calls must not stop before the bets can be as sure as asked: a side has half of the error of both.
+    level = level if fail_if_worse is None else max(level, 2 * fail_if_worse - 1)
     console = Console(stderr=True, quiet=quiet, highlight=False)
     paired = (
-        pair_files(one, other, _two(names), **columns.names)
+        pair_files(one, other, _two(names), cluster, **columns.names)
         if data is None
-        else pair_groups(columns.read(data, group=group), one, other)
+        else pair_groups(data, one, other, group, cluster, **columns.names)
     )
     folders: list[Path] = []
 
@@ -125,6 +135,8 @@ def compare_command(
         (path / "compare.json").write_text(duel.to_json() + "\n", encoding="utf-8")
         (path / "compare.md").write_text(duel.to_markdown(), encoding="utf-8")
     _print(duel, output, console)
+    if fail_if_judge_unreliable and duel.ranking is not None:
+        fail_if_unreliable(duel.ranking, console)
     if fail_if_worse is not None and duel.is_worse(fail_if_worse):
         console.print(f"{duel.other} is worse than {duel.one}: exit code {WORSE}", style="red", markup=False)
         raise typer.Exit(WORSE)
@@ -164,11 +176,11 @@ def _print(duel: Duel, output: str, console: Console) -> None:
     told = [f"{duel.calls:,} calls on {duel.asked:,} of {duel.planned:,} inputs"]
     told += [f"{duel.same:,} with the same text twice"] if duel.same else []
     told += [f"{duel.failed:,} left out, because the judge did not answer in both orders"] if duel.failed else []
-    told += [f"{duel.unmatched:,} that only one side has"] if duel.unmatched else []
+    told += [f"{sum(map(len, duel.unmatched)):,} that only one side has"] if any(duel.unmatched) else []
     told += cost_words(duel.cached, duel.calls, duel.cost)
     console.print("; ".join(told), markup=False)
-    if duel.ranking is not None and not console.quiet:
-        print_notes(duel.ranking.notes)
+    if not console.quiet:
+        print_notes(duel.notes)
 
 
 def _figures(duel: Duel) -> list[list[Any]]:

@@ -16,6 +16,7 @@ from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt
 from comparo.data.sources import DATABASE, database_of
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
+from comparo.ranking.orders import MANY
 from comparo.run.audition import all_wordings
 from comparo.run.starting import make_prompt
 
@@ -44,6 +45,16 @@ AllowChanges = Annotated[
     typer.Option(
         "--allow-changes",
         help="Leave judgements about texts that changed or are gone out of the ranking (docs/growing.md).",
+        rich_help_panel="Output",
+    ),
+]
+UNRELIABLE = 4  # the exit code of --fail-if-judge-unreliable
+FailIfJudgeUnreliable = Annotated[
+    bool,
+    typer.Option(
+        "--fail-if-judge-unreliable",
+        help=f"Exit with code {UNRELIABLE} if surely more than {MANY:.0%} of the winners change with the order of the "
+        "texts.",
         rich_help_panel="Output",
     ),
 ]

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from comparo import ComparisonsError, Items, compare
+from comparo import ComparisonsError, Items, compare, write_report
 from comparo.analysis.sequential import CAUTION, FIRST, MOST, STEPS, Bets, Bettors
 from comparo.data.pairing import pair_files, pair_groups
+from comparo.errors import StoreError
 from comparo.judges.function import FunctionJudge
 from comparo.run.duel import margins, wins
 from comparo.run.store import read_judgements
@@ -300,6 +301,76 @@ def test_names_cannot_break_the_markdown():
     assert "<img" not in text
 
 
+def test_the_page_has_the_answer_and_both_texts_and_nothing_is_obeyed(tmp_path):
+    old, new, judge = answers(20)
+    old["only"], new["q0"] = "mine", "new 0 <script>alert(1)</script>"
+    duel = compare(old, new, "better", judge=judge, out=tmp_path, stop=False, names=("<i>old</i>", "new"))
+    (tmp_path / "compare.json").write_text(duel.to_json())
+    page = write_report(tmp_path).read_text()
+    assert "<i>old</i>" not in page
+    assert "<script>" not in page
+    assert page.count('<article class="surprise">') == sum(duel.wins[:2])
+    assert page.index("&lt;i&gt;old&lt;/i&gt;") < page.index('id="lost"') < page.index('id="won"')
+    assert "<bdi>only</bdi>" in page[page.index('id="unmatched"') :]
+    for name in ("q0", "q19"):
+        assert f"<strong><bdi>{name}</bdi></strong>" in page
+    assert "old 7<" in page
+    assert "new 7<" in page
+    (tmp_path / "compare.json").write_text("{}")
+    with pytest.raises(StoreError, match="holds no comparison"):
+        write_report(tmp_path)
+
+
+def test_unmatched_inputs_are_named_and_a_notebook_shows_the_answer():
+    old, new, judge = answers(20)
+    del new["q3"]
+    new |= {f"x<{k}>": "t" for k in range(30)}
+    duel = compare(old, new, "better", judge=judge, names=("<b>", "new"))
+    text = duel.to_markdown()
+    assert "Only in &lt;b\\>, not compared: q3\n" in text
+    assert "x&lt;19\\> and 10 more" in text
+    assert json.loads(duel.to_json())["unmatched"]["<b>"] == ["q3"]
+    shown = duel._repr_html_()
+    assert shown.startswith("<p><strong>new is better than &lt;b&gt;")
+    assert "<td>win rate</td>" in shown
+
+
+def always_first(_, __):
+    return 0.9
+
+
+def test_a_judge_that_hardly_reads_is_named():
+    old, new, _ = answers(30)
+    duel = compare(old, new, "better", judge=always_first, stop=False)
+    assert (duel.flips.flipped, duel.flips.pairs, duel.side) == (30, 30, 0)
+    assert any("30 of 30 winners change with the order" in note for note in duel.notes)
+    assert "30 of 30 winners change" in duel.to_markdown()
+    assert json.loads(duel.to_json())["judge_unreliable"]
+    reads = compare(old, new, "better", judge=answers(30)[2], stop=False)
+    assert not reads.flips.are_many
+    assert reads.notes == ()
+
+
+def test_an_unreliable_judge_has_an_exit_code_of_its_own(run, files):
+    asked = ("--criterion", "longer", "--judge", "replay/judged.csv", "--fail-if-judge-unreliable", "--least-mass", "0")
+    rows = [f"q{k},{first},{second},0.9" for k in range(40) for first, second in (("old", "new"), ("new", "old"))]
+    (files / "judged.csv").write_text("\n".join(["context,first,second,p", *rows]))
+    done = run(files, ("compare", "old.jsonl", "new.jsonl", *asked, "--fail-if-worse", "0.95"))
+    assert done.returncode == 4, done.stderr
+    assert "40 of 40 winners change" in done.stderr
+    rows = [f"{first},{second},0.9" for first in range(12) for second in range(12) if first != second]
+    (files / "judged.csv").write_text("\n".join(["first,second,p", *rows]))
+    (files / "texts.jsonl").write_text("\n".join(json.dumps({"id": k, "text": f"text {k}"}) for k in range(12)))
+    done = run(files, ("rank", "texts.jsonl", *asked))
+    assert done.returncode == 4, done.stderr
+    assert "winners change with the order" in done.stderr
+    page = next((files / "comparo-runs").glob("*texts*/report.html")).read_text()
+    steps = page[page.index('<ol class="steps">') :]
+    assert steps.index("Try another judge") < steps.find("Ask more") % len(steps)
+    fine = tuple(flag for flag in asked if flag != "--fail-if-judge-unreliable")
+    assert run(files, ("rank", "texts.jsonl", *fine)).returncode == 0
+
+
 def prefers_long(request):
     shown = request.body["messages"][0]["content"]
     if "Answer A" not in shown:  # the probe
@@ -329,7 +400,10 @@ def test_the_command_with_a_server(run, files):
         document = json.loads((files / "run" / "compare.json").read_text())
         assert (document["sure"], document["calls"]) == ("better", made)
         assert "**new is better than old" in (files / "run" / "compare.md").read_text()
-        assert (files / "run" / "report.html").is_file()
+        page = (files / "run" / "report.html").read_text()
+        assert '<h1 dir="auto">new is better than old</h1>' in page
+        assert page.index(f"<strong>{document['win_rate']['value']:.0%}</strong>") < page.index('id="won"')
+        assert write_report(files / "run").read_text() == page
         again = run(files, (*command, "--format", "json"), OPENAI_API_KEY="sk-none")
         assert json.loads(again.stdout) == document
         assert len(api.asked) == made

@@ -18,8 +18,10 @@ from comparo.data.pairing import pair_files, pair_groups
 from comparo.data.words import visible
 from comparo.ranking.ranking import Ranking
 from comparo.report import write_report
-from comparo.report.record import run_record
+from comparo.report.compare import RESULT
+from comparo.report.record import Record, run_record
 from comparo.run.compare import compare_pairs
+from comparo.run.database import write_text
 from comparo.run.duel import Duel
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
@@ -101,6 +103,7 @@ def compare_command(
         else pair_groups(data, one, other, group, cluster, **columns.names)
     )
     folders: list[Path] = []
+    records: list[Record] = []
 
     def folder(task: Task) -> Path:
         if dry_run:
@@ -108,6 +111,11 @@ def compare_command(
             raise typer.Exit
         folders.append(out or choose_folder(f"compare-{paired.one}-{paired.other}", task.identity, fresh))
         return folders[0]
+
+    def ask(run: Run) -> Ranking:
+        ranking = complete(run, console)
+        records.append(run_record(run, ranking))
+        return ranking
 
     if paired.items is None:
         duel = compare_pairs(paired, level=level)
@@ -129,11 +137,12 @@ def compare_command(
             fresh=fresh and out is not None,
             notes={"command": command_line(context)},
             say=partial(console.print, style="yellow", markup=False, soft_wrap=True),
-            finish=partial(_ask, console=console),
+            finish=ask,
         )
     for path in folders:
-        (path / "compare.json").write_text(duel.to_json() + "\n", encoding="utf-8")
-        (path / "compare.md").write_text(duel.to_markdown(), encoding="utf-8")
+        write_text(path / RESULT, duel.to_json() + "\n")
+        write_text(path / "compare.md", duel.to_markdown())
+        console.print(f"Report: {write_report(path, records[0])}", markup=False)
     _print(duel, output, console)
     if fail_if_judge_unreliable and duel.ranking is not None:
         fail_if_unreliable(duel.ranking, console)
@@ -149,13 +158,6 @@ def _two(names: str | None) -> tuple[str, str] | None:
     if len(found) != 2 or not all(found):
         raise ValueError(f"--names are two names with a comma between, such as old,new, not {names!r}")
     return found[0], found[1]
-
-
-def _ask(run: Run, console: Console) -> Ranking:
-    ranking = complete(run, console)
-    page = write_report(str(run.store.folder), run_record(run, ranking))
-    console.print(f"Report: {page}", markup=False)
-    return ranking
 
 
 def _print(duel: Duel, output: str, console: Console) -> None:

@@ -208,6 +208,7 @@ class Duel:
             "unmatched": dict(zip((self.one, self.other), map(list, self.unmatched), strict=True)),
             "flips": {"value": plain(flips.share), "low": flips.interval[0], "high": flips.interval[1]},
             "judge_unreliable": flips.are_many,
+            "notes": list(self.notes),
             "calls": self.calls,
             "cached": self.cached,
             "cost": plain(self.cost),

@@ -3,8 +3,9 @@
     python -m benchmarks.systems [--runs 200] [--data ../shared/data]
 
 Prints the tables of docs/systems.md: coverage of 95% intervals and false splits of equal systems in simulation; power
-and number of inputs of `compare` against a test with a fixed number; with the recorded answers at hand, the leaderboard
-of each judge of 26,919 battles against that of people, and SummEval's systems.
+and number of inputs of `compare` against a test with a fixed number, and its false alarms where inputs share topics;
+with the recorded answers at hand, the leaderboard of each judge of 26,919 battles against that of people, and
+SummEval's systems.
 """
 
 from __future__ import annotations
@@ -103,6 +104,19 @@ def sequential(runs, seed, number=400):
     print(*table(header, rows), sep="\n")
 
 
+def clustered(runs, seed, topics=10, each=8):
+    """How often equal systems are told apart, where each topic leans to one of them by sd 1."""
+    found, rng = [], np.random.default_rng([seed, topics, each])
+    for _ in range(runs):
+        x = expit(rng.standard_normal((topics, 1)) + rng.standard_normal((topics, each)))
+        found.append([Bets(x.ravel()).side != 0, Bets(x.mean(axis=1)).side != 0])
+    shares = [f"{100 * share:.1f}" for share in np.mean(found, axis=0)]
+    print(
+        *table(["topics", "inputs", "sure by input, %", "sure by topic, %"], [[topics, topics * each, *shares]]),
+        sep="\n",
+    )
+
+
 def battles(path):
     """The leaderboard of each judge of recorded battles, each an input of its own, and its distance to people's."""
     data = Comparisons.of(path)
@@ -148,6 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     coverage(given.runs, given.seed)
     sequential(given.runs, given.seed)
+    clustered(given.runs, given.seed)
     if given.data.is_dir():
         battles(given.data / "panel" / "judges.arena_ppr.csv.gz")
         summeval(given.data / "judgements" / "summeval.relevance.csv.gz")

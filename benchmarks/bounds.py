@@ -14,8 +14,9 @@ from scipy.special import expit, logit
 
 from comparo import Comparisons, Ranking, fit
 from comparo.analysis.agreement import spearman_within
-from comparo.analysis.verdicts import count_flips, cycles
+from comparo.analysis.verdicts import cycles
 from comparo.ranking.expected import expected
+from comparo.ranking.orders import count_flips
 from comparo.report.bounds import CONTRADICTING, CYCLES, FLIPS, SPEARMAN
 from comparo.report.measures import residuals
 

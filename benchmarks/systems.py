@@ -3,8 +3,9 @@
     python -m benchmarks.systems [--runs 200] [--data ../shared/data]
 
 Prints the tables of docs/systems.md: coverage of 95% intervals and false splits of equal systems in simulation; power
-and number of inputs of `compare` against a test with a fixed number; with the recorded answers at hand, the leaderboard
-of each judge of 26,919 battles against that of people, and SummEval's systems.
+and number of inputs of `compare` against a test with a fixed number, and its false alarms where inputs share topics;
+with the recorded answers at hand, the leaderboard of each judge of 26,919 battles against that of people, and
+SummEval's systems.
 """
 
 from __future__ import annotations
@@ -75,10 +76,10 @@ def coverage(runs, seed):
 
 
 def inputs(rng, kind, apart, number):
-    """The outcome of each input: 1, ½ or 0, from two answers in both orders."""
+    """The preference on each input, the mean of two answers in both orders."""
     d = apart + rng.standard_normal(number)
     if kind == "soft":
-        return np.where(d + 0.5 * rng.standard_normal(number) > 0, 1.0, 0.0)
+        return np.mean([expit(d + bias + 0.5 * rng.standard_normal(number)) for bias in (0.5, -0.5)], axis=0)
     first, second = (rng.random(number) < expit(d + bias) for bias in (0.5, -0.5))
     return 0.5 * (first.astype(float) + second)
 
@@ -92,15 +93,28 @@ def sequential(runs, seed, number=400):
             stops, sure, covered = [], [], []
             for _ in range(runs):
                 x = inputs(rng, kind, apart, number)
-                at = Bets(x).stopped(0.05)
+                at = Bets(x).stopped
                 stops.append(at or number)
                 sure.append([at is not None, abs(x.mean() - 0.5) > fixed * x.std(ddof=1) / np.sqrt(number)])
-                low, high = Bets(x[: stops[-1]]).interval(0.05)
+                low, high = Bets(x[: stops[-1]], total=number).interval
                 covered.append(low <= true <= high)
             power = [f"{100 * share:.1f}" for share in np.mean(sure, axis=0)]
             rows.append([kind, f"{100 * true:.0f}%", *power, f"{np.mean(stops):.0f}", f"{100 * np.mean(covered):.1f}"])
     header = ["answers", "true win rate", "sure, %", f"sure, fixed {number}, %", "inputs asked", "intervals cover, %"]
     print(*table(header, rows), sep="\n")
+
+
+def clustered(runs, seed, topics=10, each=8):
+    """How often equal systems are told apart, where each topic leans to one of them by sd 1."""
+    found, rng = [], np.random.default_rng([seed, topics, each])
+    for _ in range(runs):
+        x = expit(rng.standard_normal((topics, 1)) + rng.standard_normal((topics, each)))
+        found.append([Bets(x.ravel()).side != 0, Bets(x.mean(axis=1)).side != 0])
+    shares = [f"{100 * share:.1f}" for share in np.mean(found, axis=0)]
+    print(
+        *table(["topics", "inputs", "sure by input, %", "sure by topic, %"], [[topics, topics * each, *shares]]),
+        sep="\n",
+    )
 
 
 def battles(path):
@@ -148,6 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     coverage(given.runs, given.seed)
     sequential(given.runs, given.seed)
+    clustered(given.runs, given.seed)
     if given.data.is_dir():
         battles(given.data / "panel" / "judges.arena_ppr.csv.gz")
         summeval(given.data / "judgements" / "summeval.relevance.csv.gz")

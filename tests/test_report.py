@@ -21,12 +21,13 @@ from scipy.stats import pearsonr, spearmanr
 from benchmarks.bounds import crossings, simulate
 from comparo import Comparisons, fit
 from comparo.analysis.agreement import agreement, spearman, spearman_within
-from comparo.analysis.verdicts import count_flips, cycles
+from comparo.analysis.verdicts import cycles
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt, Question, criterion_prompt, paper_prompt
 from comparo.errors import StoreError
 from comparo.judges import Judgement, load_judge
 from comparo.methods import METHODS
+from comparo.ranking.orders import count_flips
 from comparo.report import bounds, write_report
 from comparo.report.data import ROOM, Room
 from comparo.report.embed import cut_texts, percentages, script_json, size

@@ -11,11 +11,12 @@ import pytest
 
 from comparo import Comparisons
 from comparo.analysis.reliability import reliability
-from comparo.analysis.verdicts import count_flips, cycles
+from comparo.analysis.verdicts import cycles
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.judges import Judgement
 from comparo.methods import quiet_fit
+from comparo.ranking.orders import count_flips
 from comparo.report.page import render
 from comparo.report.record import read_record
 from comparo.report.voices import CHEAP, who_judged

@@ -37,8 +37,8 @@ def compute(
     Returns
     -------
     dict
-        `win_rate`, the share of inputs on which the prediction is better, ties by half; `low` and `high`, the ends of
-        its interval; `verdict`, a sentence; `probability` that predictions are better; `inputs` that were asked or have
+        `win_rate`, the mean probability that the judge prefers the prediction; `low` and `high`, its interval;
+        `verdict`, a sentence; `probability` that predictions are better; `inputs` that were asked or have
         the same text twice, `calls`, and their `cost` in dollars, NaN where it is unknown.
 
     Raises
@@ -52,10 +52,10 @@ def compute(
     >>> predictions = [f"a longer {text}" for text in references]
     >>> judge = lambda first, second: 0.7 if len(first) > len(second) else 0.3
     >>> found = compute(predictions, references, "better", judge=judge)
-    >>> found["win_rate"], round(found["low"], 2), found["high"], found["calls"]
-    (1.0, 0.5, 1.0, 16)
+    >>> [round(found[name], 2) for name in ("win_rate", "low", "high", "calls")]
+    [0.7, 0.54, 0.82, 32]
     >>> found["verdict"]
-    'prediction is better than reference: prediction wins 100% (50% to 100%) of 8 inputs'
+    'prediction is better than reference: win rate 70% (54% to 82%) on 16 inputs'
     """
     columns = {"predictions": predictions, "references": references}
     columns |= {} if contexts is None else {"contexts": contexts}

@@ -38,7 +38,7 @@ def win_rate(level: float = 0.95) -> Metric:
         from comparo.run.duel import wins
 
         won = wins(np.array([one.score.as_float() for one in scores]) - 0.5)
-        low, high = Bets(won).interval(1 - level)
+        low, high = Bets(won, 1 - level).interval
         return {"win_rate": float(np.mean(won)) if len(won) else 0.5, "low": low, "high": high}
 
     return compute

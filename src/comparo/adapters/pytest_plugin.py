@@ -51,7 +51,7 @@ def compare_or_fail(
     >>> old = [f"answer {k}" for k in range(30)]
     >>> judge = lambda first, second: 0.7 if len(first) > len(second) else 0.3
     >>> compare_or_fail(old, [f"a longer {text}" for text in old], "better", judge=judge).verdict
-    'new is better than old: new wins 100% (50% to 100%) of 8 inputs'
+    'new is better than old: win rate 70% (54% to 82%) on 16 inputs'
     """
     from comparo.run.compare import compare
 
@@ -67,8 +67,8 @@ def _said(duel: Duel) -> str:
 
     low, high = duel.interval
     lines = [
-        f"{duel.other} is worse than {duel.one} (at least {duel.level:.0%} sure): {duel.other} wins "
-        f"{duel.win_rate:.0%} ({low:.0%} to {high:.0%}) of {len(duel.win)} inputs, {duel.calls} calls"
+        f"{duel.other} is worse than {duel.one} (at least {duel.level:.0%} sure): win rate "
+        f"{duel.win_rate:.0%} ({low:.0%} to {high:.0%}) on {len(duel.win)} inputs, {duel.calls} calls"
     ]
     columns = duel.to_columns()
     lost = [(name, by) for name, by in zip(columns["input"], columns["margin"], strict=True) if by < 0][::-1]

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.analysis.shares import Share, share_of
-from comparo.analysis.verdicts import NEAR
 from comparo.analysis.votes import Panel, Votes, without_bias
+from comparo.ranking.orders import NEAR
 from comparo.types import Array
 
 Row = dict[str, Any]

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from comparo.analysis.chance import Estimate as Estimate
 from comparo.analysis.chance import Texts, beyond_chance, coincided, coincidences, counted, estimate, tabulated
-from comparo.analysis.verdicts import NEAR
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
+from comparo.ranking.orders import NEAR
 from comparo.types import Array, Seed
 
 DRAWS = 1000  # of the bootstrap: the ends of a 95% interval are then known to about 0.1 of its standard error

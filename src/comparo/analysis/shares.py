@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from comparo.analysis.annotators import CONTEXTS
+from comparo.ranking.orders import wilson
 from comparo.types import Array
 
 Codes = NDArray[np.integer]
@@ -105,18 +106,6 @@ def share_of(y: Array, clusters: Clusters, level: float = 0.95) -> Share:
     effective = min(independent, votes if square > 1e-12 else pairs)
     reach = float(stdtrit(freedom, (1 + level) / 2))
     return Share(value, *wilson(value, effective, reach), votes, pairs, effective, reach, lasting)
-
-
-def wilson(value: float, count: float, z: float) -> tuple[float, float]:
-    """Wilson's interval of a share of `count` independent observations, with z standard errors on either side.
-
-    >>> low, high = wilson(0.0, 10, 1.96)
-    >>> low, round(high, 3)
-    (0.0, 0.278)
-    """
-    centre = (value + z * z / (2 * count)) / (1 + z * z / count)
-    reach = z / (1 + z * z / count) * np.sqrt(value * (1 - value) / count + (z / (2 * count)) ** 2)
-    return max(float(centre - reach), 0.0), min(float(centre + reach), 1.0)
 
 
 def _codes(labels: Codes) -> tuple[NDArray[np.intp], int]:

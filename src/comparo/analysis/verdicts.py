@@ -14,33 +14,9 @@ from scipy import sparse
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.graph import Graph
+from comparo.ranking.orders import NEAR, count_flips
 
-NEAR = 1e-9  # distance from ½ below which a mean of answers is a tie: rounding
 STEPS = 20_000_000  # walks of three comparisons that are counted, at most: about a second
-
-
-@dataclass(frozen=True, slots=True)
-class Flips:
-    """Of `pairs` asked in both orders, those whose verdicts contradict each other; `once` were asked in one only.
-
-    A pair counts once for every voice that was asked it.
-    """
-
-    pairs: int
-    flipped: int
-    once: int
-
-
-def count_flips(comparisons: Comparisons) -> Flips:
-    """Pairs asked in both orders, and how many of them had another winner in the other order; a tie contradicts none.
-
-    >>> count_flips(Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.6), ("a", "c", 0.9)]))
-    Flips(pairs=1, flipped=1, once=1)
-    """
-    one, other = comparisons.both_orders()
-    same_position = np.minimum(one, other) > 0.5 + NEAR, np.maximum(one, other) < 0.5 - NEAR
-    flipped = int(np.count_nonzero(np.logical_or(*same_position)))
-    return Flips(len(one), flipped, len(np.unique(comparisons.pair_keys())) - len(one))
 
 
 def flips(comparisons: Comparisons) -> float:
@@ -50,8 +26,7 @@ def flips(comparisons: Comparisons) -> float:
     >>> flips(data)
     0.5
     """
-    found = count_flips(comparisons)
-    return found.flipped / found.pairs if found.pairs else float("nan")
+    return count_flips(comparisons).share
 
 
 @dataclass(frozen=True, slots=True)

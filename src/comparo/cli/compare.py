@@ -10,7 +10,7 @@ import typer
 from comparo.cli import groups
 from comparo.cli.asked import JudgeFlags
 from comparo.cli.expense import say_expense
-from comparo.cli.finishing import complete
+from comparo.cli.finishing import complete, fail_if_unreliable
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
@@ -18,8 +18,10 @@ from comparo.data.pairing import pair_files, pair_groups
 from comparo.data.words import visible
 from comparo.ranking.ranking import Ranking
 from comparo.report import write_report
-from comparo.report.record import run_record
+from comparo.report.compare import RESULT
+from comparo.report.record import Record, run_record
 from comparo.run.compare import compare_pairs
+from comparo.run.database import write_text
 from comparo.run.duel import Duel
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
@@ -48,6 +50,13 @@ def compare_command(
         str | None, typer.Option(help="One file with the texts of both; who wrote a text says --group, or its id.")
     ] = None,
     group: groups.GroupColumn = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="What inputs have in common, such as their topic: the mean of each is one observation; id: each input "
+            "is one. Default: topic, if there is such a column."
+        ),
+    ] = None,
     names: Annotated[str | None, typer.Option(help="What to call the two: old,new. Default: the files.")] = None,
     budget: Annotated[
         str | None, typer.Option(help="Calls at most, two per input: 200, or $2.50. Default: every input.")
@@ -63,6 +72,7 @@ def compare_command(
             "one of twenty runs."
         ),
     ] = None,
+    fail_if_judge_unreliable: groups.FailIfJudgeUnreliable = False,
     seed: Annotated[int, typer.Option(min=0, help="In which order inputs are asked.")] = 0,
     least_mass: Annotated[
         float, typer.Option(help="Stop early if the judge puts less than this share of its probability on the labels.")
@@ -84,13 +94,16 @@ def compare_command(
     asked.check()  # flags that do not fit together are an error before anything is read
     if fail_if_worse is not None and not 0 < fail_if_worse < 1:
         raise ValueError(f"--fail-if-worse {fail_if_worse} is not between 0 and 1; 0.95 is a usual choice")
+    # Calls must not stop before the bets can be as sure as asked: a side has half of the error of both.
+    level = level if fail_if_worse is None else max(level, 2 * fail_if_worse - 1)
     console = Console(stderr=True, quiet=quiet, highlight=False)
     paired = (
-        pair_files(one, other, _two(names), **columns.names)
+        pair_files(one, other, _two(names), cluster, **columns.names)
         if data is None
-        else pair_groups(columns.read(data, group=group), one, other)
+        else pair_groups(data, one, other, group, cluster, **columns.names)
     )
     folders: list[Path] = []
+    records: list[Record] = []
 
     def folder(task: Task) -> Path:
         if dry_run:
@@ -98,6 +111,11 @@ def compare_command(
             raise typer.Exit
         folders.append(out or choose_folder(f"compare-{paired.one}-{paired.other}", task.identity, fresh))
         return folders[0]
+
+    def ask(run: Run) -> Ranking:
+        ranking = complete(run, console)
+        records.append(run_record(run, ranking))
+        return ranking
 
     if paired.items is None:
         duel = compare_pairs(paired, level=level)
@@ -119,12 +137,15 @@ def compare_command(
             fresh=fresh and out is not None,
             notes={"command": command_line(context)},
             say=partial(console.print, style="yellow", markup=False, soft_wrap=True),
-            finish=partial(_ask, console=console),
+            finish=ask,
         )
     for path in folders:
-        (path / "compare.json").write_text(duel.to_json() + "\n", encoding="utf-8")
-        (path / "compare.md").write_text(duel.to_markdown(), encoding="utf-8")
+        write_text(path / RESULT, duel.to_json() + "\n")
+        write_text(path / "compare.md", duel.to_markdown())
+        console.print(f"Report: {write_report(path, records[0])}", markup=False)
     _print(duel, output, console)
+    if fail_if_judge_unreliable and duel.ranking is not None:
+        fail_if_unreliable(duel.ranking, console)
     if fail_if_worse is not None and duel.is_worse(fail_if_worse):
         console.print(f"{duel.other} is worse than {duel.one}: exit code {WORSE}", style="red", markup=False)
         raise typer.Exit(WORSE)
@@ -137,13 +158,6 @@ def _two(names: str | None) -> tuple[str, str] | None:
     if len(found) != 2 or not all(found):
         raise ValueError(f"--names are two names with a comma between, such as old,new, not {names!r}")
     return found[0], found[1]
-
-
-def _ask(run: Run, console: Console) -> Ranking:
-    ranking = complete(run, console)
-    page = write_report(str(run.store.folder), run_record(run, ranking))
-    console.print(f"Report: {page}", markup=False)
-    return ranking
 
 
 def _print(duel: Duel, output: str, console: Console) -> None:
@@ -164,11 +178,11 @@ def _print(duel: Duel, output: str, console: Console) -> None:
     told = [f"{duel.calls:,} calls on {duel.asked:,} of {duel.planned:,} inputs"]
     told += [f"{duel.same:,} with the same text twice"] if duel.same else []
     told += [f"{duel.failed:,} left out, because the judge did not answer in both orders"] if duel.failed else []
-    told += [f"{duel.unmatched:,} that only one side has"] if duel.unmatched else []
+    told += [f"{sum(map(len, duel.unmatched)):,} that only one side has"] if any(duel.unmatched) else []
     told += cost_words(duel.cached, duel.calls, duel.cost)
     console.print("; ".join(told), markup=False)
-    if duel.ranking is not None and not console.quiet:
-        print_notes(duel.ranking.notes)
+    if not console.quiet:
+        print_notes(duel.notes)
 
 
 def _figures(duel: Duel) -> list[list[Any]]:

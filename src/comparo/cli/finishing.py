@@ -10,6 +10,7 @@ import typer
 from comparo.analysis.agreement import agreement
 from comparo.cli.criteria import print_criteria
 from comparo.cli.expense import given_words
+from comparo.cli.groups import UNRELIABLE
 from comparo.cli.printing import (
     Console,
     Format,
@@ -28,6 +29,7 @@ from comparo.ranking.criteria import CriteriaRanking
 from comparo.ranking.equal import control_sentences
 from comparo.ranking.indecision import tie_sentences
 from comparo.ranking.notes import consensus_sentence
+from comparo.ranking.orders import count_flips
 from comparo.ranking.ranking import Ranking
 from comparo.run.audition import Trial
 from comparo.run.criteria import CriteriaRun
@@ -79,6 +81,14 @@ def complete(run: Run, console: Console, so_far: Callable[[], None] = lambda: No
         say_interrupted(console, run, stop)
         so_far()
         raise typer.Exit(getattr(stop, "code", 130)) from None
+
+
+def fail_if_unreliable(ranking: Ranking, console: Console) -> None:
+    """End with an exit code of its own where the judge hardly reads the texts, by any of several criteria."""
+    each = ranking.rankings.values() if isinstance(ranking, CriteriaRanking) else (ranking,)
+    if any(count_flips(one.judged.comparisons).are_many for one in each):
+        console.print(f"the judge is unreliable: exit code {UNRELIABLE}", style="red", markup=False)
+        raise typer.Exit(UNRELIABLE)
 
 
 def say_begin(console: Console, run: Run) -> None:

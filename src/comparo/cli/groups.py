@@ -43,7 +43,16 @@ AllowChanges = Annotated[
     bool,
     typer.Option(
         "--allow-changes",
-        help="Leave judgements about texts that changed or are gone out of the ranking (docs/growing.md).",
+        help="Leave out judgements about texts that changed or are gone (docs/growing.md).",
+        rich_help_panel="Output",
+    ),
+]
+UNRELIABLE = 4  # the exit code of --fail-if-judge-unreliable: by `Flips.are_many`
+FailIfJudgeUnreliable = Annotated[
+    bool,
+    typer.Option(
+        "--fail-if-judge-unreliable",
+        help=f"Exit with code {UNRELIABLE} if winners change with the order.",
         rich_help_panel="Output",
     ),
 ]

@@ -12,7 +12,7 @@ from comparo.cli.asked import JudgeFlags
 from comparo.cli.batch import BatchFlags
 from comparo.cli.criteria import CriteriaFlags
 from comparo.cli.expense import say_expense
-from comparo.cli.finishing import Shown, finish
+from comparo.cli.finishing import Shown, fail_if_unreliable, finish
 from comparo.cli.groups import ColumnFlags, with_groups
 from comparo.cli.printing import Console
 from comparo.cli.settings import command_line
@@ -163,16 +163,16 @@ def rank_command(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The run folder; new items are added to its run, and --budget is for these. Default: "
-            "comparo-runs/TIME-NAME, or that of the same run.",
+            help="The run folder; new items are added to its run. Default: comparo-runs/TIME-NAME.",
             rich_help_panel=PRINTED,
         ),
     ] = None,
     fresh: Annotated[
         bool,
-        typer.Option("--fresh", help="Start anew; an existing folder is renamed and kept.", rich_help_panel=PRINTED),
+        typer.Option("--fresh", help="Start anew; an old folder is kept.", rich_help_panel=PRINTED),
     ] = False,
     allow_changes: groups.AllowChanges = False,
+    fail_if_judge_unreliable: groups.FailIfJudgeUnreliable = False,
     shown: Shown,
 ) -> None:
     """Rank texts by a judge, from few comparisons, safe to stop and start again.
@@ -199,7 +199,7 @@ def rank_command(
         given = beside(out) if isinstance(task, Trial) else out
         return given if isinstance(given, Path) else choose_folder(name, task.identity, fresh)
 
-    rank(
+    ranking = rank(
         items,
         prompt=prompts,
         wording=AUTO if is_auto else None,
@@ -216,3 +216,5 @@ def rank_command(
         say=partial(shown.console.print, style="yellow", markup=False, soft_wrap=True),
         finish=partial(finish, shown=shown),
     )
+    if fail_if_judge_unreliable:
+        fail_if_unreliable(ranking, shown.console)

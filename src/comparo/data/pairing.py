@@ -6,7 +6,7 @@ The result are items with one context per input and two items in it, named after
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,39 +19,61 @@ from comparo.data.items import Items
 from comparo.data.sources import table_of
 from comparo.errors import ComparisonsError
 
+TOPIC = "topic"  # the column whose inputs are no independent observations, unless another is named
+
 
 @dataclass(frozen=True, eq=False)
 class Paired:
     """The texts of two sides about the same inputs.
 
     `items` has two items in each context, the sides `one` and `other`; `same` are the inputs about which both sides
-    have the same text, which are not among the items, and `unmatched` how many inputs only one side has.
+    have the same text, which are not among the items; `unmatched` are the inputs that only the one side has, and those
+    that only the other has. `cluster` is what each input belongs to, such as its topic; None where inputs are
+    independent.
     """
 
     one: str
     other: str
     items: Items | None
     same: tuple[Any, ...]
-    unmatched: int
+    unmatched: tuple[tuple[Any, ...], tuple[Any, ...]]
+    cluster: Mapping[Any, Any] | None = None
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The inputs that both sides have."""
+        return [*([] if self.items is None else self.items.contexts.tolist()), *self.same]
+
+    def unit(self, key: Any) -> Any:
+        """The cluster of an input; the input itself where inputs are independent."""
+        return key if self.cluster is None else self.cluster[key]
+
+    @property
+    def units(self) -> int:
+        """How many independent observations there may be: clusters, or inputs."""
+        return len(set(map(self.unit, self.inputs)))
 
 
 def pair_files(
     one: str | os.PathLike[str] | Any,
     other: str | os.PathLike[str] | Any,
     names: tuple[str, str] | None = None,
+    cluster: str | None = None,
     **columns: str | None,
 ) -> Paired:
     """The texts of two files, or other sources of rows, about the same inputs.
 
     Rows belong together by their `context_id`, else by their `id`, else by their number. `columns` name the columns
-    id, text, context and context_id; the context is shown to the judge.
+    id, text, context and context_id; the context is shown to the judge. `cluster` names the column of what inputs have
+    in common, by default `topic`, which may stand in one of the files.
 
     >>> found = pair_files({"q1": "Yes.", "q2": "No."}, {"q1": "Yes!", "q2": "No.", "q3": "Why?"})
     >>> found.items.contexts.tolist(), found.items.ids.tolist(), found.same, found.unmatched
-    (['q1'], ['A', 'B'], ('q2',), 1)
+    (['q1'], ['A', 'B'], ('q2',), ((), ('q3',)))
     """
     names = names or _names(one, other)
-    sides = [_rows(source, columns) for source in (one, other)]
+    tables = [table_of(source, header=cluster is not None or any(columns.values())) for source in (one, other)]
+    sides = [_rows(table, columns) for table in tables]
     shared = [key for key in sides[0] if key in sides[1]]
     if not shared:
         left, right = (shown(next(iter(side))) for side in sides)
@@ -59,17 +81,31 @@ def pair_files(
             f"{names[0]} and {names[1]} have no input in common: the first is {left} in one and {right} in the other; "
             "give both files a column id (or context_id) that names the input"
         )
-    rows = [(key, sides[0][key], sides[1][key]) for key in shared]
-    return _paired(names, rows, len(sides[0]) + len(sides[1]) - 2 * len(shared))
+    if cluster is not None and not any(cluster in table.columns for table in tables):
+        raise roles.no_column(tables[0], cluster, "cluster")
+    clusters: dict[Any, Any] = {}
+    for table, side in zip(tables[::-1], sides[::-1], strict=True):  # the first file has the last word
+        if (column := cluster or TOPIC) in table.columns:
+            clusters |= _clusters(table, column, side)
+    return _paired(names, sides, clusters)
 
 
-def pair_groups(items: Items, one: str, other: str) -> Paired:
+def pair_groups(
+    data: Any,
+    one: str,
+    other: str,
+    group: str | None = None,
+    cluster: str | None = None,
+    **columns: Any,
+) -> Paired:
     """The texts of two groups of some items, or of two ids where there are no groups, about the same contexts.
 
     >>> rows = [{"id": s, "text": f"{s} {c}", "context_id": c} for c in "xy" for s in ("old", "new", "own")]
     >>> pair_groups(Items.of(rows), "old", "new").items.texts
     ('old x', 'new x', 'old y', 'new y')
     """
+    table = None if isinstance(data, Items) else table_of(data, header=True)
+    items = Items.of(data if table is None else table, group=group, **columns)
     labels = (items.ids if items.group is None else items.group).tolist()
     names = [str(label) for label in labels]
     found: list[dict[Any, tuple[str, str | None]]] = []
@@ -88,19 +124,34 @@ def pair_groups(items: Items, one: str, other: str) -> Paired:
                 )
             texts[key] = items.texts[row], items.context_texts[code]
         found.append(texts)
-    shared = [(key, found[0][key], found[1][key]) for key in found[0] if key in found[1]]
-    if not shared:
+    if not found[0].keys() & found[1].keys():
         raise ComparisonsError(f"{one!r} and {other!r} are never in the same context; give both a text on each input")
-    return _paired((one, other), shared, len(found[0]) + len(found[1]) - 2 * len(shared))
+    clusters: dict[Any, Any] = {}
+    if table is not None and (column := roles.column_of_role(table, TOPIC, cluster)):
+        clusters = _clusters(table, column, items.contexts[items.context].tolist())
+    elif cluster is not None:
+        raise ComparisonsError(f"these items have no column {cluster!r}; give the file or the rows that have it")
+    return _paired((one, other), found, clusters)
 
 
-def _paired(names: tuple[str, str], rows: list[tuple[Any, Any, Any]], unmatched: int) -> Paired:
+def _clusters(table: Table, column: str, inputs: Iterable[Any]) -> dict[Any, Any]:
+    """The cluster of each input by the value of its row; a row without one is a cluster of its own."""
+    pairs = zip(inputs, table.columns[column], strict=True)
+    return {key: (key,) if is_missing(value) else str(value) for key, value in pairs}
+
+
+def _paired(names: tuple[str, str], sides: Sequence[Mapping[Any, Any]], clusters: Mapping[Any, Any]) -> Paired:
+    one, other = sides
+    rows = [(key, one[key], other[key]) for key in one if key in other]
+    unmatched = tuple(key for key in one if key not in other), tuple(key for key in other if key not in one)
+    known = {key: clusters.get(key, (key,)) for key, *_ in rows}
+    cluster = known if len(set(known.values())) < len(rows) else None
     if names[0] == names[1]:
         raise ComparisonsError(f"both sides are called {names[0]!r}; give them two names, such as --names old,new")
     same = tuple(key for key, (text, _), (other, _) in rows if text == other)
     apart = [row for row in rows if row[1][0] != row[2][0]]
     if not apart:
-        return Paired(*names, None, same, unmatched)
+        return Paired(*names, None, same, unmatched, cluster)
     contexts = np.empty(len(apart), dtype=object)
     contexts[:] = [key for key, *_ in apart]
     items = Items(
@@ -110,12 +161,11 @@ def _paired(names: tuple[str, str], rows: list[tuple[Any, Any, Any]], unmatched:
         np.repeat(np.arange(len(apart), dtype=np.int32), 2),
         tuple(one[1] if one[1] is not None else other[1] for _, one, other in apart),
     )
-    return Paired(*names, items, same, unmatched)
+    return Paired(*names, items, same, unmatched, cluster)
 
 
-def _rows(source: Any, named: Mapping[str, str | None]) -> dict[Any, tuple[str, str | None]]:
-    """The text and the context of each input of a source."""
-    table = table_of(source, header=any(named.values()))
+def _rows(table: Table, named: Mapping[str, str | None]) -> dict[Any, tuple[str, str | None]]:
+    """The text and the context of each input of a table."""
     names = ("id", "text", "context", "context_id")
     column = {role: roles.column_of_role(table, role, named.get(role)) for role in names}
     text = column["text"]

@@ -48,12 +48,12 @@ def table_html(table: Mapping[str, NDArray[Any]], level: float, notes: Sequence[
     True
     """
     columns = {name: column[:SHOWN].tolist() for name, column in table.items()}
-    bars = _bars(columns["low"], columns["high"])
-    head = "".join(f"<th>{name}</th>" for name in columns) + f"<th>{100 * level:g}% interval</th>"
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(_shown(value))}</td>" for value in row) + f"<td>{bar}</td></tr>"
-        for *row, bar in zip(*columns.values(), bars, strict=True)
-    )
+    cells = [[html.escape(_shown(value)) for value in column] for column in columns.values()]
+    head = "".join(f"<th>{name}</th>" for name in columns)
+    if "low" in columns:
+        cells.append(_bars(columns["low"], columns["high"]))
+        head += f"<th>{100 * level:g}% interval</th>"
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in zip(*cells, strict=True))
     below = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
     hidden = len(next(iter(table.values()))) - SHOWN
     more = f"<p>{hidden} more</p>" if hidden > 0 else ""

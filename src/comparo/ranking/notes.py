@@ -9,12 +9,10 @@ import numpy as np
 from comparo.data.comparisons import Comparisons
 from comparo.model.graph import Graph
 from comparo.model.product import Product
+from comparo.ranking.orders import count_flips
 
 if TYPE_CHECKING:
     from comparo.ranking.ranking import Ranking
-
-FEW = 5  # pairs in both orders from which on a judge that always chooses one position is noted
-MOSTLY = 0.9
 
 
 def notes(comparisons: Comparisons, graph: Graph, product: Product | None, converged: bool) -> tuple[str, ...]:
@@ -38,11 +36,8 @@ def notes(comparisons: Comparisons, graph: Graph, product: Product | None, conve
             "the position bias cannot be estimated from these comparisons: show items in both positions, or use "
             "bias='none'"
         )
-    if comparisons.hard and (always := _same_position(comparisons)):
-        found.append(
-            f"in {always:,} pairs asked in both orders, nearly all, the judge chose the same position both times: it "
-            "hardly compares the texts; look at its replies, change the wording or the labels, or take another judge"
-        )
+    if judge := judge_note(comparisons):
+        found.append(judge)
     return tuple(found)
 
 
@@ -61,14 +56,18 @@ def consensus_sentence(ranking: Ranking) -> str:
     )
 
 
-def _same_position(comparisons: Comparisons) -> int:
-    """In how many pairs the same position won in both orders, if that is nearly always so; else 0.
+def judge_note(comparisons: Comparisons) -> str:
+    """That the judge hardly reads, where too many winners change with the order of the texts; else an empty string.
 
-    A soft answer tells by how much the position counts, and what is left of it; a decision tells nothing more.
+    >>> judge_note(Comparisons.from_rows([row for k in range(9) for row in ((k, -k - 1, 0.9), (-k - 1, k, 0.9))]))
+    '9 of 9 winners change with the order of the texts (95% interval: 70 to 100%): this judge hardly reads them, or ...
     """
-    share = float(np.mean(comparisons.p > 0.5))
-    if 1.0 - MOSTLY < share < MOSTLY:  # fast: no pairs need to be found
-        return 0
-    first, second = comparisons.both_orders()
-    always = max(np.count_nonzero((first > 0.5) & (second > 0.5)), np.count_nonzero((first < 0.5) & (second < 0.5)))
-    return int(always) if len(first) >= FEW and always > MOSTLY * len(first) else 0
+    found = count_flips(comparisons)
+    if not found.are_many:
+        return ""
+    low, high = found.interval
+    return (
+        f"{found.flipped:,} of {found.pairs:,} winners change with the order of the texts (95% interval: "
+        f"{100 * low:.0f} to {100 * high:.0f}%): this judge hardly reads them, or they hardly differ; try another "
+        "judge or wording before you ask more"
+    )

@@ -1,4 +1,4 @@
-"""How far a judge says the same about a text in both positions.
+"""How far a judge says the same about a text in both positions: winners that change, and a correlation.
 
 Of a pair asked in both orders, with answers y and y′ in logits (probabilities, where answers are decisions),
 
@@ -10,9 +10,12 @@ x + e, as the second x − e; the correlation of the two, without noise, is (Var
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 from scipy import sparse
-from scipy.special import logit
+from scipy.special import logit, ndtri
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.graph import Graph
@@ -20,7 +23,66 @@ from comparo.model.observations import are_choices
 from comparo.model.position import pairs
 from comparo.types import Array, Index
 
+NEAR = 1e-9  # distance from ½ below which a mean of answers is a tie: rounding
+# Share of flips above which rankings are poor, measured by `python -m benchmarks.bounds`: there the Spearman
+# correlation with the true order falls to 0.75. A coin has 0.5.
+MANY = 0.4
 CLIPPED = 1e-4  # distance from 0 and 1 of the least and the most probable answers
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """Of `pairs` asked in both orders, those whose verdicts contradict each other; `once` were asked in one only.
+
+    A pair counts once for every voice that was asked it.
+
+    >>> found = Flips(pairs=100, flipped=61, once=0)
+    >>> [round(end, 2) for end in found.interval], found.are_many
+    ([0.51, 0.7], True)
+    """
+
+    pairs: int
+    flipped: int
+    once: int
+
+    @property
+    def share(self) -> float:
+        """The share of pairs whose verdicts contradict each other; NaN without pairs."""
+        return self.flipped / self.pairs if self.pairs else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's 95% interval of the share, for pairs that are independent; (0, 1) without pairs."""
+        return wilson(self.share, self.pairs, float(ndtri(0.975))) if self.pairs else (0.0, 1.0)
+
+    @property
+    def are_many(self) -> bool:
+        """Whether the share is surely above `MANY`: the judge hardly reads the texts, or they hardly differ."""
+        return self.interval[0] > MANY
+
+
+def count_flips(comparisons: Comparisons) -> Flips:
+    """Pairs asked in both orders, and how many of them had another winner in the other order; a tie contradicts none.
+
+    >>> count_flips(Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.6), ("a", "c", 0.9)]))
+    Flips(pairs=1, flipped=1, once=1)
+    """
+    one, other = comparisons.both_orders()
+    same_position = np.minimum(one, other) > 0.5 + NEAR, np.maximum(one, other) < 0.5 - NEAR
+    flipped = int(np.count_nonzero(np.logical_or(*same_position)))
+    return Flips(len(one), flipped, len(np.unique(comparisons.pair_keys())) - len(one))
+
+
+def wilson(value: float, count: float, z: float) -> tuple[float, float]:
+    """Wilson's interval of a share of `count` independent observations, with z standard errors on either side.
+
+    >>> low, high = wilson(0.0, 10, 1.96)
+    >>> low, round(high, 3)
+    (0.0, 0.278)
+    """
+    centre = (value + z * z / (2 * count)) / (1 + z * z / count)
+    reach = z / (1 + z * z / count) * np.sqrt(value * (1 - value) / count + (z / (2 * count)) ** 2)
+    return max(float(centre - reach), 0.0), min(float(centre + reach), 1.0)
 
 
 def orders_correlation(comparisons: Comparisons, graph: Graph, group: Index | None = None) -> float | None:

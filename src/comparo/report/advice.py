@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import ndtri
 
 import comparo.report.bounds as bounds
-from comparo.analysis.verdicts import count_flips
+from comparo.ranking.orders import count_flips
 from comparo.report.embed import label
 from comparo.report.making import command, prompt_flags, prompt_of
 from comparo.report.measures import Outlook, length_correlation, position_bias
@@ -49,10 +49,10 @@ def advice(record: Record, ahead: Sequence[Outlook]) -> list[Step]:
     found = [
         _failed(record),
         _apart(record),
+        _flipping(record),
         close,
         _unsure(record, ahead) if close is None or not close.command else None,
         _biased(record),
-        _flipping(record),
         _longer(record),
         _unchecked(record),
     ]
@@ -217,7 +217,7 @@ def _flipping(record: Record) -> Step | None:
     if record.is_fitted or words_of(record) is PEOPLE:
         return None
     turned = count_flips(record.ranking.comparisons)
-    if not turned.pairs or bounds.FLIPS.verdict(turned.flipped / turned.pairs) != "poor":
+    if not turned.are_many:
         return None
     asked = shlex.join(["comparo", "audition", "ITEMS", *prompt_flags(prompt_of(record.configuration))])
     sentence = (

@@ -5,7 +5,8 @@ from collections import Counter
 import numpy as np
 
 import comparo.report.bounds as bounds
-from comparo.analysis.verdicts import count_flips, cycles
+from comparo.analysis.verdicts import cycles
+from comparo.ranking.orders import count_flips
 from comparo.report.embed import label
 from comparo.report.measures import position_bias, residuals
 from comparo.report.record import Record

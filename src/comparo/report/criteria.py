@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Template
 from markupsafe import Markup
 from scipy.special import ndtri
 
@@ -29,7 +29,7 @@ from comparo.ranking.criteria import CriteriaRanking, spearman_matrix
 from comparo.report.data import ROOM, Room
 from comparo.report.embed import figure, label, presentable
 from comparo.report.making import command, question, settings
-from comparo.report.page import HERE, SENTENCE, SETTING, SETTINGS, save_page, write_page
+from comparo.report.page import HERE, SENTENCE, SETTING, SETTINGS, environment, save_page, write_page
 from comparo.report.record import Record, checked, fitting_of
 from comparo.run.criteria import CriteriaRun, concluded, stored_criteria
 from comparo.run.recipe import Fitting
@@ -140,10 +140,7 @@ def render_criteria(record: CriteriaRecord) -> str:
 
 @cache
 def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
-    )
-    return environment.get_template("criteria.html.j2")
+    return environment().get_template("criteria.html.j2")
 
 
 def _counted(tied: Sequence[Mapping[str, Any]]) -> str:

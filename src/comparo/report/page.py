@@ -78,12 +78,16 @@ def render(record: Record, room: Room = ROOM) -> str:
     return page
 
 
-@cache
-def _template() -> Template:
-    environment = Environment(
+def environment() -> Environment:
+    """The templates of the pages; whatever they show is escaped."""
+    return Environment(
         loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
-    return environment.get_template("page.html.j2")
+
+
+@cache
+def _template() -> Template:
+    return environment().get_template("page.html.j2")
 
 
 def _contents(record: Record, tables: Tables) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""The report of a run folder, of one criterion or of several."""
+"""The report of a run folder: of one criterion, of several, or of a comparison of two systems."""
 
 import os
 from pathlib import Path
 
+from comparo.report.compare import RESULT, write_compare_report
 from comparo.report.criteria import read_criteria_record, write_criteria_report
 from comparo.report.data import ROOM, Room
 from comparo.report.page import write_page
@@ -41,4 +42,7 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None, r
     folder = Path(folder)
     if record is None and criteria_of(folder):
         return write_criteria_report(folder, read_criteria_record(folder), room)
-    return write_page(folder / "report.html", record or read_record(folder), room)
+    record = record or read_record(folder)
+    if (folder / RESULT).is_file():
+        return write_compare_report(folder, record, room)
+    return write_page(folder / "report.html", record, room)

@@ -1,31 +1,35 @@
 """comparo.compare: is one system better than another? Asked input by input, until the answer is sure.
 
-Both texts about an input are shown in both orders, and who wins it is decided by the mean of the two answers in logits,
-in which the position bias cancels. Inputs are asked in an order drawn by the seed, and count in that order, whichever
-answer comes first; what is sure is decided by bets that hold whenever one looks (`comparo.analysis.sequential`). Two
+Both texts about an input are shown in both orders; the mean of the two answers is how much one is preferred, and a
+position bias cancels in it where systems are equal. Inputs are asked in an order drawn by the seed, and count in that
+order, whichever answer comes first; what is sure is decided by bets that hold whenever one looks
+(`comparo.analysis.sequential`). Inputs of a topic are asked one after the other, and their mean is one observation. Two
 texts that are the same are not asked about: neither wins.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from comparo.analysis.sequential import Bets
+from comparo.analysis.sequential import Bettors
 from comparo.data.items import Items
 from comparo.data.pairing import Paired, pair_files, pair_groups
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.answers import count_cached
 from comparo.run.database import key_of
-from comparo.run.duel import Duel, margins, wins
+from comparo.run.duel import Duel, preferences
 from comparo.run.loop import Run
 from comparo.run.rank import rank
 
 NEITHER = math.nan, math.nan  # the answers about two texts that are the same
+BEYOND = 1.25  # calls that are made, of those that were needed, at most: the others are in flight when it stops
 
 
 def compare(
@@ -40,6 +44,7 @@ def compare(
     text: str | None = None,
     context: str | None = None,
     context_id: str | None = None,
+    cluster: str | None = None,
     **asked: Any,
 ) -> Duel:
     """Ask a judge, input by input, whether one system is better than another, until the answer is sure.
@@ -55,6 +60,9 @@ def compare(
         What to call the two sides; by default the files' names.
     id, text, context, context_id
         The names of columns, as for `rank`.
+    cluster
+        The column of what inputs have in common, by default "topic" where there is one. Inputs of a cluster are not
+        independent: the mean of a cluster is one observation. "id" makes every input one.
     criterion, asked
         What is asked and of whom: judge, options, kind, heading, wording, prompt, least_mass, out, cache, watch and
         others, as for `rank`, with one judge and one wording. And: `budget`, a number of calls, two per input, or
@@ -78,15 +86,15 @@ def compare(
     >>> new = {name: f"better {text}" for name, text in old.items()}
     >>> duel = compare(old, new, "better", judge=lambda first, second: 0.8 if "better" in first else 0.2)
     >>> duel.verdict
-    'B is better than A: B wins 100% (50% to 100%) of 8 inputs'
+    'B is better than A: win rate 80% (57% to 98%) on 13 inputs'
     >>> duel.calls < 80
     True
     """
     columns: dict[str, Any] = {"id": id, "text": text, "context": context, "context_id": context_id}
     if data is None:
-        paired = pair_files(one, other, names, **columns)
+        paired = pair_files(one, other, names, cluster, **columns)
     else:
-        paired = pair_groups(Items.of(data, group=group, **columns), str(one), str(other))
+        paired = pair_groups(data, str(one), str(other), group, cluster, **columns)
     return compare_pairs(paired, criterion, context=context, **asked)
 
 
@@ -125,34 +133,51 @@ def compare_pairs(
 
 
 class _Watch:
-    """Whether inputs are still asked, given the answers of a run to those before them."""
+    """Whether inputs are still asked, given the answers of a run to those before them.
+
+    An input is asked where at most `BEYOND` times as many calls are made with it as the bets take at least, so that
+    which inputs are asked depends on answers only, and not on how fast they come.
+    """
 
     def __init__(self, paired: Paired, order: Sequence[Any], run: Run, level: float) -> None:
-        self.paired, self.order, self.run, self.level = paired, order, run, level
-        same = set(paired.same)
-        self.places = [place for place, key in enumerate(order) if key not in same]
-        self.number = {order[place]: number for number, place in enumerate(self.places)}
-        self._wins: list[float] = []
-        self._looked_at = 0
+        self.paired, self.run, self.same = paired, run, set(paired.same)
+        self.units = [list(keys) for _, keys in groupby(order, key=paired.unit)]
+        asked = [[key for key in keys if key not in self.same] for keys in self.units]
+        self.number = {key: number for number, key in enumerate(chain.from_iterable(asked))}
+        self.bettors = Bettors(np.array([0.5]), 1 - level, paired.units)
+        self._ends = np.cumsum([len(keys) for keys in asked]).tolist()
+        self._done = self._allowed = 0
+        self._allow()
 
     def may_begin(self, key: Any) -> bool | None:
-        """Not if the inputs up to `ahead` before it were sure; None while one of them is open.
+        """Whether the input is asked; None while that depends on an answer that is not there yet."""
+        while self.number[key] >= self._allowed:
+            if not self.bettors.needed:
+                return False
+            if not self._look():
+                return None
+            self._allow()
+        return True
 
-        So which inputs are asked depends on answers only, and not on how fast they come.
-        """
-        last = self.number[key] - self.run.ahead
-        if last < 0:
-            return True
-        for asked in self.order[self._looked_at : self.places[last] + 1]:
-            answers: tuple[float, float] | None = NEITHER
-            if asked in self.number:
-                both = _both(self.paired, asked, self.run)
-                if len(both) < 2:
-                    return None
-                answers = _probabilities(both)
-            self._wins += [] if answers is None else wins(margins(*np.array(answers)[:, None])).tolist()
-            self._looked_at += 1
-        return not self._wins or Bets(np.array(self._wins)).side(1 - self.level) == 0
+    def _allow(self) -> None:
+        """Allow the inputs up to the first after which the answer can be sure, and a quarter more."""
+        if needed := self.bettors.needed:
+            last = self._ends[min(self._done + needed, len(self._ends)) - 1]
+            self._allowed = max(self._allowed, int(BEYOND * last))
+
+    def _look(self) -> bool:
+        """Bet on the next input, or cluster of inputs; False where it is not answered yet."""
+        found = []
+        for key in self.units[self._done]:
+            both = [] if key in self.same else _both(self.paired, key, self.run)
+            if key not in self.same and len(both) < 2:
+                return False
+            found.append(NEITHER if key in self.same else _probabilities(both))
+        answered = np.array([answers for answers in found if answers is not None]).reshape(-1, 2)
+        if len(answered):
+            self.bettors.add(float(np.mean(preferences(*answered.T))))
+        self._done += 1
+        return True
 
 
 def _both(paired: Paired, key: Any, run: Run) -> list[Judgement]:
@@ -178,20 +203,30 @@ def _calls(budget: str | int | None) -> int | None:
 
 
 def _order(paired: Paired, seed: int) -> list[Any]:
-    """All inputs that both sides have, in the order they are asked."""
-    every = [*([] if paired.items is None else paired.items.contexts.tolist()), *paired.same]
-    return [every[place] for place in np.random.default_rng(seed).permutation(len(every)).tolist()]
+    """All inputs that both sides have, in the order they are asked: one cluster after the other."""
+    every, rng = paired.inputs, np.random.default_rng(seed)
+    order = [every[place] for place in rng.permutation(len(every)).tolist()]
+    if paired.cluster is None:
+        return order
+    place = dict(zip(dict.fromkeys(map(paired.unit, every)), rng.permutation(paired.units).tolist(), strict=True))
+    return sorted(order, key=lambda key: place[paired.unit(key)])
 
 
 def _reordered(items: Items, order: Sequence[Any], most: int | None) -> Items:
     """The items of up to `most` inputs, in the order they are asked."""
     keys = [key for key in order if key in items.groups][:most]
     rows = np.concatenate([items.groups[key] for key in keys])
-    contexts = np.empty(len(keys), dtype=object)
-    contexts[:] = keys
     texts = tuple(items.context_texts[code] for code in items.context[rows[::2]].tolist())
     context = np.repeat(np.arange(len(keys), dtype=np.int32), 2)
-    return Items(items.ids[rows], tuple(items.texts[row] for row in rows.tolist()), contexts, context, texts)
+    return Items(items.ids[rows], tuple(items.texts[row] for row in rows.tolist()), _column(keys), context, texts)
+
+
+def _column(values: Iterable[Any]) -> NDArray[Any]:
+    """Labels as an array of objects, also where they are tuples."""
+    every = list(values)
+    column = np.empty(len(every), dtype=object)
+    column[:] = every
+    return column
 
 
 def _duel(paired: Paired, order: Sequence[Any], run: Run | None, level: float, ranking: Ranking | None) -> Duel:
@@ -204,16 +239,14 @@ def _duel(paired: Paired, order: Sequence[Any], run: Run | None, level: float, r
             break
         found[key] = NEITHER if key in same else _probabilities(both)
     answered = {key: answers for key, answers in found.items() if answers is not None}
-    inputs = np.empty(len(answered), dtype=object)
-    inputs[:] = list(answered)
     answers = np.array(list(answered.values()), dtype=np.float64).reshape(-1, 2)
     return Duel(
         one=paired.one,
         other=paired.other,
-        input=inputs,
+        input=_column(answered),
         first=answers[:, 0],
         second=answers[:, 1],
-        planned=len(same) + (0 if paired.items is None else len(paired.items.contexts)),
+        planned=len(paired.inputs),
         same=len(same),
         failed=len(found) - len(answered),
         unmatched=paired.unmatched,
@@ -221,5 +254,7 @@ def _duel(paired: Paired, order: Sequence[Any], run: Run | None, level: float, r
         cost=0.0 if run is None else run.progress.cost,
         level=level,
         ranking=ranking,
+        cluster=None if paired.cluster is None else _column(map(paired.unit, answered)),
+        observations=paired.units,
         cached=0 if run is None else count_cached(run.judgements),
     )

@@ -18,10 +18,10 @@ import numpy as np
 
 from comparo.analysis.annotators import Estimate, krippendorff_alpha
 from comparo.analysis.confidence import expected_spearman
-from comparo.analysis.verdicts import Flips, count_flips
 from comparo.data.sources import standing
 from comparo.data.writing import csv_text
 from comparo.judges import Judgement
+from comparo.ranking.orders import Flips, count_flips
 from comparo.ranking.ranking import Ranking
 from comparo.run.answers import comparisons
 from comparo.run.database import decode, reading

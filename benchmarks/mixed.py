@@ -1,4 +1,4 @@
-"""What the default fit costs next to a plain one, both with standard errors, on recorded judgements; and a panel.
+"""What the default fit costs next to a plain one, both with standard errors, on recorded judgements; a panel; groups.
 
 python -m benchmarks.mixed
 """
@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import expit
 
 from benchmarks.efficiency import DATA
+from benchmarks.systems import SPREAD, answers
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.run.recipe import Fitting
@@ -57,6 +58,7 @@ def main() -> None:
             f"| {name}, {calls} calls | {len(data):,} | {plain:.1f} | {default:.1f} | {default / plain:.1f} |",
             flush=True,
         )
+    _print_groups()
     data = voices(1000, 100_000, 6)
     plain = best(lambda: quiet_fit(data, bias="joint").scores)
     none = best(lambda: quiet_fit(data).scores)
@@ -64,6 +66,20 @@ def main() -> None:
     print("\n| 1,000 items, 100,000 comparisons, 6 voices | ms | panel divided by it |\n| --- | ---: | ---: |")
     for name, took in (("plain", none), ("plain, with position biases", plain), ("panel", panel)):
         print(f"| {name} | {took:.0f} | {panel / took:.1f} |")
+
+
+def _print_groups() -> None:
+    """100 systems in 100 contexts, five calls per text: the fit with groups="items" next to that without."""
+    print("\n| 100 × 100 contexts | mixed, CPU s | with groups, CPU s | ratio |\n| --- | ---: | ---: | ---: |")
+    for is_hard in (False, True):
+        data, _, _ = answers(np.random.default_rng(0), 100, 100, 5, SPREAD, is_hard)
+        took = []
+        for groups in (None, "items"):
+            begin = time.process_time()
+            quiet_fit(data, "mixed", groups=groups)
+            took.append(time.process_time() - begin)
+        name = "decisions" if is_hard else "soft"
+        print(f"| {name} | {took[0]:.1f} | {took[1]:.1f} | {took[1] / took[0]:.1f} |", flush=True)
 
 
 if __name__ == "__main__":

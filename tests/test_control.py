@@ -230,6 +230,25 @@ def test_the_leaderboard_at_equal_length_is_that_of_the_truth():
         ranking.controlled.groups(by={item: item % 2 for item in range(8)})
 
 
+def test_the_leaderboard_of_a_gaussian_expert_is_at_equal_length_too():
+    rows, _, x = judged(np.random.default_rng(0), contexts=6)
+    how = {"groups": "items", "control": {"length": by_label(x)}}
+    logits, gaussian = fit(rows, "mixed", **how), fit(rows, "poe-g", prior="estimated", **how)
+    expected, found = logits.controlled.groups(), gaussian.controlled.groups()
+    assert found.group.tolist() == expected.group.tolist()
+    np.testing.assert_allclose(found.score, expected.score, atol=1e-6)
+    np.testing.assert_allclose(found.std, expected.std, rtol=1e-6)
+    assert np.max(np.abs(found.score - gaussian.groups().score)) > 0.1
+
+
+def test_what_is_held_equal_is_no_group():
+    """Decisions have as many degrees of freedom as texts beyond contexts and groups, with a control or without."""
+    rows, _, x = judged(np.random.default_rng(1), contexts=5, soft=False)
+    ranking = fit(rows, "mixed", groups="items", control={"length": by_label(x)})
+    assert ranking.controlled.product.effects.predicted.is_group.tolist() == [False] * 2 + [True] * 8
+    assert ranking.controlled.groups().freedom == ranking.groups().freedom == 5 * 8 - 5 - 8 + 1
+
+
 def test_a_consensus_at_equal_length_is_that_of_the_controlled_scores():
     rows, _, x = judged(np.random.default_rng(5), contexts=10)
     ranking = fit(rows, "mixed", groups="items", control={"length": by_label(x)})

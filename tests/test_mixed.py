@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import expit, log_ndtr, logit
 
+from benchmarks.systems import answers
 from comparo import Comparisons, fit
 from comparo.model.covariance import ProductCovariance
 from comparo.model.edges import difference_variances
@@ -23,7 +24,7 @@ from comparo.model.pattern import Pattern
 from comparo.model.position import bias_given, pairs
 from comparo.model.shared import Shared
 from comparo.model.sites import Asked, censored_moments, choice_moments, sites_from
-from comparo.model.spectrum import Spectrum, System
+from comparo.model.spectrum import LEAST, Moments, Spectrum, System
 from comparo.model.variances import PULL, SUREST, UNTIL, estimate
 from oracle import comparisons_of, incidence, simulate, weights
 
@@ -70,6 +71,28 @@ def dense_likelihood(data, y, columns, a, ratio):
 def likelihood_terms(a, level):
     """What keeps a from 0 and from infinity."""
     return PULL * np.log((1 + a * level) / (1 + a * level / UNTIL)) - np.log1p(a / SUREST)
+
+
+@pytest.mark.parametrize(("rows", "widest"), [(9, 3.0), (400, 30.0), (400, 1e6)])
+def test_moments_are_sums_over_all_coordinates_for_any_ratio(rows, widest):
+    rng = np.random.default_rng(rows)
+    q = np.append(np.exp(rng.uniform(0.0, np.log(widest), rows)), 0.0)
+    beta, columns = q * rng.standard_normal(rows + 1), rng.standard_normal((rows + 1, 3))
+    ratios = np.concatenate([np.linspace(-LEAST, 0.0, 5) / q.max(), np.logspace(-8, 6, 30)])
+    for a, c, g in zip(ratios, *Moments.of(q, beta, columns).at(ratios), strict=True):
+        share = 1.0 / (1.0 + a * q)
+        exact = (columns.T * q * share) @ columns
+        np.testing.assert_allclose(c, exact, rtol=0, atol=1e-12 * np.max(np.abs(exact)))
+        np.testing.assert_allclose(g, columns.T @ (beta * share), rtol=0, atol=1e-12 * np.sum(np.abs(beta * share)))
+
+
+def test_many_columns_are_solved_as_one_column_is():
+    data, _, _ = answers(np.random.default_rng(0), 70, 2, 3, 0.5, False)
+    pattern = Pattern(Graph.build(data))
+    laplacian = Laplacian(pattern, np.ones(len(data)), np.full(pattern.unknowns, 0.1))
+    rhs = np.random.default_rng(1).standard_normal((pattern.unknowns, 40))
+    single = np.column_stack([laplacian.solve(column) for column in rhs.T])
+    np.testing.assert_allclose(laplacian.solve(rhs), single, atol=1e-9)
 
 
 @pytest.mark.parametrize("kinds", ["", "groups", "style", "groups style"])

@@ -23,6 +23,8 @@ from scipy.sparse.linalg import SuperLU, splu
 from comparo.model.pattern import Batch, Pattern
 from comparo.types import Array
 
+# Unknowns per column up to which a dense factorisation of a context is faster than conjugate gradients for all columns.
+MANY = 2
 SEVERAL = 4  # columns from which one matrix is faster than its two halves, the time to add them included
 
 
@@ -67,13 +69,14 @@ class Laplacian:
         x = np.empty_like(rhs)
         n = self.pattern.graph.nodes
         width = self.pattern.judges
-        large = 0
+        large, columns = 0, rhs.reshape(len(rhs), -1)
+        largest = self.pattern.batches[-1].size + width
+        all_dense = largest <= min(MANY * columns.shape[1], self.pattern.limits.spectral)
         for batch in self.pattern.batches:
-            if not self.pattern.is_batched(batch):
+            if not (all_dense or self.pattern.is_batched(batch)):
                 break
             count, large = batch.end - batch.begin, batch.end
             biases = slice(n + batch.begin * width, n + batch.end * width)
-            columns = rhs.reshape(len(rhs), -1)
             parts = [columns[part].reshape(count, -1, columns.shape[1]) for part in (batch.nodes, biases)]
             found = np.linalg.solve(self.dense(batch), np.concatenate(parts, axis=1))
             x[batch.nodes] = found[:, : batch.size].reshape(-1, *rhs.shape[1:])

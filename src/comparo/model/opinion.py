@@ -21,7 +21,7 @@ from comparo.model.laplacian import Laplacian
 from comparo.model.pattern import Batch, Pattern
 from comparo.model.predicted import Predicted
 from comparo.model.shared import Shared
-from comparo.model.spectrum import Spectrum
+from comparo.model.spectrum import Moments, Spectrum
 from comparo.model.star import Star
 from comparo.model.variances import estimate
 from comparo.model.voices import Voice
@@ -143,7 +143,7 @@ class Opinion:
             if held is not None:
                 leans.append((turned @ self._leans(number, held)).reshape(q.size, -1))
         q, beta, columns = (np.concatenate(part) for part in zip(*parts, strict=True))
-        spectrum = Spectrum(q, beta, columns, q, np.ones(len(q)), 0.0)
+        spectrum = Spectrum(q, beta, Moments.of(q, beta, columns), q, np.ones(len(q)), 0.0)
         variances = estimate(spectrum, shared.kind, len(q), has_known_noise=True)
         between, theta = variances.precision(variances.ratio)
         values, vectors = np.linalg.eigh(between)

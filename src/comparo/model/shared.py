@@ -60,7 +60,8 @@ class Shared:
     @property
     def is_group(self) -> NDArray[np.bool_]:
         """Which of the columns are groups, (M,)."""
-        return np.array([kind == "groups" for kind in self.kinds], dtype=bool)[self.kind]
+        number = self.kinds.index("groups") if "groups" in self.kinds else len(self.kinds)
+        return np.asarray(self.kind == number)
 
 
 def solve(system: System, variances: Variances, shared: Shared) -> tuple[Solution, Array, Array]:

@@ -21,6 +21,8 @@ from comparo.model.pattern import Batch, Pattern
 from comparo.types import Array
 
 ZERO = 1e-9  # eigenvalue relative to the largest of its context: below it is the null vector of a component
+LEAST = 0.95  # the smallest a that is tried is −LEAST/q of the largest q
+INTERVAL, POINTS = 1.0, 12  # length and Chebyshev points: (2π + √(4π² + 1))⁻¹² = 6e-14, the error of the interpolation
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class System:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """q (A,), β (A,) and the coordinates of the columns (A, M); eigenvalues with weights (T,) for traces.
+    """q (A,), β (A,) and the moments of the columns' coordinates (A, M); eigenvalues with weights (T,) for traces.
 
     `square` is what is left of Σ c·y² when the biases are eliminated.
 
@@ -100,7 +102,7 @@ class Spectrum:
 
     q: Array
     beta: Array
-    columns: Array
+    moments: Moments
     trace_q: Array
     trace_weight: Array
     square: float
@@ -126,7 +128,70 @@ class Spectrum:
                 break
             found.append(_exact(laplacian, batch, b, columns, scale, root))
         q, beta, coordinates, trace_q, weight = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return cls(q, beta, coordinates, trace_q, weight, square)
+        return cls(q, beta, Moments.of(q, beta, coordinates), trace_q, weight, square)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """C(a) = Σ q·ccᵀ/(1 + aq) and g(a) = Σ β·c/(1 + aq) of A coordinates, for any a ≥ −`LEAST`/max q.
+
+    With u = 1/q, both are Σ xxᵀ/(u + a) for the rows x = (c, βu), which costs A·M² for each a. As a function of
+    log(u − `LEAST`·min u), 1/(u + a) has no pole nearer than ±πi, whatever a is, so that Chebyshev interpolation from
+    `POINTS` points in each interval of length `INTERVAL` is exact to rounding. The sums of xxᵀ by these weights,
+    `matrices` (P, M + 1, M + 1) at the `points` u (P,), are computed once; each a then costs P·M².
+
+    >>> rng = np.random.default_rng(0)
+    >>> q, beta, columns = rng.uniform(0.1, 9.0, 200), rng.standard_normal(200), rng.standard_normal((200, 2))
+    >>> (c,), (g,) = Moments.of(q, beta, columns).at(np.array([0.7]))
+    >>> share = 1 / (1 + 0.7 * q)
+    >>> np.allclose(c, (columns.T * q * share) @ columns, rtol=1e-12), np.allclose(g, columns.T @ (beta * share))
+    (True, True)
+    """
+
+    points: Array
+    matrices: Array
+
+    @classmethod
+    def of(cls, q: Array, beta: Array, columns: Array) -> Moments:
+        """Of q (A,), β (A,) and the columns c (A, M)."""
+        kept = q > ZERO * np.max(q, initial=0.0)
+        width = columns.shape[1] + 1
+        if width == 1 or not kept.any():
+            return cls(np.zeros(0), np.zeros((0, width, width)))
+        u = 1.0 / q[kept]
+        rows = np.column_stack([columns[kept], beta[kept] * u])
+        least = LEAST * np.min(u)
+        x = np.log(u - least)
+        interval = ((x - np.min(x)) / INTERVAL).astype(int)
+        points, matrices = [], []
+        for number in np.unique(interval):
+            own = interval == number
+            places, weights = _interpolation(x[own], np.min(x) + INTERVAL * (number + 0.5))
+            points.append(np.exp(places) + least)
+            matrices += [(rows[own] * weight[:, None]).T @ rows[own] for weight in weights.T]
+        return cls(np.concatenate(points), np.array(matrices))
+
+    def at(self, a: Array) -> tuple[Array, Array]:
+        """C (G, M, M) and g (G, M) for each a (G,)."""
+        found = np.tensordot(1.0 / (self.points + a[:, None]), self.matrices, 1)
+        return found[:, :-1, :-1], found[:, :-1, -1]
+
+
+def _interpolation(x: Array, middle: float) -> tuple[Array, Array]:
+    """Points (P,) in the interval around `middle`, and the weight (A, P) of each for functions at x (A,).
+
+    The x themselves where they are few, else the points of Chebyshev by the barycentric formula (Berrut and Trefethen
+    2004).
+    """
+    if len(x) <= POINTS:
+        return x, np.eye(len(x))
+    angle = (np.arange(POINTS) + 0.5) * np.pi / POINTS
+    points = middle + 0.5 * INTERVAL * np.cos(angle)
+    apart = x[:, None] - points
+    met = apart == 0.0
+    weight = (-1.0) ** np.arange(POINTS) * np.sin(angle) / np.where(met, 1.0, apart)
+    weight = np.where(met.any(axis=1, keepdims=True), met, weight)
+    return points, weight / np.sum(weight, axis=1, keepdims=True)
 
 
 _Part = tuple[Array, Array, Array, Array, Array]

@@ -28,9 +28,10 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 from scipy.special import ndtr, stdtr
 
-from comparo.model.spectrum import Spectrum
+from comparo.model.spectrum import LEAST, Spectrum
 from comparo.types import Array
 
 PULL, UNTIL = 3.0, 4.0
@@ -98,14 +99,14 @@ class Variances:
 
     def moments(self, a: float) -> tuple[Array, Array]:
         """C (M, M) and g (M,)."""
-        (c,), (g,) = _moments(self.spectrum, np.array([a]))
+        (c,), (g,) = self.spectrum.moments.at(np.array([a]))
         return np.asarray(c), np.asarray(g)
 
     @property
     def evidence(self) -> float:
         """log ∫ exp(−½ Σ c·d² + Σ c·y·d) of all observations over scores with the best variances, where φ is 1."""
         spectrum, ratio = self.spectrum, self.shared[self.kind]
-        (c,), _ = _moments(spectrum, np.array([self.ratio]))
+        (c,), _ = spectrum.moments.at(np.array([self.ratio]))
         root = np.sqrt(ratio)
         total = float(np.log1p(self.ratio * spectrum.trace_q) @ spectrum.trace_weight)
         total += float(np.linalg.slogdet(np.eye(len(root)) + root[:, None] * c * root).logabsdet)
@@ -137,7 +138,9 @@ def estimate(
     >>> rng = np.random.default_rng(0)
     >>> q = np.full(400, 4.0)
     >>> beta = np.sqrt(q) * np.sqrt(1 + 0.5 * q) * rng.standard_normal(400)
-    >>> spectrum = Spectrum(q, beta, np.zeros((400, 0)), q, np.ones(400), float(np.sum(beta**2 / q)) + 400.0)
+    >>> from comparo.model.spectrum import Moments
+    >>> moments, square = Moments.of(q, beta, np.zeros((400, 0))), float(np.sum(beta**2 / q)) + 400.0
+    >>> spectrum = Spectrum(q, beta, moments, q, np.ones(400), square)
     >>> found = estimate(spectrum, np.zeros(0, dtype=np.intp), 800, has_known_noise=False)
     >>> bool(abs(found.ratio - 0.5) < 0.15), bool(abs(found.noise(found.ratio) - 1.0) < 0.15)
     (True, True)
@@ -161,6 +164,9 @@ def estimate(
     return replace(best, ratio=float(np.clip(a, low, high)), quantiles=np.asarray(quantiles))
 
 
+_Terms = tuple[Array, Array, Array, Array]
+
+
 @dataclass(frozen=True)
 class _Search:
     spectrum: Spectrum
@@ -173,26 +179,25 @@ class _Search:
     pull: float = PULL
 
     @cached_property
-    def coarse(self) -> tuple[Array, tuple[Array, Array]]:
-        """The values of a that are tried first, with their C and g."""
+    def coarse(self) -> tuple[Array, _Terms]:
+        """The values of a that are tried first, with their terms."""
         largest = float(np.max(self.spectrum.trace_q, initial=self.level))
-        negative = -np.linspace(0.95, 0.0, NEGATIVE_STEPS) / max(largest, float(np.max(self.spectrum.q, initial=0.0)))
+        negative = -np.linspace(LEAST, 0.0, NEGATIVE_STEPS) / max(largest, float(np.max(self.spectrum.q, initial=0.0)))
         grid = np.concatenate([negative, np.exp(np.linspace(np.log(1e-4), np.log(1e5), COARSE_STEPS)) / self.level])
-        return grid, _moments(self.spectrum, grid)
+        return grid, self._terms(grid)
 
-    def likelihood(self, a: Array, shared: Array, moments: tuple[Array, Array] | None = None) -> Array:
+    def _terms(self, a: Array) -> _Terms:
+        """What the likelihood at each a (G,) needs whatever the r are: C, g, Σ c·y² − a Σ β²/d and Σ log d."""
+        logs = np.log1p(a[:, None] * self.spectrum.trace_q) @ self.spectrum.trace_weight
+        return *self.spectrum.moments.at(a), _residual(self.spectrum, a), logs
+
+    def likelihood(self, a: Array, shared: Array, terms: _Terms | None = None) -> Array:
         """log L with the term that avoids 0, for each a (G,) and the r of all kinds."""
-        spectrum = self.spectrum
-        c, g = _moments(spectrum, a) if moments is None else moments
+        c, g, residual, logs = self._terms(a) if terms is None else terms
         root = np.sqrt(_of_columns(shared, self.kind, self.flat))
-        inner = np.eye(len(root)) + root[:, None] * c * root
-        pulled = root * g
-        q = _residual(spectrum, a) - np.sum(pulled * _solve(inner, pulled), axis=1)
-        total = np.log1p(a[:, None] * spectrum.trace_q) @ spectrum.trace_weight
-        total = total + np.linalg.slogdet(inner).logabsdet
-        return np.asarray(
-            -0.5 * total - 0.5 * self._fit(q) + _pull(a * self.level, self.pull) - np.log1p(np.maximum(a, 0.0) / SUREST)
-        )
+        form, logdet = _factored(np.eye(len(root)) + root[:, None] * c * root, root * g)
+        height = -0.5 * (logs + logdet) - 0.5 * self._fit(residual - form)
+        return np.asarray(height + _pull(a * self.level, self.pull) - np.log1p(np.maximum(a, 0.0) / SUREST))
 
     def _fit(self, q: Array) -> Array:
         return (
@@ -218,8 +223,8 @@ class _Search:
 
     def best_ratio(self, shared: Array) -> tuple[float, Array, Array]:
         """The best a, and the confidence Φ(z) at the points of a grid."""
-        grid, moments = self.coarse
-        height = self.likelihood(grid, shared, moments)
+        grid, terms = self.coarse
+        height = self.likelihood(grid, shared, terms)
         near = np.flatnonzero(height > np.max(height) - 8.0)
         low, high = grid[max(near[0] - 1, 0)], grid[min(near[-1] + 1, len(grid) - 1)]
         middle = grid[int(np.argmax(height))]
@@ -243,7 +248,7 @@ class _Search:
     def best_shared(self, a: float, shared: Array) -> Array:
         """The best r of each kind in turn, the others as they are."""
         spectrum, shared = self.spectrum, shared.copy()
-        (c,), (g,) = _moments(spectrum, np.array([a]))
+        (c,), (g,) = spectrum.moments.at(np.array([a]))
         base = float(_residual(spectrum, np.array([a]))[0])
         for number in range(len(shared)):
             own = self.kind == number
@@ -252,10 +257,8 @@ class _Search:
             for _ in range(2):
                 every = np.where(own, grid[:, None], _of_columns(shared, self.kind, self.flat))
                 root = np.sqrt(every)
-                inner = np.eye(len(g)) + root[:, :, None] * c * root[:, None, :]
-                pulled = root * g
-                q = base - np.sum(pulled * _solve(inner, pulled), axis=1)
-                height = -0.5 * np.linalg.slogdet(inner).logabsdet - 0.5 * self._fit(q)
+                form, logdet = _factored(np.eye(len(g)) + root[:, :, None] * c * root[:, None, :], root * g)
+                height = -0.5 * logdet - 0.5 * self._fit(base - form)
                 height += _pull(grid * level, SHARED_PULL)
                 best = int(np.argmax(height))
                 shared[number] = grid[best]
@@ -280,30 +283,23 @@ def _residual(spectrum: Spectrum, a: Array) -> Array:
     return np.asarray(spectrum.square - np.sum(a[:, None] * spectrum.beta**2 / (1.0 + a[:, None] * spectrum.q), axis=1))
 
 
-def _moments(spectrum: Spectrum, a: Array) -> tuple[Array, Array]:
-    """C (G, M, M) and g (G, M) for each a (G,)."""
-    columns = spectrum.columns
-    c, g = np.empty((len(a), columns.shape[1], columns.shape[1])), np.empty((len(a), columns.shape[1]))
-    if not columns.shape[1]:
-        return c, g
-    for number, ratio in enumerate(a.tolist()):
-        share = 1.0 / (1.0 + ratio * spectrum.q)
-        c[number] = (columns * (spectrum.q * share)[:, None]).T @ columns
-        g[number] = columns.T @ (spectrum.beta * share)
-    return c, g
-
-
 def _form(spectrum: Spectrum, a: float, ratio: Array) -> float:
     """Q for one a and the r of every column (M,)."""
-    c, g = _moments(spectrum, np.array([a]))
+    c, g = spectrum.moments.at(np.array([a]))
     root = np.sqrt(ratio)
-    pulled = root * g
-    inner = np.eye(len(root)) + root[:, None] * c * root
-    return float((_residual(spectrum, np.array([a])) - np.sum(pulled * _solve(inner, pulled), axis=1))[0])
+    form, _ = _factored(np.eye(len(root)) + root[:, None] * c * root, root * g)
+    return float((_residual(spectrum, np.array([a])) - form)[0])
 
 
-def _solve(matrix: Array, rhs: Array) -> Array:
-    return np.asarray(np.linalg.solve(matrix, rhs[:, :, None])[:, :, 0])
+def _factored(matrix: Array, pulled: Array) -> tuple[Array, Array]:
+    """gᵀA⁻¹g and log det A of positive definite matrices A (G, M, M) and g (G, M), each from one Cholesky factor."""
+    form, logdet = np.zeros((2, len(matrix)))
+    for number, (own, g) in enumerate(zip(matrix, pulled, strict=True) if pulled.shape[1] else ()):
+        factor, x, failed = lapack.dposv(own.T, g)
+        form[number], logdet[number] = g @ x, 2.0 * np.sum(np.log(np.diagonal(factor)))
+        if failed:  # rounding: no eigenvalue is below 1
+            form[number], logdet[number] = g @ np.linalg.solve(own, g), np.linalg.slogdet(own).logabsdet
+    return form, logdet
 
 
 def _parabola(x: Array, y: Array, top: int) -> tuple[float, float]:

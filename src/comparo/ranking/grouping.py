@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from comparo.data.comparisons import Comparisons
+from comparo.model.control import Control
 from comparo.model.covariance import Covariance, ProductCovariance
 from comparo.model.experts import BradleyTerry, is_logit
 from comparo.model.graph import Graph
@@ -179,6 +180,7 @@ def _model(judged: Fitted, group: Index) -> tuple[Array, Covariance, Predicted]:
             BradleyTerry(),
             groups=group,
             features=_style(predicted),
+            control=_control(product),
             for_groups=True,
             limits=_limits(judged.covariance),
         )
@@ -190,7 +192,18 @@ def _model(judged: Fitted, group: Index) -> tuple[Array, Covariance, Predicted]:
 
 def _style(predicted: Predicted | None) -> Array | None:
     """The style of each candidate, (n, D), that a ranking was fitted with."""
-    return None if predicted is None or predicted.is_group.all() else predicted.columns[:, ~predicted.is_group]
+    if predicted is None:
+        return None
+    is_style = ~predicted.is_group & (predicted.variances.kind >= 0)
+    return predicted.columns[:, is_style] if is_style.any() else None
+
+
+def _control(product: Product | None) -> Control | None:
+    """What a ranking was fitted at equal numbers of."""
+    if product is None or product.held is None or product.effects is None or product.effects.predicted is None:
+        return None
+    values = product.effects.predicted.held
+    return None if values is None else Control(product.held.names, values, product.held.unit)
 
 
 def _limits(covariance: Covariance) -> Limits:

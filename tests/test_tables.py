@@ -267,7 +267,7 @@ def test_frames(monkeypatch: pytest.MonkeyPatch, backend: str, kind: Any) -> Non
 
 def test_frames_prefer_pandas_and_name_what_they_lack(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(frame_from_columns(COLUMNS), pandas.DataFrame)
-    with pytest.raises(ValueError, match="'dask'.*pandas or polars or"):
+    with pytest.raises(ValueError, match=r"'dask'.*pandas or polars or"):
         frame_from_columns(COLUMNS, "dask")
     without_libraries(monkeypatch, "pandas", "polars", "pyarrow")
     with pytest.raises(ImportError, match=r'needs pandas or polars or pyarrow: pip install "comparo\[data\]"'):

@@ -306,7 +306,7 @@ def test_what_does_not_fit_the_window_is_cut_and_counted(folder):
     assert 2000 < cut.cut < 3000
     assert 90 < cut.tokens_in <= 100
     [failed] = hf.load(str(folder("llama")), device="cpu", window=20).judge([short], PROMPT)
-    assert failed.error == "a window of 20 tokens does not hold the question itself; use a model with a larger one"
+    assert "a window of 20 tokens" in failed.error
     assert math.isnan(failed.p)
 
 

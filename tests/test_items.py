@@ -465,16 +465,16 @@ def test_files_that_cannot_be_ranked(tmp_path, name, content, message):
 
 
 def test_folders_that_cannot_be_ranked(tmp_path):
-    with pytest.raises(ComparisonsError, match=r"^the folder .* has no \.txt, .*; put each text into one"):
+    with pytest.raises(ComparisonsError, match=r"no \.txt, "):
         Items.of(tmp_path)
     written(tmp_path, "a.txt", "A")
     with pytest.raises(ComparisonsError, match="'a' is the only item"):
         Items.of(tmp_path)
     written(tmp_path, "b.txt", " \n")
-    with pytest.raises(ComparisonsError, match=r"b\.txt has no text; write it, or move the file away"):
+    with pytest.raises(ComparisonsError, match=r"b\.txt has no text"):
         Items.of(tmp_path)
     written(tmp_path, "b.txt", b"caf\xe9")
-    with pytest.raises(ComparisonsError, match=r"b\.txt is not UTF-8 text .*; save it again as UTF-8"):
+    with pytest.raises(ComparisonsError, match=r"b\.txt is not UTF-8"):
         Items.of(tmp_path)
 
 
@@ -513,7 +513,7 @@ def test_rows_and_questions():
     assert items.question("x", "bo", "ana") == Question("bo", "ana", "x", "Another.", "A story.", "Write.")
     assert items.question("y", "ana", "cy").context_text is None
     assert Items.of(["A", "B"]).question(None, np.int64(1), 0).first_text == "B"
-    with pytest.raises(ComparisonsError, match=r"^there is no item 'bo' in context 'y'; add it"):
+    with pytest.raises(ComparisonsError, match=r"no item 'bo' in context 'y'"):
         items.row("y", "bo")
     with pytest.raises(ComparisonsError, match=r"^there is no item '0'; add it"):
         Items.of(["A", "B"]).question(None, 0, "0")
@@ -707,7 +707,7 @@ def test_a_folder_that_may_not_be_read_is_one_clear_message():
         os.chmod(folder, 0o700 if user == 0 else 0)
         try:
             os.seteuid(65534 if user == 0 else user)
-            with pytest.raises(ComparisonsError, match=r"cannot be read \(Permission denied\); check its permissions"):
+            with pytest.raises(ComparisonsError, match=r"cannot be read \(Permission denied\)"):
                 Items.of(folder)
         finally:
             os.seteuid(user)

@@ -153,7 +153,7 @@ def test_packed_answers_are_read_and_others_fail():
     with Api(Reply(packed[:-20], headers={"Content-Encoding": "gzip"})) as api:
         assert failure(api.url) == "no answer in 1 tries of 10 s each (error)"
     with Api(Reply(packed, headers={"Content-Encoding": "br"})) as api:
-        assert failure(api.url, retries=3) == "the answer is packed as 'br', which nobody asked for"
+        assert "'br'" in failure(api.url, retries=3)
     assert len(api.requests) == 1
 
 
@@ -178,7 +178,7 @@ def test_waiting_for_long_is_said_once_in_a_while(caplog):
         judgements = list(replace(judge, waiting=Waiting(quiet=0.05)).judge(asked, PROMPT))
     assert not any(judgement.failed for judgement in judgements)
     [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert record.getMessage() == f"waiting for {api.url} (429): the next try in 0 s"
+    assert f"{api.url} (429)" in record.getMessage()
 
 
 def test_short_waits_go_unsaid(caplog):

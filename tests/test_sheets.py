@@ -78,7 +78,7 @@ def test_what_was_handed_out_before_goes_to_others():
     before = Comparisons.from_columns(["b", "c"], ["a", "b"], [1, 0], judge=["ana", "ana"])
     shared = share_out(columns, ["ana", "bo"], twice=0, asked=before, rng=0)
     assert {frozenset(pair) for pair in zip(*shared["bo"].values(), strict=True)} >= {frozenset("ab"), frozenset("bc")}
-    with pytest.raises(ValueError, match="a judge is needed for 'a' and 'b', and ana had this pair before; name more"):
+    with pytest.raises(ValueError, match="'a' and 'b', and ana"):
         share_out(columns, ["ana"], asked=before)
     with pytest.raises(ValueError, match="two judges are needed for 'a' and 'b'"):
         share_out({"first": ["a"], "second": ["b"]}, ["ana", "bo"], twice=1, asked=before)
@@ -190,9 +190,9 @@ def test_texts_get_other_names_where_an_item_is_called_so(tmp_path):
 def test_judges_whose_names_make_no_file():
     items = Items.of({"a": "One.", "b": "Two."})
     pairs = {"first": ["a"], "second": ["b"]}
-    with pytest.raises(ComparisonsError, match="two of the judges a/b, a b give the same file; rename one"):
+    with pytest.raises(ComparisonsError, match="judges a/b, a b"):
         write_sheets(Path("nowhere"), {"a/b": pairs, "a b": pairs}, items)
-    with pytest.raises(ComparisonsError, match=r"'\.\.' cannot be the name of a file"):
+    with pytest.raises(ComparisonsError, match=r"'\.\.'"):
         write_sheets(Path("nowhere"), {"..": pairs}, items)
 
 

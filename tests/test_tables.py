@@ -190,12 +190,12 @@ def test_broken_files(tmp_path: Path, name: str, content: bytes, message: str) -
 
 def test_no_file_and_a_folder(tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(ComparisonsError, match=r"nowhere\.csv does not exist; check the name"):
+    with pytest.raises(ComparisonsError, match=r"nowhere\.csv does not exist"):
         read_columns(tmp_path / "nowhere.csv")
     for action in (read_columns, lambda path: write_columns(path, COLUMNS)):
-        with pytest.raises(ComparisonsError, match=r"folder\.csv is a folder; name a file in it"):
+        with pytest.raises(ComparisonsError, match=r"folder\.csv is a folder"):
             action(tmp_path / "folder.csv")
-    with pytest.raises(ComparisonsError, match="missing does not exist; create it first"):
+    with pytest.raises(ComparisonsError, match="missing does not exist"):
         write_columns(tmp_path / "missing" / "a.csv", COLUMNS)
 
 
@@ -267,9 +267,7 @@ def test_frames(monkeypatch: pytest.MonkeyPatch, backend: str, kind: Any) -> Non
 
 def test_frames_prefer_pandas_and_name_what_they_lack(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(frame_from_columns(COLUMNS), pandas.DataFrame)
-    with pytest.raises(
-        ValueError, match="'dask' is not a data frame library comparo knows; choose pandas or polars or"
-    ):
+    with pytest.raises(ValueError, match=r"'dask'.*pandas or polars or"):
         frame_from_columns(COLUMNS, "dask")
     without_libraries(monkeypatch, "pandas", "polars", "pyarrow")
     with pytest.raises(ImportError, match=r'needs pandas or polars or pyarrow: pip install "comparo\[data\]"'):
@@ -282,7 +280,7 @@ def test_a_json_list_and_json_lines_under_one_ending(tmp_path: Path) -> None:
     for name in ("list.json", "lines.json"):
         assert plain(read_columns(tmp_path / name)) == {"a": [1, 2], "b": ["x", None]}
     assert columns_from_text('[{"a": 1}]', "standard input").columns == {"a": [1]}
-    with pytest.raises(ComparisonsError, match=r"new\.json: the ending is not a known one; rename it to \.csv"):
+    with pytest.raises(ComparisonsError, match=r"new\.json.*\.csv"):
         write_columns(tmp_path / "new.json", COLUMNS)
 
 

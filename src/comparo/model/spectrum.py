@@ -146,6 +146,9 @@ class Moments:
     >>> share = 1 / (1 + 0.7 * q)
     >>> np.allclose(c, (columns.T * q * share) @ columns, rtol=1e-12), np.allclose(g, columns.T @ (beta * share))
     (True, True)
+    >>> c, g = Moments.of(q, beta, columns).twice(0.7)
+    >>> np.allclose(c, (columns.T * q * share**2) @ columns), np.allclose(g, columns.T @ (beta * share**2))
+    (True, True)
     """
 
     points: Array
@@ -175,6 +178,11 @@ class Moments:
         """C (G, M, M) and g (G, M) for each a (G,)."""
         found = np.tensordot(1.0 / (self.points + a[:, None]), self.matrices, 1)
         return found[:, :-1, :-1], found[:, :-1, -1]
+
+    def twice(self, a: float) -> tuple[Array, Array]:
+        """Σ q·ccᵀ/(1 + aq)² (M, M) and Σ β·c/(1 + aq)² (M,): both are Σ xxᵀ·u/(u + a)²."""
+        found = np.tensordot(self.points / (self.points + a) ** 2, self.matrices, 1)
+        return found[:-1, :-1], found[:-1, -1]
 
 
 def _interpolation(x: Array, middle: float) -> tuple[Array, Array]:

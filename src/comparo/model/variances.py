@@ -89,11 +89,12 @@ class Variances:
         """
         spectrum, d = self.spectrum, 1.0 + a * self.spectrum.q
         covariance, theta = self.precision(a)
-        rest = spectrum.beta - spectrum.q * (spectrum.columns @ theta)
-        square = spectrum.square + float(np.sum(((rest / d) ** 2 - spectrum.beta**2) / spectrum.q))
+        c, g = spectrum.moments.twice(a)
+        square = spectrum.square + float(np.sum(spectrum.beta**2 * (1.0 / d**2 - 1.0) / spectrum.q))
+        square += float(theta @ (c @ theta - 2.0 * g))
         aq = a * spectrum.trace_q
         fitted = float(np.sum(spectrum.trace_weight * aq / (1.0 + aq)))
-        fitted += float(np.sum(covariance * ((spectrum.columns * (spectrum.q / d**2)[:, None]).T @ spectrum.columns)))
+        fitted += float(np.sum(covariance * c))
         most = max(self.observations, float(np.sum(spectrum.trace_weight)))  # scores take no more than there is
         return square, max(most - fitted, np.finfo(float).tiny)
 

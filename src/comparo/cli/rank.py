@@ -86,16 +86,11 @@ class How:
     ] = False
     method: Annotated[
         Method | None,
-        typer.Option(
-            help="How answers become scores, as by comparo fit (docs/fitting.md). Default: mixed, or panel for several "
-            "judges or wordings; both also use the texts."
-        ),
+        typer.Option(help="As of comparo fit. Default: mixed; panel for several voices."),
     ] = None
     bias: Annotated[
         Bias | None,
-        typer.Option(
-            help="How position bias is removed: none, plug-in or joint. Default: joint for mixed and panel, else none."
-        ),
+        typer.Option(help="Position bias, as of comparo fit."),
     ] = None
     estimate: Annotated[
         Scores,

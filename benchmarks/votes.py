@@ -14,18 +14,17 @@ import gzip
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 from scipy.special import expit
 from scipy.stats import spearmanr
 
+from benchmarks.efficiency import DATA
 from comparo import Comparisons, Items, expected_spearman, fit
 from comparo.run.recipe import Fitting
 from comparo.vote.ballots import Ballot
 from comparo.vote.dealing import Dealer
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 RUNS = 20
 SCENES = (  # texts, judges, of whom so many click at random, votes in all
     (20, 3, 0, 60),

@@ -4,6 +4,7 @@ Documents are untrusted: a document type declaration, the way to entities that e
 a part that unpacks to more than `MOST` bytes.
 """
 
+import importlib
 import importlib.util
 import zipfile
 import zlib
@@ -75,12 +76,10 @@ def pdf_text(path: Path) -> str:
     """The text layer of a .pdf file, page after page; a ComparisonsError where it has none, or pypdf is missing."""
     if importlib.util.find_spec("pypdf") is None:
         raise ComparisonsError(f"{path}: .pdf needs pypdf: {INSTALL}; or save the text as .txt")
-    import pypdf
-    from pypdf.errors import PyPdfError
-
+    pypdf = importlib.import_module("pypdf")
     try:
         found = "\n".join(page.extract_text() for page in pypdf.PdfReader(path).pages).strip()
-    except (PyPdfError, ValueError, KeyError) as error:
+    except (pypdf.errors.PyPdfError, ValueError, KeyError) as error:
         raise ComparisonsError(f"{path} is not a whole .pdf file ({error}); save its text as .txt") from error
     if not found:
         raise ComparisonsError(f"{path} has no text layer; recognise its text (OCR), and save it as .txt")

@@ -84,7 +84,7 @@ def read_parts(paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bo
     """
     parts: dict[str, Part] = {}
     blank = []
-    files = [str(file) for path in paths for file in sheets_in(path) or [path]]
+    files = [file for path in paths for file in map(str, sheets_in(path) or (path,))]
     for path in dict.fromkeys(files):
         database = database_of(path)
         table = read_columns(path, WANTED, LABELS) if database is None else judged(database)

@@ -35,7 +35,7 @@ from comparo.model.variances import NARROWEST, WIDEST
 from comparo.types import Array, Index
 
 # S before any vote, in logits, and the standard deviation of its logarithm: 29 sets of recorded votes of people have a
-# geometric mean of 0.96 and a standard deviation of 0.82 (UKPConvArg1 and LLMFAO; python -m benchmarks.votes --spread).
+# geometric mean of 0.96 and a standard deviation of 0.80 (UKPConvArg1 and LLMFAO; python -m benchmarks.votes --spread).
 SPREAD, WIDE = 1.0, 0.8
 EQUAL = 0.5  # before any vote, the probability that all texts are equal: even odds of both hypotheses (Jeffreys 1961)
 VARIES = 0.7  # standard deviation of log ω² and log σ² around the usual: a factor of 2 either way

@@ -1,8 +1,7 @@
 """What people's votes told beside a machine's ranking."""
 
+import math
 from dataclasses import dataclass
-
-import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +58,8 @@ class People:
         if self.validity is None:
             return sentence
         shared = f"{self.validity:.2f} ({self.low:.2f} to {self.high:.2f})"
-        if not np.isfinite([self.validity, self.low, self.high]).all():  # a ratio whose denominator may be 0
+        if not all(
+            math.isfinite(value) for value in (self.validity, self.low, self.high) if value is not None
+        ):  # a ratio whose denominator may be 0
             shared = "an unknown share; more votes tell it"
         return f"{sentence} Of what the judge says about a text beyond its group, people share {shared}."

@@ -37,7 +37,7 @@ def compute(
     Returns
     -------
     dict
-        `win_rate`, the mean probability that the judge prefers the prediction; `low` and `high`, the ends of its interval;
+        `win_rate`, the mean probability that the judge prefers the prediction; `low` and `high`, its interval;
         `verdict`, a sentence; `probability` that predictions are better; `inputs` that were asked or have
         the same text twice, `calls`, and their `cost` in dollars, NaN where it is unknown.
 

@@ -16,7 +16,6 @@ from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt
 from comparo.data.sources import DATABASE, database_of
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
-from comparo.ranking.orders import MANY
 from comparo.run.audition import all_wordings
 from comparo.run.starting import make_prompt
 
@@ -44,17 +43,16 @@ AllowChanges = Annotated[
     bool,
     typer.Option(
         "--allow-changes",
-        help="Leave judgements about texts that changed or are gone out of the ranking (docs/growing.md).",
+        help="Leave out judgements about texts that changed or are gone (docs/growing.md).",
         rich_help_panel="Output",
     ),
 ]
-UNRELIABLE = 4  # the exit code of --fail-if-judge-unreliable
+UNRELIABLE = 4  # the exit code of --fail-if-judge-unreliable: by `Flips.are_many`
 FailIfJudgeUnreliable = Annotated[
     bool,
     typer.Option(
         "--fail-if-judge-unreliable",
-        help=f"Exit with code {UNRELIABLE} if surely more than {MANY:.0%} of the winners change with the order of the "
-        "texts.",
+        help=f"Exit code {UNRELIABLE} if the judge hardly reads.",
         rich_help_panel="Output",
     ),
 ]

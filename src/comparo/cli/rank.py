@@ -153,14 +153,13 @@ def rank_command(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The run folder; new items are added to its run, and --budget is for these. Default: "
-            "comparo-runs/TIME-NAME, or that of the same run.",
+            help="The run folder; new items are added to its run. Default: comparo-runs/TIME-NAME.",
             rich_help_panel=PRINTED,
         ),
     ] = None,
     fresh: Annotated[
         bool,
-        typer.Option("--fresh", help="Start anew; an existing folder is renamed and kept.", rich_help_panel=PRINTED),
+        typer.Option("--fresh", help="Start anew; an old folder is kept.", rich_help_panel=PRINTED),
     ] = False,
     allow_changes: groups.AllowChanges = False,
     fail_if_judge_unreliable: groups.FailIfJudgeUnreliable = False,

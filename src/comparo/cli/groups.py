@@ -52,7 +52,7 @@ FailIfJudgeUnreliable = Annotated[
     bool,
     typer.Option(
         "--fail-if-judge-unreliable",
-        help=f"Exit with code {UNRELIABLE} if winners change with the order.",
+        help=f"Exit code {UNRELIABLE} if the judge hardly reads.",
         rich_help_panel="Output",
     ),
 ]

@@ -44,7 +44,9 @@ class Leaderboard:
     over : "new": intervals are for the mean over all contexts that could have been drawn; "these": for these only.
     wins : (G, G), the probability that the judge prefers a text of the row's group to one of the column's, mean over
         the contexts of these; ½ on the diagonal.
-    won : In how many contexts the best text is of the group, as far as is known: the sum of its probabilities.
+    won : In how many contexts the best text is of the group, as far as is known: the sum of its probabilities; the
+        contexts that it won, ties by half, where each was decided by one choice.
+    notes : What a reader must know before trusting the scores.
     texts, contexts, calls : How many texts it has, in how many contexts, and how many comparisons they are in.
 
     Examples
@@ -68,6 +70,7 @@ class Leaderboard:
     texts: LongIndex
     contexts: LongIndex
     calls: LongIndex
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.group)
@@ -197,6 +200,8 @@ class Leaderboard:
         names = [str(name) for name in self.group.tolist()]
         wins = {name: dict(zip(names, row, strict=True)) for name, row in zip(names, self.wins.tolist(), strict=True)}
         document = {"contexts": self.over, "level": self.level, "groups": json_rows(self.to_columns()), "wins": wins}
+        if self.notes:
+            document["notes"] = list(self.notes)
         return json.dumps(document, ensure_ascii=False, default=str, allow_nan=False)
 
     def __repr__(self) -> str:

@@ -1,6 +1,7 @@
 """The leaderboard of groups: against a dense oracle, and by simulation against known systems."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -264,6 +265,22 @@ def test_recorded_comparisons_have_a_leaderboard_where_it_is_asked_for(run, tmp_
     refused = run(tmp_path, ("fit", "one.csv", "--leaderboard"))
     assert refused.returncode == 2
     assert "every group has one text only" in refused.stderr
+
+
+def test_the_leader_is_the_best_as_often_as_it_says():
+    """400 boards of five systems whose means vary by 0.5, known to 0.35: the share has an error of 0.024."""
+    rng, right, said = np.random.default_rng(0), [], []
+    centre = np.eye(5) - 0.2
+    board = quiet_fit(systems(rng, groups=5, contexts=8)[0], "mixed", groups="items").groups()
+    for _ in range(400):
+        means = 0.5 * rng.standard_normal(5)
+        score = centre @ (means + 0.35 * rng.standard_normal(5))
+        order = np.argsort(-score)
+        best = replace(board, score=score[order], covariance=0.35**2 * centre, freedom=np.inf).best
+        right.append(order[0] == np.argmax(means))
+        said.append(best[0])
+    assert np.mean(said) == pytest.approx(np.mean(right), abs=3 * 0.024)
+    assert best.sum() == pytest.approx(1.0)
 
 
 def battles(n=400):

@@ -20,11 +20,14 @@ from scipy.special import expit, stdtr, stdtrit
 
 from comparo.data.frames import frame_from_columns
 from comparo.data.writing import csv_text
+from comparo.model.variances import NARROWEST, WIDEST
 from comparo.ranking.display import json_rows, table_html, table_text
 from comparo.types import Array, LongIndex
 
 Over = Literal["new", "these"]
 NORMAL = 1e9  # degrees of freedom above which Student's t is normal
+SPREADS = 200  # of ω that are tried: steps of 3%
+SINGULAR = 1e-9  # eigenvalue of a covariance, relative to the largest, that is 0
 DRAWS = 10_000  # of all means, for P(best): its error is at most 0.005
 
 
@@ -134,13 +137,25 @@ class Leaderboard:
 
     @cached_property
     def best(self) -> Array:
-        """P(each group is the best), from draws of all mean scores."""
+        """P(each group is the best), from draws of all means m, given that groups are a sample: m ~ N(0, ω²).
+
+        Without a prior the leader, which is partly lucky, would be too sure. In the eigenvectors of the covariance,
+        with eigenvalues v, a mean score z is N(0, v + ω²), and m given ω is N(z·ω²/(ω² + v), v·ω²/(ω² + v)). ω is drawn
+        too, uniform before the scores are known (Gelman 2006).
+        """
         rng = np.random.default_rng(0)
         values, vectors = np.linalg.eigh(self.covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        v, z = np.maximum(values, 0.0), vectors.T @ self.score
+        spread = np.geomspace(NARROWEST, WIDEST, SPREADS)
+        own = v > SINGULAR * np.max(v, initial=0.0)  # not the mean of all, which is 0
+        total = v[own] + spread[:, None] ** 2
+        height = np.log(spread) - 0.5 * np.sum(np.log(total) + z[own] ** 2 / total, axis=1)  # steps of log ω
+        chance = np.exp(height - np.max(height))
+        omega = rng.choice(spread, (DRAWS, 1), p=chance / np.sum(chance))
+        share = omega**2 / (omega**2 + v)
         freedom = min(self.freedom, NORMAL)
         heavy = np.sqrt(freedom / rng.chisquare(freedom, (DRAWS, 1)))
-        drawn = self.score + heavy * (rng.standard_normal((DRAWS, len(self))) @ root.T)
+        drawn = (share * z + heavy * np.sqrt(share * v) * rng.standard_normal((DRAWS, len(self)))) @ vectors.T
         return np.bincount(np.argmax(drawn, axis=1), minlength=len(self)) / DRAWS
 
     def probability(self, one: Hashable, other: Hashable) -> float:

@@ -214,7 +214,12 @@ class Leaderboard:
         """The table and the win rates as one JSON object."""
         names = [str(name) for name in self.group.tolist()]
         wins = {name: dict(zip(names, row, strict=True)) for name, row in zip(names, self.wins.tolist(), strict=True)}
-        document = {"contexts": self.over, "level": self.level, "groups": json_rows(self.to_columns()), "wins": wins}
+        document: dict[str, Any] = {
+            "contexts": self.over,
+            "level": self.level,
+            "groups": json_rows(self.to_columns()),
+            "wins": wins,
+        }
         if self.notes:
             document["notes"] = list(self.notes)
         return json.dumps(document, ensure_ascii=False, default=str, allow_nan=False)

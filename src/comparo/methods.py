@@ -232,7 +232,7 @@ def quiet_fit(
             product = mixed(comparisons, expert, **given)
             covariance = ProductCovariance(product.laplacian, product)
             ranking = Ranking(
-                title, comparisons, product.graph, product.scores, covariance, level, product, product.converged
+                title, product.comparisons, product.graph, product.scores, covariance, level, product, product.converged
             )
             return replace(ranking, group=group)
 

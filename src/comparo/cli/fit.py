@@ -158,6 +158,10 @@ def fit_command(
     criteria = criteria_in(files)
     given = {"report": report, "votes": votes, "leaderboard": leaderboard}
     check_criterion(files[0], criteria, criterion, voice, [name for name, value in given.items() if value])
+    if leaderboard and method not in (None, "mixed", "panel"):
+        raise ValueError(
+            f"--leaderboard is made by mixed or panel, not by {method}; leave --method or --leaderboard out"
+        )
     chosen = _chosen(files, voice) if criterion is None else answers_to(files[0], criterion)
     is_plain = not (prior or bias or people or control)
     are_votes = is_plain and _are_votes(files, chosen, method)
@@ -194,7 +198,7 @@ def fit_command(
     print_ranking(ranking, output, top)
     if voice or (len(files) == 1 and database_of(files[0]) is not None):
         say(_fitted(chosen, files, ranking.method) + (f" to the criterion {criterion}" if criterion else ""))
-    print_notes(ranking.notes)
+    print_notes((*ranking.notes, *(board.notes if leaderboard else ())))
     told = () if ranking.people is None else (ranking.people.sentence,)
     if report is not None:
         from comparo.report.fitted import Fitted, fitted_record

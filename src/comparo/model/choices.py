@@ -45,7 +45,8 @@ class Choices:
     that is left since the scores are not known (`leaning`). `offset` (M,) is what is added to the difference of the
     scores of each pair, 0 unless scores have two peaks (`peaks`). `tied` (J,) is the weight of each judge's ties, and
     `nu` (J,) its ν; both are None where no decision is a tie. `strength` is that of the term that keeps the variance of
-    scores from 0. `doubt` is that of the `system`.
+    scores from 0. `is_narrow` holds the variance of scores around their groups at its smallest, so that means of groups
+    are logits of win rates. `doubt` is that of the `system`.
     """
 
     pattern: Pattern
@@ -64,6 +65,7 @@ class Choices:
     tied: Array | None = None
     nu: Array | None = None
     strength: float = PULL
+    is_narrow: bool = False
     doubt: Array | None = None
 
     @classmethod
@@ -108,6 +110,8 @@ class Choices:
         for step in range(limits.mixed_rounds):
             spectrum = Spectrum.of(state.system, shared.columns)
             variances = estimate(spectrum, shared.kind, len(state.c), True, pull=self.strength)
+            if self.is_narrow:
+                variances = replace(variances, ratio=NARROWEST**2, quantiles=np.array([NARROWEST**2]))
             new = np.log(np.maximum([variances.ratio, *variances.shared], NARROWEST**2))
             old, change = change, new - used
             ratio = np.clip(np.divide(change, old, out=np.zeros(len(old)), where=old != 0.0), 0.0, FASTEST)
@@ -228,6 +232,12 @@ class Choices:
             variance = (1.0 - unknown) * error + unknown**2 * spread
         variance = np.minimum(variance, UNSURE)
         return replace(self, gamma=gamma, between=between, error=float(np.sqrt(spread)), gamma_variance=variance)
+
+    @property
+    def tells_scores(self) -> bool:
+        """Whether there are more choices than links between texts; else nothing tells σ² from the noise of a choice."""
+        graph = self.pattern.graph
+        return bool(np.sum(self.weight) > graph.nodes - graph.components)
 
     @cached_property
     def tells_biases(self) -> bool:

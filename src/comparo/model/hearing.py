@@ -127,6 +127,19 @@ def _named(comparisons: Comparisons, people: Collection[Any]) -> tuple[tuple[Any
     return tuple(names if int(code.max()) < len(names) else [*names, OTHERS]), code
 
 
+def pooled(comparisons: Comparisons) -> Comparisons:
+    """The comparisons with the judges of fewer than `FEW` as one, "others": they tell no bias of each.
+
+    >>> rows = [{"first": "a", "second": "b", "p": 1, "judge": person} for person in range(100)]
+    >>> pooled(Comparisons.from_rows(rows)).judges.tolist()
+    ['others']
+    """
+    names, code = _named(comparisons, ())
+    if comparisons.judges is None or len(names) == len(np.unique(comparisons.judged_by)):
+        return comparisons
+    return replace(comparisons, judges=np.array(names, dtype=object), judge=code.astype(np.int32))
+
+
 def _voice(
     comparisons: Comparisons,
     graph: Graph,

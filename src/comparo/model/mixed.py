@@ -29,6 +29,7 @@ from comparo.model.doubt import doubted
 from comparo.model.effects import Effects
 from comparo.model.experts import Davidson, Expert, is_logit
 from comparo.model.graph import Graph
+from comparo.model.hearing import pooled
 from comparo.model.limits import LIMITS, Limits
 from comparo.model.newton import Solution
 from comparo.model.observations import are_choices
@@ -60,7 +61,8 @@ def mixed(
     those at equal numbers of the control, and `Product.held` has its coefficients. Scores have two peaks (`peaks`)
     where choices without ties show them, unless there is a control. A fit `for_groups` is for the means of groups, of
     which few choices tell the scale: without peaks, and for choices without the term that keeps the variance of scores
-    from 0, which would stretch them, nor doubt about style, which matters for extreme texts.
+    from 0, which would stretch them, nor doubt about style, which matters for extreme texts. Judges of few comparisons
+    are one (`hearing.pooled`), as in `Product.comparisons`.
 
     >>> from comparo.model.experts import BradleyTerry
     >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
@@ -68,11 +70,13 @@ def mixed(
     >>> bool(product.scores[0] > product.scores[1] > product.scores[2]), product.bias.round(2)
     (True, array([[-0.25]]))
     """
+    comparisons = pooled(comparisons)
     graph = Graph.build(comparisons)
     shared = Shared.of(graph, groups, features, limits.shared_entries, control)
     if is_logit(expert) and are_choices(comparisons):
         choices = Choices.of(comparisons, graph, is_biased, limits)
-        model: Choices | Soft = replace(choices, strength=0.0) if for_groups else choices
+        is_narrow = for_groups and not choices.tells_scores
+        model: Choices | Soft = replace(choices, strength=0.0, is_narrow=is_narrow) if for_groups else choices
     else:
         model = Soft.of(comparisons, graph, expert, is_biased, limits)
     model, variances, steps, converged = model.settle(shared)

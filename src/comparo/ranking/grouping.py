@@ -27,6 +27,11 @@ from comparo.rounding import merge_ties
 from comparo.types import Array, Index
 
 Groups = Mapping[Any, Hashable] | Literal["items"]
+SINGLE = (
+    "every context was decided by one choice, so that nothing tells how far texts of one group differ: scores are on "
+    "the scale of the win rate (the difference of two is its logit), and 'won' counts the contexts that a group won"
+)
+UNSETTLED = "the leaderboard's scores did not settle and may be wrong; compare more, or leave out judges of few answers"
 SINGULAR = 1e-8  # added to the diagonal of PᵀP, relative to it: the mean of all groups is not determined
 
 
@@ -90,11 +95,14 @@ def leaderboard(ranked: Fitted, group: Index, names: NDArray[Any], contexts: Ove
         raise ValueError(problem)
     means = group_means(graph, group)[1]
     covariance: Covariance = ranked.covariance
+    notes, is_single = [], False
     if isinstance(covariance, Voted):
         scores, freedom = covariance.scores, float("inf")
         score, cov = covariance.means(means, group, is_new=contexts == "new")
     else:
-        scores, covariance, predicted = _model(ranked, group)
+        scores, covariance, predicted, converged = _model(ranked, group)
+        is_single = ranked.panel is None and predicted.variances.has_known_noise and _is_single(ranked)
+        notes = [SINGLE] * is_single + [UNSETTLED] * (not converged)
         # Where every pair is the only link of two texts, noise cannot be told from what differs between contexts.
         is_new = contexts == "new" or predicted.freedom(is_new=False) <= 0
         score, cov = predicted.new(means, group) if is_new else predicted.these(means)
@@ -103,7 +111,8 @@ def leaderboard(ranked: Fitted, group: Index, names: NDArray[Any], contexts: Ove
     centre = np.eye(count) - 1.0 / count
     order = np.argsort(-merge_ties(score), kind="stable")
     cov = (centre @ cov @ centre)[np.ix_(order, order)]
-    won = np.bincount(group, among_best(scores, covariance, 1), count).astype(np.float64)
+    best = _observed_best(ranked) if is_single else among_best(scores, covariance, 1)
+    won = np.bincount(group, best, count).astype(np.float64)
     pairs = np.unique(np.column_stack([group, graph.position]), axis=0)
     return Leaderboard(
         group=names[order],
@@ -117,7 +126,23 @@ def leaderboard(ranked: Fitted, group: Index, names: NDArray[Any], contexts: Ove
         texts=np.bincount(group, minlength=count)[order],
         contexts=np.bincount(pairs[:, 0], minlength=count)[order],
         calls=np.bincount(group, graph.degrees(), count).astype(np.int64)[order],
+        notes=tuple(notes),
     )
+
+
+def _is_single(ranked: Fitted) -> bool:
+    """Whether every choice is the only link of two texts (`Choices.tells_scores`)."""
+    return bool(np.sum(ranked.comparisons.weights) <= ranked.graph.nodes - ranked.graph.components)
+
+
+def _observed_best(ranked: Fitted) -> Array:
+    """Of each text (n,), whether it won most of its choices in its context; equals share it."""
+    graph, p = ranked.graph, ranked.comparisons.p
+    ends = np.concatenate([graph.first, graph.second])
+    share = np.bincount(ends, np.concatenate([p, 1.0 - p]), graph.nodes) / np.maximum(graph.degrees(), 1)
+    most = np.maximum.reduceat(share, graph.starts[:-1])[graph.position]
+    is_best = (share == most).astype(float)
+    return np.asarray(is_best / np.add.reduceat(is_best, graph.starts[:-1])[graph.position])
 
 
 def asked_groups(
@@ -153,8 +178,11 @@ def why_not(graph: Graph, group: Index, names: NDArray[Any]) -> str | None:
     )
 
 
-def _model(judged: Fitted, group: Index) -> tuple[Array, Covariance, Predicted]:
-    """Scores in logits, their covariance and what groups predict of them: the ranking's own, or those of a new fit."""
+def _model(judged: Fitted, group: Index) -> tuple[Array, Covariance, Predicted, bool]:
+    """Scores in logits, their covariance, what groups predict of them, and whether they converged.
+
+    Those of the ranking, or of a new fit.
+    """
     several = judged.panel
     effects = None if judged.product is None else judged.product.effects
     fitted = several.group if several is not None else None if effects is None else effects.group
@@ -168,7 +196,7 @@ def _model(judged: Fitted, group: Index) -> tuple[Array, Covariance, Predicted]:
     if several is not None:
         if several.opinion.predicted is None:
             raise ValueError("a context is too large for groups in a panel; rank smaller contexts, or one judge")
-        return several.scores, several.opinion, several.opinion.predicted
+        return several.scores, several.opinion, several.opinion.predicted, several.converged
     product = judged.product
     predicted = None if effects is None else effects.predicted
     # Choices are fitted again for the means of groups (`mixed`).
@@ -187,7 +215,7 @@ def _model(judged: Fitted, group: Index) -> tuple[Array, Covariance, Predicted]:
     effects = product.effects
     if effects is None or effects.predicted is None or effects.group is None:
         raise ValueError(f"{int(group.max()) + 1:,} groups are too many for a leaderboard; choose a coarser group")
-    return product.scores, ProductCovariance(product.laplacian, product), effects.predicted
+    return product.scores, ProductCovariance(product.laplacian, product), effects.predicted, product.converged
 
 
 def _style(predicted: Predicted | None) -> Array | None:

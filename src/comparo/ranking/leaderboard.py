@@ -20,11 +20,14 @@ from scipy.special import expit, stdtr, stdtrit
 
 from comparo.data.frames import frame_from_columns
 from comparo.data.writing import csv_text
+from comparo.model.variances import NARROWEST, WIDEST
 from comparo.ranking.display import json_rows, table_html, table_text
 from comparo.types import Array, LongIndex
 
 Over = Literal["new", "these"]
 NORMAL = 1e9  # degrees of freedom above which Student's t is normal
+SPREADS = 200  # of ω that are tried: steps of 3%
+SINGULAR = 1e-9  # eigenvalue of a covariance, relative to the largest, that is 0
 DRAWS = 10_000  # of all means, for P(best): its error is at most 0.005
 
 
@@ -44,7 +47,9 @@ class Leaderboard:
     over : "new": intervals are for the mean over all contexts that could have been drawn; "these": for these only.
     wins : (G, G), the probability that the judge prefers a text of the row's group to one of the column's, mean over
         the contexts of these; ½ on the diagonal.
-    won : In how many contexts the best text is of the group, as far as is known: the sum of its probabilities.
+    won : In how many contexts the best text is of the group, as far as is known: the sum of its probabilities; the
+        contexts that it won, ties by half, where each was decided by one choice.
+    notes : What a reader must know before trusting the scores.
     texts, contexts, calls : How many texts it has, in how many contexts, and how many comparisons they are in.
 
     Examples
@@ -68,6 +73,7 @@ class Leaderboard:
     texts: LongIndex
     contexts: LongIndex
     calls: LongIndex
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.group)
@@ -131,13 +137,27 @@ class Leaderboard:
 
     @cached_property
     def best(self) -> Array:
-        """P(each group is the best), from draws of all mean scores."""
+        """P(each group is the best), from draws of all means m, given that groups are a sample: m ~ N(0, ω²).
+
+        Without a prior the leader, which is partly lucky, would be too sure. In the eigenvectors of the covariance,
+        with eigenvalues v, a mean score z is N(0, v + ω²), and m given ω is N(z·ω²/(ω² + v), v·ω²/(ω² + v)). ω is drawn
+        too, uniform before the scores are known (Gelman 2006).
+        """
         rng = np.random.default_rng(0)
         values, vectors = np.linalg.eigh(self.covariance)
-        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # symmetric: the signs of vectors cancel out
+        v, z = np.maximum(values, 0.0), vectors.T @ self.score
+        spread = np.geomspace(NARROWEST, WIDEST, SPREADS)
+        own = v > SINGULAR * np.max(v, initial=0.0)  # not the mean of all, which is 0
+        total = v[own] + spread[:, None] ** 2
+        height = np.log(spread) - 0.5 * np.sum(np.log(total) + z[own] ** 2 / total, axis=1)  # steps of log ω
+        chance = np.exp(height - np.max(height))
+        omega = rng.choice(spread, (DRAWS, 1), p=chance / np.sum(chance))
+        share = omega**2 / (omega**2 + v)
         freedom = min(self.freedom, NORMAL)
         heavy = np.sqrt(freedom / rng.chisquare(freedom, (DRAWS, 1)))
-        drawn = self.score + heavy * (rng.standard_normal((DRAWS, len(self))) @ root)
+        # Drawn for the groups and then rotated to the eigenvectors, whose signs differ between machines.
+        noise = rng.standard_normal((DRAWS, len(self))) @ vectors
+        drawn = (share * z + heavy * np.sqrt(share * v) * noise) @ vectors.T
         return np.bincount(np.argmax(drawn, axis=1), minlength=len(self)) / DRAWS
 
     def probability(self, one: Hashable, other: Hashable) -> float:
@@ -196,7 +216,14 @@ class Leaderboard:
         """The table and the win rates as one JSON object."""
         names = [str(name) for name in self.group.tolist()]
         wins = {name: dict(zip(names, row, strict=True)) for name, row in zip(names, self.wins.tolist(), strict=True)}
-        document = {"contexts": self.over, "level": self.level, "groups": json_rows(self.to_columns()), "wins": wins}
+        document: dict[str, Any] = {
+            "contexts": self.over,
+            "level": self.level,
+            "groups": json_rows(self.to_columns()),
+            "wins": wins,
+        }
+        if self.notes:
+            document["notes"] = list(self.notes)
         return json.dumps(document, ensure_ascii=False, default=str, allow_nan=False)
 
     def __repr__(self) -> str:

@@ -190,8 +190,9 @@ def bars(cells: Sequence[CellResult], stops: Sequence[StopResult]) -> list[Row]:
         )
         share = float(np.mean(within))
         add("coverage of 95% intervals", f"93–97% in ≥ {SHARE:.0%} of cells", f"in {share:.1%}", share >= SHARE)
-        least = min(one.coverage for one in cells)
-        add("least coverage", f"no cell under {LEAST:.0%}", f"{sum(few)} cells; least {least:.1%}", not any(few))
+        least = min(cells, key=lambda one: one.coverage)
+        found = f"{sum(few)} cells; least {least.coverage:.1%} ± {least.coverage_error:.1%}"
+        add("least coverage", f"no cell under {LEAST:.0%} by more than two standard errors", found, not any(few))
         kinds = {"all": list(cells)} | {kind: _of(cells, "kind", kind) for kind in AXES["kind"]}
         for kind, some in kinds.items():
             if some:

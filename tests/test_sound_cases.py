@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.special import expit
+from scipy.stats import f as f_distribution
 
 from comparo import Comparisons, expected_spearman, fit
 from comparo.analysis.agreement import spearman
 from comparo.data.items import Items
+from comparo.model.soft import equality
 from comparo.run.recipe import Fitting
 from comparo.selection.contexts import next_pairs
 from split import one_short
@@ -261,3 +263,64 @@ def test_recorded_answers_as_decisions_are_ranked_as_well_as_by_the_plain_way(ca
         for fitting in (Fitting(items), Fitting(items, "poe-bt", plain=True))
     )
     assert default > plain - 1.0
+
+
+def equal_or_not(n, spread, seeds, orders="both", calls=None):
+    """The share of true scores in their intervals, and of runs with more than one tier: noise of 1 logit, a bias."""
+    covered, split = [], []
+    for seed in range(seeds):
+        rng = np.random.default_rng([n, seed])
+        truth = spread * rng.standard_normal(n)
+        pairs = [(i, j) for i in range(n) for j in range(i)]
+        if calls is not None:  # a tree, and a few pairs more
+            tree = [(k, int(rng.integers(k))) for k in range(1, n)]
+            rest = [pair for pair in pairs if pair not in tree]
+            pairs = tree + [rest[k] for k in rng.choice(len(rest), calls - len(tree), replace=False)]
+        asked = [pair if rng.random() < 0.5 else pair[::-1] for pair in pairs]
+        asked += [(j, i) for i, j in asked] if orders == "both" else []
+        noise = rng.standard_normal(len(asked))
+        rows = [(i, j, expit(truth[i] - truth[j] - 0.3 + e)) for (i, j), e in zip(asked, noise, strict=True)]
+        ranking = fit(rows, prior="estimated", bias="joint")
+        apart = truth[ranking.items.astype(int)] - np.mean(truth)
+        covered.append(np.mean((ranking.low <= apart) & (apart <= ranking.high)))
+        split.append(ranking.tier.max() > 1)
+    return np.array(covered), float(np.mean(split))
+
+
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    ("n", "orders", "calls"),
+    [
+        (3, "both", None),
+        pytest.param(4, "both", None, marks=LONG),
+        pytest.param(3, "one", None, marks=LONG),
+        pytest.param(16, "both", 18, marks=LONG),
+    ],
+)
+def test_few_answers_say_how_little_they_tell_of_their_noise(n, orders, calls):
+    covered, _ = equal_or_not(n, 1.0, 40, orders, calls)
+    assert np.mean(covered) > 0.95 - 0.03 - 2 * np.std(covered) / np.sqrt(len(covered))
+
+
+@pytest.mark.parametrize("n", [3, pytest.param(4, marks=LONG), pytest.param(6, marks=LONG)])
+def test_equal_texts_are_in_one_tier(n):
+    _, split = equal_or_not(n, 0.0, 60)
+    assert split <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 60)
+
+
+def test_different_texts_are_in_several_tiers():
+    assert equal_or_not(6, 1.0, 15)[1] > 0.7
+
+
+def test_the_test_of_equality_is_the_f_test_of_least_squares():
+    rng = np.random.default_rng(3)
+    pairs = [(i, j) for i in range(5) for j in range(i)]
+    y = rng.standard_normal(len(pairs))
+    design = np.array([(np.arange(5) == i) * 1.0 - (np.arange(5) == j) for i, j in pairs])
+    fitted = design @ np.linalg.lstsq(design, y, rcond=None)[0]
+    ratio = (fitted @ fitted / 4) / ((y - fitted) @ (y - fitted) / 6)
+    rows = [(i, j, expit(d)) for (i, j), d in zip(pairs, y, strict=True)]
+    turned = [(j, i, 1 - p) for i, j, p in rows]  # the same answers: two orders are no second observation
+    assert equality(Comparisons.from_rows(rows + turned)) == pytest.approx(f_distribution.sf(ratio, 4, 6))

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from benchmarks.systems import answers
 from comparo import Comparisons, fit, rank
 from comparo.methods import quiet_fit
 from comparo.model.limits import Limits
-from comparo.ranking.grouping import group_means
+from comparo.ranking.grouping import CONFOUNDED, group_means
 from comparo.ranking.leaderboard import win_probability
 
 
@@ -339,3 +339,21 @@ def test_the_command_says_what_the_leaderboard_assumes_and_refuses_a_method_with
 def test_texts_without_groups_have_no_leaderboard():
     texts = {"a": "one", "b": "two", "c": "three"}
     assert rank(texts, "better", judge=lambda first, second: 0.7 if first < second else 0.3).leaderboard is None
+
+
+def test_a_group_that_is_always_first_keeps_its_win_rate_and_says_what_is_confounded():
+    rows = [{"context": c, "first": "x", "second": "y", "p": float(c < 29)} for c in range(40)]
+    board = fit(rows, "mixed", groups="items").groups()
+    assert board.won.tolist() == [29.0, 11.0]
+    assert board.score[0] - board.score[1] == pytest.approx(logit(29 / 40), abs=0.06)
+    assert CONFOUNDED in board.notes
+    turned = [{**row, "first": "y", "second": "x", "p": 1.0 - row["p"]} if row["context"] % 2 else row for row in rows]
+    assert CONFOUNDED not in fit(turned, "mixed", groups="items").groups().notes
+
+
+def test_contexts_with_one_choice_count_as_observed_beside_one_that_has_more():
+    rows = [
+        {"context": c, "first": "xy"[c % 2], "second": "yx"[c % 2], "p": float((c < 29) != c % 2)} for c in range(40)
+    ]
+    board = fit([*rows, rows[0]], "mixed", groups="items").groups()
+    assert board.won[0] == pytest.approx(29, abs=0.5)

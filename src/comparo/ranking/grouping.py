@@ -31,6 +31,10 @@ SINGLE = (
     "every context was decided by one choice, so that nothing tells how far texts of one group differ: scores are on "
     "the scale of the win rate (the difference of two is its logit), and 'won' counts the contexts that a group won"
 )
+CONFOUNDED = (
+    "position and group cannot be told apart, as where one group is always shown first: the leaderboard takes the "
+    "position bias as 0; show the groups in both orders"
+)
 UNSETTLED = "the leaderboard's scores did not settle and may be wrong; compare more, or leave out judges of few answers"
 SINGULAR = 1e-8  # added to the diagonal of PᵀP, relative to it: the mean of all groups is not determined
 
@@ -95,14 +99,16 @@ def leaderboard(ranked: Fitted, group: Index, names: NDArray[Any], contexts: Ove
         raise ValueError(problem)
     means = group_means(graph, group)[1]
     covariance: Covariance = ranked.covariance
-    notes, is_single = [], False
+    notes, is_single = list[str](), np.zeros(graph.contexts, dtype=bool)
     if isinstance(covariance, Voted):
         scores, freedom = covariance.scores, float("inf")
         score, cov = covariance.means(means, group, is_new=contexts == "new")
     else:
-        scores, covariance, predicted, converged = _model(ranked, group)
-        is_single = ranked.panel is None and predicted.variances.has_known_noise and _is_single(ranked)
-        notes = [SINGLE] * is_single + [UNSETTLED] * (not converged)
+        is_confounded = ranked.panel is None and _are_confounded(ranked, group)
+        scores, covariance, predicted, converged = _model(ranked, group, is_biased=not is_confounded)
+        if ranked.panel is None and predicted.variances.has_known_noise:
+            is_single = _are_single(ranked)
+        notes = [SINGLE] * bool(np.all(is_single)) + [CONFOUNDED] * is_confounded + [UNSETTLED] * (not converged)
         # Where every pair is the only link of two texts, noise cannot be told from what differs between contexts.
         is_new = contexts == "new" or predicted.freedom(is_new=False) <= 0
         score, cov = predicted.new(means, group) if is_new else predicted.these(means)
@@ -111,7 +117,7 @@ def leaderboard(ranked: Fitted, group: Index, names: NDArray[Any], contexts: Ove
     centre = np.eye(count) - 1.0 / count
     order = np.argsort(-merge_ties(score), kind="stable")
     cov = (centre @ cov @ centre)[np.ix_(order, order)]
-    best = _observed_best(ranked) if is_single else among_best(scores, covariance, 1)
+    best = np.where(is_single[graph.position], _observed_best(ranked), among_best(scores, covariance, 1))
     won = np.bincount(group, best, count).astype(np.float64)
     pairs = np.unique(np.column_stack([group, graph.position]), axis=0)
     return Leaderboard(
@@ -130,9 +136,27 @@ def leaderboard(ranked: Fitted, group: Index, names: NDArray[Any], contexts: Ove
     )
 
 
-def _is_single(ranked: Fitted) -> bool:
-    """Whether every choice is the only link of two texts (`Choices.tells_scores`)."""
-    return bool(np.sum(ranked.comparisons.weights) <= ranked.graph.nodes - ranked.graph.components)
+def _are_single(ranked: Fitted) -> NDArray[np.bool_]:
+    """Whether every choice in a context is the only link of two texts, (C,), so that none confirms another."""
+    graph = ranked.graph
+    choices = np.bincount(graph.position[graph.first], ranked.comparisons.weights, graph.contexts)
+    return np.asarray(choices <= np.diff(graph.starts) - 1)
+
+
+def _are_confounded(ranked: Fitted, group: Index) -> bool:
+    """Whether a position bias could explain every mean of groups, as where one group is always shown first.
+
+    That is so if no two comparisons are about the same texts, and some f has f_first − f_second = 1 for all of them.
+    """
+    graph, count = ranked.graph, int(group.max()) + 1
+    if not np.all(_are_single(ranked)):
+        return False
+    first, second = group[graph.first], group[graph.second]
+    pairs = np.bincount(first * count + second, minlength=count * count).reshape(count, count)
+    both = pairs + pairs.T
+    laplacian = np.diag(np.sum(both, axis=1)) - both
+    f = np.linalg.lstsq(laplacian, np.sum(pairs, axis=1) - np.sum(pairs, axis=0), rcond=None)[0]
+    return bool(np.max(np.abs(f[first] - f[second] - 1.0)) < SINGULAR)
 
 
 def _observed_best(ranked: Fitted) -> Array:
@@ -178,7 +202,7 @@ def why_not(graph: Graph, group: Index, names: NDArray[Any]) -> str | None:
     )
 
 
-def _model(judged: Fitted, group: Index) -> tuple[Array, Covariance, Predicted, bool]:
+def _model(judged: Fitted, group: Index, is_biased: bool) -> tuple[Array, Covariance, Predicted, bool]:
     """Scores in logits, their covariance, what groups predict of them, and whether they converged.
 
     Those of the ranking, or of a new fit.
@@ -201,11 +225,12 @@ def _model(judged: Fitted, group: Index) -> tuple[Array, Covariance, Predicted, 
     predicted = None if effects is None else effects.predicted
     # Choices are fitted again for the means of groups (`mixed`).
     has_choices = predicted is not None and predicted.variances.has_known_noise and not holds
-    is_ours = effects is not None and _same(effects.group, group) and not has_choices
+    is_ours = effects is not None and _same(effects.group, group) and not has_choices and is_biased
     if product is None or not is_ours or not is_logit(product.expert):
         product = mixed(
             judged.comparisons,
             BradleyTerry(),
+            is_biased=is_biased,
             groups=group,
             features=_style(predicted),
             control=_control(product),

@@ -240,9 +240,10 @@ def test_a_run_writes_its_leaderboard_and_the_command_prints_it(run, tmp_path):
     judge = ("--judge", "simulated/soft", "-o", "scores=score")
     done = run(tmp_path, ("rank", "items.jsonl", "--by", "system", "--out", "run", *judge))
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert lines[0].split()[:2] == ["group", "score"]
-    assert [line.split("  ")[0] for line in lines[1:5]] == ["system 3", "system 2", "system 1", "system 0"]
+    sentence, _, header, *lines = done.stdout.splitlines()
+    assert "--estimate judge" in sentence
+    assert header.split()[:2] == ["group", "score"]
+    assert [line.split("  ")[0] for line in lines[:4]] == ["system 3", "system 2", "system 1", "system 0"]
     assert (tmp_path / "run" / "leaderboard.csv").read_text().splitlines()[1].startswith("system 3,")
     document = json.loads(
         run(tmp_path, ("rank", "items.jsonl", "--by", "system", "--out", "run", *judge, "--format", "json")).stdout

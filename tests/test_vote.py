@@ -24,6 +24,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.prompts import criterion_prompt
 from comparo.errors import StoreError
+from comparo.methods import fit
 from comparo.report.record import read_record
 from comparo.report.snippets import are_codes
 from comparo.report.voices import favours, who_judged
@@ -504,12 +505,14 @@ def test_the_organiser_sees_judges_agreement_and_the_ranking(texts, tmp_path, ru
         assert member.favours == favours(float(expit(-gamma)))
     votes = list(csv.DictReader(io.StringIO(text)))
     assert len(votes) == 90
-    assert set(votes[0]) == {"first", "second", "winner", "p", "judge", "seconds", "at"}
+    assert set(votes[0]) == {"first", "second", "winner", "p", "voter", "seconds", "at"}
     (tmp_path / "votes.csv").write_text(text)
     assert len(Comparisons.read(tmp_path / "votes.csv")) == 90
     fitted = run(tmp_path, ["fit", "votes.csv", "--format", "csv"])
-    assert fitted.returncode == 0
-    assert fitted.stdout.splitlines()[1].startswith("e1")
+    assert fitted.stdout.splitlines() == shown.splitlines(), fitted.stderr
+    for data in ("run", "votes.csv"):
+        assert fit(tmp_path / data).to_csv() == shown
+        assert fit(tmp_path / data, "mixed").method == "mixed"  # a method that is named is that method
 
 
 @pytest.mark.parametrize("votes", [1, 10])

@@ -162,6 +162,21 @@ def rank_votes(
     return Ranking("votes", votes, graph, scores, found, level, product, group=group)
 
 
+def shared_ids(votes: Comparisons) -> Literal["items"] | None:
+    """The groups of votes whose texts are not at hand: "items" where an item is in two contexts or more on average.
+
+    >>> shared_ids(Comparisons.from_rows([("a", "b", 1.0)]))
+    """
+    if votes.contexts is None or votes.context is None:
+        return None
+    known = {
+        (context, item)
+        for end in (votes.first, votes.second)
+        for context, item in zip(votes.context.tolist(), end.tolist(), strict=True)
+    }
+    return "items" if len(known) >= 2 * len({item for _, item in known}) else None
+
+
 def _without_machine(texts: int, group: Index | None) -> Expectation:
     between = 0.0 if group is None else BETWEEN
     return Expectation(np.zeros((texts, 0)), np.zeros(0), np.zeros(0), group, between, 1.0 - between)

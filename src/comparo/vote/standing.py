@@ -218,9 +218,9 @@ class Live:
 
 
 def votes_csv(booth: Booth) -> str:
-    """All votes as CSV: first, second, winner, p, judge, context, seconds and at; `first` was on the left."""
+    """All votes as CSV: first, second, winner, p, voter, context, seconds and at; `first` was on the left."""
     columns: dict[str, list[Any]] = {
-        name: [] for name in ("first", "second", "winner", "p", "judge", "context", "seconds", "at")
+        name: [] for name in ("first", "second", "winner", "p", "voter", "context", "seconds", "at")
     }
     if booth.store.folder is not None:
         with reading(booth.store.folder) as connection:

@@ -241,8 +241,8 @@ def _usual(files: list[Path], comparisons: Comparisons, prior: str | None) -> Me
         return "poe-bt"
     say(
         f"{judges} judges: method mixed, with a position bias and ties of each; --method panel also estimates what "
-        "each judge is worth, and --method poe-bt takes all answers as those of one judge; votes of people have a column "
-        "voter instead of judge"
+        "each judge is worth, and --method poe-bt takes all answers as those of one judge; people's votes have a "
+        "column voter in place of judge"
     )
     return "mixed"
 

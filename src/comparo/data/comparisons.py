@@ -190,7 +190,7 @@ class Comparisons:
         write_columns(path, self.to_columns())
 
     def to_columns(self) -> dict[str, NDArray[Any]]:
-        """Columns of labels and numbers, each of shape (K,): first, second, p; weight, context, judge (or voter) where present.
+        """Columns of labels and numbers, (K,): first, second, p; weight, context, judge (or voter) where present.
 
         >>> Comparisons.from_rows([("ana", "bo", 0.7)]).to_columns()["second"]
         array(['bo'], dtype=object)

@@ -169,12 +169,9 @@ def shared_ids(votes: Comparisons) -> Literal["items"] | None:
     """
     if votes.contexts is None or votes.context is None:
         return None
-    known = {
-        (context, item)
-        for end in (votes.first, votes.second)
-        for context, item in zip(votes.context.tolist(), end.tolist(), strict=True)
-    }
-    return "items" if len(known) >= 2 * len({item for _, item in known}) else None
+    items = np.concatenate([votes.first, votes.second])
+    texts = np.unique(np.column_stack([np.tile(votes.context, 2), items]), axis=0)
+    return "items" if len(texts) >= 2 * len(np.unique(items)) else None
 
 
 def _without_machine(texts: int, group: Index | None) -> Expectation:
@@ -218,9 +215,12 @@ def _expected(scores: Array, parts: Parts | None, group: Index | None, usual: Us
 
 
 def _reached(found: Voted) -> tuple[float, float]:
-    """The expected correlation r of the scores with people's, and the odds r²/(1 − r²) = Var ŝ / mean Var(t − ŝ)."""
+    """The expected correlation of the scores with people's, and the odds r²/(1 − r²) = Var ŝ / mean Var(t − ŝ).
+
+    r is the correlation if texts differ; that all are equal, where any order is chance, has a probability too.
+    """
     explained, left = float(np.var(found.scores)), float(np.nanmean(found.std**2))
-    return float(np.sqrt(explained / (explained + left))), explained / left
+    return (1.0 - found.equal) * float(np.sqrt(explained / (explained + left))), explained / left
 
 
 def _are_scattered(first: Index, second: Index) -> bool:

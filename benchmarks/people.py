@@ -247,7 +247,7 @@ def measured(ranking: Ranking, alone: Voted, t, mean, is_grouped: bool) -> list[
     told = ranking.people
     widths = [3.92 * np.mean(of.std) / np.std(true) for of in (ranking, alone)]
     reached = [np.corrcoef(of.scores, true)[0, 1] for of in (ranking, alone, ranking.judged)]
-    return [covered, *groups, *widths, *reached, told.correlation, told.worth]
+    return [covered, *groups, *widths, *reached, told.correlation / (1.0 - ranking.covariance.equal), told.worth]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

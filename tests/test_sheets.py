@@ -19,6 +19,7 @@ from comparo.data.items import Items
 from comparo.data.several import read_several
 from comparo.data.sheets import CELL
 from comparo.errors import ComparisonsError
+from comparo.methods import fit
 from comparo.selection.contexts import next_pairs
 from comparo.selection.sharing import share_out
 from workbooks import cells, fill
@@ -106,9 +107,9 @@ def test_a_sheet_has_both_texts_and_no_cell_is_executed(comparo, essays, tmp_pat
     for name in ("ana", "bo"):
         book = tmp_path / "sheets" / f"{name}.xlsx"
         rows = cells(book)
-        assert list(rows[0]) == ["text A", "text B", "winner", "first", "second", "judge"]
+        assert list(rows[0]) == ["text A", "text B", "winner", "first", "second", "voter"]
         assert all((row["text A"], row["text B"]) == (texts[row["first"]], texts[row["second"]]) for row in rows)
-        assert {(row["winner"], row["judge"]) for row in rows} == {("", name)}
+        assert {(row["winner"], row["voter"]) for row in rows} == {("", name)}
         plain = cells(book.with_suffix(".csv"))
         assert [{**row, "text A": 0, "text B": 0} for row in plain] == [
             {**row, "text A": 0, "text B": 0} for row in rows
@@ -155,7 +156,7 @@ def test_contexts_are_shown_and_named(tmp_path):
     items = Items.of(rows)
     shared = share_out(next_pairs(items.names, 2, orders="one", rng=0), ["ana"], rng=0)
     columns = sheet_columns(shared["ana"], "ana", items)
-    assert list(columns) == ["context_text", "text A", "text B", "winner", "first", "second", "context", "judge"]
+    assert list(columns) == ["context_text", "text A", "text B", "winner", "first", "second", "context", "voter"]
     assert all(
         text.startswith(f"The text of {c}.")
         for text, c in zip(columns["context_text"], columns["context"], strict=True)
@@ -224,7 +225,10 @@ def test_sheets_come_back_filled_in(comparo, tmp_path):
         f"{blank[0]} of 24 in {tmp_path / 'sheets' / 'ana.xlsx'}, {blank[1]} of 24 in {tmp_path / 'sheets' / 'bo.xlsx'}"
     )
     assert f"comparisons without a winner are left out: {told}\n" in done.stderr
-    assert "2 judges who decide" in done.stderr
+    sheets = read_several([tmp_path / "sheets" / f"{name}.xlsx" for name in ("ana", "bo")])
+    assert fit(sheets).method == "votes"
+    assert fit(sheets).to_csv().splitlines() == done.stdout.splitlines()
+    assert comparo("fit", "sheets", "--format", "csv").stdout == done.stdout
     order = [row["item"] for row in csv.DictReader(io.StringIO(done.stdout))]
     assert order[0] in NAMES[-3:]
     assert order[-1] in NAMES[:3]
@@ -258,7 +262,7 @@ def test_ids_that_look_like_formulas_or_numbers_come_back(tmp_path):
         fill(path, lambda _: "A")
         read = Comparisons.read(path).to_columns()
         assert (read["first"].tolist(), read["second"].tolist()) == (names[:-1], names[1:])
-        assert set(read["judge"]) == {"=ana"}
+        assert set(read["voter"]) == {"=ana"}
 
 
 def test_an_excel_of_other_countries_saves_semicolons(comparo, tmp_path):
@@ -349,7 +353,7 @@ def test_pairs_for_judges_without_a_sheet(comparo, tmp_path):
     written(tmp_path, "items.jsonl", "".join(f'{{"id": {n}, "text": "Text {n}."}}\n' for n in range(6)))
     done = comparo("select", "items.jsonl", "--next", 10, "--for", "ana,bo", "--twice", 0.5)
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
-    assert [row["judge"] for row in rows] == ["ana"] * 8 + ["bo"] * 7 or [row["judge"] for row in rows].count(
+    assert [row["voter"] for row in rows] == ["ana"] * 8 + ["bo"] * 7 or [row["voter"] for row in rows].count(
         "ana"
     ) == 7
     assert len(rows) == 15
@@ -390,7 +394,7 @@ def test_items_without_texts_have_sheets_of_names(comparo, tmp_path):
     written(tmp_path, "names.csv", "id\nana\nbo\ncy\n")
     done = comparo("select", "names.csv", "--next", 2, "--for", "zoe", "--sheet")
     assert "the items have no texts" in done.stderr
-    assert list(cells(tmp_path / "sheets" / "zoe.xlsx")[0]) == ["first", "second", "winner", "judge"]
+    assert list(cells(tmp_path / "sheets" / "zoe.xlsx")[0]) == ["first", "second", "winner", "voter"]
 
 
 def test_a_folder_of_sheets_is_read_as_its_files(tmp_path):
@@ -399,6 +403,22 @@ def test_a_folder_of_sheets_is_read_as_its_files(tmp_path):
     found = read_several([tmp_path])
     assert found.judges.tolist() == ["ana", "bo"]
     assert found.p.tolist() == [1.0, 0.0]
+
+
+def test_decisions_of_judges_who_are_not_called_voters_are_no_votes(tmp_path, comparo):
+    rows = [("x", "y", "A"), ("y", "z", "A"), ("x", "z", "B"), ("z", "y", "B")]
+    for name in ("judge", "voter"):
+        for who in ("one", "two"):
+            lines = "".join(f"{first},{second},{winner},{who}\n" for first, second, winner in rows)
+            (tmp_path / f"{name}-{who}.csv").write_text(f"first,second,winner,{name}\n{lines}")
+    votes, judges = (
+        read_several([tmp_path / f"{name}-{who}.csv" for who in ("one", "two")]) for name in ("voter", "judge")
+    )
+    assert (fit(votes).method, fit(judges).method) == ("votes", "poe-bt")
+    assert fit(votes.by_judges(["one"])).method == "votes"
+    assert not read_several([tmp_path / "voter-one.csv", tmp_path / "judge-two.csv"]).voted
+    done = comparo("fit", "judge-one.csv", "judge-two.csv", "--format", "csv")
+    assert done.stdout.splitlines() == fit(judges, "mixed").to_csv().splitlines()
 
 
 def test_a_sheet_of_a_person_is_not_taken_for_the_judge(tmp_path, comparo):

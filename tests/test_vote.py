@@ -24,6 +24,9 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.prompts import criterion_prompt
 from comparo.errors import StoreError
+from comparo.methods import fit
+from comparo.report.facts import facts
+from comparo.report.page import _making
 from comparo.report.record import read_record
 from comparo.report.snippets import are_codes
 from comparo.report.voices import favours, who_judged
@@ -502,14 +505,21 @@ def test_the_organiser_sees_judges_agreement_and_the_ranking(texts, tmp_path, ru
     for name, gamma in zip(record.ranking.comparisons.judges, record.ranking.bias[0], strict=True):
         (member,) = [member for member in members if member.name == name]
         assert member.favours == favours(float(expit(-gamma)))
+        cells = re.findall(r'<td class="n">(.*?)</td>', live.split(f"<bdi>{name}</bdi>")[1].split("</tr>")[0])
+        share, interval = cells[-1].removesuffix("</small>").split("<small>")
+        assert share == f"{expit(-gamma):.0%}"
+        assert member.favours_interval == interval or gamma > 0  # of the right side then
+    assert dict(_making(record)["settings"])["method"].startswith("votes (")  # the estimator that was used
     votes = list(csv.DictReader(io.StringIO(text)))
     assert len(votes) == 90
-    assert set(votes[0]) == {"first", "second", "winner", "p", "judge", "seconds", "at"}
+    assert set(votes[0]) == {"first", "second", "winner", "p", "voter", "seconds", "at"}
     (tmp_path / "votes.csv").write_text(text)
     assert len(Comparisons.read(tmp_path / "votes.csv")) == 90
     fitted = run(tmp_path, ["fit", "votes.csv", "--format", "csv"])
-    assert fitted.returncode == 0
-    assert fitted.stdout.splitlines()[1].startswith("e1")
+    assert fitted.stdout.splitlines() == shown.splitlines(), fitted.stderr
+    for data in ("run", "votes.csv"):
+        assert fit(tmp_path / data).to_csv() == shown
+        assert fit(tmp_path / data, "mixed").method == "mixed"  # a method that is named is that method
 
 
 @pytest.mark.parametrize("votes", [1, 10])
@@ -535,7 +545,12 @@ def test_other_commands_read_the_run_folder(texts, tmp_path, run, judges, votes)
         assert "Which Text is better argued?" in page
         assert "raise --budget" not in page
         assert len(Comparisons.of(tmp_path / "run")) == number
-        assert read_record(tmp_path / "run").ranking.panel is None  # all people together
+        record = read_record(tmp_path / "run")
+        assert record.ranking.panel is None  # all people together
+        voted = sorted({str(judgement.question.voice) for judgement in record.answered})
+        (judged_by,) = [value for name, value in facts(record) if name == "Judged by"]
+        assert judged_by.split()[0] == str(len(voted))  # whoever gave no vote, or took it back, is not counted
+        assert all((name in judged_by) == (name in voted) for name in judges.split(","))
         assert Items.of(tmp_path / "run").ids.tolist() == [f"e{k:02}" for k in range(12)]
 
 

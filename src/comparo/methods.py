@@ -31,6 +31,7 @@ from comparo.model.product import WIDE, Bias, Prior, multiply
 from comparo.model.sigma import bt_sigma
 from comparo.model.zermelo import Algorithm, zermelo
 from comparo.ranking.consensus import check_validity, consensus
+from comparo.ranking.people import rank_votes, shared_ids
 from comparo.ranking.ranking import Estimate, Ranking
 from comparo.ranking.traits import Held, control_of, named_traits
 from comparo.types import Index
@@ -48,7 +49,7 @@ MOST_PAIRS = 50_000_000  # 400 MB of node numbers
 
 def fit(
     data: Any,
-    method: Method | Expert = "poe-bt",
+    method: Method | Expert | None = None,
     *,
     bias: Bias | None = None,
     prior: Prior | None = None,
@@ -71,7 +72,11 @@ def fit(
         A file (CSV, JSONL, Parquet, each also gzipped), a pandas or polars frame, rows (first, second, p), an N × N
         matrix of P(row beats column), or `Comparisons`. With a column `context` every context is ranked on its own.
     method
-        - "poe-bt": product of soft Bradley–Terry experts (default), with a wide Gaussian prior;
+        By default people's votes (a folder of `comparo vote`, a column `voter`) are ranked as everywhere
+        (`comparo.ranking.people.rank_votes`, docs/vote.md), unless an argument asks for something else than groups and
+        a level; all other comparisons by "poe-bt".
+
+        - "poe-bt": product of soft Bradley–Terry experts, with a wide Gaussian prior;
         - "poe-g": product of Gaussian experts, μ(p) = p − ½, constant variance; "poe-g-hard": the same on decisions;
         - "avg-prob": an item's mean probability; "win-ratio": its mean decision;
         - "davidson": Bradley–Terry on decisions with ties, and a tie parameter ν for each judge (docs/ties.md);
@@ -161,7 +166,7 @@ def fit(
 
 def quiet_fit(
     data: Any,
-    method: Method | Expert = "poe-bt",
+    method: Method | Expert | None = None,
     *,
     bias: Bias | None = None,
     prior: Prior | None = None,
@@ -182,6 +187,12 @@ def quiet_fit(
     'the comparisons fall into groups that are not connecte'
     """
     comparisons = Comparisons.of(data)
+    if method is None:
+        is_plain = not (bias or prior or features or control or people) and (estimate, validity) == ("judge", None)
+        if is_plain and comparisons.voted and comparisons.hard:
+            _check("mixed", "joint", "estimated", algorithm, prior_pairs, level)
+            return rank_votes(comparisons, groups or shared_ids(comparisons), level, limits)
+        method = "poe-bt"
     if method in ("mixed", "panel"):
         bias, prior = bias or "joint", prior or "estimated"
     bias = "none" if bias is None else bias

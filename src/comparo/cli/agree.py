@@ -80,7 +80,7 @@ def agree_command(
 def _read(files: Sequence[Path], people: str | None) -> tuple[Comparisons, list[str]]:
     """All comparisons, and the names of the people among their judges."""
     parts = read_parts(files, is_named=True)
-    judges = [{str(name): None for name in part["judge"].tolist()} for part in parts.values()]
+    judges = [{str(name): None for name in part.get("voter", part.get("judge")).tolist()} for part in parts.values()]
     if people is not None:
         return join(parts), [name.strip() for name in people.split(",") if name.strip()]
     if len(parts) == 1:

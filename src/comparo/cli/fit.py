@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -22,7 +22,7 @@ from comparo.model.zermelo import Algorithm
 from comparo.ranking.equal import control_sentences
 from comparo.ranking.grouping import group_codes
 from comparo.ranking.indecision import tie_sentences
-from comparo.ranking.people import rank_votes, with_votes
+from comparo.ranking.people import rank_votes, shared_ids, with_votes
 from comparo.ranking.ranking import Ranking
 from comparo.run.recipe import Fitting
 from comparo.run.store import read_configuration, stored_items
@@ -164,8 +164,8 @@ def fit_command(
         )
     chosen = _chosen(files, voice) if criterion is None else answers_to(files[0], criterion)
     is_plain = not (prior or bias or people or control)
-    are_votes = is_plain and _are_votes(files, chosen, method)
-    method = method or _usual(files, chosen, prior, are_votes)
+    are_votes = is_plain and method in (None, "mixed") and chosen.voted and chosen.hard
+    method = "mixed" if are_votes else method or _usual(files, chosen, prior)
     estimates = method in ("mixed", "panel") or prior == "estimated"
     if grouped and not (estimates or leaderboard):
         raise ValueError("--grouped belongs to --method mixed or panel, or to --leaderboard; add one of them")
@@ -186,7 +186,7 @@ def fit_command(
         return
     fitted: Callable[[Comparisons], Ranking] = partial(quiet_fit, method=method, **how)
     if are_votes:
-        fitted = partial(rank_votes, groups=groups or _own_groups(files), level=level)
+        fitted = partial(rank_votes, groups=groups or _own_groups(files, chosen), level=level)
     ranking = fitted(chosen)
     if votes:
         ranking = with_votes(ranking, read_several(votes))
@@ -225,35 +225,24 @@ def _named(files: list[Path]) -> str:
     return f"{files[0].resolve().name}{more}"
 
 
-def _are_votes(files: list[Path], comparisons: Comparisons, method: Method | None) -> bool:
-    """Whether the answers are people's votes: those of a folder of `comparo vote`, or decisions in several sheets."""
-    if method not in (None, "mixed") or not comparisons.hard:
-        return False
-    if len(files) > 1:
-        return method is None and comparisons.judges is not None
-    database = database_of(files[0])
-    return database is not None and bool(read_configuration(database.parent).get("together"))
-
-
-def _own_groups(files: list[Path]) -> dict[Any, Any] | None:
-    """The groups of the texts of a run folder; None where there are none, or no run folder."""
+def _own_groups(files: list[Path], votes: Comparisons) -> dict[Any, Any] | Literal["items"] | None:
+    """The groups of the texts of a run folder, or of votes in files; None where there are none."""
     database = database_of(files[0]) if len(files) == 1 else None
-    texts = None if database is None else stored_items(database.parent)
-    return None if texts is None or not Fitting(texts).has_groups else _groups(texts)
+    if database is None:
+        return shared_ids(votes)
+    texts = stored_items(database.parent)
+    return _groups(texts) if Fitting(texts).has_groups else None
 
 
-def _usual(files: list[Path], comparisons: Comparisons, prior: str | None, are_votes: bool) -> Method:
+def _usual(files: list[Path], comparisons: Comparisons, prior: str | None) -> Method:
     """The method where none is named; one file is fitted as it always was."""
     judges = len(np.unique(comparisons.judged_by))
-    if are_votes:
-        if len(files) > 1:
-            say(f"{judges} judges who decide: ranked as people's votes are (docs/vote.md); --method names another way")
-        return "mixed"
     if len(files) == 1 or judges == 1 or prior is not None:
         return "poe-bt"
     say(
         f"{judges} judges: method mixed, with a position bias and ties of each; --method panel also estimates what "
-        "each judge is worth, and --method poe-bt takes all answers as those of one judge"
+        "each judge is worth, and --method poe-bt takes all answers as those of one judge; people's votes have a "
+        "column voter in place of judge"
     )
     return "mixed"
 

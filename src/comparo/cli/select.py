@@ -122,7 +122,7 @@ def select_command(
             _write(out, shared, found)
             return
         columns = {name: [each for part in shared.values() for each in part[name]] for name in columns}
-        columns["judge"] = [name for name, part in shared.items() for _ in part["first"]]
+        columns["voter"] = [name for name, part in shared.items() for _ in part["first"]]
     if output == "jsonl":
         for row in zip(*columns.values(), strict=True):
             print_text(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n")

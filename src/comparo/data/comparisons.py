@@ -39,6 +39,7 @@ class Comparisons:
     weight : The weight of each comparison, shape (K,); None if all have weight 1.
     contexts, context : The labels of the contexts, and the code of each comparison's context, shape (K,).
     judges, judge : The labels of the judges, and the code of each comparison's judge, shape (K,).
+    voted : Whether the judges are people: their column is called `voter`, or they voted on the page of `comparo vote`.
 
     Examples
     --------
@@ -56,6 +57,7 @@ class Comparisons:
     context: NDArray[np.int32] | None = None
     judges: NDArray[Any] | None = None
     judge: NDArray[np.int32] | None = None
+    voted: bool = False
 
     def __len__(self) -> int:
         return len(self.p)
@@ -86,13 +88,17 @@ class Comparisons:
         weight: Iterable[Any] | None = None,
         context: Iterable[Any] | None = None,
         judge: Iterable[Any] | None = None,
+        voter: Iterable[Any] | None = None,
     ) -> Comparisons:
         """Comparisons from columns of labels and numbers, each of shape (K,). A float64 array is kept, not copied.
+
+        A `voter` is a judge who is a person.
 
         >>> Comparisons.from_columns(np.array([7, 3]), np.array([3, 5]), [0.7, 1]).items
         array([3, 5, 7])
         """
-        given = {"first": first, "second": second, "p": p, "weight": weight, "context": context, "judge": judge}
+        given = {"first": first, "second": second, "p": p, "weight": weight, "context": context}
+        given |= {"judge": judge, "voter": voter}
         columns = {name: column_from_values(name, values) for name, values in given.items() if values is not None}
         return cls(**fields_from_table(Table(columns)))
 
@@ -184,7 +190,7 @@ class Comparisons:
         write_columns(path, self.to_columns())
 
     def to_columns(self) -> dict[str, NDArray[Any]]:
-        """Columns of labels and numbers, each of shape (K,): first, second, p; weight, context, judge where present.
+        """Columns of labels and numbers, (K,): first, second, p; weight, context, judge (or voter) where present.
 
         >>> Comparisons.from_rows([("ana", "bo", 0.7)]).to_columns()["second"]
         array(['bo'], dtype=object)
@@ -195,7 +201,7 @@ class Comparisons:
         if self.contexts is not None:
             columns["context"] = self.contexts[self.context]
         if self.judges is not None:
-            columns["judge"] = self.judges[self.judge]
+            columns["voter" if self.voted else "judge"] = self.judges[self.judge]
         return columns
 
     def to_frame(self, backend: str | None = None) -> Any:

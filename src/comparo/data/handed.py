@@ -1,7 +1,7 @@
 """Sheets for people who judge elsewhere: one per judge, with both texts, and an empty column `winner`.
 
 A sheet is a .csv and an .xlsx file with the same rows: the context, both texts, winner, and then the labels by which
-`Comparisons.read` knows them (first, second, context, judge). Answers that someone wrote into a sheet are never
+`Comparisons.read` knows them (first, second, context, voter). Answers that someone wrote into a sheet are never
 overwritten.
 """
 
@@ -56,7 +56,7 @@ def sheet_columns(columns: Mapping[str, Sequence[Any]], judge: Any, items: Items
     for name, side in ((f"text {one}", rows[0]), (f"text {other}", rows[1])) if items.texts else ():
         made[name] = [items.texts[row] for row in side]
     empty, judges = [""] * len(contexts), [str(judge)] * len(contexts)
-    return {**made, WINNER: empty, **labels, "judge": judges} if made else {**labels, WINNER: empty, "judge": judges}
+    return {**made, WINNER: empty, **labels, "voter": judges} if made else {**labels, WINNER: empty, "voter": judges}
 
 
 def write_sheets(folder: Path, shared: Mapping[Any, Mapping[str, Sequence[Any]]], items: Items) -> list[Path]:

@@ -3,8 +3,8 @@
 Frames, mappings and files have the columns `first, second, p`, or `first, second, winner`, `model_a, model_b, winner`
 or `left, right, winner`. A winner is named by its column, by A or B, or by its own label, in upper or lower case; tie,
 draw or equal means neither. A row without a winner was not judged and is left out. Each layout may also have `weight`,
-`context` (or `context_id`) and `judge`; other columns are ignored, except that rows with an `error` are judgements that
-failed and are left out.
+`context` (or `context_id`) and `judge` (or `voter`, if people judged); other columns are ignored, except that rows with
+an `error` are judgements that failed and are left out.
 """
 
 import logging
@@ -26,7 +26,7 @@ LAYOUTS = (
     ("model_a", "model_b", "winner"),
     ("left", "right", "winner"),
 )
-OPTIONAL = {"weight": ("weight",), "context": ("context", "context_id"), "judge": ("judge",)}
+OPTIONAL = {"weight": ("weight",), "context": ("context", "context_id"), "judge": ("judge", "voter")}
 WANTED = frozenset(chain(*LAYOUTS, *OPTIONAL.values(), ["error"]))
 LABELS = WANTED - {"p", "weight", "error"}
 TIES = {"tie": 0.5, "draw": 0.5, "equal": 0.5}
@@ -87,7 +87,8 @@ def judged_fields(table: Table, is_kept: bool = False) -> tuple[dict[str, Any], 
     contexts, (context,) = factorise(table, column["context"]) if "context" in column else (None, (None,))
     judges, (judge,) = factorise(table, column["judge"]) if "judge" in column else (None, (None,))
     fields = {"items": items, "first": first, "second": second, "p": p, "weight": weight}
-    return fields | {"contexts": contexts, "context": context, "judges": judges, "judge": judge}, rows
+    fields |= {"contexts": contexts, "context": context, "judges": judges, "judge": judge}
+    return fields | {"voted": column.get("judge") == "voter"}, rows
 
 
 def _answered(table: Table) -> Table:

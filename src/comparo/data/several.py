@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def read_parts(paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bo
         fields, rows = judged_fields(table, is_kept)
         if len(fields["p"]):
             parts[path] = Comparisons(**fields).to_columns()
-            if is_named and "judge" not in parts[path]:
+            if is_named and not {"judge", "voter"} & set(parts[path]):
                 name = (Path(path) if database is None else database.parent).resolve().name.partition(".")[0]
                 parts[path] = {**parts[path], "judge": np.full(len(fields["p"]), name, dtype=object)}
         if left := rows - len(fields["p"]):
@@ -105,13 +106,15 @@ def read_parts(paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bo
 
 
 def join(parts: Mapping[str, Part]) -> Comparisons:
-    """The comparisons of all files together, in their order.
+    """The comparisons of all files together, in their order; people's votes if all of them are.
 
     >>> one = Comparisons.from_columns([1], [2], [1], judge=["ana"]).to_columns()
     >>> join({"a.csv": one, "b.csv": {**one, "judge": np.array(["bo"])}}).judges
     array(['ana', 'bo'], dtype=object)
     """
-    return _once(parts, _joined(parts))
+    voted = all("voter" in part for part in parts.values())
+    parts = {path: {"judge" if name == "voter" else name: part[name] for name in part} for path, part in parts.items()}
+    return replace(_once(parts, _joined(parts)), voted=voted)
 
 
 def _joined(parts: Mapping[str, Part]) -> dict[str, list[Any]]:

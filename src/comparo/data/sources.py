@@ -46,7 +46,7 @@ def database_of(path: str | os.PathLike[str]) -> Path | None:
 def judged(database: Path) -> Table:
     """The answers of a run in the order of their arrival: first, second, p and, if any, weight, context and judge.
 
-    Judgements that failed or were withdrawn are left out.
+    The judge is called voter where people voted on ballots. Judgements that failed or were withdrawn are left out.
     """
     with _opened(database, "judgements", "first, second, p") as connection:
         names = {row[1] for row in connection.execute("PRAGMA table_info(judgements)")}
@@ -55,6 +55,8 @@ def judged(database: Path) -> Table:
             f"SELECT first, second, p, weight, context, {voice} FROM judgements WHERE error IS NULL AND "
             f"{standing(connection)} ORDER BY number"
         ).fetchall()
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        has_ballots = "ballots" in tables and connection.execute("SELECT 1 FROM ballots LIMIT 1").fetchone()
     if not rows:
         raise ComparisonsError(f"{database.parent} holds no answers yet; run its command again to go on")
     first, second, p, weight, context, judge = zip(*rows, strict=True)
@@ -64,7 +66,7 @@ def judged(database: Path) -> Table:
     if any(each != "null" for each in context):
         columns["context"] = _labels(context)
     if any(each is not None for each in judge):
-        columns["judge"] = list(judge)
+        columns["voter" if has_ballots else "judge"] = list(judge)
     return Table(columns, str(database.parent))
 
 

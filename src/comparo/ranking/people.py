@@ -162,6 +162,18 @@ def rank_votes(
     return Ranking("votes", votes, graph, scores, found, level, product, group=group)
 
 
+def shared_ids(votes: Comparisons) -> Literal["items"] | None:
+    """The groups of votes whose texts are not at hand: "items" where an item is in two contexts or more on average.
+
+    >>> shared_ids(Comparisons.from_rows([("a", "b", 1.0)]))
+    """
+    if votes.contexts is None or votes.context is None:
+        return None
+    items = np.concatenate([votes.first, votes.second])
+    texts = np.unique(np.column_stack([np.tile(votes.context, 2), items]), axis=0)
+    return "items" if len(texts) >= 2 * len(np.unique(items)) else None
+
+
 def _without_machine(texts: int, group: Index | None) -> Expectation:
     between = 0.0 if group is None else BETWEEN
     return Expectation(np.zeros((texts, 0)), np.zeros(0), np.zeros(0), group, between, 1.0 - between)
@@ -203,9 +215,12 @@ def _expected(scores: Array, parts: Parts | None, group: Index | None, usual: Us
 
 
 def _reached(found: Voted) -> tuple[float, float]:
-    """The expected correlation r of the scores with people's, and the odds r²/(1 − r²) = Var ŝ / mean Var(t − ŝ)."""
+    """The expected correlation of the scores with people's, and the odds r²/(1 − r²) = Var ŝ / mean Var(t − ŝ).
+
+    r is the correlation if texts differ; that all are equal, where any order is chance, has a probability too.
+    """
     explained, left = float(np.var(found.scores)), float(np.nanmean(found.std**2))
-    return float(np.sqrt(explained / (explained + left))), explained / left
+    return (1.0 - found.equal) * float(np.sqrt(explained / (explained + left))), explained / left
 
 
 def _are_scattered(first: Index, second: Index) -> bool:

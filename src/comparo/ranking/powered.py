@@ -256,7 +256,7 @@ def _joined(machine: Comparisons, votes: Comparisons) -> Comparisons:
             raise ComparisonsError(f"the {name} have no column context, and the others have several; add it")
         parts = [replace(part, contexts=None, context=None) for part in parts]
     columns = [part.to_columns() | {"weight": part.weights} for part in parts]
-    shared = [name for name in columns[0] if name in columns[1] and name != "judge"]
+    shared = [name for name in columns[0] if name in columns[1] and name not in ("judge", "voter")]
     return Comparisons.from_columns(**{name: np.concatenate([part[name] for part in columns]) for name in shared})
 
 

@@ -14,7 +14,7 @@ class People:
     level : The coverage of the interval of the validity.
     validity, low, high : k with its interval, the share of the judge's view of a text beyond its group that people
         share; None where no groups are known.
-    correlation : The expected correlation of the scores with people's.
+    correlation : The expected correlation of the scores with people's; 0 counts for the case that all texts are equal.
     alone : The same from the votes alone, without the machine.
     worth : How many votes of people alone would give the same, r²/(1 − r²) being proportional to their number.
     is_scattered : Whether hardly any text is in two votes.

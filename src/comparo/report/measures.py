@@ -9,6 +9,7 @@ from scipy.special import expit, ndtri
 from comparo.analysis.agreement import agreement, pearson, spearman, spearman_within
 from comparo.analysis.confidence import expected_spearman
 from comparo.analysis.curves import correlation, first_rows, mean_known
+from comparo.model.people import Voted
 from comparo.model.position import bias_variances
 from comparo.model.product import Product
 from comparo.ranking.expected import in_logits
@@ -56,6 +57,22 @@ def position_bias(ranking: Ranking) -> Position:
     values = np.array([gamma, gamma + reach, gamma - reach])
     wins, low, high = (expit(-values) if logits else np.clip(0.5 - values, 0.0, 1.0)).tolist()
     return Position(wins, low, high, fitted)
+
+
+def voter_biases(ranking: Ranking) -> dict[str, Position]:
+    """The position bias of each person in a ranking of votes, by name: σ(−γ) with the γ that the ranking corrects for.
+
+    None of other rankings. γ of a person with few votes is near the mean of all.
+    """
+    judges = ranking.comparisons.judges
+    if not isinstance(ranking.covariance, Voted) or ranking.people is not None or judges is None:
+        return {}
+    choices = max(ranking.covariance.points, key=lambda point: point.share).choices
+    if choices.gamma_variance is None:
+        return {}
+    gamma, reach = choices.gamma[0], float(ndtri(0.975)) * np.sqrt(choices.gamma_variance[0])
+    wins, low, high = expit(-np.array([gamma, gamma + reach, gamma - reach])).tolist()
+    return {str(name): Position(wins[r], low[r], high[r], True) for r, name in enumerate(judges.tolist())}
 
 
 def _joint_error(product: Product) -> float:

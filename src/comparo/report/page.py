@@ -144,7 +144,8 @@ def _making(record: Record) -> dict[str, Any]:
     about = "" if "command" in record.configuration else "ITEMS stands for the file of the texts."
     if len(again) > LONGEST:
         again, about = "", "The command is too long for a page; run.json in the run folder holds what it takes."
-    told = settings(configuration, record.judgements, ranking.validity, votes)
+    made = {**configuration, "method": ranking.method}  # people's votes have an estimator of their own
+    told = settings(made, record.judgements, ranking.validity, votes)
     told = [pair for pair in told if not (record.is_fitted and pair[1] == "unknown")]
     title = f"Ranking of {record.source}" if prompt is None else question(prompt)
     return {

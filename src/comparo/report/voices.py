@@ -20,6 +20,7 @@ from comparo.model.hearing import FEW, OTHERS, Heard, hear
 from comparo.ranking.members import BLIND
 from comparo.ranking.places import ranks
 from comparo.report.embed import label, signed
+from comparo.report.measures import position_bias, voter_biases
 from comparo.report.record import Record
 from comparo.report.words import words_of
 from comparo.run.budget import dollars
@@ -44,6 +45,7 @@ class Member:
     signal: str
     flips: str
     favours: str
+    favours_interval: str
     calls: str
     cost: str
     without: str
@@ -121,10 +123,16 @@ def _members(
     names = [str(name) for name in heard.names]
     found = dict(zip(MEASURES, measured(record.ranking.comparisons, heard, None), strict=True))
     ranking = record.ranking
-    if ranking.method == "votes" and ranking.bias is not None and ranking.comparisons.judges is not None:
-        own = dict(zip(map(str, ranking.comparisons.judges.tolist()), np.mean(ranking.bias, axis=0), strict=True))
-        mean = float(np.mean(ranking.bias))  # of people with few votes together
-        found["gamma"] = np.array([own.get(name, mean) for name in names])  # the γ that the ranking corrects for
+    own = voter_biases(ranking)
+
+    def favoured(name: str, first: float) -> tuple[str, str]:
+        """Which of two equal texts wins: in a ranking of votes, by the bias that it corrects for, with its interval."""
+        if not own:
+            return favours(first), ""
+        bias = own.get(name) or position_bias(ranking)  # the mean, of people with few votes together
+        ends = (bias.low, bias.high) if bias.wins > 0.495 else (1.0 - bias.high, 1.0 - bias.low)
+        return favours(bias.wins), f"{ends[0]:.0%} to {ends[1]:.0%}"
+
     low, high = heard.interval(record.ranking.level)
     calls, is_sure = np.bincount(heard.voice, minlength=len(names)), (low > 0) | (high < 0)
     members = []
@@ -154,7 +162,7 @@ def _members(
                 f"{_number(low[r])} to {_number(high[r])}" if known else "",
                 _percent(found["signal"][r]),
                 _percent(found["flips"][r]),
-                favours(float(expit(-found["gamma"][r]))),
+                *favoured(name, float(expit(-found["gamma"][r]))),
                 f"{calls[r]:,}",
                 dollars(costs.get(name, math.nan)),
                 _number(without[r]) if without else "",
@@ -169,7 +177,7 @@ def _unheard(record: Record, number: int, name: str, reason: str | None) -> Memb
     calls = sum(judgement.question.voice == name for judgement in record.answered)
     few = f"fewer than {FEW} answers: they are counted under “{OTHERS}”" if calls else "gave no answer"
     remarks = [few, *([] if reason is None else [f"was left out: {reason}"])]
-    return Member(number, label(name), "–", "", "–", "–", "–", f"{calls:,}", "–", "–", remarks)
+    return Member(number, label(name), "–", "", "–", "–", "–", "", f"{calls:,}", "–", "–", remarks)
 
 
 def favours(first: float) -> str:

@@ -94,8 +94,8 @@ def _had(asked: Comparisons | None) -> dict[Any, set[Any]]:
     if asked is not None and asked.judges is not None:
         columns = asked.to_columns()
         contexts = columns.get("context", np.full(len(asked), None))
-        labels = (columns[name].tolist() for name in ("judge", "first", "second"))
-        for judge, first, second, context in zip(*labels, contexts.tolist(), strict=True):
+        judges, ends = asked.judges[asked.judged_by].tolist(), (columns[name].tolist() for name in ("first", "second"))
+        for judge, first, second, context in zip(judges, *ends, contexts.tolist(), strict=True):
             had.setdefault(judge, set()).add((frozenset((first, second)), context))
     return had
 

@@ -23,6 +23,7 @@ from comparo.data.writing import csv_text
 from comparo.judges import Judgement
 from comparo.ranking.orders import Flips, count_flips
 from comparo.ranking.ranking import Ranking
+from comparo.report.measures import Position, voter_biases
 from comparo.run.answers import comparisons
 from comparo.run.database import decode, reading
 from comparo.run.stops import connected, sure_contexts
@@ -41,7 +42,8 @@ logger = logging.getLogger(__name__)
 class Member:
     """One judge: votes, pairs skipped, the share of ties, the median seconds of a vote, and the side that is chosen.
 
-    `left` is the share of decided votes for the text on the left, with its interval; `p` the probability of a share
+    `left` is the probability that the left of two equal texts is chosen, with its interval: the position bias that the
+    ranking corrects for, None where there is no vote. `p` is the probability of a share of left texts among the chosen
     that is at least as far from ½ if sides are chosen by the texts alone, since each text is as often left as right.
     """
 
@@ -50,10 +52,8 @@ class Member:
     skipped: int
     ties: float
     seconds: float
-    left: float
-    low: float
-    high: float
     p: float
+    left: Position | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,8 @@ def standing_of(booth: Booth) -> Standing:
         return Standing(0, members, contexts=len(sizes), skips=skips)
     data = comparisons(judgements)
     ranking = booth.fitting.rank(data)
+    biases = voter_biases(ranking)
+    members = [replace(member, left=biases.get(member.name)) for member in members]
     spearman, later = expected_spearman(ranking), expected_spearman(ranking, more=1.0)
     whole = connected(data, sizes)
     names = [None] if data.contexts is None else data.contexts.tolist()
@@ -135,8 +137,8 @@ def members_of(judgements: Sequence[Judgement], names: Sequence[str]) -> list[Me
     >>> asked = Question("a", "b", voice="ana")
     >>> votes = [Judgement(asked, p=1.0, seconds=4.0), Judgement(asked, p=1.0, seconds=8.0)]
     >>> one, other = members_of([*votes, Judgement(asked, error="skipped: illegible")], ["ana", "bo"])
-    >>> one.votes, one.skipped, one.seconds, one.left, one.p, other.votes
-    (2, 1, 6.0, 1.0, 0.5, 0)
+    >>> one.votes, one.skipped, one.seconds, one.p, other.votes
+    (2, 1, 6.0, 0.5, 0)
     """
     own: dict[str, list[Judgement]] = {name: [] for name in names}
     for judgement in judgements:
@@ -149,22 +151,17 @@ def _member(name: str, given: Sequence[Judgement]) -> Member:
     p = np.array([judgement.p for judgement in votes])
     seconds = [judgement.seconds for judgement in votes if not math.isnan(judgement.seconds)]
     left, decided = int(np.count_nonzero(p > 0.5)), int(np.count_nonzero(p != 0.5))
-    share, low, high, chance = math.nan, math.nan, math.nan, math.nan
+    chance = math.nan
     if decided:
         from scipy.stats import binomtest  # half of the time that the server takes to start
 
-        test = binomtest(left, decided)
-        share, chance = left / decided, float(test.pvalue)
-        low, high = test.proportion_ci(method="wilson")
+        chance = float(binomtest(left, decided).pvalue)
     return Member(
         name,
         len(votes),
         len(given) - len(votes),
         1 - decided / len(votes) if votes else math.nan,
         float(np.median(seconds)) if seconds else math.nan,
-        share,
-        float(low),
-        float(high),
         chance,
     )
 
@@ -218,9 +215,9 @@ class Live:
 
 
 def votes_csv(booth: Booth) -> str:
-    """All votes as CSV: first, second, winner, p, judge, context, seconds and at; `first` was on the left."""
+    """All votes as CSV: first, second, winner, p, voter, context, seconds and at; `first` was on the left."""
     columns: dict[str, list[Any]] = {
-        name: [] for name in ("first", "second", "winner", "p", "judge", "context", "seconds", "at")
+        name: [] for name in ("first", "second", "winner", "p", "voter", "context", "seconds", "at")
     }
     if booth.store.folder is not None:
         with reading(booth.store.folder) as connection:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
-from comparo.errors import JudgeError
+from comparo.errors import JudgeError, pip_install
 from comparo.judges.chat import Chat, Encoded
 from comparo.judges.hf.network import Network
 from comparo.judges.hf.passes import Batch, Batches, pulls, split
@@ -296,7 +296,7 @@ def _libraries() -> tuple[Any, Any]:
         import torch
         import transformers
     except ImportError as problem:
-        raise ImportError(f"hf/ judges need {problem.name}: pip install 'comparo[hf]'") from problem
+        raise ImportError(f"hf/ judges need {problem.name}: {pip_install('hf')}") from problem
     return torch, transformers
 
 

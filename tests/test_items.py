@@ -803,5 +803,5 @@ def test_one_document_is_refused_and_a_folder_of_them_is_the_remedy(tmp_path, na
     with pytest.raises(ComparisonsError, match=rf"{name} does not exist"):
         Items.of(tmp_path / name)
     write_docx(tmp_path / name, "<w:p><w:r><w:t>One.</w:t></w:r></w:p>")
-    with pytest.raises(ComparisonsError, match=rf"{name}.*file of its own.*\.docx.*folder"):
+    with pytest.raises(ComparisonsError, match=rf"{name}.*\.docx.*file of its own.*folder"):
         Items.of(tmp_path / name)

@@ -15,7 +15,9 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -313,11 +315,13 @@ def _open(transformers: Any, model: str, revision: str | None, **options: Any) -
         raise JudgeError(
             f"there is no folder or file {model}; hf/ takes a name on the Hub (owner/model), a folder or a .gguf file"
         )
+    auto = transformers.AutoModelForCausalLM, transformers.AutoModelForSeq2SeqLM
     try:
-        config = transformers.AutoConfig.from_pretrained(source, **place)
-        kind = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **place)
-        return tokenizer, kind.from_pretrained(source, config=config, **place, **options)
+        with _no_progress_bars():
+            config = transformers.AutoConfig.from_pretrained(source, **place)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(source, **place)
+            kind = auto[bool(config.is_encoder_decoder)]
+            return tokenizer, kind.from_pretrained(source, config=config, **place, **options)
     except (OSError, ValueError) as problem:  # transformers raises either for what it does not find or know
         reason = _first_line(problem)
         remedy = (
@@ -326,6 +330,22 @@ def _open(transformers: Any, model: str, revision: str | None, **options: Any) -
             else "check its name and the network, and for a gated model set HF_TOKEN"
         )
         raise JudgeError(f"the model {model} could not be loaded: {reason} ({remedy})") from problem
+
+
+@contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    """Disable every bar of tqdm for a while: transformers' own switch leaves out the one for GGUF files."""
+    bar = import_module("tqdm").tqdm
+    init = bar.__init__
+
+    def disabled(self: Any, *args: Any, **options: Any) -> None:
+        init(self, *args, **options | {"disable": True})
+
+    bar.__init__ = disabled
+    try:
+        yield
+    finally:
+        bar.__init__ = init
 
 
 def _first_line(problem: Exception) -> str:

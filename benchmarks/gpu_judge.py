@@ -184,7 +184,7 @@ def apart(p: dict[Any, float], exact: dict[Any, float]) -> str:
 
 def main() -> None:
     if find_spec("torch") is None or find_spec("transformers") is None:
-        print("This benchmark needs torch and transformers: pip install 'comparo[hf]'")
+        print("This benchmark needs torch and transformers: pip install '.[hf]' in the checkout of comparo")
         return
     import torch
     import transformers

@@ -83,7 +83,7 @@ def test_nothing_is_overwritten_without_force(comparo, folder, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--format", "csv", "--out", "a.parquet"], "a.parquet: the ending is not a known one; rename it to .csv"),
+        (["--format", "csv", "--out", "a.parquet"], "a.parquet: the ending is not a known one; save it as .csv"),
         (["--format", "dpo", "--texts"], "--texts belongs to csv, parquet and jsonl"),
         (["--least-margin", "1"], "belong to --format dpo"),
         (["--format", "dpo", "--least-margin", "-1"], "--least-margin is a difference of scores, 0 or more, not -1"),

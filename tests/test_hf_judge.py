@@ -10,6 +10,7 @@ import accelerate
 import numpy as np
 import pytest
 import torch
+import tqdm.auto
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerFast
@@ -431,6 +432,17 @@ def test_a_model_that_is_nowhere_is_named(tmp_path, monkeypatch):
         hf.load(str(tmp_path), dtype="double precision")
     with pytest.raises(ValueError, match="reuse = 'roots' is not known; use auto, tree, true or false"):
         hf.load(str(tmp_path), reuse="roots")
+
+
+def test_loading_shows_no_progress_bars_and_leaves_those_of_others(folder, capfd):
+    made = folder("llama")
+    capfd.readouterr()  # bars of the writing
+    hf.load(str(made), device="cpu")
+    with hf._no_progress_bars():  # around the loading of GGUF files too, which use tqdm itself
+        assert list(tqdm.auto.tqdm(range(3))) == [0, 1, 2]
+    assert "%|" not in capfd.readouterr().err
+    assert list(tqdm.auto.tqdm(range(3))) == [0, 1, 2]
+    assert "%|" in capfd.readouterr().err
 
 
 @pytest.mark.long

@@ -749,3 +749,59 @@ def test_a_document_that_is_broken_or_hostile_is_one_clear_message(tmp_path, wri
     with pytest.raises(ComparisonsError, match=wrong) as raised:
         Items.of(tmp_path)
     assert "ana.docx" in str(raised.value)
+
+
+def write_pdf(path, content=b""):
+    """Write a PDF of one page whose content stream is `content`."""
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 99 99] /Contents 4 0 R /Resources << /Font << /F 5 0 R >> >> >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(content), content),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    written, places = b"%PDF-1.4\n", []
+    for number, body in enumerate(objects, 1):
+        places.append(len(written))
+        written += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    end = b"trailer\n<< /Size 6 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % len(written)
+    path.write_bytes(written + b"xref\n0 6\n0000000000 65535 f \n" + table + end)
+
+
+def test_the_text_layer_of_a_pdf_is_read(tmp_path):
+    write_pdf(tmp_path / "ana.pdf", b"BT /F 12 Tf 20 150 Td (The sea took) Tj 0 -20 Td (the house.) Tj ET")
+    (tmp_path / "bo.txt").write_text("Plain.")
+    items = Items.of(tmp_path)
+    assert items.ids.tolist() == ["ana", "bo"]
+    assert list(items.texts) == ["The sea took\nthe house.", "Plain."]
+
+
+@pytest.mark.parametrize(
+    ("write", "wrong"),
+    [
+        (lambda path: write_pdf(path, b"0 0 300 200 re f"), r"text layer.*OCR"),
+        (lambda path: path.write_bytes(b"%PDF-1.4\nno more"), "cannot be read"),
+    ],
+)
+def test_a_pdf_without_text_is_one_clear_message(tmp_path, write, wrong):
+    write(tmp_path / "ana.pdf")
+    with pytest.raises(ComparisonsError, match=wrong) as raised:
+        Items.of(tmp_path)
+    assert "ana.pdf" in str(raised.value)
+
+
+def test_without_pypdf_the_extra_is_named(tmp_path, monkeypatch):
+    write_pdf(tmp_path / "ana.pdf")
+    monkeypatch.setattr("comparo.data.documents.importlib.util.find_spec", lambda _: None)
+    with pytest.raises(ComparisonsError, match=r"ana\.pdf.*\[documents\].*\.txt"):
+        Items.of(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["ana.docx", "ana.pdf", "ana.odt", "ana.md"])
+def test_one_document_is_refused_and_a_folder_of_them_is_the_remedy(tmp_path, name):
+    with pytest.raises(ComparisonsError, match=rf"{name} does not exist"):
+        Items.of(tmp_path / name)
+    write_docx(tmp_path / name, "<w:p><w:r><w:t>One.</w:t></w:r></w:p>")
+    with pytest.raises(ComparisonsError, match=rf"{name}.*\.docx.*file of its own.*folder"):
+        Items.of(tmp_path / name)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,28 @@ def test_a_dry_run_says_what_it_would_take_and_asks_nothing(comparo, folder):
     assert "Which Text is better, Text A or Text B?" in done.stdout
     assert not api.requests
     assert not (folder / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("characters", "more", "warns"),
+    [(2_000_000, (), "128,000"), (2_000_000, ("-o", "window=2000000"), None), (8000, ("-o", "window=1000"), "1,000")],
+)
+def test_a_prompt_that_exceeds_the_context_window_is_named_before_anything_is_asked(
+    comparo, tmp_path, characters, more, warns
+):
+    rows = [{"text": "x" * characters}, {"text": "short", "context_id": 1}, {"text": "y" * characters}]
+    rows.append({"text": "short, too", "context_id": 1})
+    (tmp_path / "items.jsonl").write_text("\n".join(json.dumps({"context_id": 0} | row) for row in rows))
+    with Api(YES) as api:
+        planned = comparo(*ask(api, *more, "--dry-run"), folder=tmp_path)
+        assert not api.requests
+        (line,) = (line for line in planned.stdout.splitlines() if "longest prompt" in line)
+        tokens_said = int(re.search(r"about ([\d,]+) tokens", line)[1].replace(",", ""))
+        assert 2 * characters / 4 < tokens_said < 2 * characters / 4 + 50
+        assert re.findall(r"openai/any \(([\d,]+) tokens", line) == ([warns] if warns else [])
+        if characters < 10_000:
+            done = comparo(*ask(api, *more), folder=tmp_path)
+            assert line in done.stderr
 
 
 @pytest.mark.recorded

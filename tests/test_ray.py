@@ -239,7 +239,7 @@ def test_an_address_that_is_none_is_an_error():
 def test_without_ray_the_command_that_brings_it_is_named():
     code = "import sys; sys.modules['ray'] = None; from comparo.judges import ray_judge; ray_judge('simulated/soft')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "ImportError: judging on Ray needs ray: pip install 'comparo[ray]'" in done.stderr
+    assert "[ray]" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

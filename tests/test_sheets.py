@@ -386,7 +386,7 @@ def test_without_xlsxwriter_there_is_csv(comparo, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "xlsxwriter" else found(name))
     done = comparo("select", "essays", "--next", 4, "--for", "ana", "--sheet")
     assert done.stdout == "sheets/ana.csv\n"
-    assert 'pip install "comparo[data]"' in done.stderr
+    assert "[data]" in done.stderr
     assert "comparo fit sheets/*.csv" in done.stderr
 
 

@@ -88,7 +88,7 @@ def test_parquet_without_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     write_columns(tmp_path / "pairs.parquet", COLUMNS)
     without_libraries(monkeypatch, "pyarrow", "polars", "pandas")
     for action in (lambda: read_columns(tmp_path / "pairs.parquet"), lambda: write_columns(tmp_path / "b.parquet", {})):
-        with pytest.raises(ComparisonsError, match=r'pip install "comparo\[data\]"'):
+        with pytest.raises(ComparisonsError, match=r"\[data\]"):
             action()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pairs.parquet"]
 
@@ -261,7 +261,7 @@ def test_frames(monkeypatch: pytest.MonkeyPatch, backend: str, kind: Any) -> Non
     without_libraries(monkeypatch, *({"pandas", "polars", "pyarrow"} - {backend}))
     assert isinstance(frame_from_columns(COLUMNS), kind)
     without_libraries(monkeypatch, backend)
-    with pytest.raises(ImportError, match=rf'needs {backend}: pip install "comparo\[data\]"'):
+    with pytest.raises(ImportError, match=rf"{backend}.*\[data\]"):
         frame_from_columns(COLUMNS, backend)
 
 
@@ -270,7 +270,7 @@ def test_frames_prefer_pandas_and_name_what_they_lack(monkeypatch: pytest.Monkey
     with pytest.raises(ValueError, match=r"'dask'.*pandas or polars or"):
         frame_from_columns(COLUMNS, "dask")
     without_libraries(monkeypatch, "pandas", "polars", "pyarrow")
-    with pytest.raises(ImportError, match=r'needs pandas or polars or pyarrow: pip install "comparo\[data\]"'):
+    with pytest.raises(ImportError, match=r"pandas or polars or pyarrow.*\[data\]"):
         frame_from_columns(COLUMNS)
 
 
@@ -304,9 +304,7 @@ def test_a_sheet_reads_as_the_csv_that_it_would_be_saved_as(tmp_path: Path, capl
 def test_a_sheet_without_its_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_workbook(tmp_path / "pairs.xlsx", Pairs=[["first"], ["ana"]])
     without_libraries(monkeypatch, "python_calamine")
-    with pytest.raises(
-        ComparisonsError, match=r'needs python-calamine: pip install "comparo\[data\]"; or save .* \.csv'
-    ):
+    with pytest.raises(ComparisonsError, match=r"python-calamine.*\[data\].*\.csv"):
         read_columns(path)
 
 

@@ -1,4 +1,13 @@
-"""Every exception that a caller may want to catch."""
+"""Every exception that a caller may want to catch, and the remedy for a missing library."""
+
+
+def pip_install(extra: str) -> str:
+    """The command that installs an extra of comparo; comparo is not on PyPI, so that it needs the checkout.
+
+    >>> pip_install("vote")
+    "pip install '.[vote]' in the checkout of comparo"
+    """
+    return f"pip install '.[{extra}]' in the checkout of comparo"
 
 
 class ComparisonsError(ValueError):

@@ -1,4 +1,4 @@
-"""Pictures of how a judge agrees with people, with matplotlib (`pip install "comparo[plots]"`)."""
+"""Pictures of how a judge agrees with people, with matplotlib (the extra `plots`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of a leaderboard, with matplotlib (`pip install "comparo[plots]"`): groups, who beats whom, and length."""
+"""Pictures of a leaderboard, with matplotlib (the extra `plots`): groups, who beats whom, and length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of rankings and judges, with matplotlib (`pip install "comparo[plots]"`).
+"""Pictures of rankings and judges, with matplotlib (the extra `plots`).
 
 Every function draws on `ax`, or on a figure of its own that is as wide as a column of print, and returns the axes.
 """
@@ -14,6 +14,7 @@ from scipy.special import expit, logit, stdtrit
 
 from comparo.analysis.curves import convergence, moments, true_differences, true_scores
 from comparo.data.comparisons import Comparisons
+from comparo.errors import pip_install
 from comparo.methods import Method, quiet_fit
 from comparo.model.experts import BradleyTerry
 from comparo.model.graph import Graph
@@ -299,7 +300,7 @@ def axes(ax: Axes | None, height: float = 2.6) -> Axes:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise ImportError('plots need matplotlib: pip install "comparo[plots]"') from error
+        raise ImportError(f"plots need matplotlib: {pip_install('plots')}") from error
     if ax is None:
         _, ax = pyplot.subplots(figsize=(COLUMN, height), layout="constrained")
         ax.tick_params(labelsize=8)

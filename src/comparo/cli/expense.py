@@ -13,7 +13,7 @@ from comparo.run.first import first_question
 from comparo.run.growing import growth_sentence
 from comparo.run.probing import price_sentences, remember_probes
 from comparo.run.task import Expense, Task
-from comparo.run.writing import expense_words
+from comparo.run.writing import expense_words, longest_prompt_words
 
 BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an answer that was begun
 
@@ -43,6 +43,7 @@ def say_expense(console: Console, task: Task, expense: Expense, folder: Path | N
     calls = f"{expense.calls:,} calls at most{given_words(task) if task.growth is None else ' now'}"
     remember_probes(task.judges, folder)
     console.print(f"{calls}, {expense_words(task, expense)}", markup=False, soft_wrap=True)
+    console.print(longest_prompt_words(task), markup=False, soft_wrap=True)
     for sentence in price_sentences(task.judges):
         console.print(sentence, markup=False, soft_wrap=True)
     question = first_question(task)

@@ -1,4 +1,4 @@
-"""The text of a document: .docx by the standard library, .pdf with a text layer by pypdf.
+"""The text of a document: .docx by the standard library, .pdf with a text layer by pypdf (the extra `documents`).
 
 Documents are untrusted: a document type declaration, the way to entities that expand without end, is refused, and so is
 a part that unpacks to more than `MOST` bytes.
@@ -11,16 +11,15 @@ import zlib
 from pathlib import Path
 from xml.parsers import expat
 
-from comparo.errors import ComparisonsError
+from comparo.errors import ComparisonsError, pip_install
 
-MOST = 64 << 20  # bytes of a document's text with its markup; the Bible in .docx has about 20 MB
+MOST = 64 << 20  # bytes of a document's text with its markup: a limit on memory
 PART = "word/document.xml"
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 STRICT = "http://purl.oclc.org/ooxml/wordprocessingml/main"
 # What is no text: tab stops, and the repetition of an alternative for old programs.
 HIDDEN = {f"{WORD} pPr", f"{STRICT} pPr", "http://schemas.openxmlformats.org/markup-compatibility/2006 Fallback"}
 BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
-INSTALL = "pip install pypdf"
 
 
 def docx_text(path: Path) -> str:
@@ -75,12 +74,12 @@ def _paragraphs(content: bytes) -> str:
 def pdf_text(path: Path) -> str:
     """The text layer of a .pdf file, page after page; a ComparisonsError where it has none, or pypdf is missing."""
     if importlib.util.find_spec("pypdf") is None:
-        raise ComparisonsError(f"{path}: .pdf needs pypdf: {INSTALL}; or save the text as .txt")
+        raise ComparisonsError(f"{path}: .pdf needs pypdf: {pip_install('documents')}; or save the text as .txt")
     pypdf = importlib.import_module("pypdf")
     try:
         found = "\n".join(page.extract_text() for page in pypdf.PdfReader(path).pages).strip()
-    except (pypdf.errors.PyPdfError, ValueError, KeyError) as error:
-        raise ComparisonsError(f"{path} is not a whole .pdf file ({error}); save its text as .txt") from error
+    except (pypdf.errors.PyPdfError, pypdf.errors.DependencyError, ValueError, KeyError) as error:
+        raise ComparisonsError(f"{path} cannot be read ({error}); save its text as .txt") from error
     if not found:
         raise ComparisonsError(f"{path} has no text layer; recognise its text (OCR), and save it as .txt")
     return found

@@ -8,12 +8,12 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.errors import ComparisonsError
+from comparo.errors import ComparisonsError, pip_install
 
 Column = Sequence[Any] | NDArray[Any]
 Library = Literal["pandas", "polars", "pyarrow"]
 
-INSTALL = 'pip install "comparo[data]"'
+INSTALL = pip_install("data")
 
 
 def columns_from_frame(frame: Any, wanted: Collection[str] | None = None) -> tuple[dict[str, Column], tuple[str, ...]]:

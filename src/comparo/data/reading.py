@@ -127,12 +127,8 @@ def split_ending(path: Path, known: Sequence[str]) -> tuple[str, bool]:
         return ending, compressed
     if ending in (".xls", ".ods", ".numbers"):
         raise ComparisonsError(f"{path}: this kind of spreadsheet is not read; save it as .xlsx or .csv")
-    if ending in (".docx", ".doc", ".odt", ".rtf", ".pdf"):
-        raise ComparisonsError(
-            f"{path}: a document is not read; save each text as a .txt file (UTF-8), all in one folder, and name that"
-        )
     raise ComparisonsError(
-        f"{path}: the ending is not a known one; rename it to {', '.join(known)}, each also with .gz behind"
+        f"{path}: the ending is not a known one; save it as {', '.join(known)}, each also with .gz behind"
     )
 
 

@@ -24,6 +24,7 @@ STANDARD_INPUT = "standard input"
 DATABASE = "judgements.db"
 ENDINGS = (".db", ".sqlite", ".sqlite3")
 TEXTS = (".txt", ".md", ".docx", ".pdf")  # files of a folder that are one text each
+DOCUMENTS = (*TEXTS[1:], ".doc", ".odt", ".rtf")  # files that hold one text; a .txt file may also hold one per line
 NAMED = 5  # files that are not read of which a message has the names
 
 logger = logging.getLogger(__name__)
@@ -159,6 +160,11 @@ def table_of(data: Any, header: bool) -> Table:
             return items_of_run(database)
         if os.path.isdir(path):
             return _folder(path)
+        if path.suffix.lower() in DOCUMENTS and os.path.exists(path):
+            raise ComparisonsError(
+                f"{path}: this is one document; put each text into a .txt, .md, .docx or .pdf file of its own, all in "
+                "one folder, and name the folder"
+            )
         return _lines(_content(path), str(path)) if path.suffix.lower() == ".txt" else read_columns(path)
     if hasattr(data, "with_format"):
         if isinstance(data, Mapping) or not hasattr(data, "num_rows"):

@@ -22,7 +22,7 @@ from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
 from comparo.data.prompts import Prompt, Question
-from comparo.errors import JudgeError
+from comparo.errors import JudgeError, pip_install
 from comparo.judges import hf
 from comparo.judges.labels import Path as TokenPath
 from comparo.judges.labels import common_prefix, sequence_probability
@@ -325,7 +325,7 @@ def _llama_cpp(name: str, path: Path, window: int, threads: int) -> LlamaCpp:
     try:
         import xllamacpp
     except ImportError as error:
-        raise ImportError("local/ judges need llama.cpp: pip install 'comparo[local]'") from error
+        raise ImportError(f"local/ judges need llama.cpp: {pip_install('local')}") from error
     parameters, key = xllamacpp.CommonParams(), secrets.token_hex()
     parameters.model.path = str(path)
     parameters.n_ctx, parameters.n_parallel, parameters.warmup = window, 1, False

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from comparo.data.prompts import Prompt, Question
-from comparo.errors import JudgeError
+from comparo.errors import JudgeError, pip_install
 from comparo.judges.chat import Chat, Encoded
 from comparo.judges.hf.passes import pulls
 from comparo.judges.labels import sequence_probability
@@ -60,7 +60,7 @@ def load(
         import vllm
         from huggingface_hub.errors import HFValidationError
     except ImportError as problem:
-        raise ImportError("vllm/ judges need vLLM: pip install 'comparo[vllm]'") from problem
+        raise ImportError(f"vllm/ judges need vLLM: {pip_install('vllm')}") from problem
     try:
         engine = vllm.LLM(
             model,

@@ -278,6 +278,14 @@ class Task:
         return (self._bare[question.voice] + _length(question)) / CHARACTERS
 
     @cached_property
+    def longest_prompt(self) -> int:
+        """The approximate tokens of the longest prompt: the two longest texts of a context, and the context's own."""
+        lengths = np.array([*map(len, self.items.texts)])
+        shared = [len(text or "") for text in self.items.context_texts]
+        pairs = [np.sort(lengths[rows])[-2:].sum() for rows in self.items.groups.values()]
+        return int(max(self._bare.values()) + max(map(sum, zip(pairs, shared, strict=True)))) // CHARACTERS
+
+    @cached_property
     def _bare(self) -> dict[str | None, int]:
         """How long the prompt of each voice is without texts; writing out those of long texts would be slow."""
         return {voice.name: len(voice.prompt.text(Question("", "", context_text=""))) for voice in self.voices}

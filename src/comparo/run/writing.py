@@ -13,6 +13,10 @@ from collections.abc import Iterator, Mapping
 from comparo.run.budget import dollars
 from comparo.run.task import Expense, Task
 
+# Tokens that a hosted model reads at least, usually: 120 of the 142 models of OpenAI, Anthropic and Google whose
+# `context_window` genai-prices 0.2.1 states read 128,000 or more.
+USUAL_WINDOW = 128_000
+
 
 def expense_words(task: Task, expense: Expense) -> str:
     """The tokens that a run would read and write at most, how that is known, and their price.
@@ -41,6 +45,29 @@ def expense_words(task: Task, expense: Expense) -> str:
         f"{read} and {much} {expense.calls * each:,} written ({each:,} a call, {why}), "
         f"{_price(much, min(cost, task.budget.dollars))}"
     )
+
+
+def longest_prompt_words(task: Task) -> str:
+    """The approximate tokens of the longest prompt, and the judges whose context window may be too small for it.
+
+    Examples
+    --------
+        The longest prompt has about 1,000,034 tokens: too long for openai/gpt-6-luna (128,000 tokens, the usual ...
+    """
+    return f"The longest prompt has about {task.longest_prompt:,} tokens{window_warning(task)}"
+
+
+def window_warning(task: Task) -> str:
+    """Which judges may read only part of the longest prompt, "" if none; one without the setting `window` reads any."""
+    windows = {judge.name: judge.settings["window"] for judge in task.judges if "window" in judge.settings}
+    small = [
+        f"{name} ({window:,} tokens)" if window else f"{name} ({USUAL_WINDOW:,} tokens, the usual context window)"
+        for name, window in windows.items()
+        if task.longest_prompt > (window or USUAL_WINDOW)
+    ]
+    if not small:
+        return ""
+    return f": too long for {', '.join(small)}; texts that do not fit are cut, so shorten them or use another model"
 
 
 def _costs(task: Task, expense: Expense, known: Mapping[str | None, int]) -> Iterator[float]:

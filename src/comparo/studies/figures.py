@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from comparo.analysis.plots import plot_difference_given_p, plot_efficiency, plot_joint, plot_position_bias
+from comparo.errors import pip_install
 from comparo.studies.draws import ENOUGH
 from comparo.studies.recorded import Recorded
 from comparo.studies.sweep import Results
@@ -28,7 +29,7 @@ def panels(count: int) -> tuple[Figure, list[Axes]]:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError('figures need matplotlib: pip install "comparo[plots]"') from error
+        raise ImportError(f"figures need matplotlib: {pip_install('plots')}") from error
     columns = min(count, ACROSS)
     rows = -(-count // columns)
     figure = Figure(figsize=(PANEL[0] * columns, PANEL[1] * rows), layout="constrained")

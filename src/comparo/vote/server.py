@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from comparo.errors import pip_install
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
@@ -27,7 +29,7 @@ def check_installed() -> None:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise ImportError(f"comparo vote needs {error.name}: pip install 'comparo[vote]'") from error
+        raise ImportError(f"comparo vote needs {error.name}: {pip_install('vote')}") from error
 
 
 def is_local(host: str) -> bool:

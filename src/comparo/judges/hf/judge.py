@@ -15,13 +15,15 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
-from comparo.errors import JudgeError
+from comparo.errors import JudgeError, pip_install
 from comparo.judges.chat import Chat, Encoded
 from comparo.judges.hf.network import Network
 from comparo.judges.hf.passes import Batch, Batches, pulls, split
@@ -296,7 +298,7 @@ def _libraries() -> tuple[Any, Any]:
         import torch
         import transformers
     except ImportError as problem:
-        raise ImportError(f"hf/ judges need {problem.name}: pip install 'comparo[hf]'") from problem
+        raise ImportError(f"hf/ judges need {problem.name}: {pip_install('hf')}") from problem
     return torch, transformers
 
 
@@ -313,11 +315,13 @@ def _open(transformers: Any, model: str, revision: str | None, **options: Any) -
         raise JudgeError(
             f"there is no folder or file {model}; hf/ takes a name on the Hub (owner/model), a folder or a .gguf file"
         )
+    auto = transformers.AutoModelForCausalLM, transformers.AutoModelForSeq2SeqLM
     try:
-        config = transformers.AutoConfig.from_pretrained(source, **place)
-        kind = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **place)
-        return tokenizer, kind.from_pretrained(source, config=config, **place, **options)
+        with _no_progress_bars():
+            config = transformers.AutoConfig.from_pretrained(source, **place)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(source, **place)
+            kind = auto[bool(config.is_encoder_decoder)]
+            return tokenizer, kind.from_pretrained(source, config=config, **place, **options)
     except (OSError, ValueError) as problem:  # transformers raises either for what it does not find or know
         reason = _first_line(problem)
         remedy = (
@@ -326,6 +330,22 @@ def _open(transformers: Any, model: str, revision: str | None, **options: Any) -
             else "check its name and the network, and for a gated model set HF_TOKEN"
         )
         raise JudgeError(f"the model {model} could not be loaded: {reason} ({remedy})") from problem
+
+
+@contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    """Disable every bar of tqdm for a while: transformers' own switch leaves out the one for GGUF files."""
+    bar = import_module("tqdm").tqdm
+    init = bar.__init__
+
+    def disabled(self: Any, *args: Any, **options: Any) -> None:
+        init(self, *args, **options | {"disable": True})
+
+    bar.__init__ = disabled
+    try:
+        yield
+    finally:
+        bar.__init__ = init
 
 
 def _first_line(problem: Exception) -> str:

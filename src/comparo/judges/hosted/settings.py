@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from comparo.data.joint import CriteriaPrompt, reply_tokens
 from comparo.data.prompts import Prompt
-from comparo.errors import JudgeError
+from comparo.errors import JudgeError, pip_install
 from comparo.judges.openai.complaints import Secrets
 from comparo.judges.openai.settings import PATIENCE, WAIT, read_variable
 from comparo.judges.openai.verdicts import grading, is_scale
@@ -189,8 +189,8 @@ class Hosted:
         try:
             import_module(self.package)
         except ImportError as error:
-            extra = f"pip install 'comparo[{self.provider}]'"
-            raise ImportError(f"{self.provider}/ judges need the library {self.package}: {extra}") from error
+            remedy = pip_install(self.provider)
+            raise ImportError(f"{self.provider}/ judges need the library {self.package}: {remedy}") from error
 
     def access(self) -> tuple[str, dict[str, str]]:
         """The key ("none" for a server without one) and the header of a login; a JudgeError without a key.

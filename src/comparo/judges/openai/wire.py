@@ -23,7 +23,7 @@ from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
-from comparo.errors import JudgeError
+from comparo.errors import JudgeError, pip_install
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
@@ -230,7 +230,7 @@ def need_client() -> None:
     try:
         import httpx2  # noqa: F401
     except ImportError as error:
-        raise ImportError("openai/ judges need the library httpx2: pip install 'comparo[openai]'") from error
+        raise ImportError(f"openai/ judges need the library httpx2: {pip_install('openai')}") from error
 
 
 def http_client(address: str, headers: Mapping[str, str], timeout: float) -> AsyncClient:

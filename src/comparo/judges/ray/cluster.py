@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from comparo.errors import JudgeError
+from comparo.errors import JudgeError, pip_install
 
 LOOK = 5.0  # seconds for a cluster's head to answer: Linux repeats a lost first packet after 1 and 3 s
 JOIN = 20.0  # seconds for Ray to join a cluster; with LOOK, less than half a minute
@@ -28,7 +28,7 @@ def library() -> Any:
     try:
         import ray
     except ImportError as problem:
-        raise ImportError("judging on Ray needs ray: pip install 'comparo[ray]'") from problem
+        raise ImportError(f"judging on Ray needs ray: {pip_install('ray')}") from problem
     return ray
 
 

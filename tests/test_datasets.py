@@ -182,7 +182,7 @@ def test_a_set_of_ones_own_has_all_its_scores(tmp_path):
     rows = [{"id": name, "text": name * 3, "system": "me", "scores": {"wit": 1 + k}} for k, name in enumerate("ab")]
     data = load_dataset(write_lines(tmp_path / "jokes.jsonl", rows))
     assert (data.name, data.attributes, data.systems.tolist()) == ("jokes", ("wit",), ["me", "me"])
-    with pytest.raises(ValueError, match="there is no prompt 'jokes/wit'"):
+    with pytest.raises(ValueError, match="no prompt 'jokes/wit'"):
         paper_prompt(f"{data.name}/wit")
 
 
@@ -258,9 +258,9 @@ def test_a_name_and_a_file_must_agree(tmp_path):
     path = write_csv(tmp_path / "stories.csv", RATINGS)
     with pytest.raises(ComparisonsError, match=r"stories\.csv holds hanna, not summeval"):
         load_dataset("summeval", path)
-    with pytest.raises(ComparisonsError, match="there is no data set 'sumeval'; the paper's are summeval, topicalchat"):
+    with pytest.raises(ComparisonsError, match="no data set 'sumeval'.* summeval, topicalchat"):
         load_dataset("sumeval", path)
-    with pytest.raises(ComparisonsError, match="sumeval is neither a data set nor a file"):
+    with pytest.raises(ComparisonsError, match="sumeval is neither"):
         load_dataset("sumeval")
     with pytest.raises(ComparisonsError, match=r"none\.csv does not exist"):
         load_dataset("hanna", tmp_path / "none.csv")
@@ -335,16 +335,14 @@ def test_a_file_in_the_cache_is_never_overwritten(mirror, tmp_path):
 def test_what_cannot_be_downloaded_is_said_once_and_leaves_nothing(mirror, tmp_path):
     url, files = mirror
     cache = tmp_path / "cache"
-    remedy = r"get the file from https://github.com/dig-team/hanna-benchmark-asg by other means and give its path"
-    with pytest.raises(
-        ComparisonsError, match=rf"/elsewhere/dig-team/.*csv could not be downloaded .*not here.*{remedy}"
-    ):
+    remedy = r"https://github\.com/dig-team/hanna-benchmark-asg .*give its path"
+    with pytest.raises(ComparisonsError, match=rf"/elsewhere/dig-team/.*csv .*not here.*{remedy}"):
         load_dataset("hanna", cache=cache, mirror=url.replace("mirror", "elsewhere"))
     files.cut = True
-    with pytest.raises(ComparisonsError, match=rf"the connection ended 5 bytes too early\); .*{remedy}"):
+    with pytest.raises(ComparisonsError, match=rf"5 bytes too early\); .*{remedy}"):
         load_dataset("hanna", cache=cache, mirror=url)
     files.cut = False
-    with pytest.raises(ComparisonsError, match="the server sent more than 100 bytes"):
+    with pytest.raises(ComparisonsError, match="more than 100 bytes"):
         download.fetch("hanna", cache, url, largest=100)
     with pytest.raises(ComparisonsError, match="'ftp://x' is not a mirror"):
         load_dataset("hanna", cache=cache, mirror="ftp://x")
@@ -355,9 +353,7 @@ def test_another_file_than_the_pinned_one_is_refused(mirror, tmp_path):
     url, files = mirror
     (place,) = (path for path in files.files if path.endswith(".csv"))
     files.files[place] = files.files[place].replace(b"Ann", b"Eve")
-    with pytest.raises(
-        ComparisonsError, match=r"hanna\.csv \(its SHA-256 is [0-9a-f]{64}, not [0-9a-f]{64}: it is ano"
-    ):
+    with pytest.raises(ComparisonsError, match=r"hanna\.csv .*SHA-256 is [0-9a-f]{64}, not [0-9a-f]{64}"):
         load_dataset("hanna", cache=tmp_path / "cache", mirror=url)
     assert list((tmp_path / "cache").iterdir()) == []
 
@@ -376,18 +372,19 @@ def test_without_a_network_the_address_is_named(tmp_path):
     said = str(error.value)
     assert said.startswith(f"http://127.0.0.1:{port}/datasets/mteb/summeval/resolve/")
     assert "refused" in said
-    assert "https://huggingface.co/datasets/mteb/summeval by other means and give its path" in said
+    assert "https://huggingface.co/datasets/mteb/summeval " in said
+    assert "give its path" in said
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_cache_that_cannot_be_written_is_said(mirror, tmp_path):
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(ComparisonsError, match=r"could not be downloaded to .*file.hanna\.csv \("):
+    with pytest.raises(ComparisonsError, match=r"downloaded to .*file.hanna\.csv \("):
         load_dataset("hanna", cache=tmp_path / "file", mirror=mirror[0])
 
 
 def test_cmcqrd_comes_from_a_path_only():
-    with pytest.raises(ComparisonsError, match=r"those who register at https://englishlanguageitutoring\.com"):
+    with pytest.raises(ComparisonsError, match=r"https://englishlanguageitutoring\.com"):
         load_dataset("cmcqrd")
 
 

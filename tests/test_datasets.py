@@ -258,7 +258,7 @@ def test_a_name_and_a_file_must_agree(tmp_path):
     path = write_csv(tmp_path / "stories.csv", RATINGS)
     with pytest.raises(ComparisonsError, match=r"stories\.csv holds hanna, not summeval"):
         load_dataset("summeval", path)
-    with pytest.raises(ComparisonsError, match="no data set 'sumeval'.* summeval, topicalchat"):
+    with pytest.raises(ComparisonsError, match=r"no data set 'sumeval'.* summeval, topicalchat"):
         load_dataset("sumeval", path)
     with pytest.raises(ComparisonsError, match="sumeval is neither"):
         load_dataset("sumeval")

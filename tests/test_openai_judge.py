@@ -248,11 +248,11 @@ def test_the_wait_is_as_long_as_the_server_says():
 @pytest.mark.parametrize(
     ("trouble", "reason"),
     [
-        (refusal(429, "slow down", headers=AGAIN), 'the server answered (429): \'{"error": {"message": "slow down"'),
-        (Reply(b"<h1>Oops</h1>", status=502, headers=AGAIN), "the server answered (502): '<h1>Oops</h1>'"),
-        (Reply(SURE.body, cut=True), "no answer in 2 tries of 1 s each (RemoteProtocolError)"),
-        (Reply(SURE.body, after=30.0), "no answer in 2 tries of 1 s each (TimeoutError)"),
-        (refusal(400, "content filter"), 'the server answered (400): \'{"error": {"message": "content filter"'),
+        (refusal(429, "slow down", headers=AGAIN), '(429): \'{"error": {"message": "slow down"'),
+        (Reply(b"<h1>Oops</h1>", status=502, headers=AGAIN), "(502): '<h1>Oops</h1>'"),
+        (Reply(SURE.body, cut=True), "2 tries of 1 s each (RemoteProtocolError)"),
+        (Reply(SURE.body, after=30.0), "2 tries of 1 s each (TimeoutError)"),
+        (refusal(400, "content filter"), '(400): \'{"error": {"message": "content filter"'),
     ],
 )
 def test_lasting_trouble_fails_one_judgement_and_not_the_others(trouble, reason):
@@ -262,7 +262,7 @@ def test_lasting_trouble_fails_one_judgement_and_not_the_others(trouble, reason)
     with Api(reply) as api:
         judgements = {judgement.question.first: judgement for judgement in ask(api, 3, retries=1, timeout=1.0)}
     assert [judgements[name].failed for name in ("a0", "a1", "a2")] == [False, True, False]
-    assert judgements["a1"].error.startswith(reason)
+    assert reason in judgements["a1"].error
 
 
 @pytest.mark.parametrize(

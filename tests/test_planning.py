@@ -100,7 +100,7 @@ def test_what_is_reached_depends_on_the_calls_an_item_and_hardly_on_the_items():
     [
         ({"items": 1}, "nothing to compare"),
         ({"accuracy": 0.5}, "accuracy is above 0.5"),
-        ({"target": 1.0}, "target is a correlation between 0 and 1"),
+        ({"target": 1.0}, "correlation between 0 and 1"),
         ({"answers": "votes"}, "answers is 'soft' or 'hard'"),
         ({"repeats": 0}, "repeats is at least 1"),
         ({"strategy": "best"}, "strategy is one of"),

@@ -354,16 +354,16 @@ def test_greedy_takes_account_of_pairs_it_did_not_hand_out() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"items": ["a"]}, "there is nothing to compare: 1 items; give at least two"),
-        ({"items": ["a", "b", "a"]}, "the item 'a' is there more than once; give each item a name of its own"),
-        ({"strategy": "best"}, "strategy is one of 'random', 'greedy', 'adaptive', not 'best'"),
+        ({"items": ["a"]}, "nothing to compare: 1 items"),
+        ({"items": ["a", "b", "a"]}, "item 'a' is there more than once"),
+        ({"strategy": "best"}, "'random', 'greedy', 'adaptive', not 'best'"),
         ({"orders": "two"}, "orders is 'one' or 'both', not 'two'"),
-        ({"goal": "top"}, "goal is 'ranking' or 'top-' and a number, such as 'top-5', not 'top'"),
-        ({"goal": "top-3"}, "goal='top-3' decides nothing among 3 items; choose from top-1 to top-2"),
-        ({"goal": "top-0"}, "goal='top-0' decides nothing among 3 items"),
+        ({"goal": "top"}, "'top-5', not 'top'"),
+        ({"goal": "top-3"}, "among 3 items; choose from top-1 to top-2"),
+        ({"goal": "top-0"}, "goal='top-0' decides nothing"),
         (
             {"goal": "top-1", "strategy": "greedy"},
-            "goal='top-1' needs answers to go by: use strategy='adaptive', not 'greedy'",
+            "strategy='adaptive', not 'greedy'",
         ),
     ],
 )
@@ -376,14 +376,9 @@ def test_what_cannot_be_asked_or_observed() -> None:
     selector = Selector(["a", "b", "c"], orders="both", strategy="adaptive", rng=np.random.default_rng(0))
     with pytest.raises(ValueError, match="batch is at least 1, not 0"):
         selector.next(0)
-    message = (
-        "7 calls are more than the 6 that are left: 3 items make 3 pairs, each asked in both orders; "
-        "ask for fewer, or allow repeats"
-    )
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r"7 calls .* the 6 .*3 items make 3 pairs.*both orders"):
         selector.next(7)
-    message = "comparison 2 is of 'd', which is not one of the 3 items, such as '[abc]'"
-    with pytest.raises(ComparisonsError, match=message):
+    with pytest.raises(ComparisonsError, match=r"comparison 2 .*'d'.* the 3 items, such as '[abc]'"):
         selector.observe([("a", "b", 0.5), ("a", "d", 0.5)])
     contexts = Comparisons.from_columns(["a", "a"], ["b", "b"], [0.5, 0.5], context=["x", "y"])
     with pytest.raises(ComparisonsError, match=r"2 contexts; use a Selector for each"):

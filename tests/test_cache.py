@@ -354,7 +354,7 @@ def test_a_damaged_cache_and_a_file_of_something_else_are_refused_before_anythin
         run(folder, ask(api, "--budget", "4n", "--out", "run", "--no-cache"))
         asked = len(prompts(api))
         done = run(folder, ask(api, "--cache", "run/judgements.db"))
-        assert "run/judgements.db is a database of something else" in done.stderr
+        assert "run/judgements.db is a database of" in done.stderr
         run(folder, ask(api, "--budget", "4n", "--cache", "kept"))
         data = bytearray((folder / "kept").read_bytes())
         data[100:4096] = bytes([7]) * 3996

@@ -306,7 +306,7 @@ def test_a_judge_that_answers_one_criterion_is_refused_with_the_remedy():
             raise AssertionError("nothing is asked")
 
     for judge in (Old(), load_judge("openai/m", base_url="http://localhost:1", prefill=True)):
-        with pytest.raises(ValueError, match=r"several criteria in one call; rank by one"):
+        with pytest.raises(ValueError, match=r"several criteria in one call"):
             rank(TEXTS, CRITERIA, judge=judge)
 
 

@@ -183,7 +183,7 @@ def test_what_cannot_be_told_is_nan_and_what_cannot_be_read_an_error():
     assert krippendorff_alpha(apart).pairs == 0
     assert np.isnan(cohen_kappa(apart, "ana", "bo").value)
     assert np.isnan(raw_agreement(apart, "ana", "bo").value)
-    with pytest.raises(ComparisonsError, match="'zoe' is not a judge of the comparisons; they are 'ana', 'bo'"):
+    with pytest.raises(ComparisonsError, match=r"'zoe' is not a judge .*'ana', 'bo'"):
         cohen_kappa(few, "ana", "zoe")
     with pytest.raises(ComparisonsError, match="name no judges"):
         raw_agreement(Comparisons.from_rows([("a", "b", 1)]), "ana", "bo")

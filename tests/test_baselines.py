@@ -4,6 +4,7 @@ import itertools
 import json
 import logging
 import math
+import re
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -206,22 +207,22 @@ def test_pairs_on_a_judge_and_on_what_it_said():
 def test_a_pair_that_is_missing_is_named():
     recorded = Comparisons.from_rows([{"first": "ana", "second": "bo", "p": 0.7, "context": "x"}])
     items = Items.of([{"id": name, "text": name, "context_id": "x"} for name in ("ana", "bo", "cy")])
-    with pytest.raises(ComparisonsError, match=r"against .* in context 'x' was not recorded in this order; PairS"):
+    with pytest.raises(ComparisonsError, match=r"against .* in context 'x' .*PairS"):
         sort_contexts(items.names, recorded_answers(recorded), rng=np.random.default_rng(0))
     answer = judge_answers(Replay(recorded), Prompt("{first}{second}"), items)
-    with pytest.raises(JudgeError, match=r"replay/memory on .* in context 'x': no judgement .*; PairS cannot go on"):
+    with pytest.raises(JudgeError, match=r"replay/memory on .* context 'x': no judgement .*PairS"):
         sort_contexts(items.names, answer, rng=np.random.default_rng(0))
 
 
 def test_what_cannot_be_sorted_is_refused():
     rng = np.random.default_rng(0)
-    with pytest.raises(ValueError, match="beam = 0 is to be at least 1"):
+    with pytest.raises(ValueError, match=r"beam = 0 .*at least 1"):
         pairs("ab", lambda *_: 0.5, beam=0, rng=rng)
     with pytest.raises(ValueError, match=r"threshold = 0\.6 from 0 to 0\.5"):
         pairs("ab", lambda *_: 0.5, threshold=0.6, rng=rng)
     with pytest.raises(ValueError, match="have the same name"):
         pairs("aba", lambda *_: 0.5, rng=rng)
-    with pytest.raises(ValueError, match=r"against .* is nan, which is no probability"):
+    with pytest.raises(ValueError, match=r"against .* is nan"):
         pairs("ab", lambda *_: math.nan, rng=rng)
     assert pairs("", lambda *_: 0.5, rng=rng).order == ()
 
@@ -250,7 +251,7 @@ def test_pairs_on_recorded_summeval():
 def test_pairs_cannot_be_had_where_few_pairs_were_recorded():
     data = load_dataset(DATA / "hanna.jsonl")
     answer = recorded_answers(Comparisons.read(DATA / "judgements" / "hanna.coherence.csv.gz"))
-    with pytest.raises(ComparisonsError, match="in context 'hanna' was not recorded in this order"):
+    with pytest.raises(ComparisonsError, match="context 'hanna' was not recorded"):
         sort_contexts(data.items.names, answer, rng=np.random.default_rng(0))
 
 
@@ -309,7 +310,8 @@ def test_a_score_is_read_after_its_heading_and_not_in_a_sentence():
         scored = geval(TEXTS, api_judge(api, concurrency=1), FLUENCY)
     assert scored.scores[0] == pytest.approx(3.5)
     assert math.isnan(scored.scores[1])
-    assert scored.judgements[1].error == "the reply 'On a scale of 1 to' does not name 5 or 4 or 3 or 2 or 1"
+    assert "'On a scale of 1 to'" in scored.judgements[1].error
+    assert "5 or 4 or 3 or 2 or 1" in scored.judgements[1].error
 
 
 @pytest.mark.parametrize("options", [{}, {"graded": True}])
@@ -330,7 +332,7 @@ def test_a_text_without_a_score_is_said_and_left_out(caplog):
         scored = geval(TEXTS, api_judge(api, concurrency=1), FLUENCY)
     assert scored.scores[0] == 3
     assert math.isnan(scored.scores[1])
-    assert "1 texts have no score; 'bo': the server answered (500)" in caplog.text
+    assert re.search(r"1 texts have no score; 'bo': .*\(500\)", caplog.text)
     with Api(refusal(500, "tired")) as api, pytest.raises(JudgeError, match=r"scored none of the texts; .*\(500\)"):
         geval(TEXTS, api_judge(api), FLUENCY)
 
@@ -339,7 +341,7 @@ def test_little_probability_on_the_scores_is_said(caplog):
     with Api(tokens({"The": 0.95, "5": 0.04, "1": 0.01})) as api, caplog.at_level(logging.WARNING):
         scored = geval(TEXTS, load_judge("openai/m", base_url=api.url, endpoint="completion"), FLUENCY)
     assert scored.scores == pytest.approx([(5 * 0.04 + 0.01) / 0.05] * 2)
-    assert "seldom answers with a score: half of the time with probability 0.05 or less" in caplog.text
+    assert "probability 0.05 or less" in caplog.text
 
 
 @pytest.mark.long
@@ -376,9 +378,9 @@ def test_a_simulated_judge_scores_by_what_it_knows():
 
 def test_a_judge_that_only_compares_is_refused():
     judge = Replay(Comparisons.from_rows([("ana", "bo", 0.7)]))
-    with pytest.raises(ValueError, match="replay/memory compares two texts and does not score one; use an hf"):
+    with pytest.raises(ValueError, match=r"replay/memory .*does not score.* use an hf"):
         geval(TEXTS, judge, FLUENCY)
-    with pytest.raises(ValueError, match="the prompt shows a context and some items have none"):
+    with pytest.raises(ValueError, match=r"context .*some items have none"):
         geval(TEXTS, load_judge("simulated/soft"), score_prompt("fluency", heading="Article"))
 
 
@@ -395,11 +397,11 @@ def test_a_score_prompt_is_checked():
     assert score_prompt("wit", scale=3).labels == ("3", "2", "1")
     assert score_prompt("wit {", steps="1. Read {it}.").text(Question(1, 1, None, "x")).count("{it}") == 1
     for labels in (("2", "1"), ("1", "2", "3"), ("5", "3", "1"), tuple(map(str, range(10, 0, -1)))):
-        with pytest.raises(ValueError, match="are not the scores of a scale"):
+        with pytest.raises(ValueError, match="scores of a scale"):
             ScorePrompt("{first}", labels=labels)
     with pytest.raises(ValueError, match=r"has \{first\} 0 times"):
         ScorePrompt("no place")
-    with pytest.raises(ValueError, match=r"'\{text\}' in the template is not a placeholder"):
+    with pytest.raises(ValueError, match=r"'\{text\}' .*not a placeholder"):
         ScorePrompt("{first} {text}")
 
 

@@ -111,7 +111,7 @@ def test_a_run_that_waits_for_a_batch_is_not_asked_directly(server, tmp_path):
     }
     with pytest.raises(PendingError):
         comparo.rank(texts(), "better", batch="submit", **options)
-    with pytest.raises(StoreError, match="waits for a batch of 39 questions at the server; add --batch"):
+    with pytest.raises(StoreError, match=r"39 questions .*add --batch"):
         comparo.rank(texts(), "better", **options)
     server.does.looks = 0
     comparo.rank(texts(), "better", batch=True, **options)
@@ -161,7 +161,7 @@ def test_lines_that_expire_are_asked_again(server, tmp_path):
     assert [len(batch["lines"]) for batch in server.made] == [39, 26]
     failed = [one for one in read_judgements(tmp_path / "run") if one.failed]
     assert len(failed) == 26
-    assert {one.error for one in failed} == {f"unanswered in the batch: batch_expired: {EXPIRED['message']}"}
+    assert all(one.error.endswith(f": batch_expired: {EXPIRED['message']}") for one in failed)
 
 
 def test_lines_that_always_expire_are_failed_in_the_end(server, tmp_path):
@@ -195,7 +195,7 @@ def test_lines_that_failed_have_their_reason(server, tmp_path):
     assert [len(batch["lines"]) for batch in server.made] == [39, 1]  # only the server's fault is worth another try
     errors = " | ".join(one.error for one in read_judgements(tmp_path / "run") if one.failed)
     assert "flagged by the policy" in errors
-    assert "'It depends.' does not name A or B" in errors
+    assert "'It depends.'" in errors
     assert "oops" in errors
     comparo.rank(
         texts(),
@@ -217,9 +217,7 @@ def test_many_failures_end_the_run(server, tmp_path):
 
 def test_a_batch_that_is_refused_is_not_repeated(server, tmp_path):
     server.does.refuse = lambda _: [{"code": "invalid_url", "message": "The URL is wrong.", "line": 1}]
-    with pytest.raises(
-        RunError, match=r"refused the batch, so nothing was asked: invalid_url: The URL is wrong. \(line 1\)"
-    ):
+    with pytest.raises(RunError, match=r"nothing was asked: invalid_url: .* \(line 1\)"):
         go(server.url, tmp_path / "run")
     assert server.files == {}
     server.does.refuse = lambda _: None
@@ -266,7 +264,7 @@ def test_a_full_queue_is_waited_for(server, tmp_path):
     go(server.url, tmp_path / "run", said=said)
     check_whole(server, tmp_path / "run")
     assert [len(batch["lines"]) for batch in server.made] == [39] * 4
-    assert "Other batches fill the server's queue" in said[1]
+    assert "the server's queue" in said[1]
 
 
 def test_large_runs_are_split(server, tmp_path, monkeypatch):
@@ -300,13 +298,13 @@ def test_a_wrong_key_costs_nothing(server, tmp_path):
 
 def test_a_server_without_batches_is_told_apart(server, tmp_path):
     server.does.has_batches = False
-    with pytest.raises(JudgeError, match=r"takes no batches.*leave --batch out"):
+    with pytest.raises(JudgeError, match=r"no batches.*leave --batch out"):
         go(server.url, tmp_path / "run")
 
 
 def test_a_judge_that_does_not_use_the_labels_is_noticed_before_the_batch(server, tmp_path):
     server.does.answer = lambda _: tokens({"A": 0.06, "B": 0.04, "The": 0.9})
-    with pytest.raises(RunError, match=r"only 10\.0% of its probability on the labels"):
+    with pytest.raises(RunError, match=r"10\.0% .*on the labels"):
         go(server.url, tmp_path / "run")
     assert server.made == []
     assert len(server.direct) == 20
@@ -376,7 +374,7 @@ def test_a_batch_that_the_server_has_lost_can_be_given_up(server, tmp_path, what
         server.does.looks = 0
         server.move(server.made[0])
         server.files.clear()
-    with pytest.raises(JudgeError, match=r"has lost the batch, or its results .*With --batch --cancel it is given up"):
+    with pytest.raises(JudgeError, match=r"lost the batch.*--batch --cancel"):
         go(server.url, tmp_path / "run")
     with pytest.raises(PendingError, match="Cancelled: 1 answers are kept"):
         go(server.url, tmp_path / "run", mode="cancel")
@@ -486,7 +484,7 @@ def test_a_repaired_folder_goes_on_with_its_batch(server, tmp_path):
         ({"wording": "auto"}, "--wording auto goes by answers"),
         ({"out": None}, "give out=FOLDER"),
         ({"judge": "simulated/soft", "options": None}, "simulated/soft takes no batches"),
-        ({"batch": "later"}, "batch is True, False, 'wait', 'submit', 'cancel', not 'later'"),
+        ({"batch": "later"}, "'wait', 'submit', 'cancel', not 'later'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(server, tmp_path, options, message):
@@ -584,14 +582,14 @@ def test_the_command_submits_tells_and_collects(server, folder, run):
     assert price == pytest.approx(ordinary / 2, rel=0.1)
     sent = run(folder, command(server, "--no-wait"), OPENAI_API_KEY=KEY)
     assert (sent.returncode, sent.stdout) == (0, "")
-    assert "Batch batch_1 of 39 questions is at the server" in sent.stderr
-    assert "The batch is not answered yet (in progress, 0 of 39 done)" in sent.stderr
-    assert "run the same command again: comparo rank texts.jsonl" in sent.stderr
+    assert "Batch batch_1 of 39 questions" in sent.stderr
+    assert "(in progress, 0 of 39 done)" in sent.stderr
+    assert "again: comparo rank texts.jsonl" in sent.stderr
     listed = run(folder, ["runs", "--format", "csv"])
     assert "in progress, 0 of 39 done" in listed.stdout
     refused = run(folder, [flag for flag in command(server) if flag != "--batch"], OPENAI_API_KEY=KEY)
     assert refused.returncode == 1
-    assert "waits for a batch of 39 questions" in refused.stderr
+    assert "a batch of 39 questions" in refused.stderr
     server.does.looks = 0
     done = run(folder, command(server), OPENAI_API_KEY=KEY)
     assert done.returncode == 0, done.stderr
@@ -612,8 +610,8 @@ def test_an_interrupted_command_says_how_to_come_back(server, folder):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
     assert process.returncode == 130
-    assert "the server goes on with the batch (in progress, 0 of 39 done)" in said
-    assert "the same command collects its answers" in said
+    assert "(in progress, 0 of 39 done)" in said
+    assert "the same command collects" in said
     server.does.looks = 0
     again = Forked(arguments, env=variables, cwd=folder, stderr=subprocess.PIPE)
     _, said = again.communicate()

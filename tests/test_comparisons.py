@@ -264,9 +264,7 @@ def test_integers_written_are_integers_read_but_for_csv(tmp_path: Path, ending: 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_labels_that_no_file_holds(tmp_path: Path, ending: str) -> None:
-    with pytest.raises(
-        ComparisonsError, match=re.escape(f"pairs{ending}: the label ('a', 1) is neither text nor number")
-    ):
+    with pytest.raises(ComparisonsError, match=re.escape(f"pairs{ending}: the label ('a', 1) ")):
         Comparisons.from_rows([(("a", 1), "b", 0.5)]).write(tmp_path / f"pairs{ending}")
     assert not list(tmp_path.iterdir())
 
@@ -414,12 +412,12 @@ def test_bad_frames(frame: Callable[[dict[str, Any]], Any]) -> None:
     ):
         with pytest.raises(ComparisonsError, match=message):
             Comparisons.from_frame(frame(GOOD | change))
-    with pytest.raises(ComparisonsError, match="no column 'p'; the columns are first, second, odds"):
+    with pytest.raises(ComparisonsError, match=r"no column 'p'; .*first, second, odds"):
         Comparisons.from_frame(frame({"first": ["a"], "second": ["b"], "odds": [1.0]}))
 
 
 def test_a_frame_with_a_column_twice() -> None:
-    with pytest.raises(ComparisonsError, match="two columns of the frame have the same name"):
+    with pytest.raises(ComparisonsError, match=r"two columns .*the same name"):
         Comparisons.from_frame(pandas.DataFrame([["a", "b", 0.5, 0.5]], columns=["first", "second", "p", "p"]))
 
 
@@ -603,9 +601,8 @@ def test_rows_without_a_winner_are_left_out_and_counted(tmp_path: Path, caplog: 
     (tmp_path / "sheet.csv").write_text(SHEET.format("A", "", "  ") + ",,\n,,\n")
     comparisons = Comparisons.read(tmp_path / "sheet.csv")
     assert plain(comparisons) == {"first": ["ana"], "second": ["bo"], "p": [1.0]}
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{tmp_path / 'sheet.csv'}: 2 of 3 comparisons have no winner and are left out"
-    ]
+    [record] = caplog.records
+    assert record.getMessage().startswith(f"{tmp_path / 'sheet.csv'}: 2 of 3 comparisons ")
     rows = [{"left": "x", "right": "y", "winner": winner} for winner in ("left", None, float("nan"), pandas.NA)]
     assert len(Comparisons.from_rows(rows)) == 1
     assert len(Comparisons.from_frame(pandas.DataFrame(rows))) == 1
@@ -613,9 +610,7 @@ def test_rows_without_a_winner_are_left_out_and_counted(tmp_path: Path, caplog: 
 
 def test_the_row_at_fault_keeps_its_line_where_others_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "sheet.csv").write_text(SHEET.format("A", "", "neither"))
-    with pytest.raises(
-        ComparisonsError, match=r"row 2 \(line 4\), column 'winner': 'neither' is not one of first, sec"
-    ):
+    with pytest.raises(ComparisonsError, match=r"row 2 \(line 4\), column 'winner': 'neither' .*first, sec"):
         Comparisons.read(tmp_path / "sheet.csv")
 
 
@@ -629,7 +624,7 @@ def test_a_name_that_is_also_a_letter_is_told_by_the_other_rows() -> None:
     ]
     assert Comparisons.from_rows(rows[0]).p.tolist() == [1, 0, 0]
     assert Comparisons.from_rows(rows[1]).p.tolist() == [1, 1, 0]
-    with pytest.raises(ComparisonsError, match="row 2, column 'winner': 'a' is one item's name and also says the oth"):
+    with pytest.raises(ComparisonsError, match="row 2, column 'winner': 'a' "):
         Comparisons.from_rows(rows[2])
 
 
@@ -670,12 +665,12 @@ def test_a_run_folder_is_read_as_its_answers(tmp_path: Path) -> None:
 def test_a_database_that_is_no_runs_is_answered_with_how_to_export(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "mine.db")) as connection:
         connection.execute("CREATE TABLE pairs (a, b)")
-    with pytest.raises(ComparisonsError, match=r"mine\.db is a database that comparo did not write; export .* -csv"):
+    with pytest.raises(ComparisonsError, match=r"mine\.db .*export .* -csv"):
         Comparisons.read(tmp_path / "mine.db")
     (tmp_path / "text.db").write_text("not a database at all, but long enough to look like one" * 99)
-    with pytest.raises(ComparisonsError, match=r"text\.db cannot be read as a run's database"):
+    with pytest.raises(ComparisonsError, match=r"text\.db cannot be read"):
         Comparisons.read(tmp_path / "text.db")
-    with pytest.raises(ComparisonsError, match=r"none\.db cannot be read as a run's database"):
+    with pytest.raises(ComparisonsError, match=r"none\.db cannot be read"):
         Comparisons.read(tmp_path / "none.db")
     Store(tmp_path / "run", {}).close()
     with pytest.raises(ComparisonsError, match="run holds no answers yet"):

@@ -79,7 +79,7 @@ def test_a_line_that_is_missing_fails_that_criterion_alone():
     assert call.failed
     with Api(tokens({"Neither": 1.0})) as api:
         lost = one(api)
-    assert all("no line begins with coherence: or fluency:" in each.error for each in lost.each)
+    assert all("coherence: or fluency:" in each.error for each in lost.each)
     with Api(refusal(400, "the texts are not allowed")) as api:
         refused = one(api)
     assert all("not allowed" in each.error for each in refused.each)
@@ -129,7 +129,7 @@ def test_a_function_answers_by_a_mapping():
     assert [each.p for each in call.each] == [0.0, 0.3]
     for answer in (0.7, {"coherence": 0.7}, {"coherence": 0.7, "fluency": math.inf}):
         [call] = as_judge(lambda _first, _second, answer=answer: answer).judge(ASKED, PROMPT)
-        assert "is not a mapping from every criterion to a probability from 0 to 1" in call.each[1].error
+        assert "mapping from every criterion" in call.each[1].error
         assert call.each[0].failed == (answer == 0.7)
 
 

@@ -182,7 +182,7 @@ def test_a_set_of_ones_own_has_all_its_scores(tmp_path):
     rows = [{"id": name, "text": name * 3, "system": "me", "scores": {"wit": 1 + k}} for k, name in enumerate("ab")]
     data = load_dataset(write_lines(tmp_path / "jokes.jsonl", rows))
     assert (data.name, data.attributes, data.systems.tolist()) == ("jokes", ("wit",), ["me", "me"])
-    with pytest.raises(ValueError, match="there is no prompt 'jokes/wit'"):
+    with pytest.raises(ValueError, match="no prompt 'jokes/wit'"):
         paper_prompt(f"{data.name}/wit")
 
 
@@ -213,9 +213,9 @@ def changed(rows, row, field, value):
         (changed(RESPONSES, 3, "scores", 4), r"row 4, column 'scores': 4 is not an object"),
         (changed(RESPONSES, 3, "scores/coherence", "high"), r"row 4, column 'scores\.coherence': 'high' is not a num"),
         (changed(RESPONSES, 1, "system_id", "Original Ground Truth"), r"f\.jsonl: among its items, row 2, .* before"),
-        (RESPONSES[:1] + RESPONSES[2:], r"f\.jsonl: among its items, row 1, .* is the only item in context 'tc-00'"),
-        (changed(RATINGS, 2, "Story", "Another."), r"f\.jsonl, row 3, column 'Story': story 95 has another one in"),
-        (changed(RATINGS, 4, "Model", "Me"), r"f\.jsonl, row 5, column 'Model': story 96 has another one in row 4"),
+        (RESPONSES[:1] + RESPONSES[2:], r"f\.jsonl: .*row 1, .* context 'tc-00'"),
+        (changed(RATINGS, 2, "Story", "Another."), r"f\.jsonl, row 3, column 'Story': story 95 "),
+        (changed(RATINGS, 4, "Model", "Me"), r"f\.jsonl, row 5, column 'Model': story 96 .*row 4"),
         (changed(RATINGS, 4, "Surprise", "3 of 5"), r"row 5, column 'Surprise': '3 of 5' is not a number"),
         (changed(PASSAGES, 0, "questions", [1]), r"f\.jsonl, row 1, column 'questions': \[1\] is not an object"),
         (changed(PASSAGES, 0, "questions/2", "?"), r"row 1, column 'questions\.2': '\?' is not an object"),
@@ -224,8 +224,8 @@ def changed(rows, row, field, value):
         (changed(PASSAGES, 1, "id", 2024), r"f\.jsonl, row 2, column 'id': 2024 stands there before"),
         ([{**PASSAGES[0], "questions": {}}], r"f\.jsonl: among its items, there are no items"),
         (changed(ARTICLES, 1, "text", "half \ud800"), r"its items, row 4, column 'context': .* is half a char"),
-        ([{"machine_summaries": []}], r"f\.jsonl: there is no field 'id', which the published file has; there are"),
-        ([{"id": "a", "text": "A."}, {"id": "b", "text": "B."}], r"f\.jsonl has no human scores for the attributes"),
+        ([{"machine_summaries": []}], r"f\.jsonl: there is no field 'id'"),
+        ([{"id": "a", "text": "A."}, {"id": "b", "text": "B."}], r"f\.jsonl has no human scores"),
         ([{"text": "A.", "system": "x"}, {"text": "B."}], r"f\.jsonl, row 2, column 'system': None is not a label"),
     ],
 )  # fmt: skip
@@ -258,9 +258,9 @@ def test_a_name_and_a_file_must_agree(tmp_path):
     path = write_csv(tmp_path / "stories.csv", RATINGS)
     with pytest.raises(ComparisonsError, match=r"stories\.csv holds hanna, not summeval"):
         load_dataset("summeval", path)
-    with pytest.raises(ComparisonsError, match="there is no data set 'sumeval'; the paper's are summeval, topicalchat"):
+    with pytest.raises(ComparisonsError, match=r"no data set 'sumeval'.* summeval, topicalchat"):
         load_dataset("sumeval", path)
-    with pytest.raises(ComparisonsError, match="sumeval is neither a data set nor a file"):
+    with pytest.raises(ComparisonsError, match="sumeval is neither"):
         load_dataset("sumeval")
     with pytest.raises(ComparisonsError, match=r"none\.csv does not exist"):
         load_dataset("hanna", tmp_path / "none.csv")
@@ -335,16 +335,14 @@ def test_a_file_in_the_cache_is_never_overwritten(mirror, tmp_path):
 def test_what_cannot_be_downloaded_is_said_once_and_leaves_nothing(mirror, tmp_path):
     url, files = mirror
     cache = tmp_path / "cache"
-    remedy = r"get the file from https://github.com/dig-team/hanna-benchmark-asg by other means and give its path"
-    with pytest.raises(
-        ComparisonsError, match=rf"/elsewhere/dig-team/.*csv could not be downloaded .*not here.*{remedy}"
-    ):
+    remedy = r"https://github\.com/dig-team/hanna-benchmark-asg .*give its path"
+    with pytest.raises(ComparisonsError, match=rf"/elsewhere/dig-team/.*csv .*not here.*{remedy}"):
         load_dataset("hanna", cache=cache, mirror=url.replace("mirror", "elsewhere"))
     files.cut = True
-    with pytest.raises(ComparisonsError, match=rf"the connection ended 5 bytes too early\); .*{remedy}"):
+    with pytest.raises(ComparisonsError, match=rf"5 bytes too early\); .*{remedy}"):
         load_dataset("hanna", cache=cache, mirror=url)
     files.cut = False
-    with pytest.raises(ComparisonsError, match="the server sent more than 100 bytes"):
+    with pytest.raises(ComparisonsError, match="more than 100 bytes"):
         download.fetch("hanna", cache, url, largest=100)
     with pytest.raises(ComparisonsError, match="'ftp://x' is not a mirror"):
         load_dataset("hanna", cache=cache, mirror="ftp://x")
@@ -355,9 +353,7 @@ def test_another_file_than_the_pinned_one_is_refused(mirror, tmp_path):
     url, files = mirror
     (place,) = (path for path in files.files if path.endswith(".csv"))
     files.files[place] = files.files[place].replace(b"Ann", b"Eve")
-    with pytest.raises(
-        ComparisonsError, match=r"hanna\.csv \(its SHA-256 is [0-9a-f]{64}, not [0-9a-f]{64}: it is ano"
-    ):
+    with pytest.raises(ComparisonsError, match=r"hanna\.csv .*SHA-256 is [0-9a-f]{64}, not [0-9a-f]{64}"):
         load_dataset("hanna", cache=tmp_path / "cache", mirror=url)
     assert list((tmp_path / "cache").iterdir()) == []
 
@@ -376,18 +372,19 @@ def test_without_a_network_the_address_is_named(tmp_path):
     said = str(error.value)
     assert said.startswith(f"http://127.0.0.1:{port}/datasets/mteb/summeval/resolve/")
     assert "refused" in said
-    assert "https://huggingface.co/datasets/mteb/summeval by other means and give its path" in said
+    assert "https://huggingface.co/datasets/mteb/summeval " in said
+    assert "give its path" in said
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_cache_that_cannot_be_written_is_said(mirror, tmp_path):
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(ComparisonsError, match=r"could not be downloaded to .*file.hanna\.csv \("):
+    with pytest.raises(ComparisonsError, match=r"downloaded to .*file.hanna\.csv \("):
         load_dataset("hanna", cache=tmp_path / "file", mirror=mirror[0])
 
 
 def test_cmcqrd_comes_from_a_path_only():
-    with pytest.raises(ComparisonsError, match=r"those who register at https://englishlanguageitutoring\.com"):
+    with pytest.raises(ComparisonsError, match=r"https://englishlanguageitutoring\.com"):
         load_dataset("cmcqrd")
 
 

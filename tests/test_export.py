@@ -72,9 +72,8 @@ def test_nothing_is_overwritten_without_force(comparo, folder, tmp_path):
             path.write_bytes(content)
         again = comparo("export", folder / "two", *words)
         assert again.returncode == 2
-        assert (
-            again.stderr == f"comparo: {words[-1]} is there already; choose another --out, or overwrite it by --force\n"
-        )
+        assert again.stderr.startswith(f"comparo: {words[-1]} ")
+        assert all(flag in again.stderr for flag in ("--out", "--force"))
         assert content is None or path.read_bytes() == content
         assert comparo("export", folder / "two", *words, "--force").returncode == 0
         assert content is None or path.read_bytes() != content
@@ -83,13 +82,13 @@ def test_nothing_is_overwritten_without_force(comparo, folder, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--format", "csv", "--out", "a.parquet"], "a.parquet: the ending is not a known one; save it as .csv"),
-        (["--format", "dpo", "--texts"], "--texts belongs to csv, parquet and jsonl"),
+        (["--format", "csv", "--out", "a.parquet"], "a.parquet: "),
+        (["--format", "dpo", "--texts"], "--texts belongs to csv"),
         (["--least-margin", "1"], "belong to --format dpo"),
-        (["--format", "dpo", "--least-margin", "-1"], "--least-margin is a difference of scores, 0 or more, not -1"),
-        (["--format", "dpo", "--least-margin", "99"], "no pair has a margin of 99 or more"),
-        (["--out", "nowhere/a.csv"], "the folder nowhere does not exist"),
-        (["--format", "hf", "--out", "file", "--force"], "file is a file; --format hf writes a folder"),
+        (["--format", "dpo", "--least-margin", "-1"], "0 or more, not -1"),
+        (["--format", "dpo", "--least-margin", "99"], "a margin of 99"),
+        (["--out", "nowhere/a.csv"], "the folder nowhere "),
+        (["--format", "hf", "--out", "file", "--force"], "--format hf writes a folder"),
     ],
 )
 def test_mistakes_are_one_line(comparo, folder, tmp_path, arguments, message):
@@ -103,7 +102,7 @@ def test_mistakes_are_one_line(comparo, folder, tmp_path, arguments, message):
 def test_texts_without_a_context_need_a_prompt(comparo, folder, tmp_path):
     done = comparo("export", folder / "one", "--format", "dpo")
     assert done.returncode == 2
-    assert "the texts have no text to be the prompt; say by --dpo-prompt what the texts answer" in done.stderr
+    assert "--dpo-prompt" in done.stderr
     done = comparo("export", folder / "one", "--format", "dpo", "--dpo-prompt", "Write.", "--conversational")
     assert done.returncode == 0, done.stderr
     row = json.loads((tmp_path / "one-dpo.jsonl").read_text().splitlines()[0])
@@ -223,7 +222,7 @@ def test_numbers_and_text_as_ids_go_into_one_column(tmp_path):
     rank(texts, "better", judge=lambda *_: 0.7, out=tmp_path / "run")
     export_run(tmp_path / "run", tmp_path / "set", format="hf")
     assert pandas.read_parquet(tmp_path / "set" / "data" / "items.parquet")["id"].tolist() == ["7", "7", "x"]
-    with pytest.raises(ComparisonsError, match="Parquet cannot hold labels of mixed types"):
+    with pytest.raises(ComparisonsError, match="labels of mixed types"):
         export_run(tmp_path / "run", tmp_path / "a.parquet")
 
 

@@ -280,7 +280,7 @@ def test_a_plain_task_chooses_and_fits_as_the_paper_does(tmp_path):
     ranking = run(tmp_path, plain)
     assert ranking.product.effects is None
     assert ranking.comparisons.weight is None
-    with pytest.raises(StoreError, match="pairs was None and is 'by contrast'"):
+    with pytest.raises(StoreError, match=r"pairs was None .*'by contrast'"):
         Store(tmp_path, own.identity, own.configuration)
 
 

@@ -64,7 +64,7 @@ def test_numbers_of_all_kinds_are_probabilities(value, p):
 def test_what_is_no_probability_is_a_failed_judgement(value):
     answer = one(lambda _first, _second: value)
     assert answer.failed
-    assert "which is not a probability from 0 to 1" in answer.error
+    assert "not a probability from 0 to 1" in answer.error
 
 
 def test_what_a_function_raises_is_a_failed_judgement():
@@ -92,7 +92,7 @@ def test_what_cannot_be_a_judge_is_said_at_once():
         as_judge(lambda _a, _b, _c, _d: 0.5)
     with pytest.raises(TypeError, match="requires 0 arguments"):
         as_judge(lambda: 0.5)
-    with pytest.raises(TypeError, match=r"give a judge made of it, Counting\(…\)"):
+    with pytest.raises(TypeError, match=r"give .*, Counting\(…\)"):
         as_judge(Counting)
     with pytest.raises(TypeError, match="None is not a judge"):
         as_judge(None)

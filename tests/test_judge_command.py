@@ -85,8 +85,8 @@ def test_a_full_disk_leaves_whole_lines_and_the_same_command_goes_on(run, tmp_pa
     with Api(YES) as api:
         done = process(tmp_path, FULL.format(room), command(tmp_path, *ask(api), out=out))
         assert done.returncode == 1
-        assert f"{out} cannot be written to (File too large); make room." in done.stderr
-        assert "the same command goes on from there" in done.stderr
+        assert f"{out} cannot be written to (File too large)" in done.stderr
+        assert "the same command" in done.stderr
         assert "Traceback" not in done.stderr
         path = tmp_path / out
         text = path.read_text() if path.exists() else ""
@@ -114,7 +114,7 @@ def test_half_a_line_that_a_kill_left_is_removed_wherever_it_was_cut(run, tmp_pa
         path.write_bytes(whole[:cut])
         done = run(tmp_path, command(tmp_path, *judge, out=out))
         assert done.returncode == 0, done.stderr
-        assert f"{out} ended in half a line, which was removed" in done.stderr
+        assert f"{out} ended in half a line" in done.stderr
         assert sorted(map(str, judged(path))) == sorted(map(str, rows))
     path.write_bytes(whole)
     done = run(tmp_path, command(tmp_path, *judge, out=out))
@@ -168,7 +168,8 @@ def test_labels_that_csv_cannot_tell_apart_are_refused(run, tmp_path):
     judge = ["judge", "pairs.jsonl", "--items", "items.jsonl", "--judge", "simulated/soft", "--out"]
     done = run(tmp_path, [*judge, "judged.csv"])
     assert (done.returncode, (tmp_path / "judged.csv").exists()) == (2, False)
-    assert "two labels, such as 7 and '7', are the same in CSV; give a .jsonl file" in done.stderr
+    assert "7 and '7'" in done.stderr
+    assert ".jsonl" in done.stderr
     for _ in range(2):
         assert run(tmp_path, [*judge, "judged.jsonl"]).returncode == 0
     assert len(judged(tmp_path / "judged.jsonl")) == pairs
@@ -189,7 +190,7 @@ def test_two_commands_do_not_write_to_one_file_and_a_kill_loses_no_line(run, tmp
     first.send_signal(signal.SIGKILL)
     first.wait()
     assert second.returncode == 1
-    assert "judged.csv is in use by another process" in second.stderr
+    assert "judged.csv is in use" in second.stderr
     kept = len(judged(path))
     assert 0 < kept < pairs
     done = run(tmp_path, command(tmp_path, "--judge", "simulated/soft"))
@@ -226,7 +227,7 @@ def test_the_judge_is_probed_once_and_what_it_takes_is_kept_in_the_cache(run, tm
         for out, calls in (("first.csv", pairs), ("second.csv", 0)):
             done = run(tmp_path, command(tmp_path, *asked, "--base-url", api.url, out=out), **key)
             assert done.returncode == 0, done.stderr
-            assert ("log-probabilities of 20 tokens, effort none" in done.stderr) == (calls > 0)
+            assert ("of 20 tokens, effort none" in done.stderr) == (calls > 0)
             assert len(api.asked) == pairs  # none of them is refused, since the probe has shown what is
         assert (
             "a probe of 1 call, 108 tokens, $0.000014"

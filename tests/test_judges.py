@@ -136,13 +136,13 @@ def test_the_embedded_judge_says_what_it_is(caplog):
 def test_a_file_that_is_no_model_is_one_line(tmp_path):
     path = tmp_path / "broken.gguf"
     path.write_bytes(b"GGUF and then nothing")
-    with pytest.raises(JudgeError, match=r"cannot load .*broken\.gguf: is it a whole GGUF file\?"):
+    with pytest.raises(JudgeError, match=r"cannot load .*broken\.gguf: .*GGUF"):
         load_judge(f"local/{path}", runtime="llama.cpp")
     with pytest.raises(JudgeError, match="is not a file"):
         load_judge(f"local/{tmp_path}/none.gguf")
-    with pytest.raises(JudgeError, match="there is no model local/gpt; there are smollm2, qwen"):
+    with pytest.raises(JudgeError, match=r"no model local/gpt; .*smollm2, qwen"):
         load_judge("local/gpt")
-    with pytest.raises(ValueError, match="runtime = 'torch' is not one of auto, llama"):
+    with pytest.raises(ValueError, match=r"runtime = 'torch' .*auto, llama"):
         load_judge("local/smollm2", runtime="torch")
 
 
@@ -190,8 +190,8 @@ for fetch, digest in ((False, "0"), (True, "0"), (False, sys.argv[1])):
 """
     done = subprocess.run([sys.executable, "-c", code, digest], env=environment, capture_output=True, text=True)
     absent, wrong, right = done.stdout.splitlines()
-    assert absent.endswith("is not on this machine; --option fetch=true downloads its 1.1 GB")
-    assert "is not the file that was meant" in wrong
+    assert absent.endswith("--option fetch=true downloads its 1.1 GB")
+    assert "file that was meant" in wrong
     assert right == "b'GGUF'"
 
 
@@ -228,7 +228,7 @@ def test_hard_answers_are_decisions_with_the_right_share():
 
 @pytest.mark.parametrize("name", ["simulated/", "simulated/bold", "replay/"])
 def test_names_that_are_no_judge_say_what_there_is(name):
-    with pytest.raises(ValueError, match=r"simulated/soft and simulated/hard|replay/PATH"):
+    with pytest.raises(ValueError, match=r"simulated/soft .*simulated/hard|replay/PATH"):
         load_judge(name)
 
 
@@ -326,7 +326,7 @@ def test_judging_goes_on_where_it_stopped(comparo, files):
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ("first,second\n0,1\n", "the items have contexts and the pairs have none"),
+        ("first,second\n0,1\n", "contexts and the pairs have none"),
         ("first,second,context\n0,9,x\n", "row 1"),
         ("first,second,context\n0,1,z\n", "row 1"),
         ("one,two\n0,1\n", "there is no column 'first'"),

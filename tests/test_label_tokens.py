@@ -209,9 +209,9 @@ def test_the_tokens_of_a_label_have_room_in_the_window():
 
 
 def test_labels_that_a_model_cannot_tell_apart_are_refused():
-    with pytest.raises(ValueError, match="tokens for the labels 'x' and 'y' are the same; use A and B"):
+    with pytest.raises(ValueError, match=r"labels 'x' and 'y' .*use A and B"):
         find_spellings(("x", "y"), ((0,), (0,)), ["?"])
-    with pytest.raises(ValueError, match="no token for the label 'y'"):
+    with pytest.raises(ValueError, match=r"no token .*'y'"):
         find_spellings(("x", "y"), ((0,), ()), ["x"])
 
 
@@ -348,6 +348,6 @@ def test_the_engine_is_asked_after_every_beginning_of_a_label_and_one_refusal_is
     tokenizer.add_tokens(["zyzzyva"])
     questions[2] = replace(questions[2], first_text="the zyzzyva", context_text="old house " * 300)
     again = answers(judge, questions, prompt)
-    assert again[2].error == "vLLM refused it: Token id 420 is out of vocabulary"
+    assert again[2].error.endswith("Token id 420 is out of vocabulary")
     assert again[2].cut > 1500
     assert [a.p for a in again[:2] + again[3:]] == pytest.approx([a.p for a in found[:2] + found[3:]], abs=1e-9)

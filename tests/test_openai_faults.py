@@ -78,7 +78,8 @@ def test_a_try_has_a_deadline_however_steadily_it_drips(part):
 
     with raw_server(behave) as url:
         begin = time.monotonic()
-        assert failure(url, timeout=0.3, retries=1) == "no answer in 2 tries of 0.3 s each (TimeoutError)"
+        error = failure(url, timeout=0.3, retries=1)
+        assert "2 tries of 0.3 s each (TimeoutError)" in error
         assert time.monotonic() - begin < 5
 
 
@@ -123,7 +124,7 @@ def bomb():
 def test_a_flood_is_not_read_to_its_end():
     with Api(Reply(pieces=lambda: itertools.repeat(b"x" * 2**16, 24_000))) as api:
         most, error = measured(api)
-    assert error == "the answer is longer than 17 MB"
+    assert "longer than 17 MB" in error
     assert api.sent < 100e6  # of 1.5 GB; what went out beyond the limit lies in the buffers of sockets
     assert most < 100
     assert len(api.requests) == 1
@@ -133,7 +134,7 @@ def test_a_flood_is_not_read_to_its_end():
 def test_a_bomb_is_not_unpacked_to_its_end():
     with Api(Reply(pieces=bomb, headers={"Content-Encoding": "gzip"})) as api:
         most, error = measured(api)
-    assert error == "the answer is longer than 17 MB"
+    assert "longer than 17 MB" in error
     assert most < 100
     assert len(api.requests) == 1
 
@@ -151,7 +152,7 @@ def test_packed_answers_are_read_and_others_fail():
         assert ask(api.url)[0].p == pytest.approx(0.7 / 0.9)
         assert api.requests[0].headers["accept-encoding"] == "gzip"
     with Api(Reply(packed[:-20], headers={"Content-Encoding": "gzip"})) as api:
-        assert failure(api.url) == "no answer in 1 tries of 10 s each (error)"
+        assert "1 tries of 10 s each (error)" in failure(api.url)
     with Api(Reply(packed, headers={"Content-Encoding": "br"})) as api:
         assert "'br'" in failure(api.url, retries=3)
     assert len(api.requests) == 1
@@ -198,7 +199,7 @@ def test_a_server_that_asks_for_hours_is_waited_for_as_long_as_a_try_and_then_le
     assert not judgement.failed
     with (
         Api(busy(when)) as api,
-        pytest.raises(JudgeError, match=r"asks to wait for \d+\.\d hours \(429\); run this again"),
+        pytest.raises(JudgeError, match=r"wait for \d+\.\d hours \(429\)"),
     ):
         ask(api.url, retries=1, timeout=1.0)
     assert len(api.requests) == 2
@@ -587,7 +588,7 @@ def test_a_remote_server_is_reached_by_the_proxy(monkeypatch):
 
 def test_a_proxy_that_cannot_be_is_said_without_its_password(monkeypatch):
     monkeypatch.setenv("http_proxy", "gopher://ana:hunter22@proxy.invalid")
-    with pytest.raises(JudgeError, match=r"proxy cannot be used.*check http_proxy") as caught:
+    with pytest.raises(JudgeError, match=r"proxy .*check http_proxy") as caught:
         ask("http://judge.invalid/v1")
     assert "hunter22" not in str(caught.value)
 
@@ -601,11 +602,11 @@ def test_a_judge_says_whether_it_is_ready(monkeypatch):
     assert load("gpt-6-luna").access().headers["Authorization"] == f"Bearer {KEY}"
     for broken in (f"{KEY}\n{KEY}", f"{KEY}…"):
         monkeypatch.setenv("OPENAI_API_KEY", broken)
-        with pytest.raises(JudgeError, match="OPENAI_API_KEY holds a character that cannot be sent") as caught:
+        with pytest.raises(JudgeError, match="OPENAI_API_KEY holds a character") as caught:
             load("gpt-6-luna").ready()
         assert not leaked(KEY, str(caught.value))
     monkeypatch.delenv("OPENAI_API_KEY")
     judge = load("gpt-6-luna")
-    with pytest.raises(JudgeError, match="openai/gpt-6-luna needs a key; set OPENAI_API_KEY"):
+    with pytest.raises(JudgeError, match=r"openai/gpt-6-luna .*set OPENAI_API_KEY"):
         judge.ready()
     load("tiny", base_url="http://localhost:8000/v1").ready()

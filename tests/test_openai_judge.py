@@ -4,6 +4,7 @@ import itertools
 import json
 import logging
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -143,12 +144,12 @@ def test_completions_are_asked_for_fewer_tokens_where_twenty_are_too_many():
 
 def test_a_reply_without_a_label_fails_and_says_what_it_was():
     with Api(tokens({"I": 1.0}, {" cannot": 0.9, "A": 0.05, "B": 0.05})) as api:
-        assert failure(api) == "the reply 'I cannot' does not name A or B"
+        assert re.search("'I cannot' .*A or B$", failure(api))
 
 
 def test_labels_outside_the_likeliest_tokens_fail():
     with Api(tokens({" The": 0.9, " It": 0.1})) as api:
-        assert failure(api, prefill=True) == "the reply 'The' does not name A or B"
+        assert re.search("'The' .*A or B$", failure(api, prefill=True))
 
 
 def odd_token(**entry):
@@ -207,7 +208,7 @@ def test_garbage_is_a_failed_judgement(body, reason):
     ],
 )
 def test_a_server_without_log_probabilities_is_noticed_on_the_first_call(reply):
-    with Api(reply) as api, pytest.raises(JudgeError, match=r"gives no log-probabilities; use --option votes=5"):
+    with Api(reply) as api, pytest.raises(JudgeError, match=r"no log-probabilities; .*--option votes=5"):
         ask(api, 50)
     assert len(api.requests) == (1 if reply.status == 200 else 2)  # a refusal may be of reasoning
 
@@ -247,11 +248,11 @@ def test_the_wait_is_as_long_as_the_server_says():
 @pytest.mark.parametrize(
     ("trouble", "reason"),
     [
-        (refusal(429, "slow down", headers=AGAIN), 'the server answered (429): \'{"error": {"message": "slow down"'),
-        (Reply(b"<h1>Oops</h1>", status=502, headers=AGAIN), "the server answered (502): '<h1>Oops</h1>'"),
-        (Reply(SURE.body, cut=True), "no answer in 2 tries of 1 s each (RemoteProtocolError)"),
-        (Reply(SURE.body, after=30.0), "no answer in 2 tries of 1 s each (TimeoutError)"),
-        (refusal(400, "content filter"), 'the server answered (400): \'{"error": {"message": "content filter"'),
+        (refusal(429, "slow down", headers=AGAIN), '(429): \'{"error": {"message": "slow down"'),
+        (Reply(b"<h1>Oops</h1>", status=502, headers=AGAIN), "(502): '<h1>Oops</h1>'"),
+        (Reply(SURE.body, cut=True), "2 tries of 1 s each (RemoteProtocolError)"),
+        (Reply(SURE.body, after=30.0), "2 tries of 1 s each (TimeoutError)"),
+        (refusal(400, "content filter"), '(400): \'{"error": {"message": "content filter"'),
     ],
 )
 def test_lasting_trouble_fails_one_judgement_and_not_the_others(trouble, reason):
@@ -261,7 +262,7 @@ def test_lasting_trouble_fails_one_judgement_and_not_the_others(trouble, reason)
     with Api(reply) as api:
         judgements = {judgement.question.first: judgement for judgement in ask(api, 3, retries=1, timeout=1.0)}
     assert [judgements[name].failed for name in ("a0", "a1", "a2")] == [False, True, False]
-    assert judgements["a1"].error.startswith(reason)
+    assert reason in judgements["a1"].error
 
 
 @pytest.mark.parametrize(
@@ -359,7 +360,7 @@ def test_a_prompt_too_long_is_cut_and_asked_again(words):
 
 def test_a_prompt_that_never_fits_fails():
     with Api(refusal(400, "maximum context length is 10 tokens, you sent 20 tokens")) as api:
-        assert "does not hold the question itself" in failure(api)
+        assert "hold the question itself" in failure(api)
     assert len(api.requests) <= 8
 
 
@@ -574,9 +575,9 @@ def test_a_server_that_ignores_response_format_is_asked_without():
 
 def test_replies_without_a_verdict_fail():
     with Api(words("Hm.", None, "A or B?")) as api:
-        assert failure(api, votes=3) == "no verdict in the reply 'Hm. A or B?'"
+        assert failure(api, votes=3).endswith(" 'Hm. A or B?'")
     with Api(words("<think>Well", reason="length")) as api:
-        assert failure(api, votes=1).startswith("no verdict in the reply '<think>Well', cut at 25,000 tokens with its")
+        assert "'<think>Well', cut at 25,000 tokens" in failure(api, votes=1)
 
 
 def test_grades_are_averaged():

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -99,7 +100,7 @@ def test_what_is_reached_depends_on_the_calls_an_item_and_hardly_on_the_items():
     [
         ({"items": 1}, "nothing to compare"),
         ({"accuracy": 0.5}, "accuracy is above 0.5"),
-        ({"target": 1.0}, "target is a correlation between 0 and 1"),
+        ({"target": 1.0}, "correlation between 0 and 1"),
         ({"answers": "votes"}, "answers is 'soft' or 'hard'"),
         ({"repeats": 0}, "repeats is at least 1"),
         ({"strategy": "best"}, "strategy is one of"),
@@ -120,7 +121,7 @@ def test_the_command_prints_a_table_and_what_it_means():
     table, _, summary = run.stdout.rstrip().rpartition("\n\n")
     assert table.splitlines()[0].split() == ["per_item", "calls", "spearman", "low", "high"]
     assert table.splitlines()[1].split()[:2] == ["2", "24"]
-    assert summary == "about 24 calls (2 per item; 18.2% of all 132)"
+    assert re.findall(r"[\d.]+", summary) == ["24", "2", "18.2", "132"]
 
 
 def test_the_command_prints_json_and_csv_and_says_what_cannot_be():

@@ -235,14 +235,14 @@ def test_a_bias_that_cannot_be_told_is_not_shown():
         (lambda: plot_convergence(ROWS, method="best"), "method is one of"),
         (
             lambda: plot_efficiency([[1.0]], {"x": [[1.0]]}),
-            r"calls are K finite numbers, not an array of shape \(1, 1\)",
+            r"calls .* shape \(1, 1\)",
         ),
         (lambda: plot_efficiency([1.0], {}), "there are no curves"),
         (lambda: plot_efficiency([1.0], {"x": [1.0]}), r"'x' has shape \(1,\); it must be \(draws, 1\)"),
         (lambda: plot_efficiency([1.0, 2.0], {"x": [[1.0]]}), r"it must be \(draws, 2\)"),
         (lambda: plot_efficiency([1.0], {str(number): [[1.0]] for number in range(29)}), "cannot be distinguished"),
         (lambda: plot_joint(ROWS, {}), "no item has a true score"),
-        (lambda: plot_joint(ROWS, {"a": 1.0}), "no comparison has a true score for both"),
+        (lambda: plot_joint(ROWS, {"a": 1.0}), "no comparison has a true score"),
         (lambda: plot_joint(ROWS, {"a": 1.0, "b": 0.0}, bins=0), "bins is a whole number"),
         (lambda: plot_difference_given_p(ROWS, {"a": 1.0, "b": 0.0}), "every usable comparison has p = 0.8"),
         (lambda: plot_position_bias(ROWS, bins=1.5), "bins is a whole number"),
@@ -324,7 +324,7 @@ def test_wins_are_written_in_per_cent_but_on_the_diagonal():
     ax = plot_wins(board, ax=Figure().subplots())
     written = {tuple(map(int, text.get_position())): text.get_text() for text in ax.texts}
     assert written == {(j, i): f"{100 * board.wins[i, j]:.0f}" for i in range(4) for j in range(4) if i != j}
-    with pytest.raises(ValueError, match="top is a number of groups from 1 to 30, not 31"):
+    with pytest.raises(ValueError, match=r"top .*from 1 to 30, not 31"):
         plot_wins(board, top=31)
 
 

@@ -82,7 +82,7 @@ def test_watching_an_empty_folder_and_a_wrong_format(run, tmp_path, capfd):
     assert "answered" in capfd.readouterr().out
     done = run(tmp_path, ["runs", ".", "--watch", "--format", "csv"])
     assert done.returncode == 2
-    assert "--watch shows a table; leave --format csv out" in done.stderr
+    assert "leave --format csv out" in done.stderr
 
 
 class Calm(Simulated):
@@ -115,15 +115,11 @@ def test_the_end_of_a_run_says_whether_and_at_what_it_stopped():
     assert int(found[1]) == run.progress.answered
     said, run = ended(until=0.9999, budget="3n", rows=ROWS[:6], strength=0.1)
     assert run.progress.answered == run.progress.total
-    assert re.fullmatch(
-        r"not stopped by --until 0.9999, as it was not reached: the expected Spearman correlation is 0\.\d+; "
-        "a larger --budget goes on",
-        said,
-    )
+    assert re.fullmatch(r"not stopped by --until 0\.9999.* Spearman correlation is 0\.\d+; .*--budget.*", said)
     said, _ = ended(until=0.8, goal="top-2", budget="100%", rows=ROWS[:6])
-    assert "the probability that the best are right is" in said
+    assert "the best are right is" in said
     said, _ = ended(until=0.8, goal="best-system", budget="100%", rows=[row | {"group": row["id"]} for row in ROWS])
-    assert "the probability that the best system is right is" in said
+    assert "best system is right is" in said
 
 
 def test_some_contexts_may_stop_and_others_not():
@@ -143,9 +139,7 @@ def test_some_contexts_may_stop_and_others_not():
     sure = [one.is_sure for one in runs[0].rounds.values()]
     said = stop_sentence(runs[0].task, ranking, runs[0].rounds, 50, 60)
     assert sum(sure) == 1
-    assert said.startswith(
-        "--until 0.9 stopped 1 of 2 contexts; over all of them, the expected Spearman correlation is"
-    )
+    assert re.match(r"--until 0\.9 stopped 1 of 2 contexts; .*Spearman correlation is", said)
 
 
 def test_the_command_prints_how_it_ended_unless_there_was_no_target(run, tmp_path):
@@ -154,7 +148,7 @@ def test_the_command_prints_how_it_ended_unless_there_was_no_target(run, tmp_pat
     words = ["rank", "items.jsonl", "--judge", "simulated/soft", "-o", "scores=wit", "-o", "noise=0.1"]
     done = run(tmp_path, [*words, "--out", "a", "--until", "0.9", "--budget", "20n"])
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^stopped by --until 0.9 after \d+ of at most \d+ calls: the expected", done.stderr, re.MULTILINE)
+    assert re.search(r"^stopped by --until 0\.9 .*\d+ of at most \d+ calls", done.stderr, re.MULTILINE)
     assert "--until" not in run(tmp_path, [*words, "--out", "b"]).stderr
 
 
@@ -195,7 +189,7 @@ def test_a_function_that_watches_sees_the_end_and_a_wrong_word_is_refused_first(
     rank(["A.", "B.", "C."], "better", judge=judge, watch=lambda progress: seen.append(progress.answered))
     assert seen[-1] == 6
     before = len(asked)
-    with pytest.raises(ValueError, match="watch is a function of the progress, or 'bar', not 'line'"):
+    with pytest.raises(ValueError, match=r"watch .*'bar', not 'line'"):
         rank(["A.", "B.", "C."], "better", judge=judge, watch="line")
     assert len(asked) == before
 

@@ -32,7 +32,7 @@ def test_the_papers_prompts_are_its_own_words():
     for name, text in printed.items():
         assert paper_prompt(name).text(Question(1, 2, 3, "X", "Y", "C")) == text
     assert {paper_prompt(name).answer for name in PAPER} == {"Summary", "Response", "Story", "Question"}
-    with pytest.raises(ValueError, match="there is no prompt 'summeval/wit'; the paper's are summeval/coherence"):
+    with pytest.raises(ValueError, match=r"'summeval/wit'.* summeval/coherence"):
         paper_prompt("summeval/wit")
 
 
@@ -172,18 +172,18 @@ def test_the_context_is_cut_first_then_both_texts_alike(pieces, room):
 
 
 def test_a_window_too_small_for_the_question_says_so():
-    with pytest.raises(ValueError, match="a window of 5 tokens does not hold the question itself"):
+    with pytest.raises(ValueError, match="a window of 5 tokens"):
         SUMMARY.fit(Question(1, 2, 3, "x", "y", "z"), 5, words)
 
 
 def test_what_a_user_may_choose():
     assert choose_prompt("better", kind="Essay").answer == "Essay"
     assert choose_prompt(prompt="hanna/surprise").answer == "Story"
-    with pytest.raises(ValueError, match="say what makes a text better"):
+    with pytest.raises(ValueError, match="what makes a text better"):
         choose_prompt()
     with pytest.raises(ValueError, match="not both"):
         choose_prompt("better", "hanna/surprise")
     with pytest.raises(ValueError, match="the items have none"):
         choose_prompt(prompt="summeval/coherence")
-    with pytest.raises(ValueError, match="need a template of your own"):
+    with pytest.raises(ValueError, match="template of your own"):
         choose_prompt("better", labels=("1", "2"))

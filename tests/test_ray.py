@@ -132,10 +132,10 @@ def test_what_ends_the_judge_ends_the_pool_and_the_answers_before_it_are_kept():
 def test_a_judge_that_cannot_be_loaded_or_is_not_the_same_everywhere_says_why():
     with (
         ray_judge("frail/soft", {"differs": True}, replicas=2, cpus=0.5) as judge,
-        pytest.raises(JudgeError, match="differs from the others in process; give all nodes the same model"),
+        pytest.raises(JudgeError, match=r"differs .*in process; .*the same model"),
     ):
         list(chain.from_iterable(judge.judge(questions(600), PROMPT) for _ in range(1000)))
-    with pytest.raises(ValueError, match=r"simulated/ judges have no option 'sed'.*on the Ray node"):
+    with pytest.raises(ValueError, match=r"no option 'sed'.*on the Ray node"):
         ray_judge("simulated/soft", {"sed": 3})
 
 
@@ -144,7 +144,7 @@ def test_a_judge_that_cannot_be_loaded_or_is_not_the_same_everywhere_says_why():
 def test_a_missing_key_is_found_before_the_run_folder_is_made(tmp_path):
     texts = {name: f"Text {name}." for name in "abcd"}
     with ray_judge("frail/soft", {"keyless": True}, cpus=0.5) as judge:
-        with pytest.raises(JudgeError, match=r"^frail/soft needs a key \(on the Ray node .+\)$"):
+        with pytest.raises(JudgeError, match=r"^frail/soft .*key \(on the Ray node .+\)$"):
             rank(texts, "better", judge=judge, out=tmp_path / "run")
         assert not (tmp_path / "run").exists()
     with ray_judge("frail/soft", cpus=0.5) as judge:
@@ -172,25 +172,25 @@ def test_questions_that_kill_every_judge_and_a_judge_that_dies_at_once_are_error
     half = {"CPU": 0.5, "GPU": 0.0}
     with RayJudge("frail/soft", {"dies": "item 30"}, 2, half, None, IMPATIENT) as judge:
         found = []
-        with pytest.raises(JudgeError, match="a judge died 4 times over the same questions, such as 'item"):
+        with pytest.raises(JudgeError, match=r"died 4 times .*'item"):
             found.extend(judge.judge(questions(400, 10), PROMPT))
     assert len(found) == len({one.question for one in found})
-    with pytest.raises(JudgeError, match="every judge on Ray died 4 times in a row"):
+    with pytest.raises(JudgeError, match=r"every judge .*died 4 times"):
         RayJudge("frail/soft", {"exits": True}, 1, half, None, IMPATIENT)
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("cluster")
 def test_too_little_room_is_an_error_and_less_than_asked_a_warning(caplog):
-    with pytest.raises(JudgeError, match=r"can hold a judge with 1 CPU and 1 GPU; the nodes have 4 CPU and 0 GPU"):
+    with pytest.raises(JudgeError, match=r"1 CPU and 1 GPU; .* 4 CPU and 0 GPU"):
         ray_judge("simulated/soft", gpus=1)
     with ray_judge("simulated/soft", replicas=9) as judge:
         assert len(list(judge.judge(questions(500), PROMPT))) == 500
-        assert "8 of the 9 judges asked for find a place" in caplog.text
+        assert "8 of the 9 judges" in caplog.text
         deadline = time.monotonic() + 60
         while ray.available_resources().get("CPU", 0) and time.monotonic() < deadline:
             time.sleep(0.1)
-        with pytest.raises(JudgeError, match="no judge found a place on the Ray cluster: each needs 1 CPU"):
+        with pytest.raises(JudgeError, match=r"no judge .*each needs 1 CPU"):
             RayJudge("simulated/soft", {}, 1, {"CPU": 1.0, "GPU": 0.0}, None, IMPATIENT)
 
 
@@ -329,7 +329,8 @@ def test_several_judges_on_ray_are_asked_what_they_are_asked_on_one_machine_and_
         ray_judge("frail/soft", {"fails": "item 7"}, cpus=0.5) as other,
     ):
         ranking = rank(texts, "better", judge=[one, other], budget="10n", say=said.append)
-    assert said[0] == "simulated/soft 2 is left out: the key was withdrawn. The run goes on with simulated/soft 1."
+    assert said[0].startswith("simulated/soft 2 is left out: the key was withdrawn")
+    assert said[0].endswith(" simulated/soft 1.")
     assert len(ranking.comparisons) == 240
 
 
@@ -342,7 +343,8 @@ def test_the_command_on_a_ray_of_its_own_asks_what_it_asks_on_one_machine(run, t
     what = ["rank", "items.jsonl", "--judge", "simulated/soft", "--strategy", "adaptive", "-o", "seed=5", "--out"]
     refused = run(tmp_path, [*what, "run", "--judge-gpus", "1"])
     assert refused.returncode == 2
-    assert "--judge-gpus is of use with --engine ray only" in refused.stderr
+    assert "--judge-gpus " in refused.stderr
+    assert "--engine ray" in refused.stderr
     alone = run(tmp_path, [*what, "alone"])
     command = [sys.executable, "-m", "comparo.cli", *what, "there"]
     command += ["--engine", "ray", "--judge-replicas", "2", "--judge-cpus", "0.5"]

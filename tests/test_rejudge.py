@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -118,8 +119,8 @@ def test_the_command_prints_the_consensus_and_the_agreement(run, tmp_path):
     done = run(tmp_path, (*other, "--format", "csv"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("item,score,")
-    assert "Spearman correlation of the ranking by simulated/hard with that of the run: 0." in done.stderr
-    assert "of 240 questions; the winner changes with the order" in done.stderr
+    assert re.search(r"Spearman correlation .*simulated/hard .*: 0\.\d", done.stderr)
+    assert "of 240 questions" in done.stderr
     assert (tmp_path / "run-by-simulated-hard" / "report.html").stat().st_size > 10_000
     wrong = run(tmp_path, (*other, "--judge", "simulated/soft"))
     assert (wrong.returncode, "asks one judge" in wrong.stderr) == (2, True)

@@ -239,7 +239,7 @@ def test_nothing_is_asked_twice(items: int, strategy: Any, orders: Any, batches:
         left = selector.remaining
         assert left == total - len(asked)
         if batch > left:
-            with pytest.raises(ValueError, match=f"{batch} calls are more than the {left} that are left"):
+            with pytest.raises(ValueError, match=f"{batch} calls are more than the {left} "):
                 selector.next(batch)
             continue
         rows = selector.next(batch)
@@ -354,16 +354,16 @@ def test_greedy_takes_account_of_pairs_it_did_not_hand_out() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"items": ["a"]}, "there is nothing to compare: 1 items; give at least two"),
-        ({"items": ["a", "b", "a"]}, "the item 'a' is there more than once; give each item a name of its own"),
-        ({"strategy": "best"}, "strategy is one of 'random', 'greedy', 'adaptive', not 'best'"),
+        ({"items": ["a"]}, "nothing to compare: 1 items"),
+        ({"items": ["a", "b", "a"]}, "item 'a' is there more than once"),
+        ({"strategy": "best"}, "'random', 'greedy', 'adaptive', not 'best'"),
         ({"orders": "two"}, "orders is 'one' or 'both', not 'two'"),
-        ({"goal": "top"}, "goal is 'ranking' or 'top-' and a number, such as 'top-5', not 'top'"),
-        ({"goal": "top-3"}, "goal='top-3' decides nothing among 3 items; choose from top-1 to top-2"),
-        ({"goal": "top-0"}, "goal='top-0' decides nothing among 3 items"),
+        ({"goal": "top"}, "'top-5', not 'top'"),
+        ({"goal": "top-3"}, "among 3 items; choose from top-1 to top-2"),
+        ({"goal": "top-0"}, "goal='top-0' decides nothing"),
         (
             {"goal": "top-1", "strategy": "greedy"},
-            "goal='top-1' needs answers to go by: use strategy='adaptive', not 'greedy'",
+            "strategy='adaptive', not 'greedy'",
         ),
     ],
 )
@@ -376,17 +376,12 @@ def test_what_cannot_be_asked_or_observed() -> None:
     selector = Selector(["a", "b", "c"], orders="both", strategy="adaptive", rng=np.random.default_rng(0))
     with pytest.raises(ValueError, match="batch is at least 1, not 0"):
         selector.next(0)
-    message = (
-        "7 calls are more than the 6 that are left: 3 items make 3 pairs, each asked in both orders; "
-        "ask for fewer, or allow repeats"
-    )
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r"7 calls .* the 6 .*3 items make 3 pairs.*both orders"):
         selector.next(7)
-    message = "comparison 2 is of 'd', which is not one of the 3 items, such as '[abc]'"
-    with pytest.raises(ComparisonsError, match=message):
+    with pytest.raises(ComparisonsError, match=r"comparison 2 .*'d'.* the 3 items, such as '[abc]'"):
         selector.observe([("a", "b", 0.5), ("a", "d", 0.5)])
     contexts = Comparisons.from_columns(["a", "a"], ["b", "b"], [0.5, 0.5], context=["x", "y"])
-    with pytest.raises(ComparisonsError, match="the comparisons are of 2 contexts; use a Selector for each of them"):
+    with pytest.raises(ComparisonsError, match=r"2 contexts; use a Selector"):
         selector.observe(contexts)
     assert selector.remaining == 6
 
@@ -394,7 +389,7 @@ def test_what_cannot_be_asked_or_observed() -> None:
 def test_weights_beyond_arithmetic_are_refused() -> None:
     selector = Selector("abcd", strategy="adaptive", orders="one", rng=np.random.default_rng(0))
     selector.observe([("a", "b", 0.5, 4.0**40), ("b", "c", 0.5, 1.0), ("c", "d", 0.5, 4.0**40)])
-    with pytest.raises(ValueError, match="the weights of the comparisons are too far apart"):
+    with pytest.raises(ValueError, match=r"weights .*too far apart"):
         selector.next(1)
 
 
@@ -455,14 +450,12 @@ def test_next_pairs_without_contexts() -> None:
 
 def test_next_pairs_says_in_which_context_it_fails() -> None:
     items, rng = {"x": ["a", "b"], "y": ["a", "b", "c"]}, np.random.default_rng(0)
-    with pytest.raises(
-        ValueError, match="context 'x': 2 calls are more than the 1 that are left: 2 items make 1 pairs"
-    ):
+    with pytest.raises(ValueError, match=r"context 'x': 2 calls .* the 1 .*2 items make 1 pairs"):
         next_pairs(items, 2, strategy="adaptive", orders="one", rng=rng)
     with pytest.raises(ValueError, match=r"^2 calls are more than the 1"):
         next_pairs({None: ["a", "b"]}, 2, strategy="adaptive", orders="one", rng=rng)
-    with pytest.raises(ComparisonsError, match="the comparisons have none; add a column context"):
+    with pytest.raises(ComparisonsError, match="add a column context"):
         next_pairs(items, 1, Comparisons.from_rows([("a", "b", 0.5)]), strategy="adaptive", orders="one", rng=rng)
     other = Comparisons.from_columns(["a"], ["b"], [0.5], context=["z"])
-    with pytest.raises(ComparisonsError, match="of a context 'z' that has no items"):
+    with pytest.raises(ComparisonsError, match="context 'z' that has no items"):
         next_pairs(items, 1, other, strategy="adaptive", orders="one", rng=rng)

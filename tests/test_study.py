@@ -155,11 +155,11 @@ def test_few_pairs_an_item_still_hold_every_item():
 def test_what_cannot_be_drawn_is_refused_with_what_can():
     recorded = recording([5, 5])
     rng = np.random.default_rng(0)
-    with pytest.raises(ValueError, match=r"context 'c0': 4 calls cannot be drawn in both orders; from 6 .* to 20"):
+    with pytest.raises(ValueError, match=r"context 'c0': 4 calls .*both orders.* 6 .* 20\b"):
         draw(recorded, 4, 2, rng=rng)
     with pytest.raises(ValueError, match=r"22 calls cannot be drawn"):
         draw(recorded, np.array([22, 20]), 2, rng=rng)
-    with pytest.raises(ValueError, match=r"such as 3n, or all, not 'many'"):
+    with pytest.raises(ValueError, match=r"3n.* all.* 'many'"):
         calls_in(recorded, "many")
     with pytest.raises(ValueError, match="strategy is one of"):
         draw(recorded, 10, 2, rng=rng, strategy="adaptive")
@@ -171,7 +171,7 @@ def test_judgements_of_one_order_only_cannot_be_drawn_in_both():
     rows = texts([4], np.random.default_rng(0))
     once = [(one["id"], other["id"], 0.7) for one, other in itertools.combinations(rows, 2)]
     recorded = Recorded.of(once, Items.of(rows), "score")
-    with pytest.raises(ValueError, match="never asked in both orders; draw with orders='one'"):
+    with pytest.raises(ValueError, match=r"both orders.* orders='one'"):
         draw(recorded, 6, 1, rng=np.random.default_rng(0))
     assert draw(recorded, 6, 1, rng=np.random.default_rng(0), orders="one").rows.shape == (1, 6)
 
@@ -299,10 +299,10 @@ def test_contexts_that_people_do_not_tell_are_left_out_and_said():
     comparisons = judged([row | {"score": row["score"] or 0} for row in rows], np.random.default_rng(0))
     recorded = Recorded.of(comparisons, Items.of(rows), "score")
     assert recorded.has_spread.tolist() == [False, True, True]
-    assert recorded.notes == (
-        "1 of 12 items have no human score and count in no correlation",
-        "1 of 3 contexts count in no mean: people gave all of their items the same score",
-    )
+    items_left, contexts_left = recorded.notes
+    assert items_left.startswith("1 of 12 items have no human score")
+    assert contexts_left.startswith("1 of 3 contexts")
+    assert "the same score" in contexts_left
     scores = np.random.default_rng(1).normal(size=(1, 12))
     known = [[4, 6, 7], [8, 9, 10, 11]]
     expected = [spearmanr(scores[0][group], recorded.human[group]).statistic for group in known]
@@ -326,9 +326,9 @@ def test_repeated_judgements_count_once_and_strangers_are_refused():
     recorded = Recorded.of([("i0", "i1", 0.2), ("i0", "i1", 0.6), ("i1", "i2", 0.5)], items, "score")
     assert recorded.p == pytest.approx([0.4, 0.5])
     assert recorded.weight.tolist() == [2.0, 1.0]
-    with pytest.raises(ComparisonsError, match="judgement 1 is of 'ana', which is not among the items"):
+    with pytest.raises(ComparisonsError, match=r"judgement 1 .*'ana'.* not among"):
         Recorded.of([("i0", "ana", 0.2)], items, "score")
-    with pytest.raises(ComparisonsError, match="no human scores 'wit'; they have score"):
+    with pytest.raises(ComparisonsError, match=r"'wit'; .* score\. .*--scores"):
         Recorded.of([("i0", "i1", 0.2)], items, "wit")
     two = Items.of(texts([3, 3], np.random.default_rng(0)))
     with pytest.raises(ComparisonsError, match="add a column context"):
@@ -357,9 +357,9 @@ def test_calls_that_are_the_same_or_out_of_reach_are_studied_once_or_not(results
     assert results.calls == ("2n", "24", "all")
     assert results.values("poe-bt, bias joint, one order", "24") is not None
     assert [results.made(way, "all") for way in results.ways] == [56, 56, 28]
-    with pytest.raises(ValueError, match="400 calls are more than were recorded"):
+    with pytest.raises(ValueError, match="400 calls are more than"):
         sweep(results.recorded, results.ways, [400], draws=2)
-    with pytest.raises(ValueError, match="two ways are called 'poe-bt'"):
+    with pytest.raises(ValueError, match=r"two ways .*'poe-bt'"):
         sweep(results.recorded, [Way.of("poe-bt")] * 2, [16], draws=2)
 
 
@@ -465,7 +465,7 @@ def test_the_page_has_every_claim_and_its_own_figures(tmp_path):
     assert re.search(rf"\| poe-bt \| {100 * reached:.1f} ± ", by_attribute)
     for claim in ("Probabilities beat decisions", "experts agree", "Greedy selection adds", "must be debiased"):
         assert f"| {claim}" in page or re.search(rf"\| [^|]*{claim}", page)
-    assert "PoE-BT converges within 10 N calls on HANNA" in page
+    assert "within 10 N calls on HANNA" in page
     assert "{{" not in page
     assert "nan" not in page
     figures = _figures(found)
@@ -525,7 +525,7 @@ def test_the_command_takes_one_file_of_judgements_and_named_scores(command, fold
     named = command(*arguments, "--scores", "score_wit", "--format", "markdown", "--table", "retention")
     assert named.stdout.startswith("| method | % at 12 | all × 100 | calls for 95% |")
     message = command(*arguments, code=2).stderr
-    assert "holds the judgements of one attribute; say which with --attribute: wit, salt" in message
+    assert "--attribute: wit, salt" in message
 
 
 def test_the_command_asks_a_judge_for_a_baseline(folder, monkeypatch, capsys):
@@ -562,7 +562,7 @@ def test_a_judge_in_a_settings_file_concerns_a_study_only_with_a_baseline(folder
 
     assert not code("--draws", "2", "--calls", "12", "--method", "poe-bt")
     assert code("--baseline", "geval") == 2
-    assert "decides where keys and texts go" in capsys.readouterr().err
+    assert "where keys and texts go" in capsys.readouterr().err
 
 
 def test_the_command_says_what_is_missing(folder, monkeypatch, capsys):
@@ -574,16 +574,16 @@ def test_the_command_says_what_is_missing(folder, monkeypatch, capsys):
         return " ".join(capsys.readouterr().err.split())
 
     items = folder / "stories.jsonl"
-    assert "--method is one of win-ratio, bt," in message(items, "--method", "elo")
-    assert "such as 3n, or all, not 'few'" in message(items, "--calls", "few")
-    assert "stories has no human scores 'pepper'; it has wit, salt" in message(items, "--attribute", "pepper")
-    assert "is neither a file nor a data set of the paper" in message(folder / "nowhere.jsonl")
+    assert re.search("--method .*win-ratio, bt,", message(items, "--method", "elo"))
+    assert re.search("3n.* all.* 'few'", message(items, "--calls", "few"))
+    assert re.search("stories .*'pepper'.* wit, salt", message(items, "--attribute", "pepper"))
+    assert "nowhere.jsonl is neither a file" in message(folder / "nowhere.jsonl")
     assert "there is no hanna.jsonl" in message("hanna", "--data", folder)
     assert "study all needs --data" in message("all")
-    assert "300 calls are more than were recorded; ask for fewer, or for all" in message(items, "--calls", "300")
+    assert "300 calls are more than" in message(items, "--calls", "300")
     (folder / "judgements" / "stories.wit.csv.gz").unlink()
     missing = message(items, "--attribute", "wit")
-    assert "there are no judgements stories.wit.csv" in missing
+    assert "no judgements stories.wit.csv" in missing
     assert "comparo judge pairs.csv" in missing
     assert list(open_set(str(items)).recorded) == ["salt"]
 

@@ -62,7 +62,7 @@ def test_a_noun_is_what_the_better_text_has(criterion, noun):
 
 @pytest.mark.parametrize("criterion", ["more coherent", "less boring", "better argued", "funnier", "reads well"])
 def test_a_criterion_that_is_no_noun_is_refused_where_one_is_needed(criterion):
-    with pytest.raises(ValueError, match="does not end that sentence; give a noun such as 'coherence'"):
+    with pytest.raises(ValueError, match="a noun such as 'coherence'"):
         criterion_prompt(criterion, wording="better")
 
 
@@ -86,7 +86,7 @@ def test_the_papers_stays_the_default_and_its_name_changes_nothing():
     assert choose_prompt("better") == criterion_prompt("better", wording="paper")
     assert choose_prompt("better").wording == paper_prompt("summeval/fluency").wording == "paper"
     assert choose_prompt(prompt="{first} {second}").wording is None
-    with pytest.raises(ValueError, match="there is no wording 'x'; there are paper, between"):
+    with pytest.raises(ValueError, match=r"no wording 'x'; .*paper, between"):
         wording_named("x")
     with pytest.raises(ValueError, match="give one of the two"):
         choose_prompt(prompt="{first} {second}", wording="between")
@@ -132,7 +132,7 @@ def test_a_server_is_asked_in_the_wording_and_a_run_keeps_to_it(run, folder):
         other = run(folder, ask(api))
         assert len(api.requests) == number
     assert other.returncode == 2
-    assert "holds another run: prompt: template was" in other.stderr
+    assert "another run: prompt: template was" in other.stderr
 
 
 @pytest.mark.long
@@ -160,10 +160,11 @@ def test_a_wording_comes_from_a_file_is_shown_dry_and_plain_is_the_papers(run, f
     assert "Compare Text A and Text B: which one is wittier?" in run(folder, dry).stdout
     wrong = run(folder, ("rank", "items.jsonl", "--prompt", "hanna/surprise", "--judge", "simulated/soft"))
     assert wrong.returncode == 2
-    assert "a wording (compare) puts a criterion" in wrong.stderr
+    assert "a wording (compare) " in wrong.stderr
     unknown = run(folder, (*dry, "--wording", "loud"))
     assert unknown.returncode == 2
-    assert "there is no wording 'loud'; there are paper, between" in unknown.stderr
+    assert "no wording 'loud'" in unknown.stderr
+    assert "paper, between" in unknown.stderr
 
 
 def test_pairs_are_judged_in_the_wording(run, folder):

@@ -238,7 +238,7 @@ class _Search:
         # Where φ is estimated, the root is that of Student's t, whose likelihood is (1 + t²/ν)^(−K/2).
         freedom = max(self.observations - float(np.sum(self.spectrum.trace_weight)), 1.0)
         root = np.sign(fine - a) * np.sqrt(freedom * np.expm1(np.minimum(fall / self.observations, 100.0)))
-        return a, fine, stdtr(freedom, np.maximum.accumulate(root))
+        return a, fine, np.asarray(stdtr(freedom, np.maximum.accumulate(root)), dtype=float)
 
     def best_shared(self, a: float, shared: Array) -> Array:
         """The best r of each kind in turn, the others as they are."""

@@ -170,7 +170,7 @@ class Soft:
         """Whether the sums of the answers in both orders vary as `noise` makes them vary, by a test of either side.
 
         The ratio of the two variances is F-distributed with f and f′ = M − (n − components) degrees of freedom; it must
-        not be beyond the quantile `surely` on either side, nor `most` times 1 or less. Where the sums vary more, the
+        not be beyond the quantile `surely` on either side, nor be `most` or more. Where the sums vary more, the
         position of single texts has an effect; where they vary less, the two answers about a pair are not two
         observations, as in files with p and 1 − p. In both cases the sums do not tell the noise.
         """
@@ -180,7 +180,7 @@ class Soft:
         freedom = max(self.count - (graph.nodes - graph.components), 1)
         ratio = found.sum_variance / noise
         share = fdtr(found.sum_freedom, freedom, ratio)
-        return bool(1.0 - surely < share < surely and 1.0 / most < ratio < most)
+        return bool(1.0 - surely < share < surely and ratio < most)
 
     def _has_tails(self, variances: Variances, shared: Shared) -> bool:
         """Whether the noise has heavy tails; the uncertainty of what candidates share is left out of the cavities."""

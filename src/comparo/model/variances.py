@@ -29,7 +29,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
-from scipy.special import ndtr, stdtr
+from scipy.special import ndtr
 
 from comparo.model.spectrum import LEAST, Spectrum
 from comparo.types import Array
@@ -238,13 +238,8 @@ class _Search:
         height = self.likelihood(fine, shared)
         top = int(np.argmax(height))
         a, peak = _parabola(fine, height, top)
-        fall = np.maximum(2.0 * (peak - height), 0.0)
-        if self.has_known_noise:
-            return a, fine, ndtr(np.maximum.accumulate(np.sign(fine - a) * np.sqrt(fall)))
-        # Where φ is estimated, the root is that of Student's t, whose likelihood is (1 + t²/ν)^(−K/2).
-        freedom = max(self.observations - float(np.sum(self.spectrum.trace_weight)), 1.0)
-        root = np.sign(fine - a) * np.sqrt(freedom * np.expm1(np.minimum(fall / self.observations, 100.0)))
-        return a, fine, np.asarray(stdtr(freedom, np.maximum.accumulate(root)), dtype=np.float64)
+        root = np.sign(fine - a) * np.sqrt(np.maximum(2.0 * (peak - height), 0.0))
+        return a, fine, ndtr(np.maximum.accumulate(root))
 
     def best_shared(self, a: float, shared: Array) -> Array:
         """The best r of each kind in turn, the others as they are."""

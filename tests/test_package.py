@@ -71,7 +71,7 @@ def test_every_exported_name_is_documented():
         comparo.rank_everything  # noqa: B018
 
 
-ROOMS = """types errors data model ranking methods analysis selection judges run report export studies vote cli
+ROOMS = """types errors rounding data model ranking methods analysis selection judges run report export studies vote cli
     adapters""".split()
 # A ranking is drawn by its own method, and matplotlib is loaded only then.
 EXCEPTION = ("ranking/ranking.py", "comparo.analysis.plots")

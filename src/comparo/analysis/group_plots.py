@@ -63,7 +63,7 @@ def plot_wins(board: Leaderboard, top: int = 12, ax: Axes | None = None) -> Axes
     >>> rows = [{"context": c, "first": "a", "second": "b", "p": 0.6 + c / 10} for c in range(3)]
     >>> board = fit(rows, prior="estimated", groups="items").groups()
     >>> [text.get_text() for text in plot_wins(board, ax=Figure().subplots()).texts]
-    ['70', '30']
+    ['69', '31']
     """
     if not 1 <= top <= MOST:
         raise ValueError(f"top is a number of groups from 1 to {MOST}, not {top!r}")

@@ -28,8 +28,7 @@ from comparo.errors import PendingError
 from comparo.ranking.criteria import CriteriaRanking
 from comparo.ranking.equal import control_sentences
 from comparo.ranking.indecision import tie_sentences
-from comparo.ranking.notes import consensus_sentence
-from comparo.ranking.orders import count_flips
+from comparo.ranking.orders import unexplained_flips
 from comparo.ranking.ranking import Ranking
 from comparo.run.audition import Trial
 from comparo.run.criteria import CriteriaRun
@@ -86,7 +85,7 @@ def complete(run: Run, console: Console, so_far: Callable[[], None] = lambda: No
 def fail_if_unreliable(ranking: Ranking, console: Console) -> None:
     """End with an exit code of its own where the judge hardly reads the texts, by any of several criteria."""
     each = ranking.rankings.values() if isinstance(ranking, CriteriaRanking) else (ranking,)
-    if any(count_flips(one.judged.comparisons).are_many for one in each):
+    if any(unexplained_flips(one.judged.comparisons).are_many for one in each):
         console.print(f"the judge is unreliable: exit code {UNRELIABLE}", style="red", markup=False)
         raise typer.Exit(UNRELIABLE)
 
@@ -110,8 +109,8 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
         return
     console, record = shown.console, run_record(run, ranking)
     page = write_report(str(run.store.folder), record)
-    if shown.output == "table" and (sentence := consensus_sentence(ranking)):
-        print_text(f"{sentence}\n\n")
+    if shown.output == "table" and ranking.meaning:
+        print_text(f"{ranking.meaning}\n\n")
     if ranking.leaderboard is not None and shown.output == "table":
         print_board(ranking.leaderboard)
     progress, calls = run.progress, calls_of(run)

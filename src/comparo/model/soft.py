@@ -191,7 +191,8 @@ class Soft:
         rows, order = ~self.censored, self.pattern.order
         if np.count_nonzero(rows) > MANY * system.nodes:  # residuals are nearly noise: the test needs no variances
             left = (self.observations.y[order] - mean) * np.sqrt(self.observations.weight[order])
-            if not suspect(left[rows] / np.std(left[rows]), np.ones(np.count_nonzero(rows)), SUSPECT / 2):
+            size = float(np.std(left[rows]))
+            if size == 0.0 or not suspect(left[rows] / size, np.ones(np.count_nonzero(rows)), SUSPECT / 2):
                 return False
         cavities = self._cavities(mean, np.maximum(difference_variances(laplacian), np.finfo(float).tiny))
         return cavities.are_heavy(self.noise / self.reach)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.graph import Graph
 from comparo.model.product import Product
-from comparo.ranking.orders import count_flips
-
-if TYPE_CHECKING:
-    from comparo.ranking.ranking import Ranking
+from comparo.ranking.orders import unexplained_flips
 
 
 def notes(comparisons: Comparisons, graph: Graph, product: Product | None, converged: bool) -> tuple[str, ...]:
@@ -41,18 +36,15 @@ def notes(comparisons: Comparisons, graph: Graph, product: Product | None, conve
     return tuple(found)
 
 
-def consensus_sentence(ranking: Ranking) -> str:
-    """What a consensus is and how to get the judge's own ranking, to stand above its table; "" for other rankings."""
-    if ranking.estimate != "consensus":
-        return ""
-    is_style = ranking.group is None
-    expected = "what its style predicts" if is_style else "the mean score of its group in all contexts"
-    first = "" if is_style or ranking.context is None else ", so that one group may be first in every context"
-    who = "the judge" if ranking.panel is None else "the panel"
+def consensus_sentence(validity: float, has_groups: bool, has_contexts: bool, is_panel: bool) -> str:
+    """What a consensus is, and how to get the judge's own ranking, to stand above its table."""
+    expected = "the mean score of its group in all contexts" if has_groups else "what its style predicts"
+    first = ", so that one group may be first in every context" if has_groups and has_contexts else ""
+    who = "the panel" if is_panel else "the judge"
     return (
-        f"This is what people would say, as far as {who} can tell: a text counts by {expected}, and by "
-        f"{ranking.validity:.0%} of what {who} says of the text beyond that{first}. judge_rank is the rank by {who} "
-        'alone; --estimate judge (in Python, estimate="judge") ranks by it, without new calls.'
+        f"This is what people would say, as far as {who} can tell: a text counts by {expected}, and by {validity:.0%} "
+        f"of what {who} says of the text beyond that{first}. judge_rank is the rank by {who} alone; --estimate judge "
+        '(in Python, estimate="judge") ranks by it, without new calls.'
     )
 
 
@@ -62,7 +54,7 @@ def judge_note(comparisons: Comparisons) -> str:
     >>> judge_note(Comparisons.from_rows([row for k in range(9) for row in ((k, -k - 1, 0.9), (-k - 1, k, 0.9))]))
     '9 of 9 winners change with the order of the texts (95% interval: 70 to 100%): this judge hardly reads them, or ...
     """
-    found = count_flips(comparisons)
+    found = unexplained_flips(comparisons)
     if not found.are_many:
         return ""
     low, high = found.interval

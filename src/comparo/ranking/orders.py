@@ -73,6 +73,29 @@ def count_flips(comparisons: Comparisons) -> Flips:
     return Flips(len(one), flipped, len(np.unique(comparisons.pair_keys())) - len(one))
 
 
+def unexplained_flips(comparisons: Comparisons) -> Flips:
+    """`count_flips` with each judge's position bias taken out of soft answers, which show how large it is.
+
+    Of a pair with answers y and y′ in logits, the winner changes where |(y + y′)/2 − median| ≥ |y − y′|/2.
+
+    >>> rows = [("a", "b", 0.8), ("b", "a", 0.6), ("a", "c", 0.9), ("c", "a", 0.55), ("b", "c", 0.8), ("c", "b", 0.6)]
+    >>> data = Comparisons.from_rows(rows)
+    >>> count_flips(data).flipped, unexplained_flips(data).flipped
+    (3, 0)
+    """
+    whole = count_flips(comparisons)
+    if are_choices(comparisons):
+        return whole
+    flipped = 0
+    for judge in np.unique(comparisons.judged_by):
+        orders = comparisons.take(comparisons.judged_by == judge).both_orders()
+        one, other = (logit(np.clip(p, CLIPPED, 1 - CLIPPED)) for p in orders)
+        position = (one + other) / 2
+        moved = np.abs(position - np.median(position)) if len(position) else position
+        flipped += int(np.count_nonzero(moved >= np.abs(one - other) / 2 - NEAR))
+    return Flips(whole.pairs, flipped, whole.once)
+
+
 def wilson(value: float, count: float, z: float) -> tuple[float, float]:
     """Wilson's interval of a share of `count` independent observations, with z standard errors on either side.
 

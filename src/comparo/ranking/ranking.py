@@ -301,9 +301,17 @@ class Ranking(Placed):
             shared = f", consensus with validity {self.validity:.2f}"
         return f"<Ranking of {self.graph.nodes} candidates{contexts} by {self.method}{shared}: {', '.join(best)}>"
 
+    @property
+    def meaning(self) -> str:
+        """What a consensus is, and how to get the judge's own ranking; "" for other rankings."""
+        if self.estimate != "consensus" or self.validity is None:
+            return ""
+        return consensus_sentence(
+            self.validity, self.group is not None, self.context is not None, self.panel is not None
+        )
+
     def __str__(self) -> str:
-        said = consensus_sentence(self)
-        return (f"{said}\n" if said else "") + table_text(self.to_columns(), self.notes)
+        return (f"{self.meaning}\n" if self.meaning else "") + table_text(self.to_columns(), self.notes)
 
     def _repr_html_(self) -> str:
         return table_html(self.to_columns(), self.level, self.notes)

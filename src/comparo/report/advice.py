@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import ndtri
 
 import comparo.report.bounds as bounds
-from comparo.ranking.orders import count_flips
+from comparo.ranking.orders import count_flips, unexplained_flips
 from comparo.report.embed import label
 from comparo.report.making import command, prompt_flags, prompt_of
 from comparo.report.measures import Outlook, length_correlation, position_bias
@@ -216,7 +216,7 @@ def _biased(record: Record) -> Step | None:
 def _flipping(record: Record) -> Step | None:
     if record.is_fitted or words_of(record) is PEOPLE:
         return None
-    turned = count_flips(record.ranking.comparisons)
+    turned = unexplained_flips(record.ranking.comparisons)
     if not turned.are_many:
         return None
     asked = shlex.join(["comparo", "audition", "ITEMS", *prompt_flags(prompt_of(record.configuration))])

@@ -95,7 +95,7 @@ def audition(
     >>> lost = load_judge("simulated/soft", scores=quality, strength=0.1, bias=3.0)
     >>> found = audition({name: f"About {name}." for name in quality}, "better", judge=[lost, good])
     >>> found.best, found.notes
-    ('simulated/soft 2', ("'simulated/soft 1' answers mostly by position: 97% of an answer is about the order",))
+    ('simulated/soft 2', ("'simulated/soft 1' answers mostly by position: 96% of an answer is about the order",))
     """
     if pairs < FEWEST:
         raise ValueError(f"an audition needs at least {FEWEST} pairs for each voice, not {pairs}")

@@ -16,7 +16,7 @@ from scipy.special import logit, ndtri
 from comparo.analysis.sequential import ROUNDING, Bets, Bettors
 from comparo.data.words import visible
 from comparo.ranking.display import json_rows, plain, table_html
-from comparo.ranking.orders import CLIPPED, Flips
+from comparo.ranking.orders import CLIPPED, Flips, unexplained_flips
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array
 
@@ -132,6 +132,11 @@ class Duel:
         return Flips(self.asked, int(np.count_nonzero(np.logical_or(*position))), 0)
 
     @property
+    def is_unreliable(self) -> bool:
+        """Whether the judge hardly reads: too many winners change with the order, beyond its position bias."""
+        return self.ranking is not None and unexplained_flips(self.ranking.judged.comparisons).are_many
+
+    @property
     def wins(self) -> tuple[int, int, int]:
         """On how many inputs the other wins, the one wins, and neither does."""
         won, lost = (int(np.count_nonzero(found)) for found in (self.win > 0.5, self.win < 0.5))
@@ -207,7 +212,7 @@ class Duel:
             },
             "unmatched": dict(zip((self.one, self.other), map(list, self.unmatched), strict=True)),
             "flips": {"value": plain(flips.share), "low": flips.interval[0], "high": flips.interval[1]},
-            "judge_unreliable": flips.are_many,
+            "judge_unreliable": self.is_unreliable,
             "notes": list(self.notes),
             "calls": self.calls,
             "cached": self.cached,

@@ -179,6 +179,7 @@ def test_accuracy_kappa_and_ceiling_are_found(contexts):
     assert 0.9 <= np.mean(inside) <= 0.985
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 def test_kappa_and_alpha_know_that_pairs_share_texts():
     """A judge that is right on easy texts and wrong on hard ones, one person, no ties: κ = α = 2·accuracy − 1."""
@@ -325,6 +326,7 @@ def test_the_rank_correlation_with_infinitely_many_votes(texts, votes, contexts)
     assert -0.05 < np.mean(off) < 0.05
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 def test_what_more_votes_would_tell():
     shrunk, foreseen = [], []

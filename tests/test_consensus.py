@@ -62,6 +62,7 @@ def agreement(ranking, people):
     return float(np.mean(spearman_within(ranking.scores, people, ranking.graph.position, ranking.graph.contexts)))
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("k", "options"),
@@ -452,6 +453,7 @@ def reached(name, attribute, calls, draws):
     return judged_and_shared(drawn, Fitting(items, estimate="auto"))
 
 
+@pytest.mark.long
 @pytest.mark.recorded
 def test_the_consensus_of_few_calls_agrees_better_with_people_on_eight_sets():
     sets = [("summeval", name) for name in ("coherence", "consistency", "fluency", "relevance")]

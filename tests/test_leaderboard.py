@@ -52,6 +52,7 @@ def covered(board, truth):
     return np.mean((board.low <= true) & (true <= board.high))
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("is_hard", "groups", "contexts", "calls"), [(False, 8, 20, 2), (False, 4, 5, 3), (True, 6, 40, 3)]
@@ -68,6 +69,7 @@ def test_intervals_cover_the_means_of_new_and_of_these_contexts(is_hard, groups,
     assert 0.89 < np.mean(these) < 0.985
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 @pytest.mark.parametrize("is_hard", [False, True])
 def test_equal_systems_share_a_tier(is_hard):

@@ -424,6 +424,7 @@ def test_coins_say_nothing_of_texts():
     assert np.mean([expected_spearman(rank_votes(each))[0] for each in votes]) < 0.25  # 0.10 ± 0.10 over 20 runs
 
 
+@pytest.mark.long
 def test_coins_beside_a_machine_say_nothing_of_texts():
     """The expected correlation of 30 random votes with a machine that people do not share averaged 0.45."""
     reached = []

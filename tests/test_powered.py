@@ -127,6 +127,7 @@ def test_a_machine_of_noise_has_no_weight_and_a_reversed_one_a_negative_one():
 KINDS = ("useful", "knows texts", "useless", "reversed")
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 def test_intervals_cover_peoples_scores_whatever_the_machine_prefers():
     """30 runs of each setting: the share of one that covers has an error of about 0.015, that of all of 0.007."""

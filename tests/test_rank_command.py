@@ -109,6 +109,7 @@ def test_a_prompt_that_exceeds_the_context_window_is_named_before_anything_is_as
             assert line in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.recorded
 def test_summeval_by_recorded_judgements_in_one_command(comparo, tmp_path):
     judge = f"replay/{DATA / 'judgements' / 'summeval.relevance.csv.gz'}"

@@ -101,6 +101,7 @@ def answers(judgements):
     return sorted((str(one.question.context), one.question.first, one.question.second, one.p) for one in judgements)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cluster")
 def test_the_answers_are_those_of_one_machine_and_a_judge_left_early_can_be_asked_again():
     alone = load_judge("simulated/hard", seed=3)

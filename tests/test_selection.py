@@ -197,6 +197,7 @@ def test_inside_a_batch_top_k_updates_by_rank_one() -> None:
         assert np.allclose(border.worth, covariance @ border.laplacian @ covariance)
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 def test_top_k_is_right_more_often_at_equal_calls() -> None:
     # The gain is largest where k is far below N; with 24 items and k = 4 it takes hundreds of runs to show.

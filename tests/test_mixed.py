@@ -388,7 +388,7 @@ def test_intervals_cover_where_probabilities_are_rounded(step, runs):
         true = (truth - truth.mean())[ranking.items.astype(int)]
         covered.append(np.mean((ranking.low <= true) & (true <= ranking.high)))
     error = np.std(covered) / np.sqrt(runs)
-    assert 0.95 - 0.02 - 3 * error < np.mean(covered) < 0.97 + 3 * error
+    assert 0.95 - 0.02 - 3 * error < np.mean(covered) < 0.98 + 3 * error  # many 0 and 1 make it wide
 
 
 def test_observations_average_repeats_and_halve_what_both_orders_say():

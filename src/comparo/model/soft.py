@@ -175,7 +175,7 @@ class Soft:
         observations, as in files with p and 1 − p. In both cases the sums do not tell the noise.
         """
         found, graph = self.observations, self.pattern.graph
-        if found.sum_freedom < 1 or self.censored.any():
+        if found.sum_square <= LEAST_NOISE * found.sum_freedom or self.censored.any():
             return False
         freedom = max(self.count - (graph.nodes - graph.components), 1)
         ratio = found.sum_variance / noise

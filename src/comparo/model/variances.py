@@ -73,12 +73,14 @@ class Variances:
         """φ for a ratio a: the mean square of the residuals, S/ν.
 
         At the maximum of the restricted likelihood that is Q/K. Above it, where the terms that avoid 0 move a, Q/K is
-        too small, the more the fewer answers there are.
+        too small, the more the fewer answers there are. Where answers have hardly any noise, the largest ratio of the
+        search is below the maximum: S/ν falls away from a·φ, the variance of scores, and φ is Q/K.
         """
         if self.has_known_noise:
             return self.known_noise
         square, freedom = self.residual(a)
-        return max(square / freedom, LEAST_NOISE)
+        found, profiled = square / freedom, _form(self.spectrum, a, self.ratios) / self.observations
+        return max(profiled if profiled > 2.0 * found else found, LEAST_NOISE)
 
     def residual(self, a: float) -> tuple[float, float]:
         """The sum of the squared residuals S of the fitted scores, and their degrees of freedom ν (Satterthwaite).

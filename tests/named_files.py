@@ -161,7 +161,6 @@ TABLES: dict[str, Callable[[], list[Row]]] = {
     "llmfao.jsonl.gz": lambda: [row | {"context_id": row["context"]} for row in answers()],
     # Where one name means other files on other pages
     "agree.md judged.csv": lambda: judged(essay_rows(), *PEOPLE, "gpt", hard=True),
-    "people.md judged.csv": lambda: judged(essay_rows(), "gpt"),
 }
 # Run folders, by the command that makes each; those of people's votes are made by people (`vote_run`).
 RANKED = "rank answers.jsonl --criterion better --judge openai/gpt-6-luna --judge openai/MODEL --budget 8n --out"

@@ -118,7 +118,7 @@ def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -
     if ranking.grown is not None and shown.output == "table":
         print_moved(ranking, ranking.grown)
     if not shown.quiet:
-        print_notes((*ranking.notes, *(() if ranking.leaderboard is None else ranking.leaderboard.notes)))
+        print_notes((*ranking.notes, *ranking.board_notes))
     parts = [f"{progress.answered:,} of {record.possible:,} possible comparisons{given_words(run.task)}"]
     if progress.failed:
         parts.append(f"{progress.failed:,} failed")

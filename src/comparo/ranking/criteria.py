@@ -129,7 +129,7 @@ class CriteriaRanking(Ranking):
         """Problems that a reader must know of, with the criterion that has them."""
         found: dict[str, list[str]] = {}
         for name, ranking in self.rankings.items():
-            for note in ranking.notes:
+            for note in (*ranking.notes, *ranking.board_notes):
                 found.setdefault(note, []).append(name)
         return tuple(f"{', '.join(names)}: {note}" for note, names in found.items())
 

@@ -205,6 +205,11 @@ class Ranking(Placed):
             return None
         return self.groups()
 
+    @property
+    def board_notes(self) -> tuple[str, ...]:
+        """The notes of the `leaderboard`, where there is one; they are not among `notes`, since it takes time to make."""
+        return () if self.leaderboard is None else self.leaderboard.notes
+
     def to_columns(self) -> dict[str, NDArray[Any]]:
         """The table as columns, best first: item, score, std, low, high, rank, tier, comparisons.
 

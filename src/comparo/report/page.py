@@ -112,7 +112,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "score_meaning": score_meaning(ranking.method, ranking.estimate),
         "level": f"{ranking.level:.0%}",
         "unsure": f"{1 - ranking.level:.0%}",
-        "notes": [label(note, SENTENCE) for note in ranking.notes],
+        "notes": [label(note, SENTENCE) for note in (*ranking.notes, *ranking.board_notes)],
         "view": view,
         "mean": tables.mean,
         "every": len(record.contexts),

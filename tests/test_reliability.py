@@ -25,7 +25,7 @@ from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError, RunError, StoreError
 from comparo.judges import Judgement, load_judge
 from comparo.judges.replay import Replay
-from comparo.run.budget import Budget
+from comparo.run.budget import RECENT, Budget, Spending
 from comparo.run.database import key_of
 from comparo.run.folders import choose_folder, list_runs, repair, set_aside
 from comparo.run.loop import Run
@@ -187,19 +187,41 @@ def test_a_judge_that_is_not_ready_says_so_before_the_folder_is_made(tmp_path):
 # Money
 
 
-@pytest.mark.parametrize("concurrency", [1, 32])
-def test_a_budget_in_dollars_holds_with_many_calls_at_once(tmp_path, concurrency):
-    def dear(_):
-        answer = tokens({"A": 0.7, "B": 0.3}, after=0.02)
-        answer.body["usage"] = {"prompt_tokens": 3000, "completion_tokens": 2}
-        return answer
+def spent_of_a_dollar(folder, concurrency, cheap=0, after=0.02):
+    """What a run with `--budget '$1'` spends where a call costs $0.03006, the first `cheap` calls $0.00306."""
+
+    def answer(_):
+        made = tokens({"A": 0.7, "B": 0.3}, after=after)
+        made.body["usage"] = {"prompt_tokens": 300 if len(api.requests) <= cheap else 3000, "completion_tokens": 2}
+        return made
 
     texts = {f"item {number}": "A word or two. " * 20 for number in range(40)}
-    with Api(dear) as api:
+    with Api(answer) as api:
         options = {"base_url": api.url, "price": "10,30", "concurrency": concurrency}
-        comparo.rank(texts, "better", judge="openai/any", options=options, budget="$1", out=tmp_path)
-        assert len(api.requests) == 33  # at $0.03006 a call, the probe among them
-    assert sum(one.cost for one in read_judgements(tmp_path)) <= 1.0
+        comparo.rank(texts, "better", judge="openai/any", options=options, budget="$1", out=folder)
+    return sum(one.cost for one in read_judgements(folder)), len(api.requests)
+
+
+@pytest.mark.parametrize("concurrency", [1, 32])
+def test_a_budget_in_dollars_holds_with_many_calls_at_once(tmp_path, concurrency):
+    spent, calls = spent_of_a_dollar(tmp_path, concurrency)
+    assert calls == 33  # the probe among them
+    assert spent <= 1.0
+
+
+@pytest.mark.parametrize(("concurrency", "after"), one_short([(32, 0.0), (32, 0.02), (4, 0.0)]))
+def test_a_price_that_rises_tenfold_exceeds_a_budget_by_the_calls_in_flight_at_most(tmp_path, concurrency, after):
+    spent, _ = spent_of_a_dollar(tmp_path, concurrency, cheap=60, after=after)
+    assert 0.95 < spent <= 1.0 + concurrency * (0.03006 - 0.00306)
+    assert spent < 1.2  # 60 cheap calls and 32 dear ones
+
+
+def test_one_dear_call_is_forgotten_after_many_usual_ones():
+    spending = Spending(100.0, lambda _: 0.1)
+    for number in range(RECENT + 1):
+        spending.reserve(Question("ana", number))
+        spending.settle(Judgement(Question("ana", number), p=0.7, cost=0.1 if number else 5.0))
+        assert spending.expected(QUESTION) == pytest.approx(5.0 if number < RECENT else 0.1)
 
 
 @pytest.mark.parametrize("seed", one_short(range(8)))

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -13,6 +14,7 @@ from comparo.selection.defaults import Orders
 
 _FORM = re.compile(r"(?P<dollars>\$)?(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<unit>[n%]?)")
 _key = attrgetter("context", "first", "second", "voice")
+RECENT = 100  # calls whose prices set what is reserved: the next one is dearer than all of them with chance 1/101
 PROBES = "probes"  # where run.json holds what the judges were found to accept before the run (`probing`)
 
 
@@ -145,12 +147,13 @@ def paid_and_spent(
 
 
 class Spending:
-    """Limits a run to `limit` dollars, exceeded by at most one call.
+    """Limits a run to `limit` dollars, exceeded by at most one call while prices scatter about the same level.
 
-    The expected cost of a call is `expect(question)` times the largest ratio of actual to expected cost seen so far (at
-    least 1). A question is allowed if the money spent, the expected cost of all calls in flight and its own expected
-    cost stay within the limit. The number of calls in flight is at most one more than the number of paid calls, so that
-    the ratio is known before many calls depend on it.
+    The expected cost of a call is `expect(question)` times the largest ratio of actual to expected cost of the last
+    `RECENT` calls (at least 1). A question is allowed if the money spent, the expected cost of all calls in flight and
+    its own expected cost stay within the limit. The number of calls in flight is at most `most`, and one more than the
+    number of paid calls, so that the ratio is known before many calls depend on it. Where the price rises, those in
+    flight at that moment, at most `most`, are sent at the old price: the excess is at most what they cost more.
 
     >>> spending = Spending(1.0, lambda question: 0.1)
     >>> spending.reserve(Question("ana", "bo"))
@@ -161,18 +164,24 @@ class Spending:
     0.6
     """
 
-    def __init__(self, limit: float, expect: Callable[[Question], float], spent: float = 0.0) -> None:
+    def __init__(
+        self, limit: float, expect: Callable[[Question], float], spent: float = 0.0, most: float = math.inf
+    ) -> None:
         self.limit, self.spent = limit, spent
-        self._expect = expect
-        self._ratio, self._paid = 1.0, 0
+        self._expect, self._most = expect, most
+        self._ratios, self._paid = deque[float](maxlen=RECENT), 0
         self._flying: dict[object, float] = {}
+
+    @property
+    def _ratio(self) -> float:
+        return max([1.0, *self._ratios])
 
     def expected(self, question: Question) -> float:
         return self._ratio * self._expect(question)
 
     def allows(self, question: Question) -> bool:
         """Whether a question may be asked now."""
-        return len(self._flying) <= self._paid and self.expected(question) <= self.left
+        return len(self._flying) < min(self._paid + 1, self._most) and self.expected(question) <= self.left
 
     @property
     def left(self) -> float:
@@ -186,9 +195,10 @@ class Spending:
     def settle(self, judgement: Judgement) -> None:
         """Book the cost of a judgement: if unknown, its expected cost; nothing for a failed call without a cost."""
         expected = self._flying.pop(_key(judgement.question), 0.0)  # a voice left out was not sent all its questions
-        if judgement.cost >= 0:
-            self._ratio = max(self._ratio, judgement.cost / expected)
-        elif judgement.failed:
+        is_known = judgement.cost >= 0
+        if judgement.failed and not is_known:
             return
-        self.spent += judgement.cost if judgement.cost >= 0 else self._ratio * expected
+        if is_known and expected > 0:
+            self._ratios.append(judgement.cost / expected)
+        self.spent += judgement.cost if is_known else self._ratio * expected
         self._paid += 1

@@ -77,7 +77,8 @@ class Run:
         paid, spent = paid_and_spent(self.judgements, store.configuration)
         made, was_paid, was_spent = (0, 0.0, 0.0) if (growth := task.growth) is None else growth.before
         self.progress = Progress(made + expense.calls, len(last) - failed, failed, max(0.0, spent - was_spent))
-        self.spending = Spending(task.budget.dollars, task.price_of, max(0.0, paid - was_paid))
+        at_once = sum(getattr(judge, "concurrency", judge.ahead) for judge in task.judges)
+        self.spending = Spending(task.budget.dollars, task.price_of, max(0.0, paid - was_paid), at_once)
         self.ahead = int(store.configuration.get("ahead", task.ahead))
         self._alike = int(store.configuration.get("alike", len(task.voices))) if growth is None else len(task.voices)
         # More than `ahead` where replicas share the work.

@@ -18,7 +18,7 @@ EXPIRED = {
     "code": "batch_expired",
     "message": "This request could not be executed before the completion window expired.",
 }
-Outcome = str | Reply  # "ok", "expired", "missing", "twice", "broken", or an answer of its own
+Outcome = str | Reply  # "ok", "expired", "missing" (not done, and not counted), or an answer of its own
 
 
 @dataclass
@@ -26,12 +26,15 @@ class Behaviour:
     """What the server does, and may be changed while it runs.
 
     `looks` is how often a batch is looked at before it is over; -1: never. `outcome` says what becomes of a line, by
-    the number of the batch and of the line. `refuse` gives the errors for which a whole batch fails, by its lines. `at`
-    is called with the name of a moment, in the server's thread.
+    the number of the batch and of the line. `lines` and `counts` change the results of a batch and the counts of its
+    requests before they are told, by its number. `refuse` gives the errors for which a whole batch fails, by its lines.
+    `at` is called with the name of a moment, in the server's thread.
     """
 
     looks: int = 0
     outcome: Callable[[int, int], Outcome] = lambda *_: "ok"
+    lines: Callable[[int, list[Any]], list[Any]] = lambda _, lines: lines
+    counts: Callable[[int, Any], Any] = lambda _, counts: counts
     refuse: Callable[[list[dict[str, Any]]], list[dict[str, Any]] | None] = lambda _: None
     at: Callable[[str], None] = lambda _: None
     answer: Callable[[Request], Reply] = field(default_factory=lambda: prefers(0.5))
@@ -186,29 +189,32 @@ class BatchServer(Listening):
             if outcome == "expired":
                 status = "expired"
                 bad.append({**head, "response": None, "error": EXPIRED})
-            elif outcome == "broken":
-                good.append(None)
             elif outcome != "missing":
                 self.count(line["body"])
                 reply = (
                     outcome if isinstance(outcome, Reply) else self.does.answer(Request("POST", "", {}, line["body"]))
                 )
                 made = {**head, "response": {"status_code": reply.status, "body": reply.body}, "error": None}
-                (good if reply.status < 300 else bad).extend([made] * (2 if outcome == "twice" else 1))
+                (good if reply.status < 300 else bad).append(made)
         good.reverse()  # results are in any order
         batch["status"] = status
-        batch["request_counts"] |= {"completed": len(good), "failed": len(bad)}
-        for name, lines in (("output_file_id", good), ("error_file_id", bad)):
+        counts = batch["request_counts"] | {"completed": len(good), "failed": len(bad)}
+        batch["request_counts"] = self.does.counts(number, counts)
+        for name, lines in (("output_file_id", self.does.lines(number, good)), ("error_file_id", bad)):
             if lines:
-                text = "".join("{broken\n" if line is None else json.dumps(line) + "\n" for line in lines)
                 batch[name] = f"{batch['id']}-{name}"
-                self.files[batch[name]] = {"id": batch[name], "content": text.encode(), "filename": "results"}
+                self.files[batch[name]] = {"id": batch[name], "content": jsonl(lines), "filename": "results"}
 
     def count(self, body: dict[str, Any]) -> None:
         text = body["messages"][0]["content"]
         with self.lock:
             if not is_probe(body):
                 self.asked[text] = self.asked.get(text, 0) + 1
+
+
+def jsonl(lines: list[Any]) -> bytes:
+    """Lines as JSON; bytes are as they are."""
+    return b"".join((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines)
 
 
 def _kind(route: str) -> str:

@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from batch_server import BatchServer, Behaviour
+from batch_server import BatchServer, Behaviour, jsonl
 from claude import MODEL, prefers_larger, refused
 from servers import Reply, Request
 
@@ -15,7 +15,7 @@ COUNTS = ("processing", "succeeded", "errored", "canceled", "expired")
 
 
 class ClaudeBatchServer(BatchServer):
-    """Batches in memory; outcomes are "ok", "expired", "missing", "twice" or a message of its own."""
+    """Batches in memory; outcomes are "ok", "expired", "missing" or a message of its own."""
 
     def __init__(self) -> None:
         super().__init__(Behaviour(answer=prefers_larger))
@@ -53,7 +53,7 @@ class ClaudeBatchServer(BatchServer):
         if steps[-1] == "cancel":
             batch |= {"processing_status": "canceling", "cancel_initiated_at": _now()}
         elif steps[-1] == "results":
-            return 200, "".join(json.dumps(line) + "\n" for line in batch["results"]).encode()
+            return 200, jsonl(batch["results"])
         else:
             self.move(batch)
         return 200, self.told(batch)
@@ -90,10 +90,11 @@ class ClaudeBatchServer(BatchServer):
             self.count(line["params"])
             good = {"type": "succeeded", "message": reply.body}
             result = good if reply.status < 300 else {"type": "errored", "error": reply.body}
-            results += [{"custom_id": line["custom_id"], "result": result}] * (2 if outcome == "twice" else 1)
-        counts = [one["result"]["type"] for one in results]
-        batch["request_counts"] = {name: counts.count(name) for name in COUNTS}
-        batch |= {"processing_status": "ended", "results": results[::-1], "results_url": f"{self.url}/elsewhere"}
+            results.append({"custom_id": line["custom_id"], "result": result})
+        types = [one["result"]["type"] for one in results]
+        counts = {name: types.count(name) for name in COUNTS} | {"processing": len(batch["lines"]) - len(results)}
+        batch |= {"processing_status": "ended", "request_counts": self.does.counts(number, counts)}
+        batch |= {"results": self.does.lines(number, results[::-1]), "results_url": f"{self.url}/elsewhere"}
 
 
 def _now() -> str:

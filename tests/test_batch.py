@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -14,13 +13,11 @@ from dataclasses import replace
 import pytest
 
 import comparo
-from batch_runs import CALLS, QUICK, SIZE, answers, check_whole, go, task, texts, work
+from batch_runs import CALLS, QUICK, answers, check_whole, go, task, texts, work
 from batch_server import EXPIRED, BatchServer
 from comparo.errors import JudgeError, PendingError, RunError, StoreError
-from comparo.run.batch import check_batch
-from comparo.run.batch_store import waiting_for
 from comparo.run.database import key_of
-from comparo.run.folders import list_runs, repair
+from comparo.run.folders import repair
 from comparo.run.store import read_judgements
 from processes import CONTEXT, Forked
 from servers import refusal, tokens, words
@@ -42,28 +39,6 @@ def server():
         yield made
 
 
-def test_all_questions_but_one_go_in_one_batch(server, tmp_path):
-    ranking, run = go(server.url, tmp_path / "run")
-    assert ranking.to_columns()["item"].tolist() == [f"t{number}" for number in range(SIZE)][::-1]
-    check_whole(server, tmp_path / "run")
-    assert len(server.direct) == 1
-    [batch] = server.made
-    assert len(batch["lines"]) == CALLS - 1
-    assert batch["lines"][0]["body"] == {**server.direct[0], "messages": batch["lines"][0]["body"]["messages"]}
-    assert [path.name for path in (tmp_path / "run").glob(".*.jsonl")] == []
-    assert run.progress.answered == CALLS
-
-
-def test_the_cost_is_half_but_for_the_first_question(server, tmp_path):
-    _, run = go(server.url, tmp_path / "run")
-    one = (100 * PRICE[0] + 2 * PRICE[1]) / 1e6
-    costs = sorted(one.cost for one in answers(tmp_path / "run"))
-    assert costs == pytest.approx([one / 2] * (CALLS - 1) + [one])
-    assert run.progress.cost == pytest.approx(sum(costs))
-    live, half = task(server.url), check_batch(task(server.url), has_folder=True)
-    assert half.expense().cost == pytest.approx(live.expense().cost / 2)
-
-
 def test_the_answers_are_those_of_single_calls(server, tmp_path):
     """What a line of the results says is read as an answer to a single call is."""
     go(server.url, tmp_path / "run")
@@ -80,25 +55,6 @@ def test_the_answers_are_those_of_single_calls(server, tmp_path):
             single.tokens_in,
             single.reply,
         )
-
-
-def test_a_batch_is_collected_later_and_no_question_is_asked_twice(server, tmp_path):
-    folder = tmp_path / "run"
-    server.does.looks = -1
-    with pytest.raises(PendingError, match="in progress, 0 of 39 done"):
-        go(server.url, folder, mode="submit")
-    with pytest.raises(PendingError):
-        go(server.url, folder, mode="submit")
-    assert len(answers(folder)) == 1
-    assert waiting_for(folder).startswith("in progress, 0 of 39 done (20")
-    assert list_runs(tmp_path)[0].batch == waiting_for(folder)
-    server.does.looks = 0
-    go(server.url, folder, mode="submit")
-    assert len(server.made) == 1
-    check_whole(server, folder)
-    assert waiting_for(folder) == ""
-    go(server.url, folder)  # finished: nothing is asked
-    check_whole(server, folder)
 
 
 def test_a_run_that_waits_for_a_batch_is_not_asked_directly(server, tmp_path):
@@ -164,29 +120,6 @@ def test_lines_that_expire_are_asked_again(server, tmp_path):
     assert all(one.error.endswith(f": batch_expired: {EXPIRED['message']}") for one in failed)
 
 
-def test_lines_that_always_expire_are_failed_in_the_end(server, tmp_path):
-    server.does.outcome = lambda _, line: "expired" if line < 2 else "ok"
-    _, run = go(server.url, tmp_path / "run")
-    assert len(server.made) == 3
-    assert (run.progress.answered, run.progress.failed) == (CALLS - 2, 2)
-    go(server.url, tmp_path / "run")
-    assert len(server.made) == 3  # another start does not go on for ever
-
-
-@pytest.mark.parametrize("outcome", ["missing", "broken"])
-def test_lines_without_a_result_are_asked_again(server, tmp_path, outcome):
-    server.does.outcome = lambda batch, line: outcome if batch == 0 and line in (3, 17) else "ok"
-    go(server.url, tmp_path / "run")
-    check_whole(server, tmp_path / "run")
-    assert [len(batch["lines"]) for batch in server.made] == [39, 2]
-
-
-def test_lines_that_are_there_twice_count_once(server, tmp_path):
-    server.does.outcome = lambda *_: "twice"
-    go(server.url, tmp_path / "run")
-    check_whole(server, tmp_path / "run")
-
-
 def test_lines_that_failed_have_their_reason(server, tmp_path):
     outcomes = {4: refusal(400, "flagged by the policy"), 5: words("It depends."), 6: refusal(500, "oops")}
     server.does.outcome = lambda batch, line: outcomes.get(line, "ok") if batch == 0 else "ok"
@@ -206,13 +139,6 @@ def test_lines_that_failed_have_their_reason(server, tmp_path):
         out=tmp_path / "run",
     )
     assert len(answers(tmp_path / "run")) == CALLS  # without --batch they are asked once more
-
-
-def test_many_failures_end_the_run(server, tmp_path):
-    server.does.outcome = lambda *_: refusal(400, "no")
-    with pytest.raises(RunError, match="39 of 40 judgements failed"):
-        go(server.url, tmp_path / "run")
-    assert len(server.made) == 1
 
 
 def test_a_batch_that_is_refused_is_not_repeated(server, tmp_path):
@@ -350,19 +276,6 @@ def test_a_prompt_that_does_not_fit_is_failed(server):
     assert "does not hold the question" in requests.error
 
 
-def test_a_cancelled_batch_keeps_what_was_answered(server, tmp_path):
-    server.does.looks = -1
-    with pytest.raises(PendingError):
-        go(server.url, tmp_path / "run", mode="submit")
-    with pytest.raises(PendingError, match="Cancelled: 20 answers are kept"):
-        go(server.url, tmp_path / "run", mode="cancel")
-    assert server.made[0]["status"] == "cancelled"
-    server.does.looks = 0
-    go(server.url, tmp_path / "run")
-    check_whole(server, tmp_path / "run")
-    assert [len(batch["lines"]) for batch in server.made] == [39, 19]
-
-
 @pytest.mark.parametrize("what", ["batch", "results"])
 def test_a_batch_that_the_server_has_lost_can_be_given_up(server, tmp_path, what):
     server.does.looks = -1
@@ -404,21 +317,6 @@ def test_a_batch_is_found_by_its_file_where_there_are_no_metadata(server, tmp_pa
     test_the_answer_to_the_creation_may_be_lost(server, tmp_path)
 
 
-def test_a_creation_that_never_came_is_repeated(server, tmp_path):
-    lost = []
-
-    def at(moment):
-        if moment == "before POST batches" and not lost:
-            lost.append(moment)
-            raise ConnectionAbortedError
-
-    server.does.at = at
-    go(server.url, tmp_path / "run")
-    assert len(server.made) == 1
-    assert len([name for name in server.files if name.startswith("file-")]) == 1  # the first was deleted
-    check_whole(server, tmp_path / "run")
-
-
 def test_a_cut_download_begins_again(server, tmp_path):
     cuts = []
 
@@ -446,21 +344,6 @@ def test_an_outage_while_waiting_is_waited_for(server, tmp_path):
     go(server.url, tmp_path / "run")
     assert len(looks) >= 6
     check_whole(server, tmp_path / "run")
-
-
-def test_the_batch_of_another_run_is_left_alone(server, tmp_path):
-    server.does.looks = -1
-    for name in ("one", "two"):
-        with pytest.raises(PendingError):
-            go(server.url, tmp_path / name, mode="submit")
-    server.does.looks = 0
-    with sqlite3.connect(tmp_path / "two" / "judgements.db") as connection:
-        connection.execute("UPDATE batches SET id = NULL, status = 'sent'")
-    go(server.url, tmp_path / "two")
-    assert len(server.made) == 2
-    assert len(answers(tmp_path / "two")) == CALLS
-    go(server.url, tmp_path / "one")
-    assert len(answers(tmp_path / "one")) == CALLS
 
 
 def test_a_repaired_folder_goes_on_with_its_batch(server, tmp_path):

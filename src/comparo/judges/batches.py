@@ -24,7 +24,7 @@ class SilentError(JudgeError):
 
 
 class LostError(JudgeError):
-    """A server that does not have a batch, or its results, any more."""
+    """A server that does not have a batch, or not all of its results."""
 
 
 class GarbledError(JudgeError):

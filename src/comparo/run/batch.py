@@ -102,6 +102,7 @@ class BatchRun(Run):
         self._pool: deque[Question] = deque()
         self._most: float = inf  # questions of a batch, fewer where the server was full
         self._is_proved = self._is_cancelled = False
+        self._lost: LostError | None = None  # why the answers of a batch are not certain
         self._full_until = 0.0
         self._unconfirmed = self._waits = 0
 
@@ -118,10 +119,12 @@ class BatchRun(Run):
                 if not self._away and (not self._pool or self._is_cancelled):
                     break
                 if self.mode == "submit":
-                    raise PendingError(self._not_yet())
+                    raise self._lost or PendingError(self._not_yet())
                 self._rest(pause)
                 pause = min(1.5 * pause, self.pauses.longest)
         self.progress.batch = ""
+        if self._lost is not None:
+            raise self._lost
         if self._is_cancelled:
             raise PendingError(
                 f"Cancelled: {self.progress.answered:,} answers are kept. The same command (without --cancel) asks the "
@@ -239,14 +242,15 @@ class BatchRun(Run):
             self._pool = deque(list(self._pool)[:allowed])
 
     def _if_there(self, batch: Batch, do: Callable[[Batch], None]) -> None:
-        """Do something with a batch; one that is cancelled and that the server has lost is given up."""
+        """Do something with a batch; one whose results are lost is given up by "cancel", else told after the others."""
         try:
             do(batch)
-        except LostError:
-            if self.mode != "cancel":
-                raise
-            self._courier.batches.drop(batch)
+        except LostError as problem:
             self._away.pop(batch.number, None)
+            if self.mode == "cancel":
+                self._courier.batches.drop(batch)
+            else:
+                self._lost = problem
 
     def _look_at(self, batch: Batch) -> None:
         """Ask how far a batch is; where it is over, take what it has."""

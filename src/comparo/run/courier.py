@@ -22,6 +22,8 @@ from comparo.run.store import Store
 UNANSWERED = "unanswered in the batch: "  # begins the error of a question that can be asked again in another batch
 CREATIONS = 3  # requests for a batch that end without an answer, before it is given up
 CHUNK = 200  # judgements that are stored at once
+DOWNLOADS = 3  # of results that contradict the server's own count, before the user is asked
+EXPIRED = "expired"  # status of a batch that was not answered in time
 CANCELLED = ("cancelled", "canceled")  # statuses of a batch that was ended early
 PASSING = (408, 409, 429)  # statuses of a line, besides those of 500 and more, that another try may not have
 
@@ -40,6 +42,16 @@ class Pauses:
 
 class StrangerError(Exception):
     """A batch that was taken for ours, and whose results are of another one."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The judgements of a batch by number, the numbers `left`, and counts of `missing` lines and `disputed` answers."""
+
+    judged: list[tuple[int, Judgement]]
+    left: list[int]
+    missing: int
+    disputed: int
 
 
 class Courier:
@@ -139,27 +151,61 @@ class Courier:
         """Store the judgements of a batch that is over, and give them as they are stored; then it is closed.
 
         A question without an answer has a failed judgement, unless the batch was cancelled: then it was not asked. A
-        StrangerError where the results are all of another batch.
+        StrangerError where the results are all of another batch. Where the server counts more answers than its results
+        hold, or gives two different ones to one request, they are downloaded again; a LostError where that does not
+        help: what is certain is stored, the batch stays open, and nothing is asked again.
         """
-        left, parts = dict(batch.questions), dict[int, dict[int, Line]]()
-        ready: list[tuple[int, Judgement]] = []
+        for download in range(DOWNLOADS):
+            if download:
+                time.sleep(self._pauses.first)
+                state = self._server.state(str(batch.id))
+            results = self._collect(batch, state)
+            is_whole = state.status not in (*CANCELLED, EXPIRED)
+            counted = min(state.done, batch.lines) or (batch.lines if is_whole else 0)
+            is_certain = not results.disputed and results.missing <= batch.lines - counted
+            if is_certain:
+                break
+        ready, left = results.judged, results.left
+        if is_certain and state.status not in CANCELLED:
+            why = "it expired" if state.status == EXPIRED else "there is no line about it in the results"
+            ready += [(number, Judgement(batch.questions[number][0], error=UNANSWERED + why)) for number in left]
+        for begin in range(0, max(1, len(ready)), CHUNK):
+            yield self.batches.keep(batch, ready[begin : begin + CHUNK])
+        if not is_certain:
+            lack = f"lack {results.missing:,} lines" if results.missing else ""
+            differ = f"give different answers to {results.disputed:,} questions" if results.disputed else ""
+            raise LostError(
+                f"the results of batch {batch.id} ({state.status}, {state.done:,} of {batch.lines:,} done by the "
+                f"server's count) {' and '.join(filter(None, (lack, differ)))}, in {DOWNLOADS} downloads. All other "
+                "answers are kept, and nothing was asked again. Run the same command later to download them once more. "
+                f"With --batch --cancel the batch is given up: the same command then asks {len(left):,} questions "
+                "again, and pays for them again"
+            )
+        self.batches.close(batch, state.status)
+
+    def _collect(self, batch: Batch, state: State) -> Results:
+        """Read the results of a batch; lines that are there twice count once, if they are the same."""
+        parts: dict[int, dict[int, Line]] = {}
+        judged: dict[int, Judgement] = {}
+        known: dict[tuple[int, int], int] = {}  # a hash of each line
+        disputed: set[int] = set()
         for number, copy, line in self._own(batch, state):
-            if number not in left or copy >= left[number][1]:
-                continue  # judged in an earlier start, or there twice
-            parts.setdefault(number, {}).setdefault(copy, line)
-            question, lines = left[number]
+            question, lines = batch.questions.get(number, (None, 0))
+            if question is None or copy >= lines:
+                continue  # judged in an earlier start, or never asked
+            if (number, copy) in known:
+                if known[number, copy] != hash(repr(line)):
+                    disputed.add(number)
+                continue
+            known[number, copy] = hash(repr(line))
+            parts.setdefault(number, {})[copy] = line
             if len(parts[number]) == lines:
                 answers = parts.pop(number)
-                ready.append((number, self._read(question, [answers[each] for each in range(lines)])))
-                del left[number]
-            if len(ready) == CHUNK:
-                yield self.batches.keep(batch, ready)
-                ready = []
-        if state.status not in CANCELLED:
-            why = "it expired" if state.status == "expired" else "there is no line about it in the results"
-            ready += [(number, Judgement(one, error=UNANSWERED + why)) for number, (one, _) in left.items()]
-        yield self.batches.keep(batch, ready)
-        self.batches.close(batch, state.status)
+                judged[number] = self._read(question, [answers[each] for each in range(lines)])
+        left = [number for number in batch.questions if number not in judged or number in disputed]
+        wanted = sum(lines for _, lines in batch.questions.values())
+        certain = [(number, one) for number, one in judged.items() if number not in disputed]
+        return Results(certain, left, wanted - len(known), len(disputed))
 
     def look_again(self, batch: Batch) -> Batch | None:
         """Look for a batch at the server for which another one was taken; None where it is not there."""

@@ -25,7 +25,8 @@ MOST_LINES, MOST_BYTES = 100_000, 255_000_000  # of a batch: Anthropic takes 256
 PAGE = 100  # batches in one list: the most that Anthropic gives
 SKEW = 300  # seconds by which the server's clock may be behind this one
 ROUTE = "/v1/messages/batches"
-COUNTS = ("processing", "succeeded", "errored", "canceled", "expired")
+DONE = ("succeeded", "errored", "expired")  # counts of requests that have a line in the results
+COUNTS = ("processing", "canceled", *DONE)
 LASTING = ("invalid_request_error", "not_found_error", "permission_error", "request_too_large")  # of a request itself
 
 
@@ -143,20 +144,19 @@ class AnthropicBatches:
             raise GarbledError(f"{self._judge.base_url} does not answer as the Message Batches API does: no id")
         counts = batch.get("request_counts")
         told = counts if isinstance(counts, dict) else {}
-        total, left = sum(number_of(told.get(name)) for name in COUNTS), number_of(told.get("processing"))
+        total = sum(number_of(told.get(name)) for name in COUNTS)
+        done = sum(number_of(told.get(name)) for name in DONE)
         status = str(batch.get("processing_status", ""))[:40]
         is_over = status == "ended"
         if is_over:
             status = "cancelled" if batch.get("cancel_initiated_at") else "ended"
-        return State(found, status, is_over, total, total - left)
+        return State(found, status, is_over, total, done)
 
 
 def _line(told: Mapping[str, Any]) -> Line | None:
-    """A line of the results; None for a request that was cancelled, and so was not asked."""
+    """A line of the results; None where it holds none, as for a request that was cancelled, and so was not asked."""
     name, result = str(told.get("custom_id", "")), told.get("result")
     kind = result.get("type") if isinstance(result, dict) else None
-    if kind == "canceled":
-        return None
     if kind == "succeeded":
         return Line(name, 200, result["message"] if isinstance(result, dict) and "message" in result else None)
     if kind == "errored" and isinstance(result, dict):
@@ -165,7 +165,7 @@ def _line(told: Mapping[str, Any]) -> Line | None:
         fault = inner if isinstance(inner, dict) else outer if isinstance(outer, dict) else {}
         said = f"{fault.get('type')}: {fault.get('message')}"[:500]
         return Line(name, 400, fault) if fault.get("type") in LASTING else Line(name, error=said)
-    return Line(name, error="it expired" if kind == "expired" else "the line has no result")
+    return Line(name, error="it expired") if kind == "expired" else None
 
 
 def _time(value: Any) -> float:

@@ -106,7 +106,8 @@ class OpenAIBatches:
     def results(self, state: State) -> Iterator[Line]:
         for file in state.results:
             for told in self._server.lines(f"/files/{safe_id(file)}/content"):
-                yield _line(told)
+                if (line := _line(told)) is not None:
+                    yield line
 
     def cancel(self, id: str) -> None:  # noqa: A002
         self._server.explained(lambda: self._server.ask("POST", f"/batches/{safe_id(id)}/cancel"), is_made=True)
@@ -216,12 +217,12 @@ def _now(asked: Coroutine[Any, Any, Value]) -> Value | None:
     raise RuntimeError("a batch is read without waiting")
 
 
-def _line(told: Mapping[str, Any]) -> Line:
+def _line(told: Mapping[str, Any]) -> Line | None:
+    """A line of the results; None where it holds none."""
     name, response, error = str(told.get("custom_id", "")), told.get("response"), told.get("error")
     if isinstance(response, dict):
         return Line(name, number_of(response.get("status_code")) or 200, response.get("body"))
-    fault = error if isinstance(error, dict) else {}
-    return Line(name, error=_fault(fault) if fault else "the line has neither a response nor an error")
+    return Line(name, error=_fault(error)) if isinstance(error, dict) else None
 
 
 def _fault(fault: Mapping[str, Any]) -> str:

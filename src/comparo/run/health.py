@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from scipy.special import bdtrc
+
 from comparo.judges import Judgement
 
-FAILED = 0.2  # the share of failed judgements at which a voice, or a run, stops
+FAILED = 0.2  # the share of judgements that may fail: a run that loses so many still ranks by the others
+CHANCE = 0.001  # that a voice which fails at that rate is left out, at each look
 ENOUGH = 20  # judgements needed before that share, or the share of probability on the labels, is checked
 
 
@@ -50,9 +53,18 @@ class Health:
                 f"first {len(masses)} answers, so they say little about the texts.{said} Change --labels, --answer or "
                 "the judge; --least-mass 0 goes on all the same"
             )
-        if self.asked >= ENOUGH and self.lost > FAILED * self.asked:
+        if self.asked >= ENOUGH and is_excess(self.lost, self.asked):
             return too_many(self.lost, self.asked, self.error)
         return None
+
+
+def is_excess(failed: int, asked: int) -> bool:
+    """Whether significantly more than the share `FAILED` of judgements failed, by a one-sided binomial test.
+
+    >>> is_excess(5, 20), is_excess(10, 20), is_excess(11, 20), is_excess(59, 200)
+    (False, False, True, True)
+    """
+    return failed > 0 and bool(bdtrc(failed - 1, asked, FAILED) < CHANCE)
 
 
 def too_many(failed: int, asked: int, error: str | None) -> str:

@@ -20,7 +20,7 @@ from comparo.run.batch_store import had_batches
 from comparo.run.budget import Spending, paid_and_spent
 from comparo.run.chorus import Chorus
 from comparo.run.database import Key, encode, key_of
-from comparo.run.health import ENOUGH, FAILED, Health, too_many
+from comparo.run.health import ENOUGH, Health, is_excess, too_many
 from comparo.run.pairing import pair_source
 from comparo.run.progress import Progress
 from comparo.run.rounds import Pair, Rounds
@@ -137,7 +137,8 @@ class Run:
     def _conclude(self) -> Ranking:
         """The ranking at the end of a run; a RunError where too many judgements failed."""
         last = [answers[-1] for answers in self.known.values() if answers[-1].question.voice not in self.left_out]
-        if (lost := [answer for answer in last if answer.failed]) and len(lost) > FAILED * len(last):
+        lost = [answer for answer in last if answer.failed]
+        if is_excess(len(lost), len(last)) or 0 < len(lost) == len(last):
             raise RunError(too_many(len(lost), len(last), lost[-1].error))
         return self.ranking()
 

@@ -45,6 +45,19 @@ def test_the_list_of_commands_loads_no_command_and_no_numpy():
     assert not loaded & {"numpy", "scipy", "narwhals", "comparo.run", "comparo.judges", "comparo.cli.rank"}
 
 
+def test_an_interrupt_of_the_imports_leaves_no_traceback():
+    code = """import sys
+class Stopping:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Stopping())
+from comparo.cli import main
+main()"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize("name", ["fit", "select", "plan", "judge", "rank"])
 def test_a_command_loads_only_what_it_needs_to_start(name):
     loaded = modules_after(f"from comparo.cli.commands import load_command; load_command({name!r})")

@@ -304,7 +304,15 @@ def test_an_invitation_gives_a_link_of_ones_own(texts, tmp_path):
         voter = Voter(server, json.loads(text)["path"].rstrip("/"))
         assert "Ana Lima" in voter.html
         voter.vote("A")
-        for name in ("ana lima", "", "others", "x" * 41, "a\x07", 7, None):
+        alike = (
+            "\u0430na lima",
+            "An\u0430 Lim\u0430",
+            "a\u200bna lima",
+            "ana\u00ad lima",
+            "\uff41na lima",
+            "\u0391na lima",
+        )
+        for name in ("ana lima", "", "others", "x" * 41, "a\x07", 7, None, "\u200b\u2060", "\u3164", *alike):
             assert server.request("POST", f"{path}/name", {"name": name})[0] == 409, name
         Voter(server, json.loads(server.request("POST", f"{path}/name", {"name": "Bo"})[2])["path"].rstrip("/")).vote(
             "B"
@@ -312,6 +320,19 @@ def test_an_invitation_gives_a_link_of_ones_own(texts, tmp_path):
         assert list(server.links()["judges"]) == ["Ana Lima", "Bo"]
     assert list(read_configuration(server.out)["identity"]["voices"]) == ["Ana Lima", "Bo"]
     assert len(read_judgements(server.out)) == 2
+
+
+def test_a_judge_who_leaves_within_a_request_is_one_line(server):
+    voter = server.voter("ana")
+    head = f"POST {voter.base}/vote HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            connection.sendall(f"{head}Content-Length: 500\r\n\r\n{{".encode())
+    voter.vote("A")
+    _, said = server.stop()
+    assert "Traceback" not in said
+    assert said.count("was closed before") == 3
+    assert len(read_judgements(server.out)) == 1
 
 
 # What survives

@@ -1,1 +1,12 @@
 """The command line: parse, call, print. One file a command."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command; an interrupt while it is imported ends it without a traceback."""
+    try:
+        from comparo.cli.app import main as run
+    except KeyboardInterrupt:
+        sys.exit(130)
+    run()

@@ -1,5 +1,5 @@
 """python -m comparo.cli."""
 
-from comparo.cli.app import main
+from comparo.cli import main
 
 main()

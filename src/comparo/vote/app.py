@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -173,6 +173,7 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
         Route("/organiser/{token}/{file}", files(check_organiser)),
     ]
     handlers: dict[Any, Any] = {RefusedError: _refuse, HTTPException: _explain, StoreError: _not_saved}
+    handlers[ClientDisconnect] = _left
     return _guarded(Starlette(routes=routes, exception_handlers=handlers), hosts)
 
 
@@ -265,6 +266,11 @@ async def _explain(_request: Request, error: Exception) -> Response:
     if error.status_code in (404, 405):
         return _refusal()
     return JSONResponse({"error": error.detail}, error.status_code)
+
+
+async def _left(_request: Request, _error: Exception) -> Response:
+    logger.warning("A judge's page was closed before it had sent all of a vote, which does not count.")
+    return Response(status_code=400)  # which nobody reads
 
 
 async def _not_saved(request: Request, error: Exception) -> Response:

@@ -18,6 +18,8 @@ from comparo.run.voices import Voice
 from comparo.selection.defaults import DEFAULT_BUDGET
 
 LONGEST = 40  # characters of a name: what a row of the organiser's table has room for
+ALIKE = str.maketrans("авекмнорстухіјѕԁһԛԝαβεζηικμνορτυχ", "abekmhopctyxijsdhqwabezhikmnoptyx")  # in small letters
+UNSEEN = "\u034f\u115f\u1160\u2800" + "".join(map(chr, range(0xFE00, 0xFE10)))  # signs of other categories than Cf
 MAY_DIFFER = ("judge", "voices")  # people may join a run that has begun
 
 
@@ -52,10 +54,22 @@ def checked_name(name: str, taken: Iterable[str] = ()) -> str:
         raise ValueError(f"the name {visible(name)!r} has characters that cannot be shown; leave them out")
     if name.casefold() == OTHERS:
         raise ValueError(f"no judge can be called {name!r}: judges with few votes are shown together under that name")
+    if not _look(name):
+        raise ValueError("the name has only characters that are not seen; give the judge a name")
     for other in taken:
-        if other.casefold() == name.casefold():
+        if _look(other) == _look(name):
             raise ValueError(f"there is a judge called {other!r} already; choose another name")
     return name
+
+
+def _look(name: str) -> str:
+    """A name as it looks, to compare it with others: without what is not seen, with Latin letters for their likes.
+
+    >>> _look("\u0410n\u200ba") == _look("ana")
+    True
+    """
+    plain = unicodedata.normalize("NFKC", name).casefold().translate(ALIKE)
+    return "".join(sign for sign in plain if unicodedata.category(sign) != "Cf" and sign not in UNSEEN)
 
 
 def parse_names(text: str) -> list[str]:

@@ -1,6 +1,6 @@
-"""What it costs to be stopped: `comparo rank` against a real server, killed, interrupted and terminated at random.
+"""What faults cost: servers that err, results of batches that are not whole, prices that rise, and stops at random.
 
-python -m benchmarks.faults [kills] [interrupts] [terminations]     # 200 50 50 unless told otherwise
+python -m benchmarks.faults [kills] [interrupts] [terminations]     # 200 50 50 unless told otherwise; 0 leaves one out
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from comparo.run.store import read_judgements
 
 CONCURRENCY = 16
+KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
 ITEMS = 100
 
 
@@ -162,12 +164,59 @@ def stop_again_and_again(
     return outcome
 
 
+def show_servers() -> None:
+    """Every fault of a server at the second of three questions."""
+    from server_faults import FAULTS, defects, meet
+
+    os.environ["OPENAI_API_KEY"] = KEY
+    found = {name: defects(fault, *meet(fault)) for name, fault in FAULTS.items()}
+    print(f"\n## {len(found)} faults of a server: {sum(map(bool, found.values()))} defects")
+    for name, told in found.items():
+        if told:
+            print(f"- {name}: {'; '.join(told)}")
+
+
+def show_batches() -> None:
+    """Every kind of results of a batch, at both endpoints."""
+    from batch_faults import ENDPOINTS, KINDS, meet
+
+    print(f"\n## {len(KINDS)} kinds of results of a batch\n")
+    print("| endpoint | results | run | answers kept | paid twice without a word | lost | doubled |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for (endpoint, server), (name, kind) in product(ENDPOINTS.items(), KINDS.items()):
+        os.environ[server.variable] = KEY
+        with tempfile.TemporaryDirectory() as folder:
+            found = meet(server, kind, Path(folder) / "run")
+        end = "asked" if found.said else "whole"
+        cells = (endpoint, name, end, found.kept, found.again, found.lost, found.doubled)
+        print("|", " | ".join(map(str, cells)), "|", flush=True)
+
+
+def show_prices() -> None:
+    """A budget of $1 where calls become ten times dearer after 60 of them."""
+    from server_faults import spent_of_a_dollar
+
+    os.environ["OPENAI_API_KEY"] = KEY
+    print("\n## A budget of $1, calls ten times dearer after 60\n\n| calls at once | seconds each | calls | spent |")
+    print("| --- | --- | --- | --- |")
+    for concurrency, after in product((1, 4, 32), (0.0, 0.05)):
+        with tempfile.TemporaryDirectory() as folder:
+            spent, calls = spent_of_a_dollar(Path(folder) / "run", concurrency, 60, after)
+        print(f"| {concurrency} | {after} | {calls} | ${spent:.2f} |", flush=True)
+
+
 def main(kills: int = 200, interrupts: int = 50, terminations: int = 50) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # where the servers with faults are
+    show_servers()
+    show_batches()
+    show_prices()
     print(f"\n## Stopped at random moments, {CONCURRENCY} calls at a time\n")
     print("| signal | stops | calls in flight at the stops | paid twice | stored | lost | doubled |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     plans = ((signal.SIGKILL, kills, "50n"), (signal.SIGINT, interrupts, "50n"), (signal.SIGTERM, terminations, "50n"))
     for which, stops, budget in plans:
+        if not stops:
+            continue
         found = stop_again_and_again(which, stops, budget=budget)
         cells = (which.name, found.stops, found.in_flight, found.paid_twice, found.stored, found.lost, found.doubled)
         print("|", " | ".join(map(str, cells)), "|", flush=True)

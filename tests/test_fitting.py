@@ -235,7 +235,7 @@ def test_a_folder_of_before_groups_is_read_and_goes_on(tmp_path):
     with sqlite3.connect(path) as connection:
         for column in ("shared", "since"):
             connection.execute(f"ALTER TABLE items DROP COLUMN {column}")
-        for column in ("voice", "tokens_cached", "tokens_reasoning", "cached"):
+        for column in ("voice", "tokens_cached", "tokens_reasoning", "cached", "model"):
             connection.execute(f"ALTER TABLE judgements DROP COLUMN {column}")
         for table in ("run", "ballots", "withdrawn", "batches", "batch_questions", "growths", "former"):
             connection.execute(f"DROP TABLE {table}")

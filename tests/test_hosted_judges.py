@@ -4,7 +4,8 @@ import math
 import sys
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,15 +28,14 @@ class Provider:
     """A hosted provider, and what its server says."""
 
     model: str
-    variable: str
     library: str
     sure: Reply  # the first text is better, with probability 0.75
-    usage: str  # where a reply counts tokens
     early: Reply  # a reply that ends before its verdict
     aside: Reply  # a reply without a verdict
     busy: Callable[[int], Reply]
     long: str  # how it says that a prompt is too long
     larger: Callable[[Any], Reply]  # prefers the text with the larger number
+    usage: str = "usage"  # where a reply counts tokens
     about: Reply = field(default_factory=lambda: Reply(b"no", status=404))
     options: dict[str, Any] = field(default_factory=dict)
     base: str = ""  # the end of the address that is not part of its base
@@ -43,6 +43,10 @@ class Provider:
     @property
     def extra(self) -> str:
         return self.model.partition("/")[0]
+
+    @property
+    def variable(self) -> str:
+        return f"{self.extra.upper()}_API_KEY"
 
     def server(self, *script, about=None):
         return Api(in_turn(script, about or self.about))
@@ -70,10 +74,8 @@ class Provider:
 PROVIDERS = {
     "openai": Provider(
         model="openai/tiny",
-        variable="OPENAI_API_KEY",
         library="httpx2",
         sure=words('{"better": "Summary A"}'),
-        usage="usage",
         early=words("", reason="length"),
         aside=words("They are alike."),
         busy=lambda status: refusal(status, "Overloaded", headers=SOON),
@@ -83,10 +85,8 @@ PROVIDERS = {
     ),
     "anthropic": Provider(
         model="anthropic/claude-haiku-5-5",
-        variable="ANTHROPIC_API_KEY",
         library="anthropic",
         sure=claude.verdict("Summary A"),
-        usage="usage",
         early=claude.message(None, stop="max_tokens", thought="Let me see"),
         aside=claude.message("They are alike."),
         busy=lambda status: claude.refused(status, "overloaded_error", "Overloaded", headers=SOON),
@@ -96,7 +96,6 @@ PROVIDERS = {
     ),
     "gemini": Provider(
         model="gemini/gemini-3.8-flash",
-        variable="GEMINI_API_KEY",
         library="google.genai",
         sure=gemini.verdicts("Summary A"),
         usage="usageMetadata",
@@ -132,6 +131,32 @@ def test_the_cost_is_unknown_where_tokens_are_not_counted(provider):
         [judgement] = provider.ask(api, price=(1.0, 1.0))
     assert judgement.p == pytest.approx(0.75)
     assert math.isnan(judgement.cost)
+
+
+def test_the_model_that_a_reply_names_is_kept_with_every_judgement(provider):
+    field = "modelVersion" if provider.extra == "gemini" else "model"
+    named = [
+        replace(reply, body=reply.body | {field: name})
+        for reply, name in [(provider.sure, "tiny-1"), (provider.aside, "tiny-2"), (provider.sure, f"{KEY}")]
+    ]
+    with provider.server(*named, provider.sure) as api:
+        judgements = provider.ask(api, count=3, concurrency=1)
+    assert [one.model for one in judgements[:2]] == ["tiny-1", "tiny-2"]
+    assert [one.failed for one in judgements] == [False, True, False]
+    assert judgements[2].model == "***"
+    assert judgements[0].row()["model"] == "tiny-1"
+
+
+def test_an_account_without_credit_stops_the_judge(provider):
+    with provider.server(provider.sure, provider.refused("Pay first.", 402)) as api:
+        with pytest.raises(JudgeError, match=r"no credit left .*402.*Pay first.*top it up"):
+            provider.ask(api, count=9, concurrency=1)
+        assert len(api.asked) <= 3
+
+
+def test_https_to_a_server_without_it_is_told_apart(provider):
+    with provider.server(provider.sure) as api, pytest.raises(JudgeError, match=r"HTTPS.*http://"):
+        provider.ask(SimpleNamespace(url=api.url.replace("http:", "https:")))
 
 
 def test_a_reply_that_ends_too_early_names_the_option(provider):

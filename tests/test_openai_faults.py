@@ -23,6 +23,7 @@ from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges.openai.judge import load
 from comparo.judges.openai.wire import Waiting
+from server_faults import FAULTS, defects, meet
 from servers import Api, Reply, choices, is_probe, raw_server, refusal, tokens, words
 from split import one_short
 
@@ -219,6 +220,11 @@ def test_an_account_without_credit_ends_it():
     reply = Reply(body, status=429, headers={"Retry-After": "0.01"})
     with Api(reply) as api, pytest.raises(JudgeError, match="no credit left"):
         ask(api.url, retries=1)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_fails_its_own_judgement_or_stops_with_a_message(name):
+    assert defects(FAULTS[name], *meet(FAULTS[name])) == []
 
 
 # Redirects

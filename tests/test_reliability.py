@@ -28,10 +28,12 @@ from comparo.judges.replay import Replay
 from comparo.run.budget import RECENT, Budget, Spending
 from comparo.run.database import key_of
 from comparo.run.folders import choose_folder, list_runs, repair, set_aside
+from comparo.run.health import CHANCE, FAILED, is_excess
 from comparo.run.loop import Run
 from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.run.task import Task
 from processes import Forked
+from server_faults import spent_of_a_dollar
 from servers import Api, tokens
 from split import one_short
 
@@ -187,21 +189,6 @@ def test_a_judge_that_is_not_ready_says_so_before_the_folder_is_made(tmp_path):
 # Money
 
 
-def spent_of_a_dollar(folder, concurrency, cheap=0, after=0.02):
-    """What a run with `--budget '$1'` spends where a call costs $0.03006, the first `cheap` calls $0.00306."""
-
-    def answer(_):
-        made = tokens({"A": 0.7, "B": 0.3}, after=after)
-        made.body["usage"] = {"prompt_tokens": 300 if len(api.requests) <= cheap else 3000, "completion_tokens": 2}
-        return made
-
-    texts = {f"item {number}": "A word or two. " * 20 for number in range(40)}
-    with Api(answer) as api:
-        options = {"base_url": api.url, "price": "10,30", "concurrency": concurrency}
-        comparo.rank(texts, "better", judge="openai/any", options=options, budget="$1", out=folder)
-    return sum(one.cost for one in read_judgements(folder)), len(api.requests)
-
-
 @pytest.mark.parametrize("concurrency", [1, 32])
 def test_a_budget_in_dollars_holds_with_many_calls_at_once(tmp_path, concurrency):
     spent, calls = spent_of_a_dollar(tmp_path, concurrency)
@@ -278,6 +265,55 @@ def test_a_judge_that_costs_nothing_has_no_budget_in_dollars():
     with pytest.raises(ValueError, match="costs nothing"):
         task(budget="$1", judge=Free()).check()
     assert len(run(task(judge=Free())).scores) == 12
+
+
+# Failures
+
+
+def losing(rate, seed):
+    """A judge that fails at a rate."""
+    rng = np.random.default_rng(seed)
+
+    class Losing(Told):
+        def judge(self, questions, prompt):
+            for answer in super().judge(questions, prompt):
+                yield Judgement(answer.question, error="the server answered 500") if rng.random() < rate else answer
+
+    return Losing()
+
+
+def test_a_run_is_not_stopped_by_chance_where_a_tolerable_share_fails():
+    """At one failure in eight, the first twenty hold five or more with probability 0.1."""
+    for seed in range(10):
+        assert len(run(task(judge=losing(0.125, seed), budget="6n")).scores) == 12
+
+
+def test_a_run_that_loses_half_of_its_answers_is_stopped_early():
+    judge = losing(0.6, seed=1)
+    with pytest.raises(RunError, match=r"\d+ of \d+ judgements failed"):
+        run(task(size=40, judge=judge, budget="20n"))
+    assert judge.count < 120  # of 800
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("asked", [20, 100, 400])
+def test_the_rule_of_failures_keeps_its_level_at_every_look(asked):
+    lost = np.random.default_rng(0).binomial(asked, FAILED, 20_000)
+    assert np.mean([is_excess(int(each), asked) for each in lost]) < 2 * CHANCE
+
+
+def test_the_models_names_are_in_the_folder_and_in_exports_and_folders_without_them_are_read(tmp_path):
+    made = task(judge=Told(model="tiny-2026-11-01"))
+    run(made, tmp_path / "run")
+    assert {one.model for one in read_judgements(tmp_path / "run")} == {"tiny-2026-11-01"}
+    done = comparo.export_run(tmp_path / "run", tmp_path / "answers.csv")
+    assert "tiny-2026-11-01" in Path(done.path).read_text().splitlines()[1]
+    repair(tmp_path / "run")
+    assert {one.model for one in read_judgements(tmp_path / "run")} == {"tiny-2026-11-01"}
+    with sqlite3.connect(tmp_path / "run" / "judgements.db") as connection:
+        connection.execute("ALTER TABLE judgements DROP COLUMN model")
+    connection.close()
+    assert {one.model for one in read_judgements(tmp_path / "run")} == {""}
 
 
 # The run folder

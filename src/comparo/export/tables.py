@@ -12,11 +12,12 @@ from comparo.judges import Judgement
 def comparison_columns(
     judgements: Sequence[Judgement], configuration: Mapping[str, Any], texts: Items | None = None
 ) -> dict[str, Column]:
-    """The answers in the order of their arrival: first, second, p; weight, context, judge and mass.
+    """The answers in the order of their arrival: first, second, p; weight, context, judge, mass and model.
 
     The judge is always named, so that files of several runs can be put together; `weight` and `context` are there where
-    they say something, and `mass`, the share of its probability that the judge put on the two labels, where it is
-    known. With `texts`, first_text, second_text and context_text follow. Failed judgements are left out.
+    they say something, and `mass`, the share of its probability that the judge put on the two labels, and `model`, its
+    name in the server's reply, where they are known. With `texts`, first_text, second_text and context_text follow.
+    Failed judgements are left out.
 
     >>> from comparo.data.prompts import Question
     >>> answers = [Judgement(Question("ana", "bo"), p=0.7), Judgement(Question("ana", "cy"), error="refused")]
@@ -37,6 +38,8 @@ def comparison_columns(
     columns["judge"] = [question.voice or configuration["identity"]["judge"] for question in asked]
     if any(not math.isnan(one.mass) for one in answered):
         columns["mass"] = [None if math.isnan(one.mass) else one.mass for one in answered]
+    if any(one.model for one in answered):
+        columns["model"] = [one.model or None for one in answered]
     if texts is not None:
         shown = [texts.question(question.context, question.first, question.second) for question in asked]
         columns |= {name: [getattr(each, name) for each in shown] for name in ("first_text", "second_text")}

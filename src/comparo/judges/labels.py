@@ -151,6 +151,8 @@ def reply_probability(
     for token, likeliest in positions:
         if any(logprob > 0.01 for _, logprob in likeliest):  # above 0 by more than rounding
             raise ValueError("there are numbers that are no log-probabilities")
+        if not path and all(math.isnan(logprob) for _, logprob in likeliest):
+            raise ValueError("all log-probabilities are NaN: the model's numbers overflow at the server")
         read[path] = likeliest
         path = (*path, token)
         if not any(words.begins(path, number) for number in range(len(labels))):

@@ -18,6 +18,7 @@ class Judgement:
     `cut` is how many characters were cut to fit the model's window. Of `tokens_in`, `tokens_cached` were kept by the
     server from an earlier call, and of `tokens_out`, `tokens_reasoning` were written before the reply. A `cached`
     judgement is one of an earlier run, which the cache has kept: tokens, seconds and cost are those of its call then.
+    `model` is the name that the server's reply gives to the model, by which a silent change shows.
 
     >>> Judgement(Question("ana", "bo"), p=0.7, mass=0.98).row()["p"]
     0.7
@@ -37,6 +38,7 @@ class Judgement:
     cut: int = 0
     tokens_cached: int = 0
     tokens_reasoning: int = 0
+    model: str = ""
     error: str | None = None
     cached: bool = False
 

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from comparo.judges.openai.complaints import whole_characters
 from comparo.judges.openai.verdicts import LONGEST
 
+NAME = 200  # characters of a model's name that are kept
 TOKENS = 10**9  # a count above this is an error of the server: no model reads as many
 
 
@@ -13,6 +15,12 @@ def count(usage: Any, name: str) -> int | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= TOKENS else None
+
+
+def model_of(told: Any) -> str:
+    """The name of the model that an answer gives, by OpenAI's and Anthropic's field or by Gemini's; "" without one."""
+    names = [told.get(field) for field in ("model", "modelVersion")] if isinstance(told, dict) else []
+    return next((whole_characters(name[:NAME]) for name in names if isinstance(name, str)), "")
 
 
 def shown(reply: str) -> str:

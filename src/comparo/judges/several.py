@@ -44,6 +44,7 @@ class Several(Judgement):
             reply="\n".join(dict.fromkeys(one.reply for one in each if one.reply)),
             **{name: sum(getattr(one, name) for one in each) for name in NOTHING},
             cut=max(one.cut for one in each),
+            model=each[0].model,
             error="; ".join(dict.fromkeys(failed)) or None,
             cached=all(one.cached for one in each),
             each=tuple(each),

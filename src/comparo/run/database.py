@@ -82,10 +82,12 @@ MIGRATIONS = (
         text TEXT NOT NULL, scores TEXT NOT NULL, shared TEXT, since INTEGER NOT NULL, until INTEGER NOT NULL
     )
     """,
+    "ALTER TABLE judgements ADD COLUMN model TEXT",  # as the server's reply names it
 )
 DATABASE = "judgements.db"
 ANSWER = tuple(field.name for field in fields(Judgement))[1:]
-LATER = ("tokens_cached", "tokens_reasoning", "cached")  # of ANSWER, those that a database of before lacks
+# Of ANSWER, those that a database of before lacks, and what stands for them.
+LATER = {"tokens_cached": "0", "tokens_reasoning": "0", "cached": "0", "model": "''"}
 COLUMNS = ("at", "context", "first", "second", "voice", *ANSWER)
 INSERT = f"INSERT INTO judgements ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 # Raised for values that SQLite cannot store: an integer of more than 64 bits, a lone surrogate, a missing text.
@@ -272,10 +274,11 @@ def numbered_judgements(connection: sqlite3.Connection, condition: str) -> Itera
 
 
 def _answer_columns(connection: sqlite3.Connection) -> Iterator[str]:
-    """What to select as the fields of an answer: 0 for counts that older versions did not store."""
+    """What to select as the fields of an answer; what older versions did not store is 0, or no text."""
     there = _columns(connection)
     for name in ANSWER:
-        yield (f"coalesce({name}, 0)" if name in there else "0") if name in LATER else name
+        empty = LATER.get(name)
+        yield name if empty is None else f"coalesce({name}, {empty})" if name in there else empty
 
 
 def voice_column(connection: sqlite3.Connection) -> str:

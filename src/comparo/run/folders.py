@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 PAGE = 4096  # bytes: SQLite's default, which the databases of runs have
 TABLES = {  # in the order in which a database's tables are made
     "judgements": "number, at, context, first, second, p, mass, weight, reply, tokens_in, tokens_out, seconds, cost, "
-    "cut, error, voice, tokens_cached, tokens_reasoning, cached",
+    "cut, error, voice, tokens_cached, tokens_reasoning, cached, model",
     "contexts": "context, text",
     "items": "number, context, id, text, scores, shared, since",
     "run": "number, configuration",

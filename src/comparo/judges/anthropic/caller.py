@@ -56,7 +56,7 @@ class Claude(HostedCaller):
 
     def _heed(self, answer: Answer, complaint: Complaint, case: Case) -> bool:
         judge, status = self.claude, answer.status
-        if status == 402 or SPENT in answer.text or (status == 400 and any(sign in complaint.words for sign in UNPAID)):
+        if SPENT in answer.text or (status == 400 and any(sign in complaint.words for sign in UNPAID)):
             raise self._no_credit(answer)
         if status != 400:
             return False

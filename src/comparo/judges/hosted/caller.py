@@ -25,7 +25,7 @@ from comparo.judges.openai.usage import Usage
 from comparo.judges.openai.wire import Answer, NoAnswerError, tried
 from comparo.judges.prices import cost
 from comparo.judges.protocol import Judgement
-from comparo.judges.replies import most_tokens, shown
+from comparo.judges.replies import model_of, most_tokens, shown
 from comparo.judges.several import mean_of, shared_call
 
 FORMS = 5  # in which a question is sent: the first, two with a part of `Found` changed, two with the prompt cut
@@ -55,6 +55,7 @@ class Case:
     text: str = ""
     cut: int = 0
     replies: list[Said] = field(default_factory=list)
+    model: str = ""
     usage: Usage = field(default_factory=Usage)
 
     @property
@@ -128,6 +129,7 @@ class HostedCaller(ABC):
             cut=case.cut,
             tokens_cached=usage.cached,
             tokens_reasoning=usage.reasoning,
+            model=self._scrub(case.model),
             error=None if error is None else self._scrub(error),
         )
         if not isinstance(self.prompt, CriteriaPrompt):
@@ -156,6 +158,7 @@ class HostedCaller(ABC):
 
     def read_message(self, told: Any, case: Case) -> list[Said]:
         """The replies in an answer that was read from JSON."""
+        case.model = model_of(told)
         try:
             return self._read(told, case)
         except (AttributeError, KeyError, IndexError, TypeError, ValueError):
@@ -207,7 +210,7 @@ class HostedCaller(ABC):
                 answer = await self._try(lambda: self._send(case, wanted))
             except NoAnswerError as problem:
                 if problem.refused and not self.dialect.answers:
-                    raise JudgeError(f"there is no server at {judge.base_url} ({problem}); check base_url") from None
+                    raise problem.no_server(judge.base_url) from None
                 if problem.lasting:
                     raise AnswerError(str(problem)) from None
                 tries = f"{judge.retries + 1} tries of {judge.timeout:g} s each"
@@ -242,6 +245,8 @@ class HostedCaller(ABC):
             )
         if status == 401:  # its words may hold parts of the key
             raise self._bad_key(status)
+        if status == 402:
+            raise self._no_credit(answer)
         complaint = read_complaint(answer.text, case.text, case.texts)
         if status == 413 or (status == 400 and complaint.too_long):
             return self.write(case, int(most_tokens(case.text) * complaint.share) + self._overhead())

@@ -10,13 +10,13 @@ from typing import Any
 import comparo.judges.openai.verdicts as verdicts
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
-from comparo.judges.openai.complaints import Complaint, read_complaint, spoken, whole_characters
+from comparo.judges.openai.complaints import FILTERED, Complaint, read_complaint, spoken, whole_characters
 from comparo.judges.openai.settings import KEY, ROOM, Settings, is_openai
 from comparo.judges.openai.usage import Usage
 from comparo.judges.openai.wire import Answer, NoAnswerError, Wire
 from comparo.judges.prices import cost
 from comparo.judges.protocol import Judgement
-from comparo.judges.replies import most_tokens, shown
+from comparo.judges.replies import model_of, most_tokens, shown
 
 FORMS = 8  # in which a question is sent: the first, five with a part of `Dialect` changed, two with the prompt cut
 HALVINGS = 5  # of the room for reasoning, before a prompt is cut: to 781 tokens
@@ -37,6 +37,7 @@ class Case:
     text: str = ""
     cut: int = 0
     reply: str = ""
+    model: str = ""
     usage: Usage = field(default_factory=Usage)
     form: dict[str, Any] = field(default_factory=dict)
     each: dict[str, tuple[float, float, float] | str] = field(default_factory=dict)  # of several criteria
@@ -87,6 +88,7 @@ class Caller:
             cut=case.cut,
             tokens_cached=usage.cached,
             tokens_reasoning=usage.reasoning,
+            model=self._scrub(case.model),
             error=error,
         )
         return self._told(case, judgement)
@@ -136,7 +138,7 @@ class Caller:
                 self.dialect.adopt("reasons", True)
                 if any(ended) and self.judge.reasons and not self.judge.limited:
                     continue  # once more, with room for reasoning
-            replies += [verdicts.reply_text(choice) for choice in choices]
+            replies += ["" if verdicts.withheld(choice) else verdicts.reply_text(choice) for choice in choices]
             cut += ended
             if several and len(choices) < missing:
                 self.dialect.adopt("n", False)
@@ -181,7 +183,7 @@ class Caller:
                 answer = await self.client.post(route, body)
             except NoAnswerError as problem:
                 if problem.refused and not dialect.answers:
-                    raise JudgeError(f"there is no server at {judge.base_url} ({problem}); check base_url") from None
+                    raise problem.no_server(judge.base_url) from None
                 if problem.lasting:
                     raise _AnswerError(str(problem)) from None
                 tries = f"{judge.retries + 1} tries of {judge.patience:g} s each"
@@ -238,8 +240,10 @@ class Caller:
         if status == 401:  # its words may hold parts of the key
             raise JudgeError(f"{url} refused the key (401); set {KEY} to one that is valid there")
         complaint, said = read_complaint(answer.text, case.text, case.texts), f"({status}): {self._short(answer.text)}"
-        if status == 429 and "insufficient_quota" in complaint.codes:
+        if status == 402 or (status == 429 and "insufficient_quota" in complaint.codes):
             raise JudgeError(f"{url} has no credit left for this key {said}; top it up, then run this again")
+        if complaint.is_filter:
+            raise _AnswerError(f"{FILTERED} the question {said}")
         if self._is_room_too_large(complaint, status, case):
             return case.form.update(most=self._limit(case) // 2)
         if status == 413 or (status in (400, 422) and complaint.too_long):
@@ -319,9 +323,12 @@ class Caller:
             raise _AnswerError(f"the answer is not JSON: {self._short(text)}") from None
         told = answer if isinstance(answer, dict) else {}
         case.usage += Usage.read(told.get("usage"))
+        case.model = model_of(told)
         choices = told.get("choices")
         if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
             raise _AnswerError(f"the answer has no choices: {self._short(text)}")
+        if all(withheld := [verdicts.withheld(choice) for choice in choices]):
+            raise _AnswerError(withheld[0])
         return choices
 
     def _without_logprobs(self, why: str = "") -> Exception:

@@ -16,6 +16,8 @@ from urllib.parse import quote, quote_plus
 ECHO = 24  # characters in a row that a complaint shares with the question only by repeating it: about four words
 LONGEST = 50_000  # characters of a complaint that are read: searching them takes some 10 ms
 
+FILTERED = "a content filter of the server refused"
+_FILTERS = {"content_filter", "content_policy_violation", "responsibleaipolicyviolation", "invalid_prompt"}
 _TOO_LONG = re.compile(
     r"context[ _](?:length|size|window)|max_model_len|(?:prompt|input|request) is too long|input token count"
 )
@@ -131,6 +133,15 @@ class Complaint:
         True
         """
         return any(_TOO_LONG.search(said) for said in (*self.codes, self.words))
+
+    @property
+    def is_filter(self) -> bool:
+        """Whether a filter of contents refused the question, by the codes of OpenAI, Azure and their imitations.
+
+        >>> read_complaint('{"error": {"code": "content_filter"}}').is_filter
+        True
+        """
+        return not _FILTERS.isdisjoint(self.codes)
 
     def about(self, asked: str, *names: str) -> bool:
         """Whether it is certainly about a parameter: it names it, and not by repeating the question `asked`.

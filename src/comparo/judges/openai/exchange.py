@@ -168,9 +168,9 @@ class Exchange:
         status, text = response.status_code, self._text(response)
         if status == 401:  # its words may hold parts of the key
             return JudgeError(f"{self.address} refused the key (401); set {self.key} to one that is valid there")
-        complaint = read_complaint(text)
-        if status == 429 and "insufficient_quota" in complaint.codes:
-            return JudgeError(f"{self.address} has no credit left for this key (429); top it up, then run this again")
+        if status == 402 or (status == 429 and "insufficient_quota" in read_complaint(text).codes):
+            where = f"{self.address} has no credit left for this key ({status})"
+            return JudgeError(f"{where}; top it up, then run this again")
         return Refused(status, f"{self.short(text)} at {route.partition('?')[0]}", asked_pause(response.headers))
 
     def explained(self, ask: Any, is_made: bool = False) -> dict[str, Any]:

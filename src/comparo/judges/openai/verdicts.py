@@ -19,7 +19,7 @@ from typing import Any
 from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Prompt
 from comparo.judges.labels import AROUND, Words, reply_probability, spells
-from comparo.judges.openai.complaints import whole_characters
+from comparo.judges.openai.complaints import FILTERED, whole_characters
 
 Positions = list[tuple[str, list[tuple[str, float]]]]
 
@@ -86,6 +86,19 @@ def has_reasoning(choice: dict[str, Any]) -> bool:
         thought, ended, _ = inside.partition("</think>")
         apart.append(thought if ended else begun)  # a pair without words is how some templates leave reasoning out
     return any(isinstance(said, str) and said.strip() for said in apart)
+
+
+def withheld(choice: dict[str, Any]) -> str:
+    """Why a choice holds no reply: a filter of contents, or the model's own refusal; "" where it holds one.
+
+    >>> withheld({"finish_reason": "content_filter"})
+    'a content filter of the server refused the reply'
+    """
+    message = choice.get("message")
+    refusal = message.get("refusal") if isinstance(message, dict) else None
+    if isinstance(refusal, str) and refusal:
+        return f"the model refused to answer: {refusal[:200]!r}"
+    return f"{FILTERED} the reply" if choice.get("finish_reason") == "content_filter" else ""
 
 
 def token_logprobs(choice: dict[str, Any]) -> Positions:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 PAUSE, LONGEST_PAUSE = 0.5, 8.0  # seconds before the second try, doubled for each later one: as OpenAI's own library
 LONGEST_WAIT = 600.0  # seconds that a server may ask to wait for; OpenAI's limits per minute end long before
 
+PLAIN = ("wrong version number", "record layer failure", "http request")  # OpenSSL's words for an answer without TLS
+
 logger = logging.getLogger(__name__)
 Client = TypeVar("Client")
 
@@ -62,6 +64,16 @@ class NoAnswerError(Exception):
     def __init__(self, reason: str, *, refused: bool = False, lasting: bool = False) -> None:
         super().__init__(reason)
         self.refused, self.lasting = refused, lasting
+
+    def no_server(self, address: str) -> JudgeError:
+        """What it means that there is no connection to an address; a server without TLS is told apart.
+
+        >>> print(NoAnswerError("[SSL] record layer failure").no_server("https://localhost:8000/v1"))
+        https://localhost:8000/v1 does not speak HTTPS ([SSL] record layer failure); begin base_url with http:// instead
+        """
+        if address.startswith("https:") and any(sign in str(self).lower().replace("_", " ") for sign in PLAIN):
+            return JudgeError(f"{address} does not speak HTTPS ({self}); begin base_url with http:// instead")
+        return JudgeError(f"there is no server at {address} ({self}); check base_url")
 
 
 @dataclass

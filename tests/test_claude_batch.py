@@ -144,6 +144,7 @@ def test_a_batch_that_was_never_created_is_made_again(server, tmp_path):
     check_whole(server, tmp_path / "run")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wanted", one_short(["after GET results", "before POST batches"]))
 def test_a_process_may_be_killed_within_every_request(server, tmp_path, wanted):
     processes, is_killed, is_there = [], threading.Event(), threading.Event()

@@ -159,6 +159,7 @@ def test_a_file_of_new_items_alone_adds_them_and_goes_on(run_folder):
     assert sorted(ranking.items.tolist()) == sorted(ALL)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stop", one_short([13, 0, 1, 45]))
 def test_a_growth_that_was_stopped_asks_what_an_unbroken_one_does(run_folder, tmp_path, stop):
     whole = tmp_path / "whole"
@@ -413,6 +414,7 @@ def test_the_commands_work_on_a_folder_that_has_grown(run_folder, run, tmp_path)
     assert "To add items to it, give its judge, criterion and options" in refused.stderr
 
 
+@pytest.mark.long
 def test_the_command_prints_who_is_new_and_leaves_out_what_changed(run, tmp_path):
     for name, given in (("old", texts(OLD[:8])), ("more", texts(OLD[:10]) | {"t3": "Another text."})):
         lines = (json.dumps({"id": item, "text": text}) for item, text in given.items())
@@ -432,7 +434,7 @@ def test_the_command_prints_who_is_new_and_leaves_out_what_changed(run, tmp_path
     assert len(json.loads(again.stdout)["growth"]["new"]) == 3
 
 
-@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("together", one_short([False, True]))
 def test_a_new_system_with_one_answer_per_old_context_is_added(run, tmp_path, together):
     old = [
         {"id": f"{q}-{s}", "text": f"{s} on {q}", "context_id": q, "context": f"About {q}."}

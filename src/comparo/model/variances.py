@@ -75,8 +75,8 @@ class Variances:
 
         At the maximum of the restricted likelihood that is Q/K. Above it, where the terms that avoid 0 move a, Q/K is
         too small, the more the fewer answers there are. Where answers have hardly any noise, the largest ratio of the
-        search is below the maximum: S/ν falls away from a·φ, the variance of scores, and φ becomes Q/K where that is two
-        to three times as large.
+        search is below the maximum: S/ν falls away from a·φ, the variance of scores, and φ becomes Q/K where that is
+        two to three times as large.
         """
         if self.has_known_noise:
             return self.known_noise

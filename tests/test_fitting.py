@@ -22,6 +22,7 @@ from comparo.run.store import Store, stored_items
 from comparo.run.task import Task
 from comparo.run.voices import voices_of
 from comparo.selection.contrast import contrasts
+from split import one_short
 
 WORDS = "river stone amber willow thunder quiet golden paper morning shadow copper velvet".split()
 
@@ -129,7 +130,7 @@ def test_what_estimates_nothing_is_the_bare_fit(options):
 
 
 @pytest.mark.filterwarnings("ignore")  # of what single methods note
-@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("plain", one_short([False, True]))
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_of_rank_is_that_method_of_fit(tmp_path, method, plain):
     """A position bias, in one order, tells apart fits that estimate it from those that do not."""

@@ -283,6 +283,18 @@ def test_several_voices_and_groups_grow(tmp_path):
         rank(texts(OLD[16:20]), "better", judge=voices(), **options)
 
 
+def test_a_panel_places_new_items_with_few_calls(tmp_path):
+    """Three calls for each new item are fewer than the four voices: teams share the pairs."""
+    judges = [load_judge("simulated/soft", scores=QUALITY, seed=seed) for seed in range(4)]
+    options = {"judge": judges, "out": tmp_path / "run", "estimate": "judge", "orders": "one"}
+    rank(texts(OLD[:15]), "better", budget="4n", **options)
+    before = len(asked(tmp_path / "run"))
+    ranking = rank(texts(OLD[:17]), "better", budget="3n", **options)
+    assert len(asked(tmp_path / "run")) == before + 6
+    assert ranking.grown.new.sum() == 2
+    assert ranking.graph.components == 1
+
+
 def test_a_budget_is_for_what_is_asked_now(run_folder):
     task = None
 

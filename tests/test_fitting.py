@@ -17,7 +17,7 @@ from comparo.report.record import read_record
 from comparo.run.answers import comparisons
 from comparo.run.budget import Budget
 from comparo.run.loop import Run
-from comparo.run.recipe import Fitting, stored_method
+from comparo.run.recipe import Fitting
 from comparo.run.store import Store, stored_items
 from comparo.run.task import Task
 from comparo.run.voices import voices_of
@@ -168,16 +168,6 @@ def test_the_default_method_is_named_what_it_is(judges, options, expected):
     )
     task = task_of(rows_of(), panel=tuple(voices) if judges > 1 else (), **options)
     assert (task.method, task.bias) == expected
-    assert task.configuration["estimates_variances"] is (task.method != "poe-bt")
-
-
-def test_an_older_folder_keeps_its_ranking():
-    """Before, the mixed model was stored as poe-bt, with a bias and without plain."""
-    old = {"method": "poe-bt", "bias": "joint", "plain": False, "identity": {}}
-    assert stored_method(old) == "mixed"
-    assert stored_method({**old, "identity": {"voices": {}}}) == "panel"
-    for kept in ({"plain": True}, {"bias": "plug-in"}, {"estimates_variances": False}, {"method": "bt"}):
-        assert stored_method({**old, **kept}) == kept.get("method", "poe-bt")
 
 
 def test_ids_that_come_once_are_no_groups_and_groups_of_ones_own_are():

@@ -25,7 +25,7 @@ from comparo.run.answers import comparisons
 from comparo.run.criteria import criteria_of
 from comparo.run.loop import Run
 from comparo.run.past import read_past
-from comparo.run.recipe import Fitting, stored_method
+from comparo.run.recipe import Fitting
 from comparo.run.store import VOTES, read_configuration, read_judgements, stored_items
 from comparo.types import Array, LongIndex
 
@@ -188,7 +188,7 @@ def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> 
     """How the answers of a run folder become a ranking."""
     given = configuration.get
     # A folder from before runs could be plain holds one that was.
-    method, bias, plain = stored_method(configuration), given("bias", "joint"), given("plain", True)
+    method, bias, plain = configuration["method"], given("bias", "joint"), given("plain", True)
     # One from before there was a consensus holds the judge's scores.
     held = tuple(given("control") or {})
     votes = Comparisons.read(folder / VOTES) if given("votes") else None

@@ -219,7 +219,6 @@ class Task:
             "method": self.method,
             "bias": self.bias,
             "plain": self.plain,
-            "estimates_variances": self.fitting.pools,
             "estimate": self.estimate,
             "validity": self.validity,
             "control": {

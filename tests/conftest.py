@@ -28,7 +28,19 @@ settings.register_profile("few", settings.get_profile("all"), max_examples=15)
 settings.register_profile("random", derandomize=False, deadline=None, database=None, print_blob=True)
 settings.load_profile(os.environ.get("COMPARO_EXAMPLES", "few"))
 
-LONG_PAGES = {"people.md"}
+# Pages of docs, and functions with examples, that take more than two seconds.
+LONG_PAGES = {"people.md", "panel.md", "plots.md", "planning.md", "systems.md", "growing.md", "sheets.md"}
+LONG_EXAMPLES = {
+    f"comparo.{name}"
+    for name in (
+        "ranking.people.with_votes",
+        "model.voted.voted",
+        "analysis.reliability.reliability",
+        "run.audition.audition",
+        "run.rejudge.rejudge",
+        "selection.planning.plan",
+    )
+}
 RECORDED = Path(__file__).parents[2] / "shared" / "data"
 # Files whose tests share an expensive fixture, or that start many processes, run in one worker each, the longest first.
 TIERS = {
@@ -63,7 +75,7 @@ def pytest_collection_modifyitems(items):
         if not any(item.get_closest_marker(tier) for tier in TIERS):
             other = "judges" if item.nodeid.startswith("src/comparo/judges/") else "core"  # examples in docstrings
             item.add_marker(FILES.get(item.path.name, other))
-        if item.path.name in LONG_PAGES and item.path.suffix == ".md":
+        if (item.path.name in LONG_PAGES and item.path.suffix == ".md") or item.name in LONG_EXAMPLES:
             item.add_marker("long")
         if item.path.name in TOGETHER:
             item.add_marker(pytest.mark.xdist_group(TOGETHER[item.path.name]))

@@ -18,6 +18,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.ranking.orders import wilson
 from conftest import RECORDED
+from split import one_short
 
 
 @pytest.fixture
@@ -47,6 +48,7 @@ def clustered(rng, texts, pairs, people, spread, contexts):
     return made.pop("y").astype(float), Clusters(**made)
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("texts", "pairs", "people", "spread", "contexts"),
@@ -159,6 +161,7 @@ def world(seed, pairs=400, accuracy=0.8, taste=0.85, ties=0.1, people=2, context
     return Comparisons.from_columns(**{name: np.concatenate(values) for name, values in parts.items()}), names
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 @pytest.mark.parametrize("contexts", [None, 40])
 def test_accuracy_kappa_and_ceiling_are_found(contexts):
@@ -279,6 +282,7 @@ def spoilt(seed, bad):
     return rows
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 def test_the_texts_in_dispute_are_named_and_chance_is_not():
     found = agree(
@@ -314,7 +318,7 @@ def ranked(seed, texts, votes, contexts=1, share=0.8):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("texts", "votes", "contexts"), [(8, 20, 12), (30, 200, 1), (60, 150, 1)])
+@pytest.mark.parametrize(("texts", "votes", "contexts"), one_short([(30, 200, 1), (8, 20, 12), (60, 150, 1)]))
 def test_the_rank_correlation_with_infinitely_many_votes(texts, votes, contexts):
     population = 6 / np.pi * np.arcsin(0.8 / 2)  # Spearman's correlation of a normal distribution with 0.8
     inside, off = [], []
@@ -467,6 +471,7 @@ def test_the_picture_of_a_calibration():
         plot_agreement(agree(data, people[:1], draws=1))
 
 
+@pytest.mark.long
 @pytest.mark.recorded
 def test_recorded_battles(comparo):
     done = comparo("agree", RECORDED / "panel" / "judges.arena_ppr.csv.gz", "--people", "human", "--json")

@@ -144,5 +144,10 @@ def test_two_servers_and_two_wordings_on_the_command_line(run, tmp_path):
     assert found["best"].startswith("openai/good")
     assert all("openai/bad" in note and "ranks against the others" in note for note in found["notes"])
     assert len(found["notes"]) == 2
-    assert "openai/good" in (tmp_path / "found" / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "found" / "report.html").read_text(encoding="utf-8")
+    assert (
+        page.index(found["advice"].split(":")[0])
+        < page.index("openai/good")
+        < page.index('<table class="voices" id="audition">')
+    )
     assert set(found["rivals"]) < names - {found["best"]}

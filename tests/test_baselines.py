@@ -230,6 +230,7 @@ def test_what_cannot_be_sorted_is_refused():
 real = pytest.mark.recorded
 
 
+@pytest.mark.long
 @real
 def test_pairs_on_recorded_summeval():
     data = load_dataset(DATA / "summeval.jsonl")

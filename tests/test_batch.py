@@ -484,6 +484,7 @@ def test_the_command_submits_tells_and_collects(server, folder, run):
     assert "batch" not in run(folder, ["runs"]).stdout.splitlines()[1]
 
 
+@pytest.mark.long
 def test_an_interrupted_command_says_how_to_come_back(server, folder):
     server.does.looks = -1
     variables = {**os.environ, "OPENAI_API_KEY": KEY}

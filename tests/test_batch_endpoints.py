@@ -249,7 +249,8 @@ def test_of_two_batches_alike_each_run_finds_its_own(server, begin, tmp_path, lo
     assert len(server.made) == 2
 
 
-@pytest.mark.parametrize("wanted", one_short(["download", "before POST batches"]))
+@pytest.mark.long
+@pytest.mark.parametrize("wanted", ["download", "before POST batches"])
 def test_a_process_may_be_killed_within_a_request(endpoint, server, begin, tmp_path, wanted):
     wanted = f"after {endpoint.download}" if wanted == "download" else wanted
     processes, is_killed, is_there = [], threading.Event(), threading.Event()

@@ -107,6 +107,7 @@ def test_what_came_from_the_cache_is_told_and_costs_nothing(run, folder):
     assert contents(folder / CACHE) == []
 
 
+@pytest.mark.long
 def test_a_budget_in_dollars_buys_the_same_run_with_a_cache_as_without(run, folder):
     with Api(SERVER) as api:
         dear = ("--price", "100,1000", "--concurrency", "1", "--budget", "$0.30")

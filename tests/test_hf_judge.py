@@ -197,6 +197,7 @@ CRITERIA = criteria_prompt(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["llama", "capped", "positions", "t5"])
 def test_criteria_after_texts_that_are_read_once_are_answered_as_each_is_alone(name, folder):
     questions = some_questions()

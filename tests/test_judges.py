@@ -38,6 +38,7 @@ def question(first=SHORT, second=LONG, context=None):
     return Question(first, second, context, first, second, context)
 
 
+@pytest.mark.long
 def test_the_embedded_model_answers(smollm2):
     both = list(smollm2.judge([question(), question(LONG, SHORT)], PROMPT))
     for answer in both:

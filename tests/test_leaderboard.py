@@ -13,6 +13,7 @@ from comparo.methods import quiet_fit
 from comparo.model.limits import Limits
 from comparo.ranking.grouping import CONFOUNDED, group_means
 from comparo.ranking.leaderboard import win_probability
+from split import one_short
 
 
 def systems(rng, groups=6, contexts=20, calls=2, sd=0.5, is_hard=False):
@@ -271,6 +272,7 @@ def test_recorded_comparisons_have_a_leaderboard_where_it_is_asked_for(run, tmp_
     assert "every group has one text only" in refused.stderr
 
 
+@pytest.mark.long
 def test_the_leader_is_the_best_as_often_as_it_says():
     """400 boards of five systems whose means vary by 0.5, known to 0.35: the share has an error of 0.024."""
     rng, right, said = np.random.default_rng(0), [], []
@@ -309,7 +311,7 @@ def test_judges_of_one_battle_each_are_people_in_one_pool(method):
     np.testing.assert_allclose(each.to_columns()["win_rate"], share, atol=0.06)
 
 
-@pytest.mark.parametrize(("won", "contexts"), [(157, 200), (29, 40)])
+@pytest.mark.parametrize(("won", "contexts"), one_short([(29, 40), (157, 200)]))
 def test_one_decision_in_each_context_is_on_the_scale_of_the_win_rate(won, contexts):
     p = np.arange(contexts) < won
     turned = np.arange(contexts) % 2 == 0
@@ -354,6 +356,7 @@ def test_a_group_that_is_always_first_keeps_its_win_rate_and_says_what_is_confou
     assert CONFOUNDED not in fit(turned, "mixed", groups="items").groups().notes
 
 
+@pytest.mark.long
 def test_contexts_with_one_choice_count_as_observed_beside_one_that_has_more():
     rows = [
         {"context": c, "first": "xy"[c % 2], "second": "yx"[c % 2], "p": float((c < 29) != c % 2)} for c in range(40)

@@ -11,6 +11,7 @@ from scipy.special import expit, log_ndtr, logit
 
 from benchmarks.systems import answers
 from comparo import Comparisons, fit
+from comparo.methods import quiet_fit
 from comparo.model.covariance import ProductCovariance
 from comparo.model.edges import difference_variances
 from comparo.model.effects import random_effects
@@ -575,3 +576,18 @@ def test_random_effects_of_many_estimates_find_their_mean_and_variance():
     assert centre == pytest.approx(1.5, abs=0.05)
     assert between == pytest.approx(0.49, rel=0.1)
     assert random_effects(np.ones(5), np.full(5, 0.2))[1] == pytest.approx(0.0002)
+
+
+@pytest.mark.parametrize("seed", [13, 37])
+def test_noise_that_swings_with_the_biases_settles(seed):
+    """Few pairs, some of them in one order: the noise swung between values for ever."""
+    rng = np.random.default_rng(seed)
+    scores, rows = rng.standard_normal((6, 6)), []
+    for context in range(6):
+        for _ in range(3):
+            i, j = rng.choice(6, 2, replace=False)
+            for number, (first, second) in enumerate(((i, j), (j, i))):
+                if number == 0 or rng.random() < 0.7:
+                    d = scores[context, first] - scores[context, second] + 0.3 * rng.standard_normal()
+                    rows.append({"context": context, "first": first, "second": second, "p": expit(d)})
+    assert quiet_fit(rows, "mixed", groups="items").converged

@@ -302,6 +302,7 @@ def ranked(run, folder, api, model, *more):
     )
 
 
+@pytest.mark.long
 def test_a_run_probes_once_says_and_stores_what_it_found_and_counts_its_cost(run, folder):
     with Api(replace(LUNA, cached=40)) as api:
         done = ranked(run, folder, api, "gpt-6-luna")
@@ -329,6 +330,7 @@ def test_a_run_probes_once_says_and_stores_what_it_found_and_counts_its_cost(run
     assert "list prices of 2026-10-26" in page
 
 
+@pytest.mark.long
 def test_a_refused_setting_leaves_no_folder_so_the_remedy_works_in_its_place(run, folder):
     with Api(O3) as api:
         done = ranked(run, folder, api, "o3")

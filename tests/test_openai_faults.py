@@ -190,7 +190,7 @@ def test_short_waits_go_unsaid(caplog):
 
 
 @pytest.mark.measures
-@pytest.mark.parametrize("when", ["7200", "inf", "1e999", "date"])
+@pytest.mark.parametrize("when", one_short(["7200", "inf", "1e999", "date"]))
 def test_a_server_that_asks_for_hours_is_waited_for_as_long_as_a_try_and_then_left(when):
     when = formatdate(time.time() + 7300, usegmt=True) if when == "date" else when
     with Api(busy(when), SURE) as api:

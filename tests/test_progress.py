@@ -142,6 +142,7 @@ def test_some_contexts_may_stop_and_others_not():
     assert re.match(r"--until 0\.9 stopped 1 of 2 contexts; .*Spearman correlation is", said)
 
 
+@pytest.mark.long
 def test_the_command_prints_how_it_ended_unless_there_was_no_target(run, tmp_path):
     lines = [f'{{"id": "i{k}", "text": "Text {k}.", "score_wit": {k / 3}}}' for k in range(30)]
     (tmp_path / "items.jsonl").write_text("\n".join(lines))

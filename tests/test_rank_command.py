@@ -35,6 +35,7 @@ def ask(api, *more):
     return ("rank", "items.jsonl", "--criterion", "better", "--out", "run", "--budget", "4n", *options, *more)
 
 
+@pytest.mark.long
 def test_a_server_that_goes_away_for_good_stops_the_run_which_goes_on_when_it_is_back(comparo, folder):
     with Api(*[YES] * 30, refusal(503, "gone for good")) as api:
         done = comparo(*ask(api), folder=folder)
@@ -66,6 +67,7 @@ def test_a_wrong_key_stops_at_once_and_the_key_appears_nowhere(comparo, folder):
     assert KEY not in done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_a_budget_in_dollars_is_not_overspent(comparo, folder):
     with Api(YES) as api:  # 100 tokens in and 2 out: $0.012 a call, about 8 times what the lengths let expect
         done = comparo(*ask(api, "--budget", "$0.30", "--price", "100,1000"), folder=folder)

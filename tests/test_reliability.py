@@ -237,6 +237,7 @@ def test_a_budget_in_dollars_is_overrun_by_one_call_at_most_whatever_calls_cost(
     assert 4.0 < judge.spent <= 8.0 + judge.dearest
 
 
+@pytest.mark.long
 def test_calls_whose_price_is_not_told_count_as_expected():
     class Silent(Told):
         price = (1000.0, 1000.0)
@@ -506,7 +507,8 @@ def test_a_cut_prompt_is_told_at_once():
 # Stopped
 
 
-@pytest.mark.parametrize("which", one_short([signal.SIGKILL, signal.SIGINT, signal.SIGTERM]))
+@pytest.mark.long
+@pytest.mark.parametrize("which", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_pays_again_for_no_more_than_the_calls_in_flight(which, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
     faults = import_module("benchmarks.faults")

@@ -151,6 +151,7 @@ def voices(tmp_path_factory):
     return write_report(voices_folder(folder, judges, budget="70n", items=texts_of_contexts()))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", one_short(WIDTHS))
 def test_who_judged(browser, voices, width):
     browser.open(voices, width, dark=True)
@@ -162,6 +163,7 @@ def test_who_judged(browser, voices, width):
     assert browser.complaints() == []
 
 
+@pytest.mark.long
 def test_the_script_shows_what_the_page_held(browser, stories):
     browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
@@ -279,6 +281,7 @@ def test_groups_that_nothing_connects_have_no_expected_wins(browser, tmp_path):
     assert browser.complaints() == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", one_short(WIDTHS))
 def test_what_did_not_fit_is_said(browser, tmp_path, width):
     items = [
@@ -308,6 +311,7 @@ def test_what_did_not_fit_is_said(browser, tmp_path, width):
     assert browser.complaints() == []
 
 
+@pytest.mark.long
 def test_contexts(browser, contexts):
     browser.open(contexts)
     assert browser.names()[0] == "system 5"
@@ -326,6 +330,7 @@ def test_contexts(browser, contexts):
     assert browser.complaints() == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", one_short(WIDTHS))
 def test_the_leaderboard_its_wins_and_the_lengths(browser, contexts, stories, width):
     browser.open(contexts, width)
@@ -412,6 +417,7 @@ def test_the_command_is_copied_and_everything_saved(browser, stories, tmp_path):
     assert len(json.loads(saved(browser, tmp_path, "#save", f"{name}.json"))["candidates"]["item"]) == 24
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", one_short(["stories", "contexts", "voices"]))
 def test_every_table_is_saved_as_csv_and_json(browser, page, request, tmp_path):
     path = request.getfixturevalue(page)
@@ -482,6 +488,7 @@ def test_headings_and_the_ends_of_charts_are_seen_on_a_telephone(browser, page, 
     assert apart < 2
 
 
+@pytest.mark.long
 def test_a_number_has_the_beginning_of_its_text_beside_it(browser, tmp_path):
     text = "of a long day at the sea, and of those, who were there: all of us"
     texts = [{"id": k, "text": f"Story {k} {text}"} for k in range(8)]
@@ -496,6 +503,7 @@ def test_a_number_has_the_beginning_of_its_text_beside_it(browser, tmp_path):
     assert all(begun[place] in name for place, name in enumerate(browser.texts("#matrix th[scope=row]")))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", one_short(["stories", "contexts", "voices"]))
 def test_on_paper_all_is_unfolded_and_nothing_can_be_clicked(browser, page, request):
     browser.open(request.getfixturevalue(page), dark=True)

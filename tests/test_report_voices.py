@@ -71,6 +71,7 @@ class Section(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
+@pytest.mark.long
 def test_cycles_and_flips_are_counted_within_each_voice(folder, record):
     page = written(folder)
     assert "triples whose three pairs were all judged by the same voice" in page
@@ -82,6 +83,7 @@ def test_cycles_and_flips_are_counted_within_each_voice(folder, record):
         assert found == turned  # a voice that ranks the other way round changes nothing
 
 
+@pytest.mark.long
 def test_reliability_of_a_folder_has_the_mass(folder):
     assert reliability(folder)["mass"].tolist() == [1.0, 1.0, 1.0]
 
@@ -129,6 +131,7 @@ def test_cells_hold_the_agreement_of_two_voices(record):
     assert rows[0]["cells"][2][1] == "orange"
 
 
+@pytest.mark.long
 def test_the_ranking_without_a_voice_is_that_of_the_others(record, monkeypatch):
     data = record.ranking.comparisons
     without = [float(member.without.replace("−", "-")) for member in who_judged(record)["members"]]

@@ -64,6 +64,7 @@ def test_a_matching_leaves_what_is_worth_little_for_later() -> None:
     assert np.all(pairs.min(axis=1) < 100)
 
 
+@pytest.mark.long
 def test_greedy_tells_more_than_random_and_nearly_as_much_as_exact() -> None:
     for number in (2 * ITEMS, 5 * ITEMS):
         pairs = greedy_pairs(ITEMS, number, np.random.default_rng(0), FEW)

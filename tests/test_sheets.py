@@ -200,6 +200,7 @@ def test_judges_whose_names_make_no_file():
 # Reading
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("essays")
 def test_sheets_come_back_filled_in(comparo, tmp_path):
     """Two people fill in .xlsx files in their own way; the second round leaves out what they had."""

@@ -90,6 +90,7 @@ def paths(items, truth, calls, answer):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_two_kinds_of_text_are_ranked_as_well_with_style_as_without(seed):
     rng = np.random.default_rng(seed)
@@ -116,6 +117,7 @@ def _decide(truth, luck, first, second):
     return (luck[first, second] < expit(truth[first] - truth[second])).astype(float)
 
 
+@pytest.mark.long
 def test_expected_agreement_is_honest_for_weak_judges():
     """40 items whose scores vary by 0.3 with noise of 1, and pure noise."""
     said, true = [], []
@@ -139,6 +141,7 @@ def test_expected_agreement_is_honest_for_weak_judges():
     assert np.mean(noise) < 0.4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("n", "spread", "seeds"), one_short([(100, 3.0, 6), (3000, 1.0, 1)]))
 def test_the_variance_of_scores_is_found_from_decisions(n, spread, seeds):
     variances, shares = [], []

@@ -159,6 +159,7 @@ def test_a_flag_or_a_variable_of_the_users_own_needs_no_agreement(run, folder, m
     assert (done.returncode, "judge openai/gpt-6-luna" in done.stdout) == (0, True), done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reply", one_short(["y", "n"]))
 def test_on_a_terminal_a_found_file_is_shown_and_asked_about(folder, reply):
     (folder / "comparo.toml").write_text('judge = "openai/gpt-6-luna"\n')
@@ -171,6 +172,7 @@ def test_on_a_terminal_a_found_file_is_shown_and_asked_about(folder, reply):
     assert ("give --judge yourself" in said) == (reply == "n")
 
 
+@pytest.mark.long
 def test_the_command_that_repeats_a_run_needs_no_file_and_no_variable(run, folder, monkeypatch):
     settings = 'budget = "4n"\nkind = "It\'s a text"\n[rank]\nquiet = true\nscores = ["wit"]\n'
     (folder / "comparo.toml").write_text(settings)
@@ -201,6 +203,7 @@ def test_the_command_that_repeats_a_run_needs_no_file_and_no_variable(run, folde
     assert read_configuration(folder / "run")["command"] == command
 
 
+@pytest.mark.long
 def test_the_command_that_repeats_a_run_holds_nothing_secret(run, folder):
     password, token = "pass%40word", "tok-123456789"
     with Api(tokens({"A": 0.7, "B": 0.3})) as api:
@@ -292,6 +295,7 @@ def test_a_wrong_folder_or_file_is_a_wrong_command(run, folder, arguments, messa
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.long
 def test_a_folder_of_another_run_or_a_file_in_its_place_is_a_wrong_command(run, folder):
     assert run(folder, simulated("--quiet", "--budget", "4n")).returncode == 0
     other = run(folder, simulated("--quiet", "--seed", "1"))
@@ -302,6 +306,7 @@ def test_a_folder_of_another_run_or_a_file_in_its_place_is_a_wrong_command(run, 
     assert (other.returncode, "nowhere is not a run" in other.stderr) == (2, True)
 
 
+@pytest.mark.long
 def test_the_page_of_a_run_is_made_by_its_database_too(run, folder):
     run(folder, simulated("--quiet", "--budget", "4n"))
     done = run(folder, ["report", "run/judgements.db"])

@@ -41,6 +41,7 @@ def answers(seed, items, contexts, calls, kind):
     return Comparisons.from_columns(**{name: np.concatenate(values) for name, values in parts.items()}), known
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "items", "contexts", "calls", "runs"),
     one_short(

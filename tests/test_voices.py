@@ -150,6 +150,7 @@ def test_every_voice_is_first_asked_the_same_pairs_then_the_useless_one_no_more(
     assert spearman(ranking) > rank_correlation(both) - 0.03  # what the two agree on, if they were asked everything
 
 
+@pytest.mark.long
 def test_both_orders_of_a_pair_go_to_one_voice():
     _, judgements = run(task([told("ana"), told("bo")]))
     made = {(one.question.voice, one.question.first, one.question.second) for one in judgements}
@@ -184,6 +185,7 @@ def test_money_holds_over_all_voices_together():
     assert set(calls(judgements)) == {"told/ana", "told/bo"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stop", one_short([150, 3, 70, 260]))
 @pytest.mark.parametrize("strategy", one_short(["adaptive", "greedy"]))
 def test_a_run_that_was_stopped_ends_with_the_judgements_of_an_unbroken_one(tmp_path, stop, strategy):
@@ -354,6 +356,7 @@ def test_few_calls_share_the_voices_out_over_small_contexts():
     assert len({frozenset(team) for team in pairs.values()}) == 6
 
 
+@pytest.mark.long
 def test_a_larger_budget_goes_on_with_the_same_teams(tmp_path):
     voices = [told(name) for name in ("ana", "bo", "cy", "dee")]
     first = rank(TEXTS, "better", judge=voices, budget="4n", out=tmp_path / "run")

@@ -338,6 +338,7 @@ def test_a_judge_who_leaves_within_a_request_is_one_line(server):
 # What survives
 
 
+@pytest.mark.long
 def test_the_same_command_goes_on_with_the_same_links(texts, tmp_path):
     with Server(texts, tmp_path / "run", *JUDGES) as server:
         ana = server.voter("ana")
@@ -496,6 +497,7 @@ def test_kills_under_load_lose_and_double_nothing(tmp_path, kills, each):
 # What the organiser sees
 
 
+@pytest.mark.long
 def test_the_organiser_sees_judges_agreement_and_the_ranking(texts, tmp_path, run):
     with Server(texts, tmp_path / "run", *JUDGES, "--twice", "1", "--until", "0.5") as server:
         assert "There is no ranking before the first votes" in server.request("GET", f"{server.organiser}/")[2]
@@ -543,8 +545,8 @@ def test_the_organiser_sees_judges_agreement_and_the_ranking(texts, tmp_path, ru
         assert fit(tmp_path / data, "mixed").method == "mixed"  # a method that is named is that method
 
 
-@pytest.mark.parametrize("votes", [1, 10])
-@pytest.mark.parametrize("judges", ["ana", "ana,bo,cy"])
+@pytest.mark.parametrize("votes", one_short([1, 10]))
+@pytest.mark.parametrize("judges", one_short(["ana,bo,cy", "ana"]))
 def test_other_commands_read_the_run_folder(texts, tmp_path, run, judges, votes):
     rng = random.Random(0)
     with Server(texts, tmp_path / "run", "--judges", judges) as server:

@@ -128,6 +128,7 @@ def test_two_judges_vote_at_once_with_the_keyboard(page, driver, server):
         ana.here()
 
 
+@pytest.mark.long
 def test_skipping_needs_a_reason_and_undo_brings_the_pair_back(page, server):
     page.open(address(server, "ana"))
     shown = page.state()
@@ -152,6 +153,7 @@ def test_skipping_needs_a_reason_and_undo_brings_the_pair_back(page, server):
     assert page.complaints() == []
 
 
+@pytest.mark.long
 def test_a_double_click_is_one_vote(page, server):
     page.open(address(server, "ana"))
     page.wait("return document.body.classList.contains('ready')")
@@ -167,6 +169,7 @@ def test_a_double_click_is_one_vote(page, server):
     assert page.run("return document.activeElement.dataset.choice") == "B"  # for those who use the Tab key
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("width", "markdown"), [(1280, False), (400, True)])
 def test_hostile_texts_are_shown_as_text(page, texts, tmp_path, width, markdown):
     flags = ["--markdown"] if markdown else []
@@ -192,6 +195,7 @@ def test_hostile_texts_are_shown_as_text(page, texts, tmp_path, width, markdown)
         assert page.complaints() == []
 
 
+@pytest.mark.long
 def test_the_page_fits_a_phone_and_the_dark(page, server):
     colours = []
     for dark in (False, True):
@@ -210,6 +214,7 @@ def test_the_page_fits_a_phone_and_the_dark(page, server):
     assert sides[0] == sides[1]  # side by side
 
 
+@pytest.mark.long
 def test_a_vote_that_cannot_be_saved_stays_on_the_page_until_it_is(page, server):
     page.open(address(server, "ana"))
     page.vote("a")
@@ -228,6 +233,7 @@ def test_a_vote_that_cannot_be_saved_stays_on_the_page_until_it_is(page, server)
     assert [one.reply for one in read_judgements(server.out)] == ["A", "B"]
 
 
+@pytest.mark.long
 def test_a_judge_goes_on_when_the_server_comes_back(page, texts, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as place:
         port = place.getsockname()[1]  # not the usual one, which another server may take while this one is down

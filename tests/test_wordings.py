@@ -119,6 +119,7 @@ def sent(api):
     return api.requests[-1].body["messages"][0]["content"]
 
 
+@pytest.mark.long
 def test_a_server_is_asked_in_the_wording_and_a_run_keeps_to_it(run, folder):
     asked = "Between Text A and Text B, which one is wittier? Answer with Text A or Text B."
     with Api(ANSWER) as api:
@@ -181,6 +182,7 @@ def test_help_lists_the_names(run, folder):
     assert all(name in said for name in WORDINGS)
 
 
+@pytest.mark.long
 @pytest.mark.recorded
 def test_the_table_of_wordings_is_what_was_recorded():
     from benchmarks.wordings import PAPER, best, gain, results, surest

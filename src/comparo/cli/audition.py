@@ -19,12 +19,12 @@ from comparo.cli.printing import Console, cost_words, print_notes, print_table, 
 from comparo.cli.settings import command_line
 from comparo.cli.stopping import say_interrupted, stoppable
 from comparo.data.writing import csv_text
-from comparo.ranking.display import json_rows
 from comparo.ranking.ranking import Ranking
 from comparo.run.answers import count_cached
-from comparo.run.audition import BLIND, PAIRS, audition
+from comparo.run.audition import PAIRS, audition
 from comparo.run.auditioned import Audition
 from comparo.run.budget import paid_and_spent
+from comparo.run.database import write_text
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
 from comparo.run.task import DEFAULT_LEAST_MASS, Task
@@ -86,8 +86,10 @@ def audition_command(
         say=partial(shown.console.print, style="yellow", markup=False, soft_wrap=True),
         finish=partial(_ask, shown=shown),
     )
-    from comparo.report import write_report
+    from comparo.report.record import AUDITION
+    from comparo.report.writing import write_report
 
+    write_text(Path(found.answers.source) / AUDITION, json.dumps(found.to_dict(), ensure_ascii=False) + "\n")
     page = write_report(found.answers.source)
     _print(found, shown)
     names = [voice.name or found.best for voice in voices_of(judges, prompts)]
@@ -123,9 +125,7 @@ def _print(found: Audition, shown: Shown) -> None:
     answers = [one for one in found.answers.judgements if not one.failed]
     cached, (_, spent) = count_cached(answers), paid_and_spent(answers)
     if shown.output == "json":
-        names = {"best": found.best, "rivals": list(found.rivals), "panel": list(found.panel)}
-        document = names | {"notes": list(found.notes), "cached": cached}
-        print_text(json.dumps(document | {"voices": json_rows(found.table)}, ensure_ascii=False) + "\n")
+        print_text(json.dumps(found.to_dict() | {"cached": cached}, ensure_ascii=False) + "\n")
         return
     if shown.output == "csv":
         print_text(csv_text(dict(found.table)))
@@ -135,24 +135,11 @@ def _print(found: Audition, shown: Shown) -> None:
         print_notes(found.notes)
     if words := cost_words(cached, len(answers), spent):
         shown.console.print("; ".join(words))
-    shown.console.print(_advice(found), markup=False, soft_wrap=True)
+    shown.console.print(found.advice, markup=False, soft_wrap=True)
     if len(found.panel) > 1:
         others = ", ".join(found.panel[1:])
         told = f"With calls for several voices, add those that show nearly as much and agree: {others}."
         shown.console.print(told, markup=False, soft_wrap=True)
-
-
-def _advice(found: Audition) -> str:
-    """Which voice to use, if any."""
-    if not np.any(found.table["content_high"] >= BLIND):
-        return "No voice sees these texts: a ranking by them would mean little. Try another judge, or another wording."
-    if found.rivals:
-        others = ", ".join(found.rivals)
-        return (
-            f"Too close to call: {found.best} has the most content, but these answers do not show that it has more "
-            f"than {others}. Ask more pairs (--pairs)."
-        )
-    return f"Use {found.best}: of all voices, the largest share of what it says is about the texts."
 
 
 def _rows(found: Audition) -> tuple[list[str], list[list[Any]]]:

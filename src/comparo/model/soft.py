@@ -31,8 +31,8 @@ from comparo.model.tails import FREEDOMS, SUSPECT, Cavities, suspect
 from comparo.model.variances import LEAST_NOISE, Variances, estimate
 from comparo.types import Array
 
-FREE = 4  # rounds in which the freedom may change
-DAMPING = 0.5  # share of the way to new sites: answers far from all others would otherwise swing
+FREE = 4  # rounds in which the freedom of tails may change, and sums may become noise again
+DAMPING = 0.5  # share of the way to new sites or noise: answers far from all others would otherwise swing
 TWICE = 2.0  # the most by which sums that are taken for noise vary more: errors are then at most √2 times too wide
 SURELY = 0.999  # `CLEARLY` in a test of scores, which is too bold if the answers often choose between two noises
 MANY = 8  # observations per candidate from which a residual is noise by 3/4: its share is 1 − n/M
@@ -138,7 +138,7 @@ class Soft:
         limits, censored = self.pattern.limits, self.censored
         in_one_order = self.is_biased and not np.any(self.observations.sum_weight)
         state = replace(self, reach=reach(self.system, ~censored)) if in_one_order else self
-        before = np.array(0.0)
+        before, change, rate, has_sums = np.array(0.0), 0.0, 1.0, True
         share = 1.0 if censored.any() else self._noise_share
         for step in range(limits.mixed_rounds):
             spectrum = Spectrum.of(state.system, shared.columns)
@@ -146,14 +146,19 @@ class Soft:
                 left = spectrum.square - float(np.sum(spectrum.beta**2 / spectrum.q))
                 spectrum = replace(spectrum, square=spectrum.square - (1.0 - state.reach) * left)
             variances = estimate(spectrum, shared.kind, state.count, False, self.unit)
-            if state.sums_are_noise(variances.noise(variances.ratio)):
+            has_sums = (has_sums or step < FREE) and state.sums_are_noise(variances.noise(variances.ratio))
+            if has_sums:
                 found = self.observations
                 spectrum = replace(spectrum, square=spectrum.square + found.sum_variance * found.sum_freedom)
                 variances = estimate(spectrum, shared.kind, state.count + found.sum_freedom, False, self.unit)
-            used, state = state.noise, replace(state, noise=variances.noise(variances.ratio))
+            used, new, last = state.noise, variances.noise(variances.ratio), change
+            change = float(np.log(new / used))
+            # Noise may swing between two values with the test of the sums and the biases in one order.
+            rate *= DAMPING if change * last < 0 else 1.0
+            state = replace(state, noise=float(used * (new / used) ** rate))
             logs = np.log([variances.ratio, state.noise])
             learnt = step > 0 or state.biases is None or not state.biases.shared.any()
-            if learnt and share * abs(np.log(state.noise / used)) < limits.mixed_change:  # the system stays the same
+            if learnt and share * abs(change) < limits.mixed_change:  # the system stays the same
                 return state, variances, step + 1, True
             # Sites of saturated answers move in small steps.
             if np.max(np.abs(logs - before)) < limits.mixed_change / (10 if censored.any() else 1):

@@ -207,7 +207,7 @@ class Ranking(Placed):
 
     @property
     def board_notes(self) -> tuple[str, ...]:
-        """The notes of the `leaderboard`, where there is one; they are not among `notes`, since it takes time to make."""
+        """The notes of the `leaderboard`, where there is one; `notes` leave them out, since it takes time to make."""
         return () if self.leaderboard is None else self.leaderboard.notes
 
     def to_columns(self) -> dict[str, NDArray[Any]]:

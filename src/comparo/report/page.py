@@ -4,6 +4,7 @@ import base64
 import hashlib
 import math
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -125,6 +126,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "signs": [sign for sign in cards if sign.main],
         "special": [sign for sign in cards if not sign.main],
         "voices": who_judged(record),
+        "audition": _auditioned(record.audition) if record.audition else None,
         "growth": growth_part(ranking),
         **convergence_chart(record, ahead),
         "surprises": [surprise(record, place) for place in surprises(record, SURPRISES)],
@@ -132,6 +134,23 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "people": [(found, label(found.name), people_chart(found)) for found in people],
         "people_about": people_about(people, len(record.items.scores)),
         **_making(record),
+    }
+
+
+def _auditioned(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The advice of an audition, its notes, and the shares of an answer of each voice that are shown."""
+
+    def share(voice: Mapping[str, Any], name: str) -> tuple[str, str]:
+        value, low, high = (voice[key] for key in (name, f"{name}_low", f"{name}_high"))
+        return "–" if value is None else f"{value:.0%}", "" if low is None else f"{low:.0%} to {high:.0%}"
+
+    return {
+        "advice": label(found["advice"], SENTENCE),
+        "notes": [label(note, SENTENCE) for note in found["notes"]],
+        "voices": [
+            (label(voice["judge"]), [share(voice, name) for name in ("content", "length", "position")])
+            for voice in found["voices"]
+        ],
     }
 
 

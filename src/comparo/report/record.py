@@ -25,9 +25,11 @@ from comparo.run.answers import comparisons
 from comparo.run.criteria import criteria_of
 from comparo.run.loop import Run
 from comparo.run.past import read_past
-from comparo.run.recipe import Fitting, stored_method
+from comparo.run.recipe import Fitting
 from comparo.run.store import VOTES, read_configuration, read_judgements, stored_items
 from comparo.types import Array, LongIndex
+
+AUDITION = "audition.json"  # what an audition found, in its run folder
 
 
 class Refitting(Protocol):
@@ -44,7 +46,7 @@ class Record:
     """A run from its folder, with its ranking fitted again; or a ranking of recorded comparisons (`source` names them).
 
     Of all `judgements`, `answered` (K,) are the ranking's comparisons, in the same order. A candidate is a node of the
-    ranking's graph: an item of a context.
+    ranking's graph: an item of a context. `audition` is what `Audition.to_dict` holds, in the folder of one.
     """
 
     configuration: Mapping[str, Any]
@@ -53,6 +55,7 @@ class Record:
     ranking: Ranking
     fitting: Refitting
     source: str | None = None
+    audition: Mapping[str, Any] | None = None
 
     @property
     def is_fitted(self) -> bool:
@@ -177,14 +180,15 @@ def read_record(folder: Path) -> Record:
         tried = f"; {len(judgements)} failed, the last with: {judgements[-1].error}" if judgements else ""
         raise StoreError(f"{folder} holds no answers yet{tried}. Run the same command again to go on")
     fitting = fitting_of(configuration, items, folder)
-    return Record(configuration, items, judgements, fitting.conclude(comparisons(judgements)), fitting)
+    found = json.loads((folder / AUDITION).read_text(encoding="utf-8")) if (folder / AUDITION).is_file() else None
+    return Record(configuration, items, judgements, fitting.conclude(comparisons(judgements)), fitting, audition=found)
 
 
 def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> Fitting:
     """How the answers of a run folder become a ranking."""
     given = configuration.get
     # A folder from before runs could be plain holds one that was.
-    method, bias, plain = stored_method(configuration), given("bias", "joint"), given("plain", True)
+    method, bias, plain = configuration["method"], given("bias", "joint"), given("plain", True)
     # One from before there was a consensus holds the judge's scores.
     held = tuple(given("control") or {})
     votes = Comparisons.read(folder / VOTES) if given("votes") else None

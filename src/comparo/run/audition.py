@@ -26,7 +26,7 @@ from comparo.model.hearing import Heard, hear
 from comparo.model.panel import NEARLY
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.traits import control_of
-from comparo.run.auditioned import Answers, Audition
+from comparo.run.auditioned import BLIND, Answers, Audition
 from comparo.run.budget import Budget
 from comparo.run.loop import Run, logger
 from comparo.run.starting import Asked, Folder, Start, listed, make_judges, make_prompt, reader_among
@@ -39,7 +39,6 @@ FEWEST = 15  # pairs: a voice of fewer than 30 answers has no variances of its o
 EACH = 5  # pairs of a context, where there are many
 LOOPS = 2 / 3  # comparisons that connect the texts, of all: the others tell noise from taste
 MOSTLY = 0.5  # share of an answer about the order above which position says more than everything else together
-BLIND = 0.05  # content, at an end of its interval, of a voice that hardly sees the texts
 LEVEL = 0.95  # of intervals
 
 

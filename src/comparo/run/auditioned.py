@@ -13,15 +13,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.items import Items
 from comparo.judges import Judgement
+from comparo.ranking.display import json_rows
 from comparo.ranking.ranking import Ranking
 from comparo.run.database import key_of
 from comparo.run.merging import texts_of
 from comparo.run.store import differences, read_configuration, read_judgements, stored_items
 from comparo.run.voices import Voice
+
+BLIND = 0.05  # content, at an end of its interval, of a voice that hardly sees the texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,3 +141,22 @@ class Audition:
     notes: tuple[str, ...]
     ranking: Ranking
     answers: Answers = field(repr=False)
+
+    @property
+    def advice(self) -> str:
+        """Which voice to use, if any."""
+        if not np.any(self.table["content_high"] >= BLIND):
+            return (
+                "No voice sees these texts: a ranking by them would mean little. Try another judge, or another wording."
+            )
+        if self.rivals:
+            return (
+                f"Too close to call: {self.best} has the most content, but these answers do not show that it has more "
+                f"than {', '.join(self.rivals)}. Ask more pairs (--pairs)."
+            )
+        return f"Use {self.best}: of all voices, the largest share of what it says is about the texts."
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the ranking and the answers, as a JSON object; the voices are its rows."""
+        names = {"best": self.best, "rivals": list(self.rivals), "panel": list(self.panel)}
+        return names | {"advice": self.advice, "notes": list(self.notes), "voices": json_rows(self.table)}

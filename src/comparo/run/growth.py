@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,7 +60,7 @@ class Growth:
         Raises
         ------
         ValueError
-            If there is not one pair for each new item and voice.
+            If there is not one pair for each new item.
         """
         budget.check_price(cost)
         new = {context: self.new.get(context, 0) for context in sizes}
@@ -75,23 +76,30 @@ class Growth:
             for context, number in new.items()
         }
         found: dict[Any, tuple[int, Orders]] = {}
-        given = dict.fromkeys(sizes, 0)
-        for one in self.given:
-            given[one.question.context] += 1
+        given, links = self.given_in, self.links(sizes)
         for context, number in rounded(wanted).items():
             size = sizes[context]
             most = voices * size * (size - 1) - given[context]
             chosen: Orders = "both" if given[context] + number > voices * size * (size - 1) // 2 else orders
-            joined = new[context] if old[context] else size - 1
-            needed = min(most, voices * joined * (2 if chosen == "both" else 1))
+            needed = min(most, links[context] * (2 if chosen == "both" else 1))
             if number < needed:
                 place = "" if context is None else f" in context {context!r}"
                 raise ValueError(
                     f"{number} calls cannot place the {new[context]} new items{place}: at least {needed} are needed; "
-                    f"allow more, such as --budget {5 * voices}n, which is for each new item"
+                    "allow more, such as --budget 5n, which is for each new item"
                 )
             found[context] = given[context] + min(number, most), chosen
         return found
+
+    @property
+    def given_in(self) -> Counter[Any]:
+        """How many answers are given in each context."""
+        return Counter(one.question.context for one in self.given)
+
+    def links(self, sizes: Mapping[Any, int]) -> dict[Any, int]:
+        """How many pairs join the new items of each context with the others."""
+        new = {context: self.new.get(context, 0) for context in sizes}
+        return {context: new[context] if new[context] < size else size - 1 for context, size in sizes.items()}
 
     def more(self, by_context: Mapping[Any, tuple[int, Orders]]) -> int:
         """Of the calls of all contexts, how many are not given."""

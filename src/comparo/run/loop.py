@@ -80,7 +80,7 @@ class Run:
         at_once = sum(getattr(judge, "concurrency", judge.ahead) for judge in task.judges)
         self.spending = Spending(task.budget.dollars, task.price_of, max(0.0, paid - was_paid), at_once)
         self.ahead = int(store.configuration.get("ahead", task.ahead))
-        self._alike = int(store.configuration.get("alike", len(task.voices))) if growth is None else len(task.voices)
+        self._alike = int(store.configuration.get("alike", expense.alike)) if growth is None else expense.alike
         # More than `ahead` where replicas share the work.
         self.room = max(self.ahead, sum(getattr(judge, "room", judge.ahead) for judge in task.judges))
         names = task.items.names

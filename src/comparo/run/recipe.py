@@ -34,22 +34,6 @@ from comparo.types import Array
 Scores = Literal["auto", "judge", "consensus"]
 
 
-def stored_method(configuration: Mapping[str, Any]) -> Method:
-    """The method of a run folder, from its run.json.
-
-    Older folders do not hold whether variances are estimated. In them, "poe-…" is the name of what is "mixed" or
-    "panel" now, unless the run is plain or the bias plugged in.
-
-    >>> stored_method({"method": "poe-bt", "bias": "joint", "plain": False, "identity": {}})
-    'mixed'
-    """
-    found: Method = configuration.get("method", "poe-bt")
-    is_named = "estimates_variances" in configuration or not found.startswith("poe")
-    if is_named or configuration.get("plain", True) or configuration.get("bias") == "plug-in":
-        return found
-    return "panel" if "voices" in configuration["identity"] else "mixed"
-
-
 @dataclass(frozen=True)
 class Fitting:
     """Ranks comparisons of `items`; if it is not `grouped`, the groups of items are ignored.

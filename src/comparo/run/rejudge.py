@@ -30,7 +30,6 @@ from comparo.run.loop import Run, logger
 from comparo.run.probing import probe_judges
 from comparo.run.progress import Progress
 from comparo.run.recall import recalled, remembering
-from comparo.run.recipe import stored_method
 from comparo.run.rounds import Pair, Rounds
 from comparo.run.store import Store, read_configuration, read_judgements, stored_items
 from comparo.run.task import DEFAULT_LEAST_MASS, Expense, Task
@@ -242,7 +241,7 @@ def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tu
     pairs: dict[Any, list[Pair]] = {context: [] for context in items.names}
     for context, *pair in keys[: math.ceil(most.get(budget.unit, len(keys)))]:
         pairs[context].append((*pair, name))
-    method = stored_method(configuration)
+    method = configuration["method"]
     task = Repeated(
         items,
         prompt,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -218,7 +219,6 @@ class Task:
             "method": self.method,
             "bias": self.bias,
             "plain": self.plain,
-            "estimates_variances": self.fitting.pools,
             "estimate": self.estimate,
             "validity": self.validity,
             "control": {
@@ -260,13 +260,19 @@ class Task:
         else:
             calls = self.growth.calls(self.budget, sizes, self.orders, least, len(self.voices))
             total = self.growth.more(calls)
-        joined = sizes if groups is None else {None: groups}
+        if self.growth is not None:
+            links, given = self.growth.links(sizes), self.growth.given_in
+        else:
+            joined = sizes if groups is None else {None: groups}
+            links, given = {context: size - 1 for context, size in joined.items()}, Counter()
         made = calls if groups is None else {None: (total, self.orders)}
-        alike = min(made[c][0] // (max(1, joined[c] - 1) * (2 if made[c][1] == "both" else 1)) for c in joined)
+        each = [
+            (made[c][0] - given[c]) // (links[c] * (2 if made[c][1] == "both" else 1)) for c in links if links[c] > 0
+        ]
         most = max(costs.values()) if least == least else math.nan
         cost = min(total * most, self.budget.dollars) if self.is_panel and most == most else total * most
         return Expense(
-            calls, total, round(total * sum(tokens.values()) / len(tokens)), cost, costs, min(alike, len(self.voices))
+            calls, total, round(total * sum(tokens.values()) / len(tokens)), cost, costs, min([*each, len(self.voices)])
         )
 
     def price_of(self, question: Question) -> float:

@@ -23,6 +23,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from comparo.run.health import ENOUGH, is_excess
 from comparo.run.store import read_judgements
 
 CONCURRENCY = 16
@@ -205,11 +208,27 @@ def show_prices() -> None:
         print(f"| {concurrency} | {after} | {calls} | ${spent:.2f} |", flush=True)
 
 
+def show_failures(runs: int = 2000, calls: int = 200) -> None:
+    """How many runs of so many calls are stopped by failures, at several rates of failing."""
+    rng = np.random.default_rng(0)
+    asked = np.arange(1, calls + 1)
+    limits = [next(lost for lost in range(n + 2) if lost > n or is_excess(lost, n)) for n in asked.tolist()]
+    print(f"\n## Stopped by failures, {runs} runs of {calls} calls\n\n| rate of failing | stopped | calls until then |")
+    print("| --- | --- | --- |")
+    for rate in (0.05, 0.1, 0.15, 0.2, 0.3, 0.5):
+        lost = (rng.random((runs, calls)) < rate).cumsum(axis=1)
+        is_over = (lost >= limits) & (asked >= ENOUGH)
+        ended = is_over.any(axis=1)
+        until = np.median(is_over.argmax(axis=1)[ended] + 1) if ended.any() else math.nan
+        print(f"| {rate:.0%} | {ended.mean():.1%} | {until:.0f} |", flush=True)
+
+
 def main(kills: int = 200, interrupts: int = 50, terminations: int = 50) -> None:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # where the servers with faults are
     show_servers()
     show_batches()
     show_prices()
+    show_failures()
     print(f"\n## Stopped at random moments, {CONCURRENCY} calls at a time\n")
     print("| signal | stops | calls in flight at the stops | paid twice | stored | lost | doubled |")
     print("| --- | --- | --- | --- | --- | --- | --- |")

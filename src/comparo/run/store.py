@@ -85,6 +85,7 @@ class Store:
         if folder is None:
             self.configuration = {"identity": dict(identity), **(configuration or {})}
             self._connection = open_database(":memory:")
+            self._version = self._seen_version()
             return
         if folder.exists() and not folder.is_dir():
             raise WrongFolderError(f"{folder} is a file; give --out a folder, of a run or a new one")
@@ -92,10 +93,12 @@ class Store:
             with explained(folder):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._lock = lock(folder)
+                _check_not_emptied(folder)
                 make_private(folder / DATABASE)
                 self._connection = open_database(str(folder / DATABASE))
                 self._file = os.stat(folder / DATABASE).st_ino
                 self.configuration = self._configure(folder, identity, configuration or {}, may_differ)
+                self._version = self._seen_version()
                 sync(folder)
         except BaseException:
             self.close()
@@ -124,6 +127,8 @@ class Store:
         with self._turn, explained(self.folder):
             self._check_there()
             with self._connection as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                self._check_alone()
                 before = connection.total_changes
                 yield connection
             self._unsynced += connection.total_changes - before
@@ -142,25 +147,32 @@ class Store:
             self._sync()
 
     def add_items(self, items: Items) -> None:
-        """Store the items, unless they are stored already."""
+        """Store the items, in place of those that are stored and differ: damage may have lost or changed some."""
         contexts, rows = item_rows(items)
-        with explained(self.folder), self._connection as connection:
-            if not connection.execute("SELECT 1 FROM items LIMIT 1").fetchone():
+        with self.transaction() as connection:
+            there = connection.execute("SELECT context, id, text, scores, shared, since FROM items ORDER BY number")
+            since = {row[:5]: row[5] for row in there}
+            texts = connection.execute("SELECT context, text FROM contexts").fetchall()
+            if [*since] != rows or dict(texts) != dict(contexts):
+                came = {row[:2]: growth for row, growth in since.items()}
+                connection.execute("DELETE FROM items")
+                connection.execute("DELETE FROM contexts")
                 connection.executemany("INSERT INTO contexts VALUES (?, ?)", contexts)
                 connection.executemany(
-                    "INSERT INTO items (context, id, text, scores, shared) VALUES (?, ?, ?, ?, ?)", rows
+                    "INSERT INTO items (context, id, text, scores, shared, since) VALUES (?, ?, ?, ?, ?, ?)",
+                    ((*row, came.get(row[:2])) for row in rows),
                 )
 
     def judgements(self) -> Iterator[Judgement]:
         """All judgements, in the order in which they were stored; questions hold labels but no texts."""
         with explained(self.folder):
-            yield from (judgement for _, judgement in stored_judgements(self._connection))
+            yield from (judgement for *_, judgement in stored_judgements(self._connection))
 
     def known(self) -> dict[Key, list[Judgement]]:
         """The judgements of each question, in the order in which they were stored."""
         found: dict[Key, list[Judgement]] = {}
         with explained(self.folder):
-            for key, judgement in stored_judgements(self._connection):
+            for _, key, judgement in stored_judgements(self._connection, self.folder):
                 found.setdefault(key, []).append(judgement)
         return found
 
@@ -200,6 +212,22 @@ class Store:
             raise StoreError(
                 f"{self.folder} was deleted or moved while the run was writing to it, so the run was stopped: answers "
                 "that came since then are not kept. If you moved it, move it back and run the same command again"
+            )
+
+    def _seen_version(self) -> int:
+        """A number that SQLite changes whenever another connection has written to the database."""
+        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def _check_alone(self) -> None:
+        """Raise a StoreError if another process has written: each would pay for the questions of the other.
+
+        Of two processes the one that writes first goes on. The transaction keeps the other from writing meanwhile.
+        """
+        if self._seen_version() != self._version:
+            raise StoreError(
+                f"{self.folder} was changed by another process, though it was locked (was its lock removed?), so this "
+                "run was stopped: the other may ask the same questions. What was stored is kept; once the other has "
+                "ended, the same command goes on from there"
             )
 
     def _configure(
@@ -245,6 +273,13 @@ class Store:
         write_text(folder / CONFIGURATION, _written(configuration))
 
 
+def _check_not_emptied(folder: Path) -> None:
+    """Raise a StoreError where a database is empty though a run has begun: it would ask everything again."""
+    path = folder / DATABASE
+    if path.is_file() and not path.stat().st_size and (folder / CONFIGURATION).exists():
+        raise StoreError(f"{path} is empty, so its judgements are lost; put it back, or start anew with --fresh")
+
+
 def _written(configuration: Mapping[str, Any]) -> str:
     return clean(json.dumps(configuration, ensure_ascii=False, indent=2, default=str) + "\n")
 
@@ -264,7 +299,7 @@ def read_configuration(folder: Path) -> dict[str, Any]:
 def read_judgements(folder: Path) -> list[Judgement]:
     """The judgements of a run folder; a run may write to it at the same time."""
     with reading(folder) as connection:
-        return [judgement for _, judgement in stored_judgements(connection)]
+        return [judgement for *_, judgement in stored_judgements(connection, folder)]
 
 
 def count_judgements(folder: Path) -> tuple[int, int]:

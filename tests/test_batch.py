@@ -20,7 +20,8 @@ from comparo.errors import JudgeError, PendingError, RunError, StoreError
 from comparo.run.batch import check_batch
 from comparo.run.batch_store import waiting_for
 from comparo.run.database import key_of
-from comparo.run.folders import list_runs, repair
+from comparo.run.folders import list_runs
+from comparo.run.repair import repair
 from comparo.run.store import read_judgements
 from processes import CONTEXT, Forked
 from servers import refusal, tokens, words

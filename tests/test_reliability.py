@@ -27,8 +27,9 @@ from comparo.judges import Judgement, load_judge
 from comparo.judges.replay import Replay
 from comparo.run.budget import Budget
 from comparo.run.database import key_of
-from comparo.run.folders import choose_folder, list_runs, repair, set_aside
+from comparo.run.folders import choose_folder, list_runs, set_aside
 from comparo.run.loop import Run
+from comparo.run.repair import repair
 from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.run.task import Task
 from processes import Forked

@@ -238,7 +238,7 @@ class Store:
         begun = self._connection.execute("SELECT 1 FROM judgements LIMIT 1").fetchone() is not None
         before = _stored_configuration(self._connection)
         if before is None and (begun or (folder / CONFIGURATION).exists()):
-            before = _written_configuration(folder)
+            before = written_configuration(folder)
         kept = {}
         if before is not None:
             if differing := differences(before["identity"], identity, may_differ):
@@ -255,7 +255,7 @@ class Store:
         """Change `rows` of the database and the configuration in one piece, such as the items of a run that grows."""
         with self.transaction() as connection:
             rows(connection)
-            connection.execute("INSERT OR REPLACE INTO run VALUES (1, ?)", (_written(configuration),))
+            write_configuration(connection, configuration)
         self.configuration = dict(configuration)
         self.write(CONFIGURATION, _written(configuration))
 
@@ -269,7 +269,7 @@ class Store:
 
     def _write_configuration(self, folder: Path, configuration: Mapping[str, Any]) -> None:
         with self._connection as connection:
-            connection.execute("INSERT OR REPLACE INTO run VALUES (1, ?)", (_written(configuration),))
+            write_configuration(connection, configuration)
         write_text(folder / CONFIGURATION, _written(configuration))
 
 
@@ -278,6 +278,11 @@ def _check_not_emptied(folder: Path) -> None:
     path = folder / DATABASE
     if path.is_file() and not path.stat().st_size and (folder / CONFIGURATION).exists():
         raise StoreError(f"{path} is empty, so its judgements are lost; put it back, or start anew with --fresh")
+
+
+def write_configuration(connection: sqlite3.Connection, configuration: Mapping[str, Any]) -> None:
+    """Write the configuration of a run into its database."""
+    connection.execute("INSERT OR REPLACE INTO run VALUES (1, ?)", (_written(configuration),))
 
 
 def _written(configuration: Mapping[str, Any]) -> str:
@@ -293,7 +298,7 @@ def read_configuration(folder: Path) -> dict[str, Any]:
         if not (folder / CONFIGURATION).is_file():
             raise
         configuration = None
-    return _written_configuration(folder) if configuration is None else configuration
+    return written_configuration(folder) if configuration is None else configuration
 
 
 def read_judgements(folder: Path) -> list[Judgement]:
@@ -330,7 +335,8 @@ def _stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | No
     return None if row is None else dict(json.loads(row[0]))
 
 
-def _written_configuration(folder: Path) -> dict[str, Any]:
+def written_configuration(folder: Path) -> dict[str, Any]:
+    """The configuration in run.json; a StoreError where there is none."""
     path = folder / CONFIGURATION
     remedy = "so nothing says what the judgements beside it are of; put it back, or choose another --out"
     try:

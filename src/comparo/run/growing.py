@@ -11,6 +11,7 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -87,6 +88,10 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False) -> Task:
         before, now = configuration["identity"], json.loads(json.dumps(task.identity, default=str))
         if not growths and before.get("items") == now["items"]:
             return task
+    if before == now:  # what damage took from the items is there again, and nothing is new
+        with closing(Store(folder, before, configuration)) as store:
+            store.add_items(task.items)
+    with reading(folder) as connection:
         history = History.read(connection, str(folder))
         stood = list(stored_judgements(connection))
         (mark,) = connection.execute("SELECT coalesce(max(number), 0) FROM judgements").fetchone()

@@ -56,7 +56,7 @@ class Pages:
         free = self._free()
         for number in range(1, self.count + 1):
             if number not in free:
-                yield from self._leaf(number)
+                yield from self.leaf(number)
 
     def _page(self, number: int) -> bytes:
         return self._newer.get(number, self._content[(number - 1) * PAGE : number * PAGE])
@@ -83,7 +83,7 @@ class Pages:
             trunk = _number(page[:4])
         return found if first.startswith(MAGIC) and len(found) == _number(first[36:40]) else set()
 
-    def _leaf(self, number: int) -> Iterator[tuple[int, Row]]:
+    def leaf(self, number: int) -> Iterator[tuple[int, Row]]:
         """The rows of a leaf page; none of any other."""
         page, start = self._page(number), 100 if number == 1 else 0
         if page[start : start + 1] != bytes([LEAF]):

@@ -179,13 +179,16 @@ def _mend(connection: sqlite3.Connection, identity: Mapping[str, Any]) -> bool:
 
 
 def _restore_growths(connection: sqlite3.Connection) -> None:
-    """Add the growths that items tell of and that are lost, each as it was after the one before."""
+    """Add the growths that items tell of and that are lost: each ended before the first judgement about its items."""
+    (last,) = connection.execute("SELECT coalesce(max(number), 0) FROM judgements").fetchone()
     (most,) = connection.execute(
-        "SELECT max(coalesce(max(since), 0), (SELECT coalesce(max(until), 0) FROM former), "
-        "(SELECT coalesce(max(number), 0) FROM growths)) FROM items"
+        "SELECT coalesce(max(since), 0) FROM (SELECT since FROM items UNION SELECT until FROM former)"
     ).fetchone()
     for number in range(1, most + 1):
-        connection.execute(
-            "INSERT OR IGNORE INTO growths SELECT ?, '', coalesce(max(judgements), 0), 0 FROM growths WHERE number < ?",
-            (number, number),
-        )
+        (mark,) = connection.execute(
+            "SELECT min(judgements.number) - 1 FROM judgements JOIN items ON judgements.context = items.context AND id IN "
+            "(first, second) WHERE since = ?",
+            (number,),
+        ).fetchone()
+        row = number, "", last if mark is None else mark, 0
+        connection.execute("INSERT OR IGNORE INTO growths VALUES (?, ?, ?, ?)", row)

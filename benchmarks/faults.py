@@ -183,8 +183,8 @@ class Damages:
     tracebacks: list[str] = field(default_factory=list)
 
 
-def damage_again_and_again(damages: int, seed: int = 0, items: int = 16, budget: str = "12n") -> Damages:
-    """Damage the database of a finished run at random, repair it, and rank, report, export and fit it again.
+def damage_again_and_again(damages: int, seed: int = 0, items: int = 12, budget: str = "11n") -> Damages:
+    """Damage the database of a finished run at random, export, repair, rank, report, export and fit it.
 
     A damage is one to three flipped bits, one to three zeroed pages, or a file that is cut short. A judgement is
     usable if its page is as it was.
@@ -192,7 +192,7 @@ def damage_again_and_again(damages: int, seed: int = 0, items: int = 16, budget:
     rng, outcome = random.Random(seed), Damages()
     with tempfile.TemporaryDirectory() as name:
         home, run = Path(name), Path(name, "run")
-        texts = [json.dumps({"id": f"item {k}", "text": f"Text {k}." * (k % 3 * 400 + 1)}) for k in range(items)]
+        texts = [json.dumps({"id": f"item {k}", "text": f"Text {k}." * (1 if k else 600)}) for k in range(items)]
         (home / "items.jsonl").write_text("\n".join(texts))
         rank = ["rank", str(home / "items.jsonl"), "--criterion", "better", "--judge", "simulated/soft"]
         rank += ["--out", str(run), "--budget", budget, "--format", "csv"]
@@ -210,7 +210,8 @@ def damage_again_and_again(damages: int, seed: int = 0, items: int = 16, budget:
             usable = {number for page, own in rows.items() if page not in hit for number in own}
             what = f"damage {outcome.damages} to pages {sorted(hit)[:5]}"
             outcome.damages += 1
-            command(outcome, what, ["report", str(run)])
+            export = ["export", str(run), "--texts", "--force", "--out", str(home / "x.csv")]
+            command(outcome, what, export)
             if command(outcome, what, ["runs", "--repair", str(run)]):
                 outcome.nothing_left += 1
                 outcome.usable_lost += len(usable)
@@ -218,10 +219,9 @@ def damage_again_and_again(damages: int, seed: int = 0, items: int = 16, budget:
             kept = _judgements(run)
             outcome.usable_lost += sum(kept.get(number) != before[number] for number in usable)
             last = max(kept)
-            for again in (rank, ["report", str(run)], ["export", str(run), "--force", "--out", str(home / "x.csv")]):
+            for again in (rank, ["report", str(run)], export, ["fit", str(run)]):
                 if code := command(outcome, what, again):
                     outcome.tracebacks.append(f"{what}: {again[0]} ended with {code}")
-            command(outcome, what, ["fit", str(run)])
             outcome.asked_again += sum(number > last for number in _judgements(run))
     return outcome
 
@@ -263,7 +263,7 @@ def main(kills: int = 200, interrupts: int = 50, terminations: int = 50, damages
     print("| signal | stops | calls in flight at the stops | paid twice | stored | lost | doubled |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     plans = ((signal.SIGKILL, kills, "50n"), (signal.SIGINT, interrupts, "50n"), (signal.SIGTERM, terminations, "50n"))
-    for which, stops, budget in plans:
+    for which, stops, budget in (plan for plan in plans if plan[1]):
         found = stop_again_and_again(which, stops, budget=budget)
         cells = (which.name, found.stops, found.in_flight, found.paid_twice, found.stored, found.lost, found.doubled)
         print("|", " | ".join(map(str, cells)), "|", flush=True)
@@ -271,8 +271,9 @@ def main(kills: int = 200, interrupts: int = 50, terminations: int = 50, damages
     print("\n## Databases damaged at random: bits flipped, pages zeroed, files cut short\n")
     print("| damages | nothing left | usable judgements lost | asked again | tracebacks |")
     print("| --- | --- | --- | --- | --- |")
-    cells = (harm.damages, harm.nothing_left, harm.usable_lost, harm.asked_again, len(harm.tracebacks))
-    print("|", " | ".join(map(str, cells)), "|", *harm.tracebacks, sep="\n")
+    counts = (harm.damages, harm.nothing_left, harm.usable_lost, harm.asked_again, len(harm.tracebacks))
+    print("|", " | ".join(map(str, counts)), "|")
+    print(*harm.tracebacks, sep="\n")
 
 
 if __name__ == "__main__":

@@ -98,7 +98,6 @@ NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 IN_USE = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)  # what systems answer where another process has the lock
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
-DENIED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_AUTH)
 BUSY = 5.0  # seconds to wait for a database that another process holds: the default of Python's sqlite3
 
 
@@ -183,17 +182,17 @@ def explained(folder: Path | None) -> Iterator[None]:
 
 
 def _meaning(kind: int, error: sqlite3.Error, folder: Path | None) -> str:
-    if kind in FULL:
-        remedy = "make room on the disk"
-    elif kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        remedy = "end the program that holds judgements.db open"
-    elif kind in DENIED:
-        remedy = "check the folder's permissions"
-    else:  # also a table or a column that is not there, and a text that is none: the queries are right
+    if kind in (*DAMAGED, sqlite3.SQLITE_ERROR, 0):  # the queries are right, so that a table or a text is not
         return (
             f"judgements.db is damaged ({error}). `comparo runs --repair {folder}` keeps every judgement that can "
             "still be read; then the same command goes on from there"
         )
+    if kind in FULL:
+        remedy = "make room on the disk"
+    elif kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        remedy = "end the program that holds judgements.db open"
+    else:
+        remedy = "check the folder's permissions"
     return (
         f"the judgements cannot be stored ({error}); {remedy}. What was stored before is kept, and the same command "
         "goes on from there"

@@ -88,7 +88,7 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False) -> Task:
         before, now = configuration["identity"], json.loads(json.dumps(task.identity, default=str))
         if not growths and before.get("items") == now["items"]:
             return task
-    if before == now:  # what damage took from the items is there again, and nothing is new
+    if before == now and len(stored_items(folder)) < len(task.items):  # damage took some, so that none of them is new
         with closing(Store(folder, before, configuration)) as store:
             store.add_items(task.items)
     with reading(folder) as connection:

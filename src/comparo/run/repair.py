@@ -156,11 +156,10 @@ def _mend(connection: sqlite3.Connection, identity: Mapping[str, Any]) -> bool:
     elif names := identity.get("voices") or (isinstance(prompt, dict) and prompt.get("criteria")):
         connection.execute(f"DELETE FROM judgements WHERE voice NOT IN ({', '.join('?' * len(names))})", tuple(names))
     rows = connection.execute("SELECT number, scores FROM items").fetchall()
-    names = {number: tuple(json.loads(scores)) for number, scores in rows}
-    if names:
-        ((usual, _),) = Counter(names.values()).most_common(1)
-        odd = [(number,) for number, own in names.items() if own != usual]
-        connection.executemany("DELETE FROM items WHERE number = ?", odd)
+    kinds = {number: tuple(json.loads(scores)) for number, scores in rows}
+    usual = Counter(kinds.values()).most_common(1)
+    odd = [(number,) for number, own in kinds.items() if own != usual[0][0]]
+    connection.executemany("DELETE FROM items WHERE number = ?", odd)
     connection.execute("DELETE FROM items WHERE context <> 'null' AND context NOT IN (SELECT context FROM contexts)")
     # A vote that is lost is asked for again.
     connection.execute(
@@ -186,8 +185,8 @@ def _restore_growths(connection: sqlite3.Connection) -> None:
     ).fetchone()
     for number in range(1, most + 1):
         (mark,) = connection.execute(
-            "SELECT min(judgements.number) - 1 FROM judgements JOIN items ON judgements.context = items.context AND id IN "
-            "(first, second) WHERE since = ?",
+            "SELECT min(judgements.number) - 1 FROM judgements JOIN items ON judgements.context = items.context "
+            "AND id IN (first, second) WHERE since = ?",
             (number,),
         ).fetchone()
         row = number, "", last if mark is None else mark, 0

@@ -332,7 +332,10 @@ def _stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | No
     """The configuration in the database; None if an older version made the database."""
     (there,) = connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'run'").fetchone()
     row = connection.execute("SELECT configuration FROM run").fetchone() if there else None
-    return None if row is None else dict(json.loads(row[0]))
+    try:
+        return None if row is None else dict(json.loads(row[0]))
+    except ValueError as error:
+        raise sqlite3.DatabaseError(f"the configuration: {error}") from error
 
 
 def written_configuration(folder: Path) -> dict[str, Any]:

@@ -170,6 +170,15 @@ def test_where_nothing_is_left_the_folder_stays_as_it_was(folder, size):
     assert rank(folder, fresh=True) == CALLS
 
 
+@pytest.mark.parametrize("column", ["scores", "id", "context"])
+def test_items_that_cannot_be_read_are_named_as_damage(folder, column):
+    change(folder, f"UPDATE items SET {column} = '\"' WHERE number = 2")
+    with pytest.raises(StoreError, match="--repair"):
+        stored_items(folder)
+    assert not repair(folder).has_items
+    assert len(stored_items(folder)) == 11
+
+
 def test_the_configuration_of_run_json_mends_that_of_the_database(folder):
     identity = read_configuration(folder)["identity"]
     change(folder, """UPDATE run SET configuration = replace(configuration, '"seed": 0', '"seed": 1')""")

@@ -142,9 +142,12 @@ def items_of_run(database: Path) -> Table:
 
 
 def table_of_items(connection: sqlite3.Connection, source: str) -> Table:
-    """The items that a run's database holds; `source` names it in errors."""
+    """The items that a run's database holds; `source` names it in errors, a DatabaseError says that it is damaged."""
     texts = dict(connection.execute("SELECT context, text FROM contexts").fetchall())
-    return table_of_rows(named_rows(connection, "SELECT * FROM items ORDER BY number"), texts, source)
+    try:
+        return table_of_rows(named_rows(connection, "SELECT * FROM items ORDER BY number"), texts, source)
+    except (KeyError, TypeError, ValueError) as error:
+        raise sqlite3.DatabaseError(f"the items: {error!r}") from error
 
 
 def named_rows(connection: sqlite3.Connection, query: str) -> list[dict[str, Any]]:

@@ -169,7 +169,7 @@ def _mend(connection: sqlite3.Connection, identity: Mapping[str, Any]) -> bool:
     try:
         if Items.of(table_of_items(connection, DATABASE)).digest() != identity.get("items"):
             return False
-    except ComparisonsError:
+    except (ComparisonsError, sqlite3.DatabaseError):
         return False
     for side in ("first", "second"):
         gone = f"(context, {side}) NOT IN (SELECT context, id FROM items UNION SELECT context, id FROM former)"

@@ -46,7 +46,7 @@ def runs_command(
     if damaged is not None:
         found = repair(damaged)
         lost = f", {found.lost:,} are lost" if found.lost else ""
-        more = ", and more may be: the file is cut short or does not say how long it was" if found.may_lack_more else ""
+        more = "; more may be lost: the file is cut short, or its length is unknown" if found.may_lack_more else ""
         items = "" if found.has_items else "; some items are lost, which the command of the run restores"
         print_text(f"{found.kept:,} judgements are kept{lost}{more}{items}; the damaged database is {found.aside}\n")
         return

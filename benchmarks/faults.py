@@ -1,6 +1,7 @@
-"""What faults cost: servers that err, results of batches that are not whole, prices that rise, and stops at random.
+"""What faults cost: servers that err, results of batches that are not whole, prices that rise, stops at random, and
+databases of finished runs damaged at random.
 
-python -m benchmarks.faults [kills] [interrupts] [terminations]     # 200 50 50 unless told otherwise; 0 leaves one out
+python -m benchmarks.faults [kills] [interrupts] [terminations] [damages]     # 200 50 50 200; 0 leaves one out
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -17,6 +20,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
@@ -24,8 +28,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from typer.testing import CliRunner
 
+from comparo.cli.app import app
+from comparo.errors import ComparisonsError, JudgeError, RunError, StoreError
+from comparo.run.database import DATABASE
 from comparo.run.health import ENOUGH, is_excess
+from comparo.run.pages import PAGE, Pages
 from comparo.run.store import read_judgements
 
 CONCURRENCY = 16
@@ -223,7 +232,93 @@ def show_failures(runs: int = 2000, calls: int = 200) -> None:
         print(f"| {rate:.0%} | {ended.mean():.1%} | {until:.0f} |", flush=True)
 
 
-def main(kills: int = 200, interrupts: int = 50, terminations: int = 50) -> None:
+@dataclass
+class Damages:
+    """What became of finished runs whose databases were damaged."""
+
+    damages: int = 0
+    nothing_left: int = 0
+    usable_lost: int = 0
+    asked_again: int = 0
+    tracebacks: list[str] = field(default_factory=list)
+
+
+def damage_again_and_again(damages: int, seed: int = 0, items: int = 12, budget: str = "11n") -> Damages:
+    """Damage the database of a finished run at random, export, repair, rank, report, export and fit it.
+
+    A damage is one to three flipped bits, one to three zeroed pages, or a file that is cut short. A judgement is
+    usable if its page is as it was.
+    """
+    rng, outcome = random.Random(seed), Damages()
+    with tempfile.TemporaryDirectory() as name:
+        home, run = Path(name), Path(name, "run")
+        texts = [json.dumps({"id": f"item {k}", "text": f"Text {k}." * (1 if k else 600)}) for k in range(items)]
+        (home / "items.jsonl").write_text("\n".join(texts))
+        rank = ["rank", str(home / "items.jsonl"), "--criterion", "better", "--judge", "simulated/soft"]
+        rank += ["--out", str(run), "--budget", budget, "--format", "csv"]
+        command(outcome, "rank", rank)
+        shutil.copytree(run, home / "sound")
+        sound = (run / DATABASE).read_bytes()
+        before, pages = _judgements(run), Pages(run / DATABASE)
+        numbers = range(1, pages.count + 1)
+        rows = {page: [rowid for rowid, values in pages.leaf(page) if len(values) > 11] for page in numbers}
+        for _ in range(damages):
+            shutil.rmtree(run)
+            shutil.copytree(home / "sound", run)
+            harmed, hit = _damaged(rng, sound)
+            (run / DATABASE).write_bytes(harmed)
+            usable = {number for page, own in rows.items() if page not in hit for number in own}
+            what = f"damage {outcome.damages} to pages {sorted(hit)[:5]}"
+            outcome.damages += 1
+            export = ["export", str(run), "--texts", "--force", "--out", str(home / "x.csv")]
+            command(outcome, what, export)
+            if command(outcome, what, ["runs", "--repair", str(run)]):
+                outcome.nothing_left += 1
+                outcome.usable_lost += len(usable)
+                continue
+            kept = _judgements(run)
+            outcome.usable_lost += sum(kept.get(number) != before[number] for number in usable)
+            last = max(kept)
+            for again in (rank, ["report", str(run)], export, ["fit", str(run)]):
+                if code := command(outcome, what, again):
+                    outcome.tracebacks.append(f"{what}: {again[0]} ended with {code}")
+            outcome.asked_again += sum(number > last for number in _judgements(run))
+    return outcome
+
+
+def command(outcome: Damages, what: str, words: list[str]) -> int:
+    """Run a command in this process and return its exit code; anything but a sentence is a traceback."""
+    found = CliRunner().invoke(app, words)
+    if found.exception is None or isinstance(found.exception, SystemExit):
+        return found.exit_code
+    is_sentence = isinstance(found.exception, (StoreError, RunError, JudgeError, ComparisonsError))
+    if not is_sentence and type(found.exception) is not ValueError:
+        outcome.tracebacks.append(f"{what}: {words[0]} raised {found.exception!r}")
+    return 1
+
+
+def _damaged(rng: random.Random, sound: bytes) -> tuple[bytes, set[int]]:
+    """A damaged copy of a database, and the numbers of the pages that are not as they were."""
+    content, pages = bytearray(sound), len(sound) // PAGE
+    kind = rng.choice(("flips", "zeros", "cut"))
+    if kind == "cut":
+        size = rng.randrange(len(sound))
+        return bytes(content[:size]), set(range(size // PAGE + 1, pages + 1))
+    places = [rng.randrange(len(sound)) for _ in range(rng.randint(1, 3))]
+    for place in places:
+        if kind == "flips":
+            content[place] ^= 1 << rng.randrange(8)
+        else:
+            content[place // PAGE * PAGE : (place // PAGE + 1) * PAGE] = bytes(PAGE)
+    return bytes(content), {place // PAGE + 1 for place in places}
+
+
+def _judgements(run: Path) -> dict[int, tuple[Any, ...]]:
+    with closing(sqlite3.connect(run / DATABASE)) as connection:
+        return {row[0]: row for row in connection.execute("SELECT number, context, first, second, p FROM judgements")}
+
+
+def main(kills: int = 200, interrupts: int = 50, terminations: int = 50, damages: int = 200) -> None:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # where the servers with faults are
     show_servers()
     show_batches()
@@ -233,12 +328,17 @@ def main(kills: int = 200, interrupts: int = 50, terminations: int = 50) -> None
     print("| signal | stops | calls in flight at the stops | paid twice | stored | lost | doubled |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     plans = ((signal.SIGKILL, kills, "50n"), (signal.SIGINT, interrupts, "50n"), (signal.SIGTERM, terminations, "50n"))
-    for which, stops, budget in plans:
-        if not stops:
-            continue
+    for which, stops, budget in (plan for plan in plans if plan[1]):
         found = stop_again_and_again(which, stops, budget=budget)
         cells = (which.name, found.stops, found.in_flight, found.paid_twice, found.stored, found.lost, found.doubled)
         print("|", " | ".join(map(str, cells)), "|", flush=True)
+    harm = damage_again_and_again(damages)
+    print("\n## Databases damaged at random: bits flipped, pages zeroed, files cut short\n")
+    print("| damages | nothing left | usable judgements lost | asked again | tracebacks |")
+    print("| --- | --- | --- | --- | --- |")
+    counts = (harm.damages, harm.nothing_left, harm.usable_lost, harm.asked_again, len(harm.tracebacks))
+    print("|", " | ".join(map(str, counts)), "|")
+    print(*harm.tracebacks, sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """What is promised of money and data, and held when things go wrong."""
 
 import dataclasses
+import errno
+import fcntl
 import json
 import math
 import os
@@ -12,6 +14,7 @@ import stat
 import subprocess
 import sys
 import time
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 
@@ -22,14 +25,16 @@ import comparo
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.prompts import Question, criterion_prompt
+from comparo.data.sources import masses
 from comparo.errors import JudgeError, RunError, StoreError
 from comparo.judges import Judgement, load_judge
 from comparo.judges.replay import Replay
 from comparo.run.budget import RECENT, Budget, Spending
 from comparo.run.database import key_of
-from comparo.run.folders import choose_folder, list_runs, repair, set_aside
+from comparo.run.folders import choose_folder, list_runs, set_aside
 from comparo.run.health import CHANCE, FAILED, is_excess
 from comparo.run.loop import Run
+from comparo.run.repair import repair
 from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.run.task import Task
 from processes import Forked
@@ -405,6 +410,108 @@ def test_a_folder_in_use_is_not_set_aside(tmp_path):
     assert (tmp_path / "run-1" / "run.json").exists()
 
 
+def test_of_two_writers_the_first_stops_and_no_answer_counts_twice(tmp_path):
+    second = Told()
+
+    class Joined(Told):
+        def judge(self, questions, prompt):
+            for answer in super().judge(questions, prompt):
+                if self.count == 30:
+                    (tmp_path / "run" / "lock").unlink()
+                    run(task(judge=second), tmp_path / "run")
+                yield answer
+
+    judge = Joined()
+    with pytest.raises(StoreError, match="changed by another process"):
+        run(task(judge=judge), tmp_path / "run")
+    keys = [key_of(one.question) for one in read_judgements(tmp_path / "run")]
+    assert len(keys) == len(set(keys)) == stored(tmp_path / "run") == 48
+    assert judge.count == 30
+    assert judge.count + second.count == 48 + 1  # the answer that was on its way when the other began
+
+
+def stored(folder):
+    with closing(sqlite3.connect(folder / "judgements.db")) as connection:
+        return connection.execute("SELECT count(*) FROM judgements").fetchone()[0]
+
+
+def test_answers_that_were_stored_twice_count_once_and_are_told(tmp_path, caplog):
+    run(task(), tmp_path)
+    names = "at, context, first, second, p, mass, weight, reply, tokens_in, tokens_out, cut"
+    with closing(sqlite3.connect(tmp_path / "judgements.db")) as connection, connection:
+        connection.execute(f"INSERT INTO judgements ({names}) SELECT {names} FROM judgements WHERE number <= 20")
+    assert stored(tmp_path) == 68
+    assert len(read_judgements(tmp_path)) == 48
+    assert "20 answers" in caplog.text
+    assert len(Comparisons.read(tmp_path)) == len(masses(tmp_path / "judgements.db")) == 48
+    judge = Told()
+    assert len(run(task(judge=judge), tmp_path).comparisons) == 48
+    assert judge.count == 0
+
+
+@pytest.mark.parametrize(("number", "words"), [(errno.ENOLCK, "has no locks"), (errno.EAGAIN, "in use by another")])
+def test_a_file_system_without_locks_is_named_as_such(tmp_path, monkeypatch, number, words):
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(StoreError, match=words):
+        Store(tmp_path / "run", {})
+
+
+@pytest.fixture
+def read_only(tmp_path):
+    """A function that runs commands of comparo beside a read-only folder, and returns what they print."""
+    source, work = tmp_path / "source", tmp_path / "work"
+    mount = f'mount --bind {source} {source} && mount -o remount,ro,bind {source} && cd {work} && exec "$@"'
+    start = ["unshare", "--mount", "sh", "-c", mount, "sh"]
+    source.mkdir()
+    work.mkdir()
+    if shutil.which("unshare") is None or subprocess.run([*start, "true"], capture_output=True).returncode:
+        pytest.skip("a folder cannot be mounted here")
+
+    code = "import json, sys; from typer.testing import CliRunner; from comparo.cli.app import app\n"
+    code += "found = [CliRunner().invoke(app, words) for words in json.loads(sys.argv[1])]\n"
+    code += "print(json.dumps([(one.exit_code, one.stdout) for one in found]))"
+
+    def commands(*given):
+        command = [*start, sys.executable, "-c", code, json.dumps(given)]
+        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    return commands
+
+
+def test_a_finished_run_on_read_only_storage_is_listed_fitted_reported_and_exported(read_only, tmp_path):
+    folder = tmp_path / "source" / "run"
+    run(task(judge=load_judge("simulated/soft"), plain=True), folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["judgements.db", "lock", "run.json"]
+    check_read_only(read_only, folder)
+
+
+@pytest.mark.long
+def test_a_killed_run_on_read_only_storage_is_read_with_its_log(read_only, tmp_path):
+    made = task(judge=load_judge("simulated/soft"), plain=True)
+    run(made, tmp_path / "run")
+    with closing(Store(tmp_path / "run", made.identity, made.configuration)):
+        shutil.copytree(tmp_path / "run", tmp_path / "source" / "run")
+    assert (tmp_path / "source" / "run" / "judgements.db-wal").exists()
+    check_read_only(read_only, tmp_path / "source" / "run")
+
+
+def check_read_only(commands, folder):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    runs = ["runs", str(folder.parent), "--format", "csv"]
+    listed, fitted, *paths = commands(runs, *([name, str(folder)] for name in ("fit", "report", "export")))
+    assert [listed[0], fitted[0]] == [0, 0]
+    assert ",48,0," in listed[1]
+    assert "item 11" in fitted[1]
+    assert paths == [[0, "run-report/report.html\n"], [0, "run.csv\n"]]
+    work = folder.parents[1] / "work"
+    assert {path.name for path in work.iterdir()} == {"run.csv", "run-report"}
+    assert "<html" in (work / "run-report" / "report.html").read_text()
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
 def damaged(folder, places, size=4096):
     path = folder / "judgements.db"
     with path.open("r+b") as file:
@@ -424,9 +531,8 @@ def test_repair_keeps_what_can_be_read_and_the_run_goes_on(tmp_path, places):
     found = repair(tmp_path / "run")
     kept = read_judgements(tmp_path / "run")
     assert found.kept == len(kept)
-    # A page of rows is about 40 of them; the second holds the places of all others.
-    least = len(before) * (1 - (len(places) + 2) / pages) if 1 not in places else 0
-    assert least <= len(kept) <= len(before)
+    # A page of rows is about 40 of them; the first two hold none.
+    assert len(before) * (1 - (len(places) + 2) / pages) <= len(kept) <= len(before)
     assert {key_of(one.question) for one in kept} <= {key_of(one.question) for one in before}
     assert {one.p for one in kept} <= {0.7}
     assert found.aside.stat().st_size == pages * 4096

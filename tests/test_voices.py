@@ -21,9 +21,10 @@ from comparo.run.allocation import PILOT, Allocation, _known_noise
 from comparo.run.budget import Budget
 from comparo.run.chorus import Chorus, Shares
 from comparo.run.database import MIGRATIONS, encode
-from comparo.run.folders import list_runs, repair
+from comparo.run.folders import list_runs
 from comparo.run.loop import Run
 from comparo.run.rank import rank
+from comparo.run.repair import repair
 from comparo.run.store import Store, count_judgements, read_judgements
 from comparo.run.task import Task
 from comparo.run.voices import voices_of
@@ -523,7 +524,8 @@ def test_an_older_folder_opens_is_counted_repaired_and_goes_on(tmp_path):
     path = tmp_path / "run" / "judgements.db"
     with sqlite3.connect(path) as connection:
         connection.execute("DELETE FROM judgements WHERE number > 50")
-        connection.execute("ALTER TABLE judgements DROP COLUMN voice")
+        for later in ("cached", "tokens_reasoning", "tokens_cached", "voice"):
+            connection.execute(f"ALTER TABLE judgements DROP COLUMN {later}")
         connection.execute(f"PRAGMA user_version={len(MIGRATIONS) - 1}")
     connection.close()
     assert count_judgements(tmp_path / "run") == (50, 0)

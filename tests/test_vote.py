@@ -30,7 +30,8 @@ from comparo.report.page import _making
 from comparo.report.record import read_record
 from comparo.report.snippets import are_codes
 from comparo.report.voices import favours, who_judged
-from comparo.run.folders import list_runs, repair
+from comparo.run.folders import list_runs
+from comparo.run.repair import repair
 from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.vote.booth import Booth
 from comparo.vote.links import Links

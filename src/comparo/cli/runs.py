@@ -14,7 +14,8 @@ from rich.live import Live
 from comparo.cli import groups
 from comparo.cli.printing import MINUTE, Console, print_table, print_text, rich_table, say
 from comparo.data.writing import csv_text
-from comparo.run.folders import ROOT, Summary, list_runs, repair
+from comparo.run.folders import ROOT, Summary, list_runs
+from comparo.run.repair import repair
 
 EPILOG = "Example: `comparo runs --format csv`"
 REFRESH = 2.0  # seconds between two looks at the folders, on a terminal
@@ -45,7 +46,9 @@ def runs_command(
     if damaged is not None:
         found = repair(damaged)
         lost = f", {found.lost:,} are lost" if found.lost else ""
-        print_text(f"{found.kept:,} judgements are kept{lost}; the damaged database is {found.aside}\n")
+        more = "; more may be lost: the file is cut short, or its length is unknown" if found.may_lack_more else ""
+        items = "" if found.has_items else "; some items are lost, which the command of the run restores"
+        print_text(f"{found.kept:,} judgements are kept{lost}{more}{items}; the damaged database is {found.aside}\n")
         return
     if root != ROOT and not root.is_dir():
         raise ValueError(f"{root} is not a folder; name the one that holds the run folders")

@@ -4,12 +4,14 @@ import json
 import logging
 import os
 import re
+import shutil
 import sqlite3
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +30,7 @@ DOCUMENTS = (*TEXTS[1:], ".doc", ".odt", ".rtf")  # files that hold one text; a 
 NAMED = 5  # files that are not read of which a message has the names
 
 logger = logging.getLogger(__name__)
+Row = TypeVar("Row")
 
 
 def database_of(path: str | os.PathLike[str]) -> Path | None:
@@ -50,17 +53,12 @@ def judged(database: Path) -> Table:
     The judge is called voter where people voted on ballots. Judgements that failed or were withdrawn are left out.
     """
     with _opened(database, "judgements", "first, second, p") as connection:
-        names = {row[1] for row in connection.execute("PRAGMA table_info(judgements)")}
-        voice = "voice" if "voice" in names else "NULL"  # an older folder has no such column
-        rows = connection.execute(
-            f"SELECT first, second, p, weight, context, {voice} FROM judgements WHERE error IS NULL AND "
-            f"{standing(connection)} ORDER BY number"
-        ).fetchall()
+        rows = _answers(connection, "p, weight", str(database.parent))
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         has_ballots = "ballots" in tables and connection.execute("SELECT 1 FROM ballots LIMIT 1").fetchone()
     if not rows:
         raise ComparisonsError(f"{database.parent} holds no answers yet; run its command again to go on")
-    first, second, p, weight, context, judge = zip(*rows, strict=True)
+    context, first, second, judge, p, weight = zip(*rows, strict=True)
     columns: dict[str, Any] = {"first": _labels(first), "second": _labels(second), "p": np.array(p, dtype=np.float64)}
     if any(each != 1 for each in weight):
         columns["weight"] = np.array(weight, dtype=np.float64)
@@ -84,9 +82,57 @@ def standing(connection: sqlite3.Connection) -> str:
 def masses(database: Path) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The probability of the labels in the answers that `judged` reads, in the same order; NaN where it is unknown."""
     with _opened(database, "judgements", "mass") as connection:
-        kept = f"error IS NULL AND {standing(connection)}"
-        rows = connection.execute(f"SELECT mass FROM judgements WHERE {kept} ORDER BY number").fetchall()
-    return np.array([np.nan if mass is None else mass for (mass,) in rows], dtype=np.float64)
+        rows = _answers(connection, "mass")
+    return np.array([np.nan if mass is None else mass for *_, mass in rows], dtype=np.float64)
+
+
+def _answers(connection: sqlite3.Connection, columns: str, source: str = "") -> list[tuple[Any, ...]]:
+    """Context, first, second, voice and some columns of the answers that count, in the order of their arrival."""
+    names = {row[1] for row in connection.execute("PRAGMA table_info(judgements)")}
+    voice = "voice" if "voice" in names else "NULL"  # an older folder has no such column
+    rows = connection.execute(
+        f"SELECT context, first, second, {voice}, {columns} FROM judgements WHERE error IS NULL AND "
+        f"{standing(connection)} ORDER BY number"
+    )
+    return list(counted(connection, ((row[:4], True, row) for row in rows), source))
+
+
+def counted(
+    connection: sqlite3.Connection, rows: Iterable[tuple[tuple[Any, ...], bool, Row]], source: str
+) -> Iterator[Row]:
+    """The rows of judgements that count: about items that are there, and one answer to a question, the first.
+
+    Two processes that wrote to one folder leave a second answer, damage leaves judgements about items that are gone.
+    How many are left out is said, unless `source` is empty. A row comes with its key (context, first, second, voice)
+    and whether it is an answer.
+
+    >>> rows = [(("null", "a", "b", None), True, number) for number in range(2)]
+    >>> connection = sqlite3.connect(":memory:")
+    >>> _ = connection.execute("CREATE TABLE items (context, id)")
+    >>> list(counted(connection, rows, ""))
+    [0]
+    """
+    there = set(connection.execute("SELECT context, id FROM items"))
+    answered: set[tuple[Any, ...]] = set()
+    unknown = doubled = 0
+    for key, is_answer, row in rows:
+        context, first, second, _ = key
+        if there and not {(context, first), (context, second)} <= there:
+            unknown += 1
+        elif is_answer and key in answered:
+            doubled += 1
+        else:
+            if is_answer:
+                answered.add(key)
+            yield row
+    if doubled and source:
+        logger.warning("%s: %d answers are there twice, from two processes; each counts once", source, doubled)
+    if unknown and source:
+        logger.warning(
+            "%s: %d judgements are left out: their items are lost; the same command restores items that it is given",
+            source,
+            unknown,
+        )
 
 
 def items_of_run(database: Path) -> Table:
@@ -96,9 +142,12 @@ def items_of_run(database: Path) -> Table:
 
 
 def table_of_items(connection: sqlite3.Connection, source: str) -> Table:
-    """The items that a run's database holds; `source` names it in errors."""
+    """The items that a run's database holds; `source` names it in errors, a DatabaseError says that it is damaged."""
     texts = dict(connection.execute("SELECT context, text FROM contexts").fetchall())
-    return table_of_rows(named_rows(connection, "SELECT * FROM items ORDER BY number"), texts, source)
+    try:
+        return table_of_rows(named_rows(connection, "SELECT * FROM items ORDER BY number"), texts, source)
+    except (KeyError, TypeError, ValueError) as error:
+        raise sqlite3.DatabaseError(f"the items: {error!r}") from error
 
 
 def named_rows(connection: sqlite3.Connection, query: str) -> list[dict[str, Any]]:
@@ -128,10 +177,35 @@ def table_of_rows(rows: Sequence[Mapping[str, Any]], texts: Mapping[str, str | N
 
 
 @contextmanager
+def read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database for reading; a process may write to it at the same time.
+
+    SQLite cannot read a database with a log where it may not write. There a copy is read.
+    """
+    with ExitStack() as stack:
+        connection = stack.enter_context(closing(_connected(path)))
+        try:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                raise
+            copy = Path(stack.enter_context(TemporaryDirectory()), DATABASE)
+            for end in ("", "-wal"):
+                with suppress(FileNotFoundError):
+                    shutil.copyfile(f"{path}{end}", f"{copy}{end}")
+            connection = stack.enter_context(closing(_connected(copy)))
+        yield connection
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+
+
+@contextmanager
 def _opened(path: Path, table: str, wanted: str) -> Iterator[sqlite3.Connection]:
     """A database that has such a table, open for reading."""
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        with read_only(path) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if not {"judgements", "contexts", "items"} <= tables:
                 raise ComparisonsError(

@@ -19,7 +19,7 @@ from comparo.errors import StoreError
 from comparo.report.data import ROOM, Room
 from comparo.report.embed import label, presentable
 from comparo.report.making import command, prompt_of, question, settings
-from comparo.report.page import HERE, SENTENCE, SETTING, SETTINGS, environment, save_page
+from comparo.report.page import HERE, SENTENCE, SETTING, SETTINGS, environment
 from comparo.report.record import Record
 from comparo.run.budget import dollars
 
@@ -29,8 +29,8 @@ TEXT = 2000  # characters of each text
 NAMED = 100  # inputs of one side only that are named
 
 
-def write_compare_report(folder: Path, record: Record, room: Room = ROOM) -> Path:
-    """Write the page of a comparison into its run folder, and return its path; a StoreError where that fails."""
+def compare_page(folder: Path, record: Record, room: Room = ROOM) -> str:
+    """The page of a comparison in a run folder as text; a StoreError where the folder holds none."""
     try:
         found = json.loads((folder / RESULT).read_text(encoding="utf-8"))
         page = render_compare(found, record)
@@ -40,7 +40,7 @@ def write_compare_report(folder: Path, record: Record, room: Room = ROOM) -> Pat
             page = render_compare(found, record, shown)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{folder / RESULT} holds no comparison ({error}); run the same command again") from error
-    return save_page(folder / "report.html", page)
+    return page
 
 
 def render_compare(found: Mapping[str, Any], record: Record, shown: int = SHOWN) -> str:

@@ -93,11 +93,11 @@ def criteria_record(run: CriteriaRun, found: CriteriaRanking) -> CriteriaRecord:
     return CriteriaRecord(configuration, run.task.items, run.each, found, run.task.fitting)
 
 
-def write_criteria_report(folder: Path, record: CriteriaRecord, room: Room = ROOM) -> Path:
-    """Write the page of a run, and that of each criterion, into its folder; return the path of the first."""
+def write_criteria_report(place: Path, record: CriteriaRecord, room: Room = ROOM) -> Path:
+    """Write the page of a run, and that of each criterion, into a folder; return the path of the first."""
     for name in record.found.rankings:
-        write_page(folder / page_name(name), record.alone(name), room)
-    return save_page(folder / "report.html", render_criteria(record))
+        write_page(place / page_name(name), record.alone(name), room)
+    return save_page(place / "report.html", render_criteria(record))
 
 
 def page_name(criterion: str) -> str:

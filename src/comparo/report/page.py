@@ -48,10 +48,11 @@ def write_page(path: Path, record: Record, room: Room = ROOM) -> Path:
 def save_page(path: Path, page: str) -> Path:
     """Write a page to a file, and return its path; a StoreError where it cannot be written."""
     try:
+        path.parent.mkdir(exist_ok=True)
         write_text(path, page)
     except OSError as error:
         raise StoreError(
-            f"{path} cannot be written ({error.strerror}); make room, or correct its permissions"
+            f"{path} cannot be written ({error.strerror}); make room, or correct the permissions"
         ) from error
     return path
 

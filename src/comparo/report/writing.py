@@ -1,18 +1,24 @@
 """The report of a run folder: of one criterion, of several, or of a comparison of two systems."""
 
+import logging
 import os
 from pathlib import Path
 
-from comparo.report.compare import RESULT, write_compare_report
+from comparo.report.compare import RESULT, compare_page
 from comparo.report.criteria import read_criteria_record, write_criteria_report
 from comparo.report.data import ROOM, Room
-from comparo.report.page import write_page
+from comparo.report.page import save_page, write_page
 from comparo.report.record import Record, read_record
 from comparo.run.criteria import criteria_of
+
+logger = logging.getLogger(__name__)
 
 
 def write_report(folder: str | os.PathLike[str], record: Record | None = None, room: Room = ROOM) -> Path:
     """Write report.html into a run folder, from what is in the folder alone, and return its path.
+
+    Where nothing can be written to the folder, such as on read-only storage, the page is RUN-report/report.html in the
+    working folder.
 
     Parameters
     ----------
@@ -40,9 +46,13 @@ def write_report(folder: str | os.PathLike[str], record: Record | None = None, r
     comparo.errors.WrongFolderError: nowhere is not a run folder: it has no judgements.db
     """
     folder = Path(folder)
+    place = folder
+    if folder.is_dir() and not os.access(folder, os.W_OK):
+        place = Path(f"{folder.resolve().name}-report")
+        logger.warning("%s cannot be written to; the page is in the working folder: %s", folder, place)
     if record is None and criteria_of(folder):
-        return write_criteria_report(folder, read_criteria_record(folder), room)
+        return write_criteria_report(place, read_criteria_record(folder), room)
     record = record or read_record(folder)
     if (folder / RESULT).is_file():
-        return write_compare_report(folder, record, room)
-    return write_page(folder / "report.html", record, room)
+        return save_page(place / "report.html", compare_page(folder, record, room))
+    return write_page(place / "report.html", record, room)

@@ -1,12 +1,13 @@
 """Files of a run folder, private, atomic and flushed, and its database: tables, and judgements as their rows."""
 
+import errno
 import json
 import math
 import os
 import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -15,7 +16,7 @@ from typing import IO, Any
 from uuid import uuid4
 
 from comparo.data.prompts import Question
-from comparo.data.sources import standing
+from comparo.data.sources import counted, read_only, standing
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
 
@@ -96,6 +97,7 @@ UNFIT = (OverflowError, UnicodeError, sqlite3.IntegrityError, sqlite3.InterfaceE
 Key = tuple[str, str, str, str | None]
 OWNER = 0o600  # readable and writable by the owner alone
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+IN_USE = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)  # what systems answer where another process has the lock
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 BUSY = 5.0  # seconds to wait for a database that another process holds: the default of Python's sqlite3
@@ -152,7 +154,12 @@ def hold(descriptor: int, path: Path) -> None:
 
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        raise StoreError(f"{path} is in use by another process; wait for it, or choose another --out") from error
+        if error.errno in IN_USE:
+            raise StoreError(f"{path} is in use by another process; wait for it, or choose another --out") from error
+        raise StoreError(
+            f"the file system of {path} has no locks ({error.strerror}), so two processes could pay for the same "
+            "answers; choose an --out on a local disk"
+        ) from error
 
 
 def make_private(path: Path) -> None:
@@ -177,7 +184,7 @@ def explained(folder: Path | None) -> Iterator[None]:
 
 
 def _meaning(kind: int, error: sqlite3.Error, folder: Path | None) -> str:
-    if kind in DAMAGED:
+    if kind in (*DAMAGED, sqlite3.SQLITE_ERROR, 0):  # the queries are right, so that a table or a text is not
         return (
             f"judgements.db is damaged ({error}). `comparo runs --repair {folder}` keeps every judgement that can "
             "still be read; then the same command goes on from there"
@@ -222,7 +229,7 @@ def reading(folder: Path) -> Iterator[sqlite3.Connection]:
     path = folder / DATABASE
     if not path.is_file():
         raise WrongFolderError(f"{folder} is not a run folder: it has no {DATABASE}")
-    with explained(folder), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+    with explained(folder), read_only(path) as connection:
         yield connection
 
 
@@ -254,12 +261,14 @@ def database_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def stored_judgements(connection: sqlite3.Connection) -> Iterator[tuple[Key, Judgement]]:
-    """All judgements with their keys, in the order in which they were stored; questions hold labels but no texts.
+def stored_judgements(connection: sqlite3.Connection, source: object = "") -> Iterator[tuple[int, Key, Judgement]]:
+    """The judgements that count with their numbers and keys, in the order in which they were stored.
 
-    Those that were withdrawn are left out.
+    Those that were withdrawn are left out, and second answers and those about lost items (`counted`), which is said
+    where `source` names the folder. Questions hold labels but no texts.
     """
-    return ((key, judgement) for _, key, judgement in numbered_judgements(connection, standing(connection)))
+    rows = numbered_judgements(connection, standing(connection))
+    return counted(connection, ((row[1], not row[2].failed, row) for row in rows), str(source or ""))
 
 
 def numbered_judgements(connection: sqlite3.Connection, condition: str) -> Iterator[tuple[int, Key, Judgement]]:
@@ -269,8 +278,12 @@ def numbered_judgements(connection: sqlite3.Connection, condition: str) -> Itera
         f"SELECT {columns} FROM judgements WHERE {condition} ORDER BY number"
     ):
         known: list[Any] = [*(math.nan if value is None else value for value in answer), error, bool(cached)]
-        question = Question(decode(first), decode(second), decode(context), voice=voice)
-        yield number, (context, first, second, voice), Judgement(question, *known)
+        try:
+            question = Question(decode(first), decode(second), decode(context), voice=voice)
+            judgement = Judgement(question, *known)
+        except (TypeError, ValueError) as problem:
+            raise sqlite3.DatabaseError(f"judgement {number}: {problem}") from problem
+        yield number, (context, first, second, voice), judgement
 
 
 def _answer_columns(connection: sqlite3.Connection) -> Iterator[str]:

@@ -11,6 +11,7 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -19,11 +20,10 @@ from typing import Any
 
 from comparo.data.columns import shown
 from comparo.data.items import Items
-from comparo.data.sources import standing
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.run.budget import paid_and_spent
-from comparo.run.database import DATABASE, decode, key_of, numbered_judgements, reading
+from comparo.run.database import DATABASE, decode, key_of, reading, stored_judgements
 from comparo.run.growth import Growth
 from comparo.run.merging import Label, item_rows, merged, texts_of
 from comparo.run.past import History, count_growths
@@ -88,8 +88,12 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False) -> Task:
         before, now = configuration["identity"], json.loads(json.dumps(task.identity, default=str))
         if not growths and before.get("items") == now["items"]:
             return task
+    if before == now and len(stored_items(folder)) < len(task.items):  # damage took some, so that none of them is new
+        with closing(Store(folder, before, configuration)) as store:
+            store.add_items(task.items)
+    with reading(folder) as connection:
         history = History.read(connection, str(folder))
-        stood = list(numbered_judgements(connection, standing(connection)))
+        stood = list(stored_judgements(connection))
         (mark,) = connection.execute("SELECT coalesce(max(number), 0) FROM judgements").fetchone()
     since = history.since(history.growth)
     last = frozenset(label for label, growth in since.items() if growth == history.growth > 0)

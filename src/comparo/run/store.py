@@ -85,6 +85,7 @@ class Store:
         if folder is None:
             self.configuration = {"identity": dict(identity), **(configuration or {})}
             self._connection = open_database(":memory:")
+            self._version = self._seen_version()
             return
         if folder.exists() and not folder.is_dir():
             raise WrongFolderError(f"{folder} is a file; give --out a folder, of a run or a new one")
@@ -92,10 +93,12 @@ class Store:
             with explained(folder):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._lock = lock(folder)
+                _check_not_emptied(folder)
                 make_private(folder / DATABASE)
                 self._connection = open_database(str(folder / DATABASE))
                 self._file = os.stat(folder / DATABASE).st_ino
                 self.configuration = self._configure(folder, identity, configuration or {}, may_differ)
+                self._version = self._seen_version()
                 sync(folder)
         except BaseException:
             self.close()
@@ -124,6 +127,8 @@ class Store:
         with self._turn, explained(self.folder):
             self._check_there()
             with self._connection as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                self._check_alone()
                 before = connection.total_changes
                 yield connection
             self._unsynced += connection.total_changes - before
@@ -142,25 +147,32 @@ class Store:
             self._sync()
 
     def add_items(self, items: Items) -> None:
-        """Store the items, unless they are stored already."""
+        """Store the items, in place of those that are stored and differ: damage may have lost or changed some."""
         contexts, rows = item_rows(items)
-        with explained(self.folder), self._connection as connection:
-            if not connection.execute("SELECT 1 FROM items LIMIT 1").fetchone():
+        with self.transaction() as connection:
+            there = connection.execute("SELECT context, id, text, scores, shared, since FROM items ORDER BY number")
+            since = {row[:5]: row[5] for row in there}
+            texts = connection.execute("SELECT context, text FROM contexts").fetchall()
+            if [*since] != rows or dict(texts) != dict(contexts):
+                came = {row[:2]: growth for row, growth in since.items()}
+                connection.execute("DELETE FROM items")
+                connection.execute("DELETE FROM contexts")
                 connection.executemany("INSERT INTO contexts VALUES (?, ?)", contexts)
                 connection.executemany(
-                    "INSERT INTO items (context, id, text, scores, shared) VALUES (?, ?, ?, ?, ?)", rows
+                    "INSERT INTO items (context, id, text, scores, shared, since) VALUES (?, ?, ?, ?, ?, ?)",
+                    ((*row, came.get(row[:2])) for row in rows),
                 )
 
     def judgements(self) -> Iterator[Judgement]:
         """All judgements, in the order in which they were stored; questions hold labels but no texts."""
         with explained(self.folder):
-            yield from (judgement for _, judgement in stored_judgements(self._connection))
+            yield from (judgement for *_, judgement in stored_judgements(self._connection))
 
     def known(self) -> dict[Key, list[Judgement]]:
         """The judgements of each question, in the order in which they were stored."""
         found: dict[Key, list[Judgement]] = {}
         with explained(self.folder):
-            for key, judgement in stored_judgements(self._connection):
+            for _, key, judgement in stored_judgements(self._connection, self.folder):
                 found.setdefault(key, []).append(judgement)
         return found
 
@@ -202,6 +214,22 @@ class Store:
                 "that came since then are not kept. If you moved it, move it back and run the same command again"
             )
 
+    def _seen_version(self) -> int:
+        """A number that SQLite changes whenever another connection has written to the database."""
+        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def _check_alone(self) -> None:
+        """Raise a StoreError if another process has written: each would pay for the questions of the other.
+
+        Of two processes the one that writes first goes on. The transaction keeps the other from writing meanwhile.
+        """
+        if self._seen_version() != self._version:
+            raise StoreError(
+                f"{self.folder} was changed by another process, though it was locked (was its lock removed?), so this "
+                "run was stopped: the other may ask the same questions. What was stored is kept; once the other has "
+                "ended, the same command goes on from there"
+            )
+
     def _configure(
         self, folder: Path, identity: Mapping[str, Any], now: Mapping[str, Any], may_differ: Collection[str]
     ) -> dict[str, Any]:
@@ -210,7 +238,7 @@ class Store:
         begun = self._connection.execute("SELECT 1 FROM judgements LIMIT 1").fetchone() is not None
         before = _stored_configuration(self._connection)
         if before is None and (begun or (folder / CONFIGURATION).exists()):
-            before = _written_configuration(folder)
+            before = written_configuration(folder)
         kept = {}
         if before is not None:
             if differing := differences(before["identity"], identity, may_differ):
@@ -227,7 +255,7 @@ class Store:
         """Change `rows` of the database and the configuration in one piece, such as the items of a run that grows."""
         with self.transaction() as connection:
             rows(connection)
-            connection.execute("INSERT OR REPLACE INTO run VALUES (1, ?)", (_written(configuration),))
+            write_configuration(connection, configuration)
         self.configuration = dict(configuration)
         self.write(CONFIGURATION, _written(configuration))
 
@@ -241,8 +269,20 @@ class Store:
 
     def _write_configuration(self, folder: Path, configuration: Mapping[str, Any]) -> None:
         with self._connection as connection:
-            connection.execute("INSERT OR REPLACE INTO run VALUES (1, ?)", (_written(configuration),))
+            write_configuration(connection, configuration)
         write_text(folder / CONFIGURATION, _written(configuration))
+
+
+def _check_not_emptied(folder: Path) -> None:
+    """Raise a StoreError where a database is empty though a run has begun: it would ask everything again."""
+    path = folder / DATABASE
+    if path.is_file() and not path.stat().st_size and (folder / CONFIGURATION).exists():
+        raise StoreError(f"{path} is empty, so its judgements are lost; put it back, or start anew with --fresh")
+
+
+def write_configuration(connection: sqlite3.Connection, configuration: Mapping[str, Any]) -> None:
+    """Write the configuration of a run into its database."""
+    connection.execute("INSERT OR REPLACE INTO run VALUES (1, ?)", (_written(configuration),))
 
 
 def _written(configuration: Mapping[str, Any]) -> str:
@@ -258,13 +298,13 @@ def read_configuration(folder: Path) -> dict[str, Any]:
         if not (folder / CONFIGURATION).is_file():
             raise
         configuration = None
-    return _written_configuration(folder) if configuration is None else configuration
+    return written_configuration(folder) if configuration is None else configuration
 
 
 def read_judgements(folder: Path) -> list[Judgement]:
     """The judgements of a run folder; a run may write to it at the same time."""
     with reading(folder) as connection:
-        return [judgement for _, judgement in stored_judgements(connection)]
+        return [judgement for *_, judgement in stored_judgements(connection, folder)]
 
 
 def count_judgements(folder: Path) -> tuple[int, int]:
@@ -292,10 +332,14 @@ def _stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | No
     """The configuration in the database; None if an older version made the database."""
     (there,) = connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'run'").fetchone()
     row = connection.execute("SELECT configuration FROM run").fetchone() if there else None
-    return None if row is None else dict(json.loads(row[0]))
+    try:
+        return None if row is None else dict(json.loads(row[0]))
+    except ValueError as error:
+        raise sqlite3.DatabaseError(f"the configuration: {error}") from error
 
 
-def _written_configuration(folder: Path) -> dict[str, Any]:
+def written_configuration(folder: Path) -> dict[str, Any]:
+    """The configuration in run.json; a StoreError where there is none."""
     path = folder / CONFIGURATION
     remedy = "so nothing says what the judgements beside it are of; put it back, or choose another --out"
     try:

@@ -1,0 +1,208 @@
+"""Damaged run folders: what a repair keeps, drops and says, and that the folder can be used again."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import comparo
+from comparo.errors import StoreError
+from comparo.export import export_run
+from comparo.judges import Judgement
+from comparo.report import write_report
+from comparo.run.pages import PAGE
+from comparo.run.repair import repair
+from comparo.run.store import Store, count_judgements, read_configuration, read_judgements, stored_items
+from split import one_short
+
+TEXTS = {f"item {number}": f"Text number {number}. " * (1 + number % 2 * 300) for number in range(12)}
+CALLS = 96
+
+
+class Counting:
+    """A judge that prefers the item with the larger name and counts its calls."""
+
+    name, settings, ahead = "counting/judge", {}, 8
+
+    def __init__(self):
+        self.count = 0
+
+    def judge(self, questions, prompt):
+        for question in questions:
+            self.count += 1
+            yield Judgement(question, p=0.7 if question.first > question.second else 0.3, mass=1.0)
+
+
+def rank(folder, texts=TEXTS, **options):
+    """Rank into a folder and return how many calls that took."""
+    judge = Counting()
+    comparo.rank(texts, "better", judge=judge, **{"budget": "8n", "out": folder} | options)
+    return judge.count
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sound") / "run"
+    assert rank(folder) == CALLS
+    return folder
+
+
+@pytest.fixture
+def folder(sound, tmp_path):
+    return Path(shutil.copytree(sound, tmp_path / "run"))
+
+
+def change(folder, *statements):
+    with closing(sqlite3.connect(folder / "judgements.db")) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def rewrite(folder, how):
+    path = folder / "judgements.db"
+    path.write_bytes(how(path.read_bytes()))
+
+
+def check_usable(folder):
+    assert write_report(folder).is_file()
+    assert export_run(folder, folder.parent / "x.jsonl", texts=True, force=True).rows["comparisons"] == CALLS
+    assert len(comparo.fit(folder).scores) == len(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    one_short([(b"tokens_in INTEGER", b"tokens_io INTEGER"), (b"TABLE judgements", b"TABLE judgemenus")]),
+)
+def test_a_flipped_letter_of_the_schema_costs_no_judgement(folder, name, other):
+    before = read_judgements(folder)
+    rewrite(folder, lambda content: content.replace(name, other, 1))
+    with pytest.raises(StoreError, match="--repair"):
+        read_judgements(folder)
+    found = repair(folder)
+    assert (found.kept, found.lost, found.may_lack_more, found.has_items) == (CALLS, 0, False, True)
+    assert read_judgements(folder) == before
+    assert rank(folder) == 0
+    check_usable(folder)
+
+
+@pytest.mark.parametrize("page", [1, 2])
+def test_a_zeroed_schema_or_inner_page_costs_no_judgement(folder, page):
+    rewrite(folder, lambda content: content[: (page - 1) * PAGE] + bytes(PAGE) + content[page * PAGE :])
+    assert (folder / "judgements.db").read_bytes()[PAGE * 4 : PAGE * 5] != bytes(PAGE)
+    assert repair(folder).kept == CALLS
+    assert rank(folder) == 0
+
+
+def test_what_cannot_be_true_is_dropped_and_asked_again(folder):
+    change(
+        folder,
+        "UPDATE judgements SET p = 1.9 WHERE number = 3",
+        "UPDATE judgements SET weight = -1 WHERE number = 4",
+        """UPDATE judgements SET first = '"jtem 1"' WHERE number = 5""",
+        "UPDATE judgements SET second = 'item' WHERE number = 6",
+        "UPDATE judgements SET p = NULL WHERE number = 7",
+    )
+    with pytest.raises(StoreError, match=r"damaged \(judgement 3: p = 1\.9"):
+        read_judgements(folder)
+    found = repair(folder)
+    assert (found.kept, found.lost) == (CALLS - 5, 5)
+    with closing(sqlite3.connect(folder / "judgements.db")) as connection:
+        assert {*range(3, 8)}.isdisjoint(number for (number,) in connection.execute("SELECT number FROM judgements"))
+    assert rank(folder) == 5
+    check_usable(folder)
+
+
+@pytest.mark.parametrize(
+    ("loss", "left"),
+    one_short(
+        [
+            ("DELETE FROM items WHERE number IN (2, 5)", 10),
+            ("DELETE FROM items", 0),
+            ("DELETE FROM contexts", 12),
+            ("UPDATE items SET text = 'Uext' WHERE number = 3", 12),
+            ("""UPDATE items SET scores = '{"a": 1}' WHERE number = 4""", 11),
+        ]
+    ),
+)
+def test_lost_items_come_back_from_the_input_and_cost_no_call(folder, loss, left, caplog):
+    change(folder, loss)
+    assert repair(folder).has_items == ("contexts" in loss)
+    caplog.clear()
+    if left:
+        assert len(stored_items(folder)) == left
+        assert write_report(folder).is_file()
+        assert ("left out" in caplog.text) == (left < len(TEXTS))
+    else:
+        with pytest.raises(StoreError, match="run the same command again"):
+            write_report(folder)
+    assert rank(folder) == 0
+    assert stored_items(folder).texts == tuple(TEXTS.values())
+    check_usable(folder)
+
+
+def test_items_that_a_grown_run_lost_are_not_taken_for_new_ones(folder):
+    more = {f"new {number}": f"Another text {number}." for number in range(2)}
+    assert rank(folder, TEXTS | more) == 16
+    change(folder, "DELETE FROM items WHERE number = 4", "DELETE FROM growths")
+    assert not repair(folder).has_items
+    assert rank(folder, TEXTS | more) == 0
+    assert set(stored_items(folder).ids) == set(TEXTS | more)
+
+
+def test_a_file_that_is_cut_short_is_said_to_lack_more(folder):
+    size = (folder / "judgements.db").stat().st_size // PAGE
+    rewrite(folder, lambda content: content[: (size - 1) * PAGE])
+    assert repair(folder).may_lack_more
+    assert rank(folder) + count_judgements(folder)[0] >= CALLS
+
+
+@pytest.mark.parametrize("size", [0, 100, PAGE])
+def test_where_nothing_is_left_the_folder_stays_as_it_was(folder, size):
+    rewrite(folder, lambda content: content[:size])
+    with pytest.raises(StoreError, match="--fresh"):
+        repair(folder)
+    with pytest.raises(StoreError, match=r"--fresh|--repair"):
+        rank(folder)
+    assert (folder / "judgements.db").stat().st_size == size
+    assert rank(folder, fresh=True) == CALLS
+
+
+@pytest.mark.parametrize("column", ["scores", "id", "context"])
+def test_items_that_cannot_be_read_are_named_as_damage(folder, column):
+    change(folder, f"UPDATE items SET {column} = '\"' WHERE number = 2")
+    with pytest.raises(StoreError, match="--repair"):
+        stored_items(folder)
+    assert not repair(folder).has_items
+    assert len(stored_items(folder)) == 11
+
+
+def test_the_configuration_of_run_json_mends_that_of_the_database(folder):
+    identity = read_configuration(folder)["identity"]
+    change(folder, """UPDATE run SET configuration = replace(configuration, '"seed": 0', '"seed": 1')""")
+    with pytest.raises(StoreError, match="seed was 1 and is 0"):
+        rank(folder)
+    repair(folder)
+    assert read_configuration(folder)["identity"] == identity
+    assert rank(folder) == 0
+
+
+def test_judgements_in_the_log_of_a_killed_run_are_kept(folder, tmp_path):
+    configuration = read_configuration(folder)
+    with closing(Store(folder, configuration.pop("identity"), configuration)) as store:
+        (one, *_) = store.judgements()
+        store.add([Judgement(one.question, error="late")])
+        shutil.copytree(folder, tmp_path / "killed")
+    assert (tmp_path / "killed" / "judgements.db-wal").stat().st_size
+    rewrite(tmp_path / "killed", lambda content: bytes(PAGE) + content[PAGE:])
+    assert repair(tmp_path / "killed").kept == CALLS + 1
+    assert read_judgements(tmp_path / "killed")[-1].error == "late"
+
+
+@pytest.mark.parametrize(("damages", "seed"), one_short([(3, 1), (30, 2)]))
+def test_random_damage_ends_in_a_folder_that_can_be_used(damages, seed, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
+    found = import_module("benchmarks.faults").damage_again_and_again(damages, seed, items=8, budget="4n")
+    assert (found.damages, found.usable_lost, found.tracebacks) == (damages, 0, [])

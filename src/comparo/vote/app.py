@@ -12,6 +12,7 @@ import json
 import logging
 import math
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -194,7 +195,8 @@ def _guarded(app: ASGIApp, hosts: Collection[str] | None) -> ASGIApp:
             await send(message)
 
         is_fine = _is_of_host(request, hosts) and (request.method in ("GET", "HEAD") or _is_own(request))
-        await (app if is_fine else _refusal())(scope, receive, begun)
+        with suppress(ClientDisconnect):  # whose request nobody waits for any more
+            await (app if is_fine else _refusal())(scope, receive, begun)
 
     return guarded
 

@@ -772,7 +772,7 @@ def test_a_flush_that_fails_after_a_vote_was_stored_doubles_nothing(tmp_path):
 # Connections without a request
 
 
-async def _echo(scope, receive, send):
+async def _echo(_scope, receive, send):
     """Answer with the length of the body."""
     size, more = 0, True
     while more:

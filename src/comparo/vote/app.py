@@ -12,7 +12,6 @@ import json
 import logging
 import math
 from collections.abc import Awaitable, Callable, Collection
-from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -195,8 +194,7 @@ def _guarded(app: ASGIApp, hosts: Collection[str] | None) -> ASGIApp:
             await send(message)
 
         is_fine = _is_of_host(request, hosts) and (request.method in ("GET", "HEAD") or _is_own(request))
-        with suppress(ClientDisconnect):  # whose request nobody waits for any more
-            await (app if is_fine else _refusal())(scope, receive, begun)
+        await (app if is_fine else _refusal())(scope, receive, begun)
 
     return guarded
 

@@ -28,7 +28,7 @@ class Waiting:
     def make_room(self) -> None:
         """Close the connection that has waited longest; the first time, say so."""
         oldest = next(iter(self.connections))
-        oldest.request_came()
+        oldest.stop_waiting()
         oldest.transport.abort()
         if not self.is_crowded:
             logger.warning(
@@ -62,7 +62,7 @@ class Limited(H11Protocol):
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
             self._set_deadline()
         else:
-            self.request_came()
+            self.stop_waiting()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -71,9 +71,9 @@ class Limited(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self.request_came()
+        self.stop_waiting()
 
-    def request_came(self) -> None:
+    def stop_waiting(self) -> None:
         """Wait for the request no more."""
         self.waiting.connections.pop(self, None)
         if self.deadline is not None:

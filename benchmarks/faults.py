@@ -1,4 +1,4 @@
-"""What faults cost: servers that err, results of batches that are not whole, prices that rise, damaged caches, and stops at random.
+"""What faults cost: bad servers, results of batches that are not whole, rising prices, damaged caches, stops at random.
 
 python -m benchmarks.faults [kills] [interrupts] [terminations]     # 200 50 50 unless told otherwise; 0 leaves one out
 """

@@ -1,5 +1,5 @@
-"""What faults cost: servers that err, results of batches that are not whole, prices that rise, stops at random, and
-databases of finished runs damaged at random.
+"""What faults cost: bad servers, results of batches that are not whole, rising prices, stops at random, and caches and
+databases of runs that are damaged.
 
 python -m benchmarks.faults [kills] [interrupts] [terminations] [damages]     # 200 50 50 200; 0 leaves one out
 """
@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -40,6 +40,35 @@ from comparo.run.store import read_judgements
 CONCURRENCY = 16
 KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
 ITEMS = 100
+PAGE = 4096  # bytes of SQLite's pages
+# What may have happened to a cache, each kind with what does it: SQL, or the bytes and where they begin.
+VALUES = {
+    **{f"p is {value}": f"UPDATE answers SET p = {value}" for value in ("-0.1", "1.5", "'x'", "x'00'")},
+    **{f"mass is {value}": f"UPDATE answers SET mass = {value}" for value in ("-1", "'x'", "9e999")},
+    **{f"weight is {value}": f"UPDATE answers SET weight = {value}" for value in ("-5", "0", "1e30", "'x'")},
+    **{f"cost is {value}": f"UPDATE answers SET cost = {value}" for value in ("1e30", "-1", "'x'", "9e999")},
+    **{f"tokens_in is {value}": f"UPDATE answers SET tokens_in = {value}" for value in ("-1", "2.5", "1 << 62")},
+    **{f"reply is {value}": f"UPDATE answers SET reply = {value}" for value in ("x'ff'", "CAST(x'ff' AS TEXT)")},
+    "seconds is 'x'": "UPDATE answers SET seconds = 'x'",
+    "cut is -1": "UPDATE answers SET cut = -1",
+    "a judge's name is not UTF-8": "UPDATE answers SET judge = CAST(x'ff' AS TEXT)",
+    "a probe is no JSON": "UPDATE probes SET found = '{'",
+    "a probe is a list": "UPDATE probes SET found = '[1]'",
+    "a probe has other types": """UPDATE probes SET found = '{"most": "x", "top_logprobs": null}'""",
+    "a probe's sentence is not UTF-8": "UPDATE probes SET sentence = CAST(x'ff' AS TEXT)",
+    "no table of answers": "DROP TABLE answers",
+    "no table of probes": "DROP TABLE probes",
+    "a column is missing": "ALTER TABLE answers DROP COLUMN weight",
+    "an earlier version": "PRAGMA user_version = 0",
+}
+BYTES = {
+    "the first page": (0, b"\x07" * PAGE),
+    "all other pages": (PAGE, b"\x07" * 50 * PAGE),
+    "the page of the probes": (4 * PAGE, b"\xff" * PAGE),
+    "half of the file is missing": (-0.5, b""),
+    "no database": (0, b"These are notes. " * 999),
+}
+DAMAGES: Mapping[str, str | tuple[float, bytes]] = {**VALUES, **BYTES}
 
 
 class Server:
@@ -318,12 +347,86 @@ def _judgements(run: Path) -> dict[int, tuple[Any, ...]]:
         return {row[0]: row for row in connection.execute("SELECT number, context, first, second, p FROM judgements")}
 
 
+def damage(path: Path, how: str | tuple[float, bytes]) -> None:
+    """Damage a cache; SQL may do what SQLite's own checks would refuse in a sound file."""
+    if isinstance(how, str):
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute(how)
+        return
+    data, (place, others) = path.read_bytes(), how
+    begin = int(place if place >= 0 else -place * len(data))
+    rest = data[begin + len(others) :] if others else b""
+    path.write_bytes(data[:begin] + others[: max(len(data) - begin, 0)] + rest)
+
+
+@dataclass
+class Mended:
+    """What became of a run with a damaged cache: `refused` before the first call, calls, sound answers, and words."""
+
+    refused: bool
+    calls: int
+    sound: int
+    lost: int
+    words: str
+
+
+def run_with_damaged_caches(
+    kinds: Mapping[str, str | tuple[float, bytes]] = DAMAGES,
+    items: int = 12,
+    start: Callable[..., Any] = subprocess.Popen,
+) -> Iterator[tuple[str, Mended]]:
+    """Run once for a cache; then with each kind of damage to it. A run that is refused is repeated by --no-cache."""
+    server = Server(0, (0.0, 0.0))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        texts = [json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(items)]
+        (folder / "items.jsonl").write_text("\n".join(texts))
+        command = [sys.executable, "-m", "comparo.cli", "rank", "items.jsonl", "--criterion", "better", "--budget"]
+        command += ["$0.30", "--price", "100,100", "--judge", "openai/any", "--base-url", server.url]
+        command += ["--concurrency", "1"]
+
+        def run(*more: str) -> tuple[int, str]:
+            environment = os.environ | {"OPENAI_API_KEY": "none"}
+            pipes: dict[str, Any] = {"cwd": folder, "env": environment, "stdout": subprocess.DEVNULL, "text": True}
+            process = start([*command, *more], stderr=subprocess.PIPE, **pipes)
+            words = process.communicate()[1]
+            return process.returncode, words
+
+        code, words = run("--cache", "sound", "--out", "first")
+        assert code == 0, words
+        expected = len(read_judgements(folder / "first"))
+        for number, (kind, how) in enumerate(kinds.items()):
+            shutil.copyfile(folder / "sound", folder / "cache")
+            damage(folder / "cache", how)
+            before, out = server.calls, f"run{number}"
+            code, words = run("--cache", "cache", "--out", out)
+            if refused := code == 1 and server.calls == before:
+                words += run("--no-cache", "--out", out)[1]
+            stored = read_judgements(folder / out)
+            sound = [one for one in stored if 0 <= one.p <= 1 and one.weight == 1 and 0 < one.cost < 1]
+            for path in folder.glob("cache*"):
+                path.unlink()
+            yield kind, Mended(refused, server.calls - before, len(sound), expected - len(sound), words)
+    server.server.shutdown()
+    server.server.server_close()
+
+
+def show_caches() -> None:
+    """Every kind of damage to a cache."""
+    print("\n## A damaged cache\n\n| damage | refused at the start | calls | sound answers | lost | tracebacks |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for kind, one in run_with_damaged_caches():
+        figures = (kind, one.refused, one.calls, one.sound, one.lost, one.words.count("Traceback"))
+        print("|", " | ".join(map(str, figures)), "|", flush=True)
+
+
 def main(kills: int = 200, interrupts: int = 50, terminations: int = 50, damages: int = 200) -> None:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # where the servers with faults are
     show_servers()
     show_batches()
     show_prices()
     show_failures()
+    show_caches()
     print(f"\n## Stopped at random moments, {CONCURRENCY} calls at a time\n")
     print("| signal | stops | calls in flight at the stops | paid twice | stored | lost | doubled |")
     print("| --- | --- | --- | --- | --- | --- | --- |")

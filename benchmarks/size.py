@@ -1,6 +1,6 @@
-"""What large runs take: a finished run of a million judgements continued, texts of megabytes, ten thousand contexts.
+"""What large runs take: a finished run continued, of 20,000 items or a million judgements; long texts, many contexts.
 
-python -m benchmarks.size [judgements] [contexts]     # 1000000 10000 unless told otherwise
+python -m benchmarks.size [judgements] [contexts] [items]     # 1000000 10000 20000 unless told otherwise; 0 for none
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,25 +34,30 @@ def text(rng: np.random.Generator, words: int) -> str:
     return " ".join(rng.choice(WORDS, words).tolist())
 
 
-def command(folder: Path, *arguments: str) -> tuple[float, float]:
-    """Seconds of wall clock and of CPU that a command takes."""
-    begin, before = time.perf_counter(), os.times()
-    subprocess.run([sys.executable, "-m", "comparo.cli", *arguments], cwd=folder, check=True, capture_output=True)
-    after = os.times()
-    spent = after.children_user + after.children_system - before.children_user - before.children_system
-    return time.perf_counter() - begin, spent
+def command(folder: Path, *arguments: str) -> tuple[float, float, float]:
+    """Seconds of wall clock and of CPU that a command takes, and MB of memory at its peak."""
+    begin, quiet = time.perf_counter(), subprocess.DEVNULL
+    process = subprocess.Popen(
+        [sys.executable, "-m", "comparo.cli", *arguments], cwd=folder, stdout=quiet, stderr=quiet
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, arguments
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes of `ru_maxrss`
+    return time.perf_counter() - begin, used.ru_utime + used.ru_stime, used.ru_maxrss * unit / 1e6
 
 
-def write(folder: Path, rows: list[dict[str, str]]) -> Path:
+def write(folder: Path, rows: list[dict[str, Any]]) -> Path:
     path = folder / "items.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     return path
 
 
 def finished(folder: Path, judgements: int, items: int = 10_000) -> None:
-    """A run folder in which every call of the budget is answered."""
+    """A run folder in which every call of the budget is answered; people have scored its items."""
     rng = np.random.default_rng(0)
-    path = write(folder, [{"id": f"item {k}", "text": text(rng, 30)} for k in range(items)])
+    rows = [{"id": f"item {k}", "text": text(rng, 30), "score_quality": rng.normal()} for k in range(items)]
+    path = write(folder, rows)
     texts, judge = Items.of(str(path)), load_judge("simulated/soft")
     task = Task(texts, make_prompt(texts, None, None, judge.name), judge, Budget.of(judgements))
     store = Store(folder / "comparo-runs" / "finished", task.identity, task.configuration)
@@ -64,20 +71,38 @@ def finished(folder: Path, judgements: int, items: int = 10_000) -> None:
     store.close()
 
 
-def main(judgements: int = 1_000_000, contexts: int = 10_000) -> None:
-    print("\n## Size\n\n| case | seconds | CPU seconds | report |\n| --- | --- | --- | --- |")
+def main(judgements: int = 1_000_000, contexts: int = 10_000, items: int = 20_000) -> None:
+    print("\n## Size\n\n| case | seconds | CPU seconds | peak memory | report |\n| --- | --- | --- | --- | --- |")
 
-    def say(case: str, seconds: tuple[float, float], folder: Path | None = None) -> None:
+    def say(case: str, took: tuple[float, float, float], folder: Path | None = None) -> None:
         page = "" if folder is None else f"{(folder / 'report.html').stat().st_size / 1e6:.1f} MB"
-        print(f"| {case} | {seconds[0]:.1f} | {seconds[1]:.1f} | {page} |", flush=True)
+        print(f"| {case} | {took[0]:.1f} | {took[1]:.1f} | {took[2]:.0f} MB | {page} |", flush=True)
 
     simulated = ("--judge", "simulated/soft", "--format", "csv")
+    if items:
+        with tempfile.TemporaryDirectory() as name:
+            folder, run = Path(name), Path(name, "comparo-runs", "finished")
+            finished(folder, 2 * items, items)
+            of = f"of {items:,} items and {2 * items:,} answers"
+            say(f"the report {of}", command(folder, "report", str(run)), run)
+            took = command(folder, "rank", "items.jsonl", "--budget", "2n", *simulated)
+            say(f"a finished run {of} continued", took, run)
+    if judgements:
+        _continue(judgements, say, simulated)
+    if contexts:
+        _long_and_many(contexts, say, simulated)
+
+
+def _continue(judgements: int, say: Callable[..., None], simulated: tuple[str, ...]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         finished(folder, judgements)
         say(f"`comparo runs` beside {judgements:,} judgements", command(folder, "runs"))
         seconds = command(folder, "rank", "items.jsonl", "--budget", str(judgements), *simulated)
         say(f"a finished run of {judgements:,} judgements continued", seconds, folder / "comparo-runs" / "finished")
+
+
+def _long_and_many(contexts: int, say: Callable[..., None], simulated: tuple[str, ...]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder, rng = Path(name), np.random.default_rng(1)
         write(folder, [{"id": f"item {k}", "text": text(rng, 1_200_000)[:5_000_000]} for k in range(12)])

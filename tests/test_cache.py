@@ -1,6 +1,7 @@
 """The judgement cache as a user meets it: what is asked again and what is not, kills, and files that cannot be used."""
 
 import json
+import math
 import os
 import queue
 import re
@@ -10,10 +11,12 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
+from benchmarks.faults import DAMAGES, run_with_damaged_caches
 from comparo import load_judge, rank
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import StoreError
@@ -24,6 +27,7 @@ from comparo.run.recall import Recalling, remembering
 from comparo.run.store import read_judgements
 from processes import Forked
 from servers import Api, prefers, refusal, words
+from split import one_short
 
 KEY = "sk-a-key-that-must-appear-nowhere"
 CACHE = Path("comparo-runs", "cache.sqlite")
@@ -365,6 +369,48 @@ def test_a_damaged_cache_and_a_file_of_something_else_are_refused_before_anythin
     assert len(read_judgements(folder / "run")) == 48
     with pytest.raises(StoreError, match="there is no cache"):
         contents(folder / "nowhere")
+
+
+ROW = {"p": 0.7, "mass": 1.0, "weight": 1.0, "reply": "A", "tokens_in": 90, "tokens_out": 1}
+WRONG = {
+    "p": (-0.1, 1.5, math.inf, "x", b"x"), "mass": (-1.0, 2.0, "x"), "weight": (-5.0, 0.0, 1e30, math.inf, "x"),
+    "reply": (b"x", 7), "tokens_in": (-1, 2.5, 2**62, "x"), "tokens_out": (-1, None), "seconds": (-1.0, math.inf, "x"),
+    "cost": (1e30, -1.0, math.inf, "x"), "cut": (-1, "x"),
+}  # fmt: skip
+
+
+def test_a_damaged_row_of_the_cache_is_none_and_one_that_is_sound_beside_it_is_found(tmp_path, caplog):
+    cache, shown = Cache(tmp_path / "cache"), Question("a", "b")
+    cache.begin()
+    rows = [(name, value) for name, values in WRONG.items() for value in values]
+    for number, _ in enumerate(rows):
+        cache.add(bytes([number]), "test", Judgement(shown, **ROW))
+    cache.close()
+    with closing(sqlite3.connect(tmp_path / "cache", isolation_level=None)) as connection:
+        for number, (name, value) in enumerate(rows):
+            with suppress(sqlite3.IntegrityError):  # NULL where there must be a value
+                connection.execute(f"UPDATE answers SET {name} = ? WHERE key = ?", (value, bytes([number])))
+    cache.begin()
+    accepted = [rows[number] for number in range(len(rows)) if cache.find(bytes([number]), shown) is not None]
+    assert accepted == [("reply", 7), ("tokens_out", None)]  # SQLite stores 7 as text, and no NULL
+    assert [str(cache.path) in record.getMessage() for record in caplog.records] == [True]
+    cache.add(bytes(1), "test", Judgement(shown, **ROW | {"p": 0.25}))
+    for had in (), [bytes(1)]:  # a run that is continued has had the sound answer, not the damaged one
+        cache.begin(had)
+        found = cache.find(bytes(1), shown)
+        assert found is None if had else (found.p, found.weight) == (0.25, 1.0)
+    cache.close()
+
+
+@pytest.mark.parametrize("kinds", one_short([["weight is -5"], list(DAMAGES)]))
+def test_a_damaged_cache_costs_no_answer_and_is_named(kinds):
+    for kind, found in run_with_damaged_caches({kind: DAMAGES[kind] for kind in kinds}, start=Forked):
+        assert (kind, found.lost, found.words.count("Traceback")) == (kind, 0, 0)
+        damaged = [line for line in found.words.splitlines() if " cache cache " in line]
+        assert len(damaged) == (kind not in SOUND), kind
+
+
+SOUND = ("a judge's name is not UTF-8", "a probe has other types")  # of which a run uses nothing but what is sound
 
 
 def test_judges_whose_answers_cost_nothing_or_are_not_determined_have_no_cache(run, folder):

@@ -11,6 +11,7 @@ from comparo import Comparisons, Gaussian, StudentT, fit
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.analysis.evidence import log_evidence
 from comparo.model.limits import LIMITS, Limits
+from comparo.rounding import mean_ranks
 from oracle import simulate
 from split import one_short
 
@@ -237,3 +238,11 @@ def test_evidence_is_an_even_bet_on_noise_and_grows_with_the_answers_of_a_judge(
     assert np.mean(noise >= 20) <= 0.05
     assert 0.2 < np.mean(noise) < 2.5  # its expectation is 1
     assert np.mean([found(3.0) for _ in range(20)]) > 2 * np.log(20)
+
+
+def test_mean_ranks_are_those_of_scipy():
+    values = np.random.default_rng(0).integers(5, size=(3, 4, 9)).astype(float)
+    np.testing.assert_array_equal(mean_ranks(values), rankdata(values, axis=-1))
+    values[1, 2, 3] = np.nan
+    np.testing.assert_array_equal(mean_ranks(values), rankdata(values, axis=-1))
+    assert mean_ranks(np.empty((2, 0))).shape == (2, 0)

@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import sqlite3
+import tracemalloc
 from contextlib import closing
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -19,6 +20,8 @@ from hypothesis import strategies as st
 from scipy.stats import pearsonr, spearmanr
 
 from benchmarks.bounds import crossings, simulate
+from benchmarks.size import command as command_size
+from benchmarks.size import finished
 from comparo import Comparisons, fit
 from comparo.analysis.agreement import agreement, spearman, spearman_within
 from comparo.analysis.verdicts import cycles
@@ -33,7 +36,7 @@ from comparo.report.data import ROOM, Room
 from comparo.report.embed import cut_texts, percentages, script_json, size
 from comparo.report.making import METHODS as METHOD_NAMES
 from comparo.report.making import command
-from comparo.report.measures import agreements, convergence, length_correlation, outlook, position_bias
+from comparo.report.measures import agreements, bootstrap, convergence, length_correlation, outlook, position_bias
 from comparo.report.record import read_record
 from comparo.run.budget import Budget
 from comparo.run.loop import Run
@@ -720,3 +723,27 @@ def test_weights_and_cuts_are_told(tmp_path):
     assert "window: 1 times" in html.unescape(page)
     assert "$0.50" in page
     assert "below ½ in 100.0%" in page
+
+
+@pytest.mark.measures
+def test_the_bootstrap_of_many_texts_takes_little_memory_and_is_that_of_all_draws_at_once():
+    x, y = np.random.default_rng(3).normal(size=(2, 3000))
+    y += x
+    tracemalloc.start()
+    found = bootstrap(x, y)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 40e6  # 160 MB where all draws are made at once
+    drawn = np.random.default_rng(0).integers(len(x), size=(1000, len(x)))[::100]
+    for own, of in zip(found[:, ::100], (spearmanr, pearsonr), strict=True):
+        np.testing.assert_allclose(own, [of(x[some], y[some])[0] for some in drawn], rtol=1e-9)
+
+
+@pytest.mark.long
+@pytest.mark.measures
+def test_a_report_and_a_finished_run_of_20_000_items_take_at_most_300_mb(tmp_path):
+    finished(tmp_path, 40_000, 20_000)
+    run = str(tmp_path / "comparo-runs" / "finished")
+    assert command_size(tmp_path, "report", run)[2] < 300
+    again = ("rank", "items.jsonl", "--budget", "2n", "--judge", "simulated/soft", "--format", "csv")
+    assert command_size(tmp_path, *again)[2] < 300

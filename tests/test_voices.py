@@ -524,7 +524,7 @@ def test_an_older_folder_opens_is_counted_repaired_and_goes_on(tmp_path):
     path = tmp_path / "run" / "judgements.db"
     with sqlite3.connect(path) as connection:
         connection.execute("DELETE FROM judgements WHERE number > 50")
-        for later in ("cached", "tokens_reasoning", "tokens_cached", "voice"):
+        for later in ("model", "cached", "tokens_reasoning", "tokens_cached", "voice"):
             connection.execute(f"ALTER TABLE judgements DROP COLUMN {later}")
         connection.execute(f"PRAGMA user_version={len(MIGRATIONS) - 1}")
     connection.close()

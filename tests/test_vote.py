@@ -2,6 +2,7 @@
 
 import csv
 import html
+import http.client
 import io
 import json
 import os
@@ -15,7 +16,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager, suppress
+from multiprocessing import get_context
 
 import pytest
 from scipy.special import expit
@@ -36,7 +38,7 @@ from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.vote.booth import Booth
 from comparo.vote.links import Links
 from comparo.vote.people import identity_of, task_of
-from comparo.vote.server import HOST, open_socket
+from comparo.vote.server import HOST, PATIENCE, open_socket, serve
 from comparo.vote.text import as_markdown, differences
 from split import one_short
 from voting import LOST, Server, Voter, essays
@@ -766,3 +768,106 @@ def test_a_flush_that_fails_after_a_vote_was_stored_doubles_nothing(tmp_path):
         assert booth.turn("ana").votes == 6
         assert len(set(seen)) == 6
         assert [one.reply for one in store.judgements()] == ["A"] * 6
+
+
+# Connections without a request
+
+
+async def _echo(_scope, receive, send):
+    """Answer with the length of the body."""
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        size, more = size + len(message["body"]), message["more_body"]
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
+    await send({"type": "http.response.body", "body": str(size).encode()})
+
+
+def _serve(listening, files, patience):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    serve(_echo, listening, patience=patience)
+
+
+@contextmanager
+def echoing(files=1024, patience=PATIENCE):
+    """The address of a server in a process of its own, which may open so many files."""
+    listening = open_socket(HOST, None)
+    process = get_context("fork").Process(target=_serve, args=(listening, files, patience))
+    process.start()
+    try:
+        yield listening.getsockname()
+    finally:
+        process.terminate()
+        process.join()
+        listening.close()
+
+
+def ask(address, timeout=60):
+    """Ask for a page by a new connection; the status."""
+    connection = http.client.HTTPConnection(*address, timeout=timeout)
+    with closing(connection):
+        connection.request("GET", "/")
+        return connection.getresponse().status
+
+
+@contextmanager
+def half_open(address, count, sent=b"GET / HTTP/1.1\r\n"):
+    """So many connections that sent half a request."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 3 * count)), hard))
+    with ExitStack() as stack:
+        for _ in range(count):
+            one = stack.enter_context(socket.create_connection(address, timeout=60))
+            with suppress(ConnectionError):  # it was closed for a later one
+                one.sendall(sent)
+        yield stack
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+BODY = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc"
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost:", BODY])
+def test_a_request_that_does_not_arrive_in_time_ends_its_connection(sent):
+    with echoing(patience=0.5) as address:
+        assert ask(address) == 200
+        with closing(socket.create_connection(address, timeout=60)) as slow:
+            slow.sendall(sent)
+            with suppress(ConnectionError):
+                while sent.startswith(b"GET"):  # a byte at a time gives it no more time
+                    slow.sendall(b"x")
+                    time.sleep(0.05)
+                assert slow.recv(100) == b""
+        assert ask(address) == 200
+
+
+def test_a_kept_connection_is_not_closed_while_its_requests_arrive_in_time():
+    with echoing(patience=0.5) as address, closing(http.client.HTTPConnection(*address, timeout=60)) as kept:
+        for size in (3, 9000, 0, 5):
+            kept.request("POST", "/", b"x" * size)
+            assert kept.getresponse().read() == str(size).encode()
+            local = kept.sock.getsockname()
+            time.sleep(0.3)
+        assert kept.sock.getsockname() == local
+
+
+@pytest.mark.parametrize(("count", "files"), one_short([(150, 128), (1100, 1024)]))
+def test_connections_without_a_request_lock_nobody_out_and_are_one_line(texts, tmp_path, count, files):
+    with echoing(files, patience=600) as address:
+        assert ask(address) == 200
+        with half_open(address, count):
+            assert [ask(address) for _ in range(5)] == [200] * 5
+    with Server(texts, tmp_path / "run", *JUDGES) as server:
+        address, ana = ("127.0.0.1", server.port), server.voter("ana")
+        begun = f"POST {ana.base}/vote HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        with (
+            half_open(address, 1, f"{begun}Content-Length: 99\r\n\r\n{{".encode()),
+            half_open(address, max(count, 300)),
+        ):
+            assert ana.vote("A")[0] == 200
+        _, words = server.stop()
+    assert len(re.findall(r"\d connections", words)) == 1
+    assert len(words.splitlines()) < 20
+    assert len(read_judgements(server.out)) == 1

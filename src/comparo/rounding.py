@@ -42,3 +42,23 @@ def merge_ties(values: Array) -> Array:
     merged = np.empty_like(flat)
     merged[order] = ordered[lead[: len(flat)]]
     return merged.reshape(values.shape)
+
+
+def mean_ranks(values: Array) -> Array:
+    """The rank of each value along the last axis, from 1; equal values share the mean of theirs. All NaN where one is.
+
+    As `scipy.stats.rankdata`, whose import takes half of the time in which a command starts.
+
+    >>> mean_ranks(np.array([0.5, 0.1, 0.5])).tolist()
+    [2.5, 1.0, 2.5]
+    """
+    order = np.argsort(values, axis=-1, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=-1)
+    begins = np.ones((*values.shape[:-1], values.shape[-1] + 1), dtype=bool)
+    begins[..., 1:-1] = ordered[..., 1:] != ordered[..., :-1]
+    place = np.arange(values.shape[-1])
+    first = np.maximum.accumulate(np.where(begins[..., :-1], place, 0), axis=-1)
+    last = np.minimum.accumulate(np.where(begins[..., 1:], place, place.size)[..., ::-1], axis=-1)[..., ::-1]
+    ranks = np.empty(values.shape)
+    np.put_along_axis(ranks, order, (first + last) / 2 + 1, axis=-1)
+    return np.where(np.isnan(values).any(axis=-1, keepdims=True), np.nan, ranks)

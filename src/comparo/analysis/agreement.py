@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from comparo.data.columns import look_up
 from comparo.data.items import Items
 from comparo.ranking.ranking import Ranking
+from comparo.rounding import mean_ranks
 from comparo.types import Array
 
 
@@ -32,9 +33,7 @@ def spearman(one: Array, other: Array) -> Array:
     >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0]))
     array(0.5)
     """
-    from scipy.stats import rankdata  # half of the time that a command takes to start
-
-    return pearson(*(np.asarray(rankdata(column, axis=-1), dtype=np.float64) for column in (one, other)))
+    return pearson(mean_ranks(one), mean_ranks(other))
 
 
 def spearman_within(one: Array, other: Array, segment: NDArray[np.integer], segments: int) -> Array:

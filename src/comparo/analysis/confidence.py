@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from comparo.analysis.posterior import posterior
 from comparo.model.people import Voted
 from comparo.ranking.ranking import Ranking
-from comparo.rounding import merge_ties
+from comparo.rounding import mean_ranks, merge_ties
 from comparo.types import Array
 
 
@@ -48,8 +48,6 @@ def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
     >>> bool(expected_spearman(sure)[0] > 0.9), bool(expected_spearman(vague)[0] < 0.5)
     (True, True)
     """
-    from scipy.stats import rankdata  # half of the time that a command takes to start
-
     if not more >= 0:
         raise ValueError(f"more is a number from 0 up, not {more!r}")
     ranking = ranking.judged
@@ -57,7 +55,7 @@ def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
     for some, x, spread in posterior(ranking).draws():
         drawn, size = some.rotate(x), x.shape[2]
         estimated = some.rotate(some.later(x, spread, more, rng)) if more else some.select(ranking.scores)[:, None]
-        rank = rankdata(np.round(estimated, 9), axis=2) - (size + 1) / 2
+        rank = mean_ranks(np.round(estimated, 9)) - (size + 1) / 2
         norm = np.sqrt(np.sum(rank**2, axis=2) * (size**3 - size) / 12)
         order = np.argsort(drawn, axis=2, kind="stable")
         ordered = np.take_along_axis(np.broadcast_to(rank, drawn.shape), order, axis=2)

@@ -25,7 +25,7 @@ from comparo.types import Array
 
 # Unknowns per column up to which a dense factorisation of a context is faster than conjugate gradients for all columns.
 MANY = 2
-SEVERAL = 4  # columns from which one matrix is faster than its two halves, the time to add them included
+SEVERAL = 4  # columns from which one matrix is faster than its parts, the time to join them included
 
 
 class Laplacian:
@@ -208,9 +208,15 @@ class Tail:
         )
 
     @cached_property
-    def both_halves(self) -> sparse.csr_array:
-        """The part of H off the diagonal, with the sign turned, as one matrix."""
-        return sparse.csr_array(self.half + self.other_half)
+    def joined(self) -> sparse.csr_array:
+        """H as one matrix."""
+        return self._joined(self.diagonal)
+
+    def _joined(self, diagonal: Array) -> sparse.csr_array:
+        """H with another diagonal (m,)."""
+        scores = sparse.diags_array(diagonal[: self.nodes]) - self.half - self.other_half
+        biases = sparse.diags_array(diagonal[self.nodes :])
+        return sparse.csr_array(sparse.block_array([[scores, self.border], [self.border_turned, biases]]))
 
     def signs(self, columns: int) -> Array:
         """Random signs, the same at each call: shape (m, columns). E[zᵀMz] = tr M for each column z (Hutchinson)."""
@@ -218,12 +224,11 @@ class Tail:
 
     def multiply(self, x: Array) -> Array:
         """H·x for x (m,) or (m, q)."""
+        if x.ndim == 2 and x.shape[1] >= SEVERAL:
+            return np.asarray(self.joined @ x)
         scores, biases = x[: self.nodes], x[self.nodes :]
         result = (self.diagonal * x.T).T
-        if x.ndim == 2 and x.shape[1] >= SEVERAL:
-            result[: self.nodes] -= np.asarray(self.both_halves @ scores)
-        else:
-            result[: self.nodes] -= np.asarray(self.half @ scores + self.other_half @ scores)
+        result[: self.nodes] -= np.asarray(self.half @ scores + self.other_half @ scores)
         if len(biases):
             result[: self.nodes] += np.asarray(self.border @ biases)
             result[self.nodes :] += np.asarray(self.border_turned @ scores)
@@ -265,11 +270,9 @@ class Tail:
         diagonal = self.diagonal.copy()
         grounded, grounding = self.grounding
         diagonal[grounded] += grounding
-        scores = sparse.diags_array(diagonal[: self.nodes]) - self.half - self.other_half
-        matrix = sparse.block_array(
-            [[scores, self.border], [self.border_turned, sparse.diags_array(diagonal[self.nodes :])]]
+        return splu(
+            sparse.csc_array(self._joined(diagonal)), permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}
         )
-        return splu(sparse.csc_array(matrix), permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
 
     @cached_property
     def grounding(self) -> tuple[NDArray[np.intp], Array]:

@@ -243,13 +243,15 @@ def _krylov(tail: Tail, b: Array, columns: Array, root: Array) -> _Part:
             known[tail.nodes :] = -(tail.border_turned @ (root * x)) / np.where(biases > 0, biases, 1.0)
         return centred(root * tail.multiply(known)[: tail.nodes])
 
-    steps = max(3, min(limits.krylov_steps, limits.krylov_entries // (tail.nodes * start.shape[1])))
-    blocks, left = [np.linalg.qr(centred(start))[0]], 1.0
-    while len(blocks) < steps and sum(block.shape[1] for block in blocks) + start.shape[1] < tail.nodes:
-        basis = np.column_stack(blocks)
-        image = multiply(blocks[-1])
+    width = start.shape[1]
+    steps = max(3, min(limits.krylov_steps, limits.krylov_entries // (tail.nodes * width)))
+    found = np.empty((tail.nodes, steps * width), order="F")  # the basis, of which `blocks` are filled
+    blocks, left = [slice(0, width)], 1.0
+    found[:, :width] = np.linalg.qr(centred(start))[0]
+    while len(blocks) < steps and blocks[-1].stop + width < tail.nodes:
+        basis, image = found[:, : blocks[-1].stop], multiply(found[:, blocks[-1]])
         for _ in range(2):  # once more for the digits that the first subtraction loses
-            image = image - basis @ (basis.T @ image)
+            image -= basis @ (basis.T @ image)
         block, triangle = np.linalg.qr(image)
         size = np.abs(np.diagonal(triangle))
         sound = size > 1e-10 * max(float(np.max(np.abs(triangle))), np.finfo(float).tiny)
@@ -258,9 +260,10 @@ def _krylov(tail: Tail, b: Array, columns: Array, root: Array) -> _Part:
         left *= float(np.max(size)) / max(float(np.mean(tail.diagonal[: tail.nodes])), np.finfo(float).tiny)
         if left < NEGLIGIBLE:
             break
-        blocks.append(block[:, sound])
-    basis = np.column_stack(blocks)
-    q, vectors = np.linalg.eigh(basis.T @ multiply(basis))
+        blocks.append(slice(blocks[-1].stop, blocks[-1].stop + int(np.count_nonzero(sound))))
+        found[:, blocks[-1]] = block[:, sound]
+    basis = found[:, : blocks[-1].stop]
+    q, vectors = np.linalg.eigh(np.column_stack([basis.T @ multiply(basis[:, block]) for block in blocks]))
     coordinates = vectors.T @ (basis.T @ start)
     kept = q > ZERO * q[-1]
     nodes, weight = quadrature(multiply, centred(tail.signs(limits.krylov_probes)[: tail.nodes]), limits.krylov_steps)

@@ -37,6 +37,7 @@ from comparo.model.pattern import Batch, Pattern
 from comparo.ranking.display import json_rows
 from comparo.ranking.expected import expected
 from comparo.ranking.ranking import Ranking
+from comparo.rounding import mean_ranks
 from comparo.types import Array
 
 METHOD = "weighted mean of criteria"
@@ -208,15 +209,13 @@ def aligned(ranking: Ranking, other: Ranking) -> Array:
 
 def spearman_matrix(found: CriteriaRanking) -> Array:
     """Spearman's correlation of the scores by each two criteria, mean over contexts of two items or more, (C, C)."""
-    from scipy.stats import rankdata  # half of the time that a command takes to start
-
     scores = np.array([aligned(ranking, found) for ranking in found.rankings.values()])
     means: list[Array] = []
     for begin, end in zip(found.graph.starts[:-1], found.graph.starts[1:], strict=True):
         own = scores[:, begin:end]
         own = own[:, ~np.isnan(own).any(axis=0)]
         if own.shape[1] > 1:
-            means.append(_correlation(rankdata(np.round(own, 9), axis=1)))
+            means.append(_correlation(mean_ranks(np.round(own, 9))))
     count = len(found.rankings)
     return np.asarray(np.mean(means, axis=0)) if means else np.full((count, count), np.nan)
 

@@ -19,9 +19,15 @@ from comparo.report.views import PEOPLE
 from comparo.types import Array
 
 POINTS = 10  # shares of the calls that are looked at: tenths
-MANY = 100_000  # answers, above which
-FEW = (1, 2, 5, 10)  # only these tenths are
-DRAWS = 1000  # of the bootstrap
+MANY = 100_000  # answers, above which, as in contexts of more than
+LARGE = 4096  # items, whose standard errors are drawn,
+FEW = (1, 2, 5, 10)  # only these tenths are, and in contexts of more than
+LARGEST = 10_000  # items only
+FEWEST = (1, 10)  # these, as each takes seconds
+DRAWS = 1000  # of the bootstrap,
+LEAST_DRAWS = 200  # and of very many texts, whose interval is short: its ends vary by a tenth of a standard error
+DRAWN = 4_000_000  # texts in all draws together, which take some seconds
+AT_ONCE = 1 << 18  # of them at a time: arrays of 2 MB
 LEVEL = 0.95  # of its interval
 
 
@@ -137,10 +143,12 @@ def convergence(record: Record) -> list[Moment]:
     """The rankings from the first tenth, two tenths, … of each context's answers; correlations are means over contexts.
 
     Those with the last ranking are of the judge's own, those with people of the ranking that is shown. Of very many
-    answers only some shares are looked at, since each takes a fit.
+    answers, or in very large contexts, only some shares are looked at, since each takes a fit.
     """
     last, data, moments = record.ranking.judged, record.ranking.comparisons, []
-    for step in range(1, POINTS + 1) if len(data) <= MANY else FEW:
+    largest = int(np.max(np.diff(last.graph.starts)))
+    few = FEW if len(data) > MANY or largest > LARGE else range(1, POINTS + 1)
+    for step in FEWEST if largest > LARGEST else few:
         rows = first_rows(last.graph, step / POINTS)
         if len(rows) == len(data):
             earlier, expected = record.ranking, record.spearman
@@ -205,14 +213,26 @@ def _agreement(record: Record, name: str, shared: bool) -> Agreement | None:
         return None
     if len(pairs) == 1:
         x, y = pairs[0]
-        drawn = np.random.default_rng(0).integers(len(x), size=(DRAWS, len(x)))
-        found = [_interval(float(of(x, y)), of(x[drawn], y[drawn])) for of in (spearman, pearson)]
+        found = [
+            _interval(float(of(x, y)), drawn) for of, drawn in zip((spearman, pearson), bootstrap(x, y), strict=True)
+        ]
     else:
         x, y = (np.concatenate([pair[side] - np.mean(pair[side]) for pair in pairs]) for side in (0, 1))
         found = [_over_contexts([float(of(a, b)) for a, b in pairs]) for of in (spearman, pearson)]
     if math.isnan(found[0].value):
         return None
     return Agreement(name, x, y, len(pairs), found[0], found[1], _systems(record, human) if shared else None)
+
+
+def bootstrap(x: Array, y: Array) -> Array:
+    """Spearman's and Pearson's correlation of draws of the texts (n,) with replacement, shape (2, draws)."""
+    rng, size = np.random.default_rng(0), len(x)
+    left, found = min(DRAWS, max(LEAST_DRAWS, DRAWN // size)), []
+    while left:
+        drawn = rng.integers(size, size=(min(left, max(1, AT_ONCE // size)), size))
+        found.append([of(x[drawn], y[drawn]) for of in (spearman, pearson)])
+        left -= len(drawn)
+    return np.concatenate(found, axis=1)
 
 
 def _interval(value: float, drawn: Array) -> Correlation:

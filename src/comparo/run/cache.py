@@ -17,8 +17,8 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,8 +48,13 @@ MIGRATIONS = (
     """,
 )
 KEPT = ("p", "mass", "weight", "reply", "tokens_in", "tokens_out", "seconds", "cost", "cut")
-FIND = f"SELECT number, {', '.join(KEPT)} FROM answers WHERE key = ? ORDER BY number LIMIT -1 OFFSET ?"
+FIND = f"SELECT number, {', '.join(KEPT)} FROM answers WHERE key = ? ORDER BY number"
 ADD = f"INSERT INTO answers (key, judge, at, {', '.join(KEPT)}) VALUES ({', '.join('?' * (3 + len(KEPT)))})"
+UNKNOWN = ("mass", "seconds", "cost")  # of KEPT, those that may be nan, which is stored as NULL
+COUNTS = ("tokens_in", "tokens_out", "cut")  # of KEPT, whole numbers
+LARGEST = {"p": 1.0, "mass": 1.01, "weight": 1e6, "tokens_in": 1e12, "tokens_out": 1e12, "seconds": 1e9, "cut": 1e12}
+DEAREST = 0.01  # dollars for a token, 16 times the dearest list price
+UNCOUNTED = 10_000  # tokens that an answer may have cost whose tokens were not counted
 STEP = 0.02  # seconds between two tries to open a file that another process is making
 
 logger = logging.getLogger(__name__)
@@ -121,22 +126,19 @@ class Cache:
             self._open()
 
     def find(self, key: bytes, question: Question) -> Judgement | None:
-        """An answer of an earlier run that this one has not had yet, to the question; None where there is none."""
+        """An answer of an earlier run that this one has not had yet, to the question; None where there is none.
+
+        A damaged answer is none.
+        """
         with self._turn:
-            connection = self._open()
-            if connection is None:
-                return None
-            used = self._used.setdefault(key, set())
-            try:
-                for number, *values in connection.execute(FIND, (key, self._had[key])):
-                    if number not in used:
-                        used.add(number)
-                        known = (math.nan if value is None else value for value in values)
-                        answer: dict[str, Any] = dict(zip(KEPT, known, strict=True))
-                        return Judgement(question, **answer, cached=True)
-            except sqlite3.Error as error:
-                self._reads = self._writes = False
-                self._warn(f"cannot be read ({error})", "so this run asks without it")
+            rows, used = self._select(FIND, key), self._used.setdefault(key, set())
+            sound = [(number, answer) for number, *row in rows if (answer := _answer_of(row)) is not None]
+            for number, answer in sound[self._had[key] :]:
+                if number not in used:
+                    used.add(number)
+                    return Judgement(question, **answer, cached=True)
+            if len(sound) < len(rows):
+                self._warn("holds damaged answers", "so they are asked for again")
         return None
 
     def add(self, key: bytes, judge: str, judgement: Judgement) -> None:
@@ -163,14 +165,13 @@ class Cache:
     def found(self, key: bytes) -> Probe | None:
         """What an earlier probe of a judge found, without a call, and what it cost then; None where there was none."""
         with self._turn:
-            connection = self._open()
-            if connection is None:
-                return None
-            row = connection.execute("SELECT sentence, found, cost FROM probes WHERE key = ?", (key,)).fetchone()
-        if row is None:
-            return None
-        sentence, found, cost = row
-        return Probe(sentence, json.loads(found), cost=math.nan if cost is None else cost)
+            for sentence, written, cost in self._select("SELECT sentence, found, cost FROM probes WHERE key = ?", key):
+                with suppress(TypeError, ValueError, RecursionError):
+                    found, cost = json.loads(written), math.nan if cost is None else float(cost)
+                    if isinstance(found, dict) and _is_text(sentence) and not (cost < 0 or math.isinf(cost)):
+                        return Probe(sentence, found, cost=cost)
+                self._warn("holds a damaged probe", "so the judge is probed again")
+        return None
 
     def keep(self, key: bytes, judge: str, probe: Probe) -> None:
         """Keep what a probe of a judge found."""
@@ -209,6 +210,16 @@ class Cache:
                 )
         return self._connection
 
+    def _select(self, query: str, key: bytes) -> list[Any]:
+        """The rows of a key; none where they cannot be read, which was said."""
+        try:
+            connection = self._open()
+            return [] if connection is None else connection.execute(query, (key,)).fetchall()
+        except sqlite3.Error as error:
+            self._writes = False
+            self._warn(f"cannot be read ({error})", "so this run asks for what it cannot read, and adds nothing to it")
+            return []
+
     def _warn(self, problem: str, consequence: str) -> None:
         if problem in self._said:
             return
@@ -222,7 +233,11 @@ def _opened(path: Path, patience: float) -> sqlite3.Connection:
     while True:
         try:
             _check(path)
-            return open_database(str(path), MIGRATIONS, patience)
+            connection = open_database(str(path), MIGRATIONS, patience)
+            connection.text_factory = lambda data: data.decode(
+                errors="surrogateescape"
+            )  # else one bad text hides all rows
+            return connection
         except sqlite3.OperationalError as error:  # two processes that turn to WAL at once do not wait for each other
             if _kind(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
                 raise
@@ -236,6 +251,30 @@ def _check(path: Path) -> None:
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         if tables and application != APPLICATION:
             raise StoreError(f"{path} is a database of something else than a cache; give --cache another file")
+
+
+def _answer_of(row: Sequence[Any]) -> dict[str, Any] | None:
+    """The fields of an answer from a row of the cache; None where one of them cannot be a judge's.
+
+    >>> _answer_of([0.7, None, 1.0, "A", 90, 1, None, None, 0])["p"]
+    0.7
+    >>> _answer_of([0.7, None, -5.0, "A", 90, 1, None, None, 0])
+    """
+    answer = dict(zip(KEPT, row, strict=True))
+    tokens = [answer[name] for name in COUNTS]
+    if not (_is_text(answer["reply"]) and all(type(count) is int for count in tokens) and answer["weight"]):
+        return None
+    largest = LARGEST | {"cost": DEAREST * (sum(tokens[:2]) or UNCOUNTED)}
+    for name in largest:
+        if answer[name] is None and name in UNKNOWN:
+            answer[name] = math.nan
+        elif not isinstance(answer[name], int | float) or not 0 <= answer[name] <= largest[name]:
+            return None
+    return answer
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and clean(value) == value
 
 
 def _kind(error: sqlite3.Error) -> int:
@@ -262,19 +301,19 @@ class Kept:
 
 def contents(path: Path) -> list[Kept]:
     """What a cache holds, by judge; a StoreError where it is damaged, or there is none."""
-    with closing(_existing(path)) as connection:
+    with _existing(path) as connection:
         rows = connection.execute(
             "SELECT judge, count(*), min(at), max(at), sum(cost) FROM answers GROUP BY judge ORDER BY judge"
         )
         return [
-            Kept(judge, answers, first, last, math.nan if cost is None else cost)
+            Kept(clean(str(judge)), answers, clean(str(first)), clean(str(last)), math.nan if cost is None else cost)
             for judge, answers, first, last, cost in rows
         ]
 
 
 def clear(path: Path, judge: str | None = None) -> int:
     """Remove the answers of a judge, or all, from a cache and give their room back; how many there were."""
-    with closing(_existing(path)) as connection:
+    with _existing(path) as connection:
         with connection:
             chosen: Mapping[str, Any] = {"judge": judge}
             connection.execute("DELETE FROM probes WHERE :judge IS NULL OR judge = :judge", chosen)
@@ -283,10 +322,13 @@ def clear(path: Path, judge: str | None = None) -> int:
     return removed
 
 
-def _existing(path: Path) -> sqlite3.Connection:
+@contextmanager
+def _existing(path: Path) -> Iterator[sqlite3.Connection]:
+    """The database of a cache that exists; a StoreError where it does not, or cannot be read."""
     if not path.is_file():
         raise StoreError(f"there is no cache {path}; a run that asks a judge makes one")
     try:
-        return _opened(path, BUSY)
+        with closing(_opened(path, BUSY)) as connection:
+            yield connection
     except sqlite3.DatabaseError as error:
         raise StoreError(_damaged(path, error)) from error

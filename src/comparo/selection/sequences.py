@@ -15,7 +15,7 @@ from scipy import sparse
 from comparo.types import Array, LongIndex
 
 BITS = 21  # of a code point
-AT_ONCE = 4_000_000  # letters
+AT_ONCE = 400_000  # letters: arrays of 3 MB
 
 
 def count_sequences(texts: Sequence[str]) -> sparse.csr_array:
@@ -24,11 +24,11 @@ def count_sequences(texts: Sequence[str]) -> sparse.csr_array:
     >>> count_sequences(["Oh, oh", "oh"]).toarray().astype(int).tolist()
     [[2, 1, 1, 1, 1], [1, 0, 0, 1, 0]]
     """
-    parts = [_counted(some) for some in _parts(texts)]
-    numbers, counts, sizes = (np.concatenate(column) for column in zip(*parts, strict=True))
-    columns = np.unique(numbers)
-    indices, starts = np.searchsorted(columns, numbers), np.cumsum(np.append(0, sizes))
-    return sparse.csr_array((counts.astype(np.float64), indices, starts), shape=(len(texts), len(columns)))
+    numbers, counts, sizes = zip(*(_counted(some) for some in _parts(texts)), strict=True)
+    columns = np.unique(np.concatenate([np.unique(some) for some in numbers]))
+    indices = np.concatenate([np.searchsorted(columns, some).astype(np.int32) for some in numbers])
+    starts = np.cumsum(np.append(0, np.concatenate(sizes)))
+    return sparse.csr_array((np.concatenate(counts), indices, starts), shape=(len(texts), len(columns)))
 
 
 def rarities(counts: sparse.csr_array) -> Array:
@@ -49,14 +49,15 @@ def _parts(texts: Sequence[str]) -> Iterator[Sequence[str]]:
         yield texts[begin:end]
 
 
-def _counted(texts: Sequence[str]) -> tuple[LongIndex, LongIndex, LongIndex]:
+def _counted(texts: Sequence[str]) -> tuple[LongIndex, Array, LongIndex]:
     """The different sequences of each text in turn, how often each is there, and how many each text has, (T,)."""
     found = [np.sort(_numbers(text)) for text in texts]
     lengths = np.array([len(numbers) for numbers in found], dtype=np.int64)
     numbers = np.concatenate([np.empty(0, dtype=np.int64), *found])
     text = np.repeat(np.arange(len(texts)), lengths)
     new = np.flatnonzero((np.diff(numbers, prepend=-1) != 0) | (np.diff(text, prepend=-1) != 0))
-    return numbers[new], np.diff(new, append=len(numbers)), np.bincount(text[new], minlength=len(texts))
+    counts = np.diff(new, append=len(numbers)).astype(np.float64)
+    return numbers[new], counts, np.bincount(text[new], minlength=len(texts))
 
 
 def _numbers(text: str) -> NDArray[np.int64]:

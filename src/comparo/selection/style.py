@@ -52,13 +52,11 @@ def styles(items: Items) -> Array:
 
 def _vectors(items: Items) -> sparse.csr_array:
     """The texts' vectors as rows, without sequences that only one text has."""
-    counts = count_sequences(items.texts)
-    values = np.log1p(counts.data) * rarities(counts)[counts.indices]
-    several = np.bincount(counts.indices, minlength=counts.shape[1]) > 1
-    kept = several[counts.indices]
-    column = np.cumsum(several) - 1
-    row = np.repeat(np.arange(len(items)), np.diff(counts.indptr))
-    shape = (len(items), max(int(np.count_nonzero(several)), 1))
-    matrix = sparse.csr_array((values[kept], (row[kept], column[counts.indices[kept]])), shape=shape)
-    length = np.sqrt(np.asarray((matrix * matrix).sum(axis=1)).ravel())
-    return sparse.csr_array(sparse.diags_array(1.0 / np.where(length > 0, length, 1.0)) @ matrix)
+    vectors = count_sequences(items.texts)
+    np.log1p(vectors.data, out=vectors.data)
+    vectors.data *= rarities(vectors)[vectors.indices]
+    several = np.bincount(vectors.indices, minlength=vectors.shape[1]) > 1
+    vectors = sparse.csr_array(vectors[:, several])
+    length = np.sqrt(np.asarray((vectors * vectors).sum(axis=1)).ravel())
+    vectors.data /= np.repeat(np.where(length > 0, length, 1.0), np.diff(vectors.indptr))
+    return vectors

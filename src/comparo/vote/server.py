@@ -6,6 +6,7 @@ import errno
 import ipaddress
 import logging
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 PORT = 8377  # the usual one; any that is rarely used would do
 LOCAL = ("localhost", "127.0.0.1", "::1")
+MOST = 256  # connections: several classes, of which each browser opens some for a moment
+PATIENCE = 10.0  # seconds for a request to arrive: it is a few kilobytes, which any network carries in less
 GRACE = 3  # seconds that requests in flight have to end when the server is stopped
 
 logger = logging.getLogger(__name__)
@@ -95,12 +98,44 @@ def _address(family: int) -> str:
             return socket.gethostname()
 
 
-def serve(app: ASGIApp, listening: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
-    """Serve until a signal ends it (Ctrl-C, SIGTERM), which is raised again when requests in flight are answered."""
+def most_connections(most: int = MOST) -> int:
+    """How many connections to hold: at most a quarter of the files that this process may open.
+
+    Accepting is ahead of closing by a few rounds of the event loop, with half as many connections in each.
+    """
+    if sys.platform == "win32":
+        return most
+    import resource
+
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if files == resource.RLIM_INFINITY else max(2, min(most, files // 4))
+
+
+def serve(
+    app: ASGIApp,
+    listening: socket.socket,
+    ready: Callable[[], None] = lambda: None,
+    patience: float = PATIENCE,
+) -> None:
+    """Serve until a signal ends it (Ctrl-C, SIGTERM), which is raised again when requests in flight are answered.
+
+    A connection is closed where its request has not arrived after `patience` seconds.
+    """
     import uvicorn
 
+    from comparo.vote.connections import Waiting
+
+    waiting = Waiting(most_connections(), patience)
     config = uvicorn.Config(
-        app, log_level="error", access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=GRACE
+        app,
+        http=waiting.protocol,  # type: ignore[arg-type]  # it is called as a class of protocols is
+        ws="none",
+        log_level="error",
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        backlog=waiting.most // 2,  # also how many connections are accepted before one is closed
+        timeout_graceful_shutdown=GRACE,
     )
     ready()
     uvicorn.Server(config).run(sockets=[listening])

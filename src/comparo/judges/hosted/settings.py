@@ -16,7 +16,7 @@ from comparo.judges.openai.verdicts import grading, is_scale
 from comparo.judges.openai.wire import Waiting
 from comparo.judges.options import address, number
 from comparo.judges.prices import Price, find_price, read_price
-from comparo.judges.protocol import Writing
+from comparo.judges.protocol import Writing, take_over
 
 VERDICT = 64  # tokens that a verdict in words may have, as for openai/ judges
 LABEL = 8  # tokens in which a label is looked for, as for openai/ judges
@@ -176,8 +176,7 @@ class Hosted:
 
     def learn(self, found: Mapping[str, Any]) -> None:
         """Take over what was found in an earlier probe, but not that the server answered then."""
-        for name in ("logprobs", "format", "several", "written"):
-            setattr(self.dialect, name, found.get(name, getattr(self.dialect, name)))
+        take_over(self.dialect, found, ("logprobs", "format", "several", "written"))
 
     def ready(self) -> None:
         """Raise an error where no question can be sent: without the library, or without a key."""

@@ -15,7 +15,7 @@ from comparo.judges.openai.complaints import Secrets
 from comparo.judges.openai.verdicts import grading, is_scale
 from comparo.judges.openai.wire import Waiting, need_client
 from comparo.judges.prices import Price
-from comparo.judges.protocol import Writing
+from comparo.judges.protocol import Writing, take_over
 
 KEY, OPENAI = "OPENAI_API_KEY", "https://api.openai.com/v1"
 ACCOUNT = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI-Project"}
@@ -73,8 +73,7 @@ class Dialect:
         >>> dialect.max_tokens
         'max_completion_tokens'
         """
-        for part in fields(self):
-            setattr(self, part.name, found.get(part.name, getattr(self, part.name)))
+        take_over(self, found, (part.name for part in fields(self)))
 
     def told(self) -> dict[str, Any]:
         """What was found, for `learn`."""

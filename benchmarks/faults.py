@@ -40,7 +40,6 @@ from comparo.run.store import read_judgements
 CONCURRENCY = 16
 KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
 ITEMS = 100
-PAGE = 4096  # bytes of SQLite's pages
 # What may have happened to a cache, each kind with what does it: SQL, or the bytes and where they begin.
 VALUES = {
     **{f"p is {value}": f"UPDATE answers SET p = {value}" for value in ("-0.1", "1.5", "'x'", "x'00'")},

@@ -129,6 +129,10 @@ def test_a_found_file_that_sends_keys_elsewhere_is_refused_unless_it_is_named(ru
     [
         ('judge = "openai/gpt-6-luna"', True),
         ('judge = "mine/model"', True),
+        ('judge = "hf/someone/model"', True),
+        ('judge = "vllm/someone/model"', True),
+        ('judge = "local/model.GGUF"', True),
+        ('judge = ["local/smollm2", "hf/model.gguf"]', True),
         ('option = ["base_url=http://evil.example"]', True),
         ('engine = "ray"', True),
         ('ray-address = "evil.example:6379"', True),

@@ -59,7 +59,7 @@ def test_the_prompt_asks_about_the_texts_once_and_each_part_as_a_run_of_its_own_
     text = prompt.text(asked)
     assert text.count("One {text}.") == text.count("An article.") == 1
     for name, words in CRITERIA.items():
-        assert prompt.parts[name] == criterion_prompt(words, "Summary", "Article")
+        assert prompt.parts[name] == criterion_prompt(words, "Summary", "Article", "delimited")
         assert f"\n{name}: Which Summary is {words}, Summary A or Summary B?" in text
 
 

@@ -16,6 +16,7 @@ from pyarrow import parquet
 from scipy.special import logit
 
 from comparo import Comparisons, ComparisonsError, Items, export_run, fit, load_judge, rank
+from comparo.data.prompts import delimited
 from comparo.export.preferences import preferred_pairs
 from comparo.methods import quiet_fit
 from comparo.report.record import read_record
@@ -213,7 +214,7 @@ def test_a_card_holds_untrusted_words_as_words(tmp_path):
     text = (tmp_path / "set" / "README.md").read_text()
     header = yaml.safe_load(text.split("\n---\n")[0])
     assert header["pretty_name"].startswith('Comparisons: Which is <b>good</b>, "[x](y)"')
-    assert f"````text\n{prompt}\n````" in text
+    assert f"````text\n{delimited(prompt)}\n````" in text
     assert "# Comparisons: Which is \\<b\\>good" in text
 
 

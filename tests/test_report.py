@@ -26,7 +26,7 @@ from comparo import Comparisons, fit
 from comparo.analysis.agreement import agreement, spearman, spearman_within
 from comparo.analysis.verdicts import cycles
 from comparo.data.items import Items
-from comparo.data.prompts import PAPER, Prompt, Question, criterion_prompt, paper_prompt
+from comparo.data.prompts import PAPER, Prompt, Question, choose_prompt, criterion_prompt, paper_prompt
 from comparo.errors import StoreError
 from comparo.judges import Judgement, load_judge
 from comparo.methods import METHODS
@@ -504,6 +504,8 @@ def test_agreement_with_people_over_contexts(tmp_path):
         criterion_prompt(SCRIPT, kind="<b>"),
         paper_prompt(next(iter(PAPER))),
         Prompt("1: {first}\n2: {second}\nWhich is 'better', $1 or 2?\n", ("1", "2"), "Text"),
+        choose_prompt(prompt="1: {first}\n2: {second}\nWhich is {{better}}?", labels=("1", "2"), answer="Text"),
+        choose_prompt("wittier", kind="Story"),
     ],
 )
 def test_the_command_gives_the_same_prompt(prompt, tmp_path, monkeypatch):
@@ -523,7 +525,8 @@ def test_the_command_gives_the_same_prompt(prompt, tmp_path, monkeypatch):
     flags = dict(zip(words[3::2], words[4::2], strict=True))
     assert "--context" not in flags
     names = ("criterion", "prompt", "kind", "heading", "labels", "answer")
-    asked = QuestionFlags(**{name: flags[f"--{name}"] for name in names if f"--{name}" in flags})
+    wording = [flags["--wording"]] if "--wording" in flags else None
+    asked = QuestionFlags(**{name: flags[f"--{name}"] for name in names if f"--{name}" in flags}, wording=wording)
     assert asked.make(items, ColumnFlags(), flags["--judge"]) == [prompt]
     assert flags["--budget"] == "2n"
     assert flags["--until"] == "0.9"

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -129,6 +130,10 @@ def test_a_found_file_that_sends_keys_elsewhere_is_refused_unless_it_is_named(ru
     [
         ('judge = "openai/gpt-6-luna"', True),
         ('judge = "mine/model"', True),
+        ('judge = "hf/someone/model"', True),
+        ('judge = "vllm/someone/model"', True),
+        ('judge = "local/model.GGUF"', True),
+        ('judge = ["local/smollm2", "hf/model.gguf"]', True),
         ('option = ["base_url=http://evil.example"]', True),
         ('engine = "ray"', True),
         ('ray-address = "evil.example:6379"', True),
@@ -232,7 +237,7 @@ def test_the_question_is_shown_as_it_is_sent(run, folder):
     arguments = ["rank", "long.jsonl", "--context", "article", "--criterion", "better", "--kind", "Essay", "--dry-run"]
     openai = [*arguments, "--judge", "openai/gpt-6-luna"]
     said = run(folder, openai).stdout
-    assert "Article: The context.\n\nEssay A: Text " in said
+    assert re.search(r"Article:\n(\w{8})\nThe context\.\n\1\n\nEssay A:\n\1\nText ", said)
     assert said.count("long " * 200) == 2
     assert said.endswith("Essay A or Essay B?\n\nAnswer only with Essay A or Essay B.\n")
     begun = run(folder, [*openai, "-o", "prefill=true"]).stdout
@@ -243,7 +248,8 @@ def test_the_question_is_shown_as_it_is_sent(run, folder):
 
 
 def test_small_sums_are_not_nothing(run, folder):
-    arguments = ["rank", "items.jsonl", "--criterion", "better", "--dry-run", "--judge", "openai/any", "--price"]
+    arguments = ["rank", "items.jsonl", "--criterion", "better", "--dry-run", "--judge", "openai/any"]
+    arguments += ["--wording", "paper", "--price"]
     assert "at most $0.00089" in run(folder, [*arguments, "1,1"]).stdout
     assert "at most $0.00000089" in run(folder, [*arguments, "0.001,0.001"]).stdout
     assert "at most $0\n" in run(folder, [*arguments, "0,0"]).stdout

@@ -3,7 +3,9 @@
 import json
 import math
 import random
+import shlex
 import sqlite3
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -80,7 +82,7 @@ def coin(**more):
     return told("coin", scale=0.0, noise=1.0, **more)
 
 
-def task(judges, wordings=("paper",), budget="20n", items=None, **options):
+def task(judges, wordings=("delimited",), budget="20n", items=None, **options):
     prompts = [criterion_prompt("better", wording=wording) for wording in wordings]
     panel = voices_of(judges, prompts)
     items = Items.of(TEXTS) if items is None else items
@@ -511,7 +513,8 @@ def test_python_takes_lists_of_judges_wordings_and_options(tmp_path):
     assert len(written["identity"]["voices"]) == 4
     assert written["wording"] == "paper, compare"
     assert "--judge simulated/soft --judge" in command(written)
-    assert "--wording paper --wording compare" in command(written)
+    words = shlex.split(command(written))
+    assert [word for flag, word in pairwise(words) if flag == "--wording"] == ["paper", "compare"]
     read = Comparisons.read(tmp_path / "run")
     assert {str(name) for name in read.judges} == names
     with pytest.raises(ValueError, match="3 mappings of options for 2 judges"):

@@ -1,6 +1,7 @@
 """Ways to put one criterion: their grammar, what chooses one, what a run keeps of it, and what was recorded."""
 
 import json
+import re
 import shlex
 import sqlite3
 
@@ -71,6 +72,12 @@ def test_a_criterion_that_is_no_noun_is_refused_where_one_is_needed(criterion):
 def test_texts_stand_in_order_and_labels_and_answer_fit(name, context):
     prompt = criterion_prompt("has better {style}", "Summary", context, name)
     text = prompt.text(Question(1, 2, 3, "ONE {second}", "TWO", "WHOLE"))
+    delimiters = re.findall(r"^[0-9a-f]{8}$", text, re.MULTILINE)
+    if name == "paper":
+        assert not delimiters
+    else:
+        assert delimiters == [delimiters[0]] * (6 if context else 4)
+        text = text.partition("\n\n")[2].replace(f"\n{delimiters[0]}\n\n", "\n\n").replace(f"\n{delimiters[0]}\n", " ")
     assert text.index("Summary A: ONE {second}") < text.index("Summary B: TWO")
     assert text.startswith("Article: WHOLE\n\n") == (context is not None and name != "before-after")
     assert text.count("better {style}") == (2 if name == "before-after" else 1)
@@ -81,10 +88,13 @@ def test_texts_stand_in_order_and_labels_and_answer_fit(name, context):
     assert question(prompt) == f"Which Summary has {'the ' if name == 'better' else ''}better {{style}}?"
 
 
-def test_the_papers_stays_the_default_and_its_name_changes_nothing():
-    assert DEFAULT_WORDING == "paper"
-    assert choose_prompt("better") == criterion_prompt("better", wording="paper")
-    assert choose_prompt("better").wording == paper_prompt("summeval/fluency").wording == "paper"
+def test_the_default_is_the_papers_question_with_delimiters_and_the_papers_prompts_have_none():
+    assert last("better", DEFAULT_WORDING) == last("better", "paper")
+    assert choose_prompt("better") == criterion_prompt("better", wording="delimited")
+    assert choose_prompt("better").wording == DEFAULT_WORDING == "delimited"
+    assert choose_prompt("better", wording="paper") == criterion_prompt("better", wording="paper")
+    assert paper_prompt("summeval/fluency").wording == "paper"
+    assert choose_prompt(prompt="summeval/fluency", heading="Article") == paper_prompt("summeval/fluency")
     assert choose_prompt(prompt="{first} {second}").wording is None
     with pytest.raises(ValueError, match=r"no wording 'x'; .*paper, between"):
         wording_named("x")
@@ -142,14 +152,14 @@ def test_a_folder_from_before_wordings_had_names_goes_on(run, folder):
         assert run(folder, ask(api)).returncode == 0
         path = folder / "run" / "run.json"
         old = json.loads(path.read_text())
-        assert old.pop("wording") == "paper"
+        assert old.pop("wording") == DEFAULT_WORDING
         path.write_text(json.dumps(old))
         with sqlite3.connect(folder / "run" / "judgements.db") as database:
             database.execute("UPDATE run SET configuration = ?", (json.dumps(old),))
         database.close()
         number = len(api.requests)
         assert run(folder, ("report", "run")).returncode == 0
-        done = run(folder, ask(api, "--wording", "paper"))
+        done = run(folder, ask(api, "--wording", DEFAULT_WORDING))
         assert done.returncode == 0, done.stderr
         assert len(api.requests) == number
 
@@ -189,7 +199,7 @@ def test_the_table_of_wordings_is_what_was_recorded():
 
     found = results("wordings", draws=0)
     sets = list(found[PAPER])
-    assert set(WORDINGS) <= set(found)
+    assert set(WORDINGS) - {DEFAULT_WORDING} <= set(found)
     assert [round(found["between"][each].whole, 1) for each in sets] == [17.4, 33.7, 30.8, 26.3]
     assert [round(found[PAPER][each].whole, 1) for each in sets] == [10.6, 31.7, 28.7, 24.3]
     mean, error = gain(found, "between", sets)

@@ -1,7 +1,8 @@
 """comparo demo: what comparo does, in a minute, with a tiny model on this machine.
 
 The model ranks sentences by their length, which anyone can check. Then an audition finds out, without a single label,
-whether it can tell which of two reviews is more positive.
+whether it can tell which of two reviews is more positive. These texts can be trusted, and digits sway so small a model,
+so it is asked without delimiters (docs/judges.md).
 """
 
 import webbrowser
@@ -14,6 +15,7 @@ import typer
 
 from comparo.cli.finishing import Shown, complete, finish
 from comparo.data.items import Items
+from comparo.data.wordings import PAPER_WORDING
 from comparo.judges import load_judge
 from comparo.run.audition import BLIND, FEWEST, audition
 from comparo.run.auditioned import Audition
@@ -46,6 +48,7 @@ def demo_command(
         sentences(),
         "longer",
         kind="Sentence",
+        wording=PAPER_WORDING,
         judge=judge,
         budget="3n",
         out=out / "sentences",
@@ -57,6 +60,7 @@ def demo_command(
         Items.of(str(files("comparo.cli") / "reviews.jsonl")),
         "more positive",
         kind="Review",
+        wording=PAPER_WORDING,
         judge=judge,
         pairs=FEWEST,
         out=out / "reviews",

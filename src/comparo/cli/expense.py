@@ -5,6 +5,7 @@ from pathlib import Path
 
 from comparo.cli.criteria import first_criteria
 from comparo.cli.printing import Console
+from comparo.data.injection import injection_sentence
 from comparo.data.joint import CriteriaPrompt
 from comparo.data.prompts import Question
 from comparo.run.audition import Trial
@@ -44,6 +45,8 @@ def say_expense(console: Console, task: Task, expense: Expense, folder: Path | N
     remember_probes(task.judges, folder)
     console.print(f"{calls}, {expense_words(task, expense)}", markup=False, soft_wrap=True)
     console.print(longest_prompt_words(task), markup=False, soft_wrap=True)
+    if flagged := injection_sentence(task.items, task.prompt):
+        console.print(flagged, markup=False, soft_wrap=True)
     for sentence in price_sentences(task.judges):
         console.print(sentence, markup=False, soft_wrap=True)
     question = first_question(task)

@@ -84,8 +84,8 @@ class QuestionFlags:
     wording: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"How it is put (docs/judges.md): {', '.join(WORDINGS)}; all; auto (comparo rank): the best, by an "
-            f"audition out of the budget. May be repeated. Default: {DEFAULT_WORDING}"
+            help=f"How it is put (docs/judges.md): {', '.join(WORDINGS)}; all; auto (comparo rank): by an "
+            f"audition. May be repeated. Default: {DEFAULT_WORDING}"
         ),
     ] = None
     prompt: Annotated[

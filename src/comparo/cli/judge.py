@@ -13,6 +13,7 @@ from comparo.cli.asked import JudgeFlags
 from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.printing import cost_words, print_text, say, watch
 from comparo.data.columns import Table
+from comparo.data.injection import injection_sentence
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.reading import read_columns
@@ -67,6 +68,8 @@ def judge_command(
         raise ValueError("comparo judge asks one judge in one wording; give one --judge and one --wording")
     texts = columns.read(items)
     (prompt,) = question.make(texts, columns, asked.reader)
+    if flagged := injection_sentence(texts, prompt):
+        say(flagged)
     names = Names(texts)
     open_pairs = _questions(read_columns(pairs, labels=(*LABELS, "context_id")), texts, names)
     header = list(Judgement(Question("", ""), error="").row())[0 if names.has_contexts else 1 :]

@@ -36,7 +36,7 @@ from comparo.data.words import visible, without_login
 FILE = Path("comparo.toml")
 _SECRET = re.compile(r"key|token|secret|password|login", re.IGNORECASE)
 UNNAMED = "comparo.unnamed"  # where a context keeps the path of a file that was read without being named
-HERE = ("local", "hf", "vllm", "simulated", "replay")  # providers whose judges read the texts on this machine
+HERE = ("local", "simulated", "replay")  # providers that load no model but those whose SHA-256 comparo knows
 
 
 def name_of(option: TyperOption) -> str:
@@ -161,9 +161,10 @@ class Command(TyperCommand):
     """A command that runs only with settings that were given or agreed to.
 
     comparo.toml in the working folder is read without being asked for, and folders come from elsewhere: a repository,
-    an archive, a colleague. What it says of servers, of judges that are asked over the network, of options of a judge,
-    of Ray, of the address of a voting page, and of folders elsewhere to write to is used only if it is agreed to on a
-    terminal. A file named by --config or COMPARO_CONFIG, flags and variables are the user's own words.
+    an archive, a colleague. What it says of servers, of judges that are asked over the network, of models to load by
+    name or from a file, of options of a judge, of Ray, of the address of a voting page, and of folders elsewhere to
+    write to is used only if it is agreed to on a terminal. A file named by --config or COMPARO_CONFIG, flags and
+    variables are the user's own words.
     """
 
     def get_help_option(self, ctx: Any) -> Any:
@@ -181,16 +182,20 @@ class Command(TyperCommand):
 
 
 def decides(flag: str, value: Any) -> bool:
-    """Whether a setting decides where keys and texts go.
+    """Whether a setting decides where keys and texts go: to a server, to a folder, or to a model.
 
     >>> decides("base-url", "http://localhost"), decides("judge", ["openai/luna"]), decides("judge", "local/smollm2")
     (True, True, False)
+    >>> decides("judge", "hf/some/model"), decides("judge", "local/some.gguf")
+    (True, True)
     >>> decides("out", "run"), decides("out", "/srv/public"), decides("budget", "20n"), decides("host", "0.0.0.0")
     (False, True, False, True)
     """
     if flag == "judge":
         judges = map(str, value if isinstance(value, list | tuple) else [value])
-        return any(judge.partition("/")[0] not in HERE or ";" in judge for judge in judges)
+        return any(
+            judge.partition("/")[0] not in HERE or ";" in judge or judge.lower().endswith(".gguf") for judge in judges
+        )
     if flag in ("out", "cache"):
         return PurePath(value).is_absolute() or ".." in PurePath(value).parts
     return flag in ("base-url", "option", "engine", "ray-address", "host")

@@ -16,6 +16,7 @@ from comparo.cli.groups import ColumnFlags, with_groups
 from comparo.cli.printing import print_text, say
 from comparo.cli.settings import command_line
 from comparo.cli.stopping import stoppable
+from comparo.data.wordings import PAPER_WORDING
 from comparo.run.starting import make_prompt
 from comparo.vote.booth import Booth
 from comparo.vote.links import Links
@@ -143,7 +144,8 @@ def vote_command(
     """
     check_installed()
     items = columns.read(data)
-    prompt = make_prompt(items, criterion, None, kind=kind, heading=heading, context=columns.context_column)
+    column = columns.context_column
+    prompt = make_prompt(items, criterion, None, kind=kind, heading=heading, context=column, wording=PAPER_WORDING)
     first = telling_of(data, people.seed)
     if first:
         say(f"The first {len(first)} pairs are those that tell most about the judge of {data}; then the others.")

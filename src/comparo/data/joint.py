@@ -41,7 +41,7 @@ class CriteriaPrompt(Prompt):
     answer, as this one has.
 
     >>> prompt = criteria_prompt({"coherence": "more coherent", "fluency": "more fluent"}, kind="Summary")
-    >>> print(prompt.template.partition("{second}")[2].strip())
+    >>> print(prompt.template.rpartition("\\n\\n")[2])
     Compare Summary A and Summary B by each of these criteria.
     coherence: Which Summary is more coherent, Summary A or Summary B?
     fluency: Which Summary is more fluent, Summary A or Summary B?

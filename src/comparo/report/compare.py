@@ -18,7 +18,7 @@ from markupsafe import Markup
 from comparo.errors import StoreError
 from comparo.report.data import ROOM, Room
 from comparo.report.embed import label, presentable
-from comparo.report.making import command, prompt_of, question, settings
+from comparo.report.making import command, injection_notes, prompt_of, question, settings
 from comparo.report.page import HERE, SENTENCE, SETTING, SETTINGS, environment
 from comparo.report.record import Record
 from comparo.run.budget import dollars
@@ -60,7 +60,7 @@ def render_compare(found: Mapping[str, Any], record: Record, shown: int = SHOWN)
         bar=[round(100 * rate[end], 1) for end in ("low", "value", "high")],
         level=f"{found['level']:.0%}",
         facts=_facts(found, record),
-        notes=[label(note, SENTENCE) for note in found["notes"]],
+        notes=[label(note, SENTENCE) for note in (*found["notes"], *injection_notes(configuration, record.items))],
         question=label(question(prompt_of(configuration)), SENTENCE),
         wins=inputs["won"],
         losses=inputs["lost"],

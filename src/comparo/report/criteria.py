@@ -28,7 +28,7 @@ from comparo.judges import Judgement
 from comparo.ranking.criteria import CriteriaRanking, spearman_matrix
 from comparo.report.data import ROOM, Room
 from comparo.report.embed import figure, label, presentable
-from comparo.report.making import command, question, settings
+from comparo.report.making import command, injection_notes, question, settings
 from comparo.report.page import HERE, SENTENCE, SETTING, SETTINGS, environment, save_page, write_page
 from comparo.report.record import Record, checked, fitting_of
 from comparo.run.criteria import CriteriaRun, concluded, stored_criteria
@@ -122,7 +122,7 @@ def render_criteria(record: CriteriaRecord) -> str:
         calls=record.calls,
         judge=label(configuration["identity"]["judge"], SETTING),
         started=str(configuration.get("started", ""))[:10],
-        notes=[label(note, SENTENCE) for note in found.notes],
+        notes=[label(note, SENTENCE) for note in (*found.notes, *injection_notes(configuration, record.items))],
         level=f"{found.level:.0%}",
         criteria=[_criterion(record, name) for name in found.rankings],
         lines=lines,

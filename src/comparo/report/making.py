@@ -5,8 +5,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from comparo.data.prompts import PAPER, Prompt, criterion_prompt, paper_prompt
-from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
+from comparo.data.injection import injection_sentence
+from comparo.data.items import Items
+from comparo.data.prompts import PAPER, Prompt, criterion_prompt, delimited, paper_prompt
+from comparo.data.wordings import DEFAULT_WORDING, PAPER_WORDING, WORDINGS
 from comparo.judges import Judgement
 from comparo.judges.prices import Price
 from comparo.ranking.ranking import Whose
@@ -73,6 +75,15 @@ def question(prompt: Prompt) -> str:
     return last.removesuffix(ending) + "?" if last.endswith(ending) else last
 
 
+def injection_notes(configuration: Mapping[str, Any], items: Items) -> tuple[str, ...]:
+    """Which texts may address the judge; nothing where people were asked, or where the prompt is not known."""
+    identity = configuration["identity"]
+    if "prompt" not in identity or identity.get("asked") == "people":
+        return ()
+    sentence = injection_sentence(items, prompt_of(configuration))
+    return (sentence,) if sentence else ()
+
+
 def settings(
     configuration: Mapping[str, Any], judgements: Sequence[Judgement], validity: float | None = None, votes: int = 0
 ) -> list[tuple[str, str]]:
@@ -122,12 +133,16 @@ def command(configuration: Mapping[str, Any]) -> str:
     flags = prompt_flags(prompt)
     before = "" if flags else f"printf %s {shlex.quote(prompt.template)} > prompt.txt\n"
     words += flags or ["--prompt", "prompt.txt", "--labels", ",".join(prompt.labels), "--answer", prompt.answer]
+    if not flags and delimited(prompt.template) != prompt.template:
+        words += ["--wording", PAPER_WORDING]
     voices = configuration["identity"].get("voices")
     if voices is not None:
         for judge in dict.fromkeys(voice["judge"] for voice in voices.values()):
             words += ["--judge", judge]
-        if "--wording" not in words and ", " in str(configuration.get("wording")):
-            for wording in configuration["wording"].split(", "):
+        first, *others = str(configuration.get("wording")).split(", ")
+        if others:
+            words += [] if "--wording" in words else ["--wording", first]
+            for wording in others:
                 words += ["--wording", wording]
     for name in ("judge", *CHOSEN, "validity"):
         if (value := _setting(configuration, name)) is not None and (name != "judge" or voices is None):

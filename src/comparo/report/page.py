@@ -22,7 +22,7 @@ from comparo.report.data import ROOM, Room, Tables, page_data
 from comparo.report.embed import LONGEST, label, presentable
 from comparo.report.facts import facts
 from comparo.report.growth import growth_part
-from comparo.report.making import command, prompt_of, question, score_meaning, settings
+from comparo.report.making import command, injection_notes, prompt_of, question, score_meaning, settings
 from comparo.report.measures import agreements, outlook, surprises
 from comparo.report.record import Record
 from comparo.report.rows import context_rows, leader, line, surprise
@@ -114,7 +114,10 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "score_meaning": score_meaning(ranking.method, ranking.estimate),
         "level": f"{ranking.level:.0%}",
         "unsure": f"{1 - ranking.level:.0%}",
-        "notes": [label(note, SENTENCE) for note in (*ranking.notes, *ranking.board_notes)],
+        "notes": [
+            label(note, SENTENCE)
+            for note in (*ranking.notes, *ranking.board_notes, *injection_notes(record.configuration, record.items))
+        ],
         "view": view,
         "mean": tables.mean,
         "every": len(record.contexts),

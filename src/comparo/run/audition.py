@@ -21,7 +21,7 @@ from comparo.analysis.curves import mean_known
 from comparo.analysis.reliability import Jackknife
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
-from comparo.data.wordings import WORDINGS
+from comparo.data.wordings import PAPER_WORDING, WORDINGS
 from comparo.model.hearing import Heard, hear
 from comparo.model.panel import NEARLY
 from comparo.ranking.ranking import Ranking
@@ -162,10 +162,10 @@ def some_items(items: Items, pairs: int, rng: np.random.Generator) -> Items:
 
 
 def all_wordings(criterion: str | None) -> list[str]:
-    """The wordings that can put a criterion.
+    """The wordings that can put a criterion, but for the paper's, which asks as the default without its delimiters.
 
     >>> all_wordings("more coherent")[:2]
-    ['paper', 'between']
+    ['delimited', 'between']
     """
     found = []
     for name, each in WORDINGS.items():
@@ -174,7 +174,7 @@ def all_wordings(criterion: str | None) -> list[str]:
         except ValueError:
             continue
         found.append(name)
-    return found
+    return [name for name in found if name != PAPER_WORDING]
 
 
 def _judged(ranking: Ranking, answers: Answers, judge: str) -> Audition:

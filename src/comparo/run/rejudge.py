@@ -35,7 +35,7 @@ from comparo.run.store import Store, read_configuration, read_judgements, stored
 from comparo.run.task import DEFAULT_LEAST_MASS, Expense, Task
 from comparo.run.voices import Voice
 from comparo.run.watching import Watch, finish_watched
-from comparo.run.writing import longest_prompt_words, window_warning
+from comparo.run.writing import warnings_of
 from comparo.types import Array
 
 
@@ -194,8 +194,8 @@ def rejudge(
     (asked,) = remembering([judge], cache)
     task, before = _task(folder, asked, wording, Budget.of(budget))
     task.check()
-    if window_warning(task):
-        say(longest_prompt_words(task))
+    for words in warnings_of(task):
+        say(words)
     (voice,) = task.voices
     slug = "".join(sign if sign.isalnum() or sign in ".-" else "-" for sign in str(voice.name)).strip("-")
     chosen = out(task) if callable(out) else out

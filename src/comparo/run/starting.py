@@ -25,7 +25,7 @@ from comparo.run.recall import recalled, remembering
 from comparo.run.store import VOTES, Store
 from comparo.run.task import Task
 from comparo.run.watching import Watch, Watcher, finish_watched
-from comparo.run.writing import longest_prompt_words, window_warning
+from comparo.run.writing import warnings_of
 
 Asked = str | Judge | Callable[..., float]
 Folder = str | Path | Callable[[Task], Path] | None
@@ -60,8 +60,8 @@ class Start:
         if self.batch is not None and task.growth is not None:
             raise ValueError("--batch cannot place new items: each of their pairs goes by answers; leave --batch out")
         task.check()
-        if window_warning(task):
-            self.say(longest_prompt_words(task))
+        for words in warnings_of(task):
+            self.say(words)
         found = {PROBES: probe_judges(judges, None if self.fresh else folder, self.say)}
         if folder is not None and self.fresh:
             set_aside(folder)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+from comparo.data.injection import injection_sentence
 from comparo.run.budget import dollars
 from comparo.run.task import Expense, Task
 
@@ -68,6 +69,12 @@ def window_warning(task: Task) -> str:
     if not small:
         return ""
     return f": too long for {', '.join(small)}; texts that do not fit are cut, so shorten them or use another model"
+
+
+def warnings_of(task: Task) -> list[str]:
+    """What to know before the first call: prompts that are too long for a judge, and texts that may address it."""
+    too_long = longest_prompt_words(task) if window_warning(task) else ""
+    return [words for words in (too_long, injection_sentence(task.items, task.prompt)) if words]
 
 
 def _costs(task: Task, expense: Expense, known: Mapping[str | None, int]) -> Iterator[float]:

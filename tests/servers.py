@@ -207,6 +207,7 @@ def words(*replies: str | None, reason: str = "stop", **more: Any) -> Reply:
 def choices(*made: dict[str, Any]) -> dict[str, Any]:
     return {
         "object": "chat.completion",
+        "model": "any-2026",
         "choices": [{"index": index, **choice} for index, choice in enumerate(made)],
         "usage": {"prompt_tokens": 100, "completion_tokens": 2},
     }

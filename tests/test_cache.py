@@ -102,6 +102,7 @@ def test_what_came_from_the_cache_is_told_and_costs_nothing(run, folder):
         assert f"{calls['cached']} of 60 answers" in page
         kept = read_judgements(folder / "run")
         assert sum(one.cached for one in kept) == calls["cached"]
+        assert {one.model for one in kept} == {"any-2026"}
         again = run(folder, ask(api, "--budget", "5n", "--out", "run", "--format", "json"))
         assert json.loads(again.stdout) == json.loads(done.stdout)
         table = run(folder, ["cache"]).stdout

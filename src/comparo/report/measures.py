@@ -22,8 +22,7 @@ POINTS = 10  # shares of the calls that are looked at: tenths
 MANY = 100_000  # answers, above which, as in contexts of more than
 LARGE = 4096  # items, whose standard errors are drawn,
 FEW = (1, 2, 5, 10)  # only these tenths are, and in contexts of more than
-LARGEST = 10_000  # items only
-FEWEST = (1, 10)  # these, as each takes seconds
+LARGEST = 10_000  # items only the end: each takes seconds
 DRAWS = 1000  # of the bootstrap,
 LEAST_DRAWS = 200  # and of very many texts, whose interval is short: its ends vary by a tenth of a standard error
 DRAWN = 4_000_000  # texts in all draws together, which take some seconds
@@ -148,7 +147,7 @@ def convergence(record: Record) -> list[Moment]:
     last, data, moments = record.ranking.judged, record.ranking.comparisons, []
     largest = int(np.max(np.diff(last.graph.starts)))
     few = FEW if len(data) > MANY or largest > LARGE else range(1, POINTS + 1)
-    for step in FEWEST if largest > LARGEST else few:
+    for step in (POINTS,) if largest > LARGEST else few:
         rows = first_rows(last.graph, step / POINTS)
         if len(rows) == len(data):
             earlier, expected = record.ranking, record.spearman

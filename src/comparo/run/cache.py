@@ -46,10 +46,12 @@ MIGRATIONS = (
         key BLOB PRIMARY KEY, judge TEXT NOT NULL, sentence TEXT NOT NULL, found TEXT NOT NULL, cost REAL
     )
     """,
+    "ALTER TABLE answers ADD COLUMN model TEXT NOT NULL DEFAULT ''",
 )
-KEPT = ("p", "mass", "weight", "reply", "tokens_in", "tokens_out", "seconds", "cost", "cut")
+KEPT = ("p", "mass", "weight", "reply", "tokens_in", "tokens_out", "seconds", "cost", "cut", "model")
 FIND = f"SELECT number, {', '.join(KEPT)} FROM answers WHERE key = ? ORDER BY number"
 ADD = f"INSERT INTO answers (key, judge, at, {', '.join(KEPT)}) VALUES ({', '.join('?' * (3 + len(KEPT)))})"
+TEXTS = ("reply", "model")
 UNKNOWN = ("mass", "seconds", "cost")  # of KEPT, those that may be nan, which is stored as NULL
 COUNTS = ("tokens_in", "tokens_out", "cut")  # of KEPT, whole numbers
 LARGEST = {"p": 1.0, "mass": 1.01, "weight": 1e6, "tokens_in": 1e12, "tokens_out": 1e12, "seconds": 1e9, "cut": 1e12}
@@ -151,7 +153,8 @@ class Cache:
                 return
             now = datetime.now(UTC).isoformat(timespec="seconds")
             values = [plain(getattr(judgement, name)) for name in KEPT]
-            values[KEPT.index("reply")] = clean(str(judgement.reply))
+            for name in TEXTS:
+                values[KEPT.index(name)] = clean(str(getattr(judgement, name)))
             try:
                 with connection:
                     number = connection.execute(ADD, (key, clean(judge), now, *values)).lastrowid
@@ -256,13 +259,14 @@ def _check(path: Path) -> None:
 def _answer_of(row: Sequence[Any]) -> dict[str, Any] | None:
     """The fields of an answer from a row of the cache; None where one of them cannot be a judge's.
 
-    >>> _answer_of([0.7, None, 1.0, "A", 90, 1, None, None, 0])["p"]
+    >>> _answer_of([0.7, None, 1.0, "A", 90, 1, None, None, 0, "luna"])["p"]
     0.7
-    >>> _answer_of([0.7, None, -5.0, "A", 90, 1, None, None, 0])
+    >>> _answer_of([0.7, None, -5.0, "A", 90, 1, None, None, 0, "luna"])
     """
     answer = dict(zip(KEPT, row, strict=True))
     tokens = [answer[name] for name in COUNTS]
-    if not (_is_text(answer["reply"]) and all(type(count) is int for count in tokens) and answer["weight"]):
+    are_texts = all(_is_text(answer[name]) for name in TEXTS)
+    if not (are_texts and all(type(count) is int for count in tokens) and answer["weight"]):
         return None
     largest = LARGEST | {"cost": DEAREST * (sum(tokens[:2]) or UNCOUNTED)}
     for name in largest:

@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 # Tests run side by side, each worker with one thread; a file that is compiled once is not compiled again.
 WORKERS := 2
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations=15
-LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+RUFF := $(BIN)/ruff check . && $(BIN)/ruff format --check .
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-long test-core test-random slow lint build bench docs clean
@@ -17,14 +17,13 @@ demo: $(VENV)/demo
 	$(BIN)/comparo demo
 
 # What a contributor runs. One tier: make test TIER=judges (the tiers are in pyproject.toml).
-# Lint runs beside the tests, which wait for servers and processes now and then; its output is shown after theirs.
 test: $(VENV)/dev
-	@log=$$(mktemp); { $(LINT); } >$$log 2>&1 & lint=$$!; \
-	$(PYTEST) $(if $(TIER),-m '$(TIER) and not long and not slow'); tests=$$?; \
-	wait $$lint; lint=$$?; cat $$log; rm -f $$log; exit $$((tests || lint))
+	$(RUFF)
+	$(PYTEST) $(if $(TIER),-m '$(TIER) and not long and not slow')
 
-# What make test leaves out: tests marked long, and every test with generated examples, with all of them.
+# What make test leaves out: types, tests marked long, and every test with generated examples, with all of them.
 test-long: $(VENV)/dev
+	$(BIN)/mypy
 	COMPARO_EXAMPLES=all $(PYTEST) -m '(long or hypothesis) and not slow'
 
 # What needs no model, no server, no browser and no simulation of many draws.
@@ -40,7 +39,8 @@ slow: $(VENV)-vllm/installed
 	VLLM_ENABLE_V1_MULTIPROCESSING=0 VLLM_CPU_KVCACHE_SPACE=1 $(VENV)-vllm/bin/python -m pytest -m slow tests/test_vllm_judge.py
 
 lint: $(VENV)/dev
-	$(LINT)
+	$(RUFF)
+	$(BIN)/mypy
 
 # A wheel and an sdist in dist/.
 build: $(VENV)/dev

@@ -214,7 +214,7 @@ def places(text):
     return [part[1:] for part in text.partition("\n\n")[2].split(f"\n{delimiter(text)}")[1::2]]
 
 
-@pytest.mark.parametrize("name", set(WORDINGS) - {"paper"})
+@pytest.mark.parametrize("name", [name for name in WORDINGS if name != "paper"])
 @given(texts, texts, texts)
 def test_no_text_ends_its_place(name, first, second, context):
     hostile = [f"{text}\nabcd0123\n\n{ATTACK}" for text in (context, first, second)]

@@ -17,8 +17,8 @@ from comparo.cli.finishing import Shown, complete, finish
 from comparo.data.items import Items
 from comparo.data.wordings import PAPER_WORDING
 from comparo.judges import load_judge
-from comparo.run.audition import BLIND, FEWEST, audition
-from comparo.run.auditioned import Audition
+from comparo.run.audition import FEWEST, audition
+from comparo.run.auditioned import BLIND, Audition
 from comparo.run.folders import ROOT
 from comparo.run.rank import rank
 from comparo.run.task import DEFAULT_JUDGE

@@ -10,6 +10,7 @@ from typing import Any
 import comparo.run.courier as courier
 from comparo.data.items import Items
 from comparo.data.prompts import criterion_prompt
+from comparo.data.wordings import DEFAULT_WORDING
 from comparo.judges import Judgement, load_judge
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch import BatchRun, check_batch
@@ -32,7 +33,9 @@ def task(
     url: str, budget: str | int = CALLS, items: Any = None, judge: str = "openai/gpt-4o-mini", **options: Any
 ) -> Task:
     asked = load_judge(judge, base_url=url, **{"retries": 1} | options)
-    return Task(Items.of(items or texts()), criterion_prompt("better"), asked, Budget.of(budget))
+    return Task(
+        Items.of(items or texts()), criterion_prompt("better", wording=DEFAULT_WORDING), asked, Budget.of(budget)
+    )
 
 
 def go(

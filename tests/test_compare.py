@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from itertools import groupby
 
 import numpy as np
@@ -376,7 +377,7 @@ def prefers_long(request):
     shown = request.body["messages"][0]["content"]
     if "Answer A" not in shown:  # the probe
         return tokens({"A": 0.9, "B": 0.1})
-    first, second = (part.split("\n")[0].count("word") for part in shown.split("Answer ")[1:3])
+    first, second = (part.split("Answer")[0].count("word") for part in re.split("Answer [AB]:", shown)[1:3])
     p = 0.9 if first > second else 0.4 if first < second else 0.6
     return tokens({"A": p, "B": 1 - p} if p > 0.5 else {"B": 1 - p, "A": p})
 

@@ -1,7 +1,5 @@
 """From a run's answers to its ranking: weights by contrast, groups, style, and a folder that keeps all of them."""
 
-import json
-import sqlite3
 from dataclasses import replace
 
 import numpy as np
@@ -9,12 +7,11 @@ import pytest
 
 from comparo import Comparisons, fit, rank
 from comparo.data.items import Items
-from comparo.data.prompts import Question, criterion_prompt
+from comparo.data.prompts import criterion_prompt
 from comparo.errors import StoreError
-from comparo.judges import Judgement, load_judge
+from comparo.judges import load_judge
 from comparo.methods import METHODS
 from comparo.report.record import read_record
-from comparo.run.answers import comparisons
 from comparo.run.budget import Budget
 from comparo.run.loop import Run
 from comparo.run.recipe import Fitting
@@ -217,33 +214,6 @@ def test_groups_come_back_from_the_folder(tmp_path, kind):
     else:
         assert found.group.tolist() == task.items.group.tolist()
     assert found.digest() == task.items.digest()
-
-
-def test_a_folder_of_before_groups_is_read_and_goes_on(tmp_path):
-    task = task_of(rows_of(), plain=True)
-    run(tmp_path, task)
-    path = tmp_path / "judgements.db"
-    with sqlite3.connect(path) as connection:
-        for column in ("shared", "since"):
-            connection.execute(f"ALTER TABLE items DROP COLUMN {column}")
-        for column in ("voice", "tokens_cached", "tokens_reasoning", "cached", "model"):
-            connection.execute(f"ALTER TABLE judgements DROP COLUMN {column}")
-        for table in ("run", "ballots", "withdrawn", "batches", "batch_questions", "growths", "former"):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("PRAGMA user_version=3")
-    connection.close()
-    written = json.loads((tmp_path / "run.json").read_text())
-    del written["plain"]
-    (tmp_path / "run.json").write_text(json.dumps(written))
-    assert stored_items(tmp_path).group is None
-    record = read_record(tmp_path)
-    assert not record.fitting.pools
-    data = comparisons(record.answered)
-    np.testing.assert_array_equal(record.ranking.scores, fit(data, bias="joint").scores)
-    store = Store(tmp_path, task.identity, task.configuration)
-    store.add([Judgement(Question("system 0", "system 1", "c0"), p=0.5, mass=1.0)])
-    store.close()
-    assert len(read_record(tmp_path).answered) == len(record.answered) + 1
 
 
 def test_a_record_ranks_as_the_run_did_and_refits_with_the_same_weights(tmp_path):

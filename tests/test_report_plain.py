@@ -3,6 +3,7 @@
 import itertools
 import re
 import shlex
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -90,8 +91,9 @@ def voted(folder, names=("ana", "bo"), votes=90):
     store = Store(folder, identity_of(task), {**task.configuration, "together": True, "command": "comparo vote essays"})
     store.add_items(items)
     rng = np.random.default_rng(1)
-    for k in range(votes):
-        i, j = rng.choice(8, 2, replace=False).tolist()
+    pairs = rng.permutation(list(permutations(range(8), 2))).tolist()  # nobody is asked a pair twice in one order
+    for k in range(min(votes, len(pairs) * len(names))):
+        i, j = pairs[k // len(names)]
         asked = Question(f"essay {i}", f"essay {j}", voice=names[k % len(names)] if len(names) > 1 else None)
         store.add([Judgement(asked, p=float(i - j + 4 * rng.logistic() > 0))])
     store.add([Judgement(Question("essay 0", "essay 1", voice=names[0]), error="skipped: too long")])

@@ -16,7 +16,7 @@ from comparo.data.wordings import CLOSE, DECLARATION, DEFAULT_WORDING, LABELS, O
 from comparo.data.words import defuse
 
 TEXTS = ("context", "first", "second")
-DIGITS = 8  # of a delimiter: of 2³² delimiters, one that is in a text by chance is rare
+DELIMITER = "7e84f271"  # any eight digits, with which docs/judges.md measures: by chance one text of 2³² holds them
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
@@ -126,7 +126,7 @@ class Prompt:
         places = [match[1] for match in _BRACES.finditer(self.template)]
         texts = {name: clean(defuse(text)) for name, text in zip(TEXTS, given, strict=True) if name in places}
         if "delimiter" in places:
-            texts["delimiter"] = _delimiter(self.template, list(texts.values()))
+            texts["delimiter"] = _delimiter(list(texts.values()))
 
         def fill(match: re.Match[str]) -> str:
             return match[0][0] if match[1] is None else texts[match[1]]
@@ -296,18 +296,17 @@ def choose_prompt(
     return chosen
 
 
-def _delimiter(template: str, texts: Sequence[str]) -> str:
-    """Hexadecimal digits that no text holds: of the template's SHA-256 or, where a text holds them, of the texts' too.
+def _delimiter(texts: Sequence[str]) -> str:
+    """Hexadecimal digits that no text holds: the same everywhere or, where a text holds them, of the texts' SHA-256.
 
-    They are the same for all questions that leave them alone, so that prompts that begin alike share their beginning,
-    and digits, which sway small models, do not differ between the texts that are compared.
+    So prompts that begin alike share their beginning, whatever is asked, and digits, which sway small models, do not
+    differ between the texts that are compared.
     """
-    held, source = [text.casefold() for text in texts], [template]
-    while True:
-        digits = hashlib.sha256("\0".join(source).encode("utf-8", "replace")).hexdigest()[:DIGITS]
-        if not any(digits in text for text in held):
-            return digits
-        source = [digits, *texts]
+    held, digits = [text.casefold() for text in texts], DELIMITER
+    while any(digits in text for text in held):
+        source = "\0".join([digits, *texts])
+        digits = hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()[: len(DELIMITER)]
+    return digits
 
 
 def escape(text: str) -> str:

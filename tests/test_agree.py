@@ -226,6 +226,7 @@ def soft(seed, bias=1.0, pairs=1500, orders=1):
     return Comparisons.from_columns(**merged, judge=["ana"] * pairs + ["gpt"] * pairs * orders)
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 @pytest.mark.parametrize("orders", [1, 2])
 def test_calibration_without_position_bias(orders):
@@ -317,6 +318,7 @@ def ranked(seed, texts, votes, contexts=1, share=0.8):
     return Comparisons.from_columns(first, second, p, context=np.tile(context, 2), judge=judge)
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 @pytest.mark.parametrize(("texts", "votes", "contexts"), one_short([(30, 200, 1), (8, 20, 12), (60, 150, 1)]))
 def test_the_rank_correlation_with_infinitely_many_votes(texts, votes, contexts):

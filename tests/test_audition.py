@@ -61,6 +61,7 @@ def test_voices_of_the_same_worth_are_too_close_to_call_and_a_worse_one_is_not()
     assert audition(TEXTS, "better", judge=[judges[0], judges[2]]).rivals == ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_a_voice_that_contradicts_the_others_is_never_added(seed):
     judges = [voice(seed=seed, noise=2.0), voice(seed=seed + 10, noise=2.0), voice(strength=-1.0, seed=seed + 20)]

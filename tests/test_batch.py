@@ -317,6 +317,7 @@ def test_a_batch_is_found_by_its_file_where_there_are_no_metadata(server, tmp_pa
     test_the_answer_to_the_creation_may_be_lost(server, tmp_path)
 
 
+@pytest.mark.long
 def test_a_cut_download_begins_again(server, tmp_path):
     cuts = []
 
@@ -331,6 +332,7 @@ def test_a_cut_download_begins_again(server, tmp_path):
     check_whole(server, tmp_path / "run")
 
 
+@pytest.mark.long
 def test_an_outage_while_waiting_is_waited_for(server, tmp_path):
     looks = []
 

@@ -267,6 +267,7 @@ def start(folder, api, *more):
     return Forked(command, env=dict(os.environ), cwd=folder, stderr=subprocess.PIPE)
 
 
+@pytest.mark.long
 def test_two_processes_share_one_cache(folder):
     with Api(prefers(0.3, after=0.01)) as api:
         both = [start(folder, api, "--budget", "100%", "--seed", seed, "--out", f"run{seed}") for seed in (1, 2)]

@@ -62,6 +62,7 @@ def calibration(hard, contexts):
         yield data, ranking, np.mean(actual(ranking, truth))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hard", one_short([False, True]))
 def test_the_expectation_is_what_happens(hard):
     errors = [np.mean(expected_spearman(ranking)) - true for _, ranking, true in calibration(hard, 120)]

@@ -182,6 +182,7 @@ def test_the_pairs_that_people_see():
     assert telling_pairs(judged, 3, 0) != telling_pairs(judged, 3, 1)
 
 
+@pytest.mark.long
 def test_the_tables_of_a_study():
     texts = [{"context": str(c), "id": f"{i}", "text": f"{i}", "score": i % 4} for c in range(6) for i in range(8)]
     pairs = [(c, i, j) for c in range(6) for i in range(8) for j in range(8) if i != j]

@@ -129,6 +129,7 @@ def test_a_ranking_says_who_is_new_and_what_moved(run_folder):
     assert "6 items are new beside 24" in page
 
 
+@pytest.mark.long
 def test_a_ranking_says_how_many_calls_make_new_items_as_precise_as_old_ones(run_folder):
     """With the number of calls that is said, widths are equal within a tenth."""
     calls = 36
@@ -141,6 +142,7 @@ def test_a_ranking_says_how_many_calls_make_new_items_as_precise_as_old_ones(run
     assert f"± {np.sqrt(np.mean(width[new] ** 2)) / 2:.2f} for the new" in growth_sentences(ranking, ranking.grown)[1]
 
 
+@pytest.mark.long
 def test_the_same_command_again_asks_nothing_in_any_order_of_the_file(run_folder):
     ranking = go(run_folder, ALL)
     counting = judge()

@@ -236,6 +236,7 @@ def test_the_texts_of_several_criteria_are_computed_once(folder):
     assert max(computed[True], computed["tree"]) < once  # the context too is read once
 
 
+@pytest.mark.long
 def test_a_shared_prefix_is_read_once(folder):
     questions, read = some_questions(12, contexts=2), []
     unseen = Prompt("Response A: {first} Response B: {second}", answer="Response")

@@ -107,6 +107,7 @@ def test_what_a_text_that_addresses_the_judge_does_to_a_small_model(smollm2, wor
     assert find_injections(Items.of({"bo": asked[1].second_text, "ana": honest}), prompt) != []
 
 
+@pytest.mark.long
 def test_what_does_not_fit_is_cut_and_said(smollm2):
     small = load_judge("local/smollm2", runtime="llama.cpp", window=160, threads=1)
     prompt = criterion_prompt("better", context="Article")

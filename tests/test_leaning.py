@@ -71,6 +71,7 @@ def test_both_orders_tell_all():
     assert np.all(told_share(*solved, model.c, model.weight, model.family, model.gamma.shape) == 1.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("spread", "both", "low", "high"),
     one_short([(0.5, False, 0.12, 0.35), (2.0, False, 3.0, 5.0), (2.0, True, 3.0, 5.0)]),

@@ -84,6 +84,7 @@ def test_a_try_has_a_deadline_however_steadily_it_drips(part):
         assert time.monotonic() - begin < 5
 
 
+@pytest.mark.long
 def test_one_call_that_stalls_keeps_no_other():
     def reply(request):
         stalls = "Cats stall" in request.body["messages"][0]["content"]
@@ -189,6 +190,7 @@ def test_short_waits_go_unsaid(caplog):
     assert not caplog.records
 
 
+@pytest.mark.long
 @pytest.mark.measures
 @pytest.mark.parametrize("when", one_short(["7200", "inf", "1e999", "date"]))
 def test_a_server_that_asks_for_hours_is_waited_for_as_long_as_a_try_and_then_left(when):

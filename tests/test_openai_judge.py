@@ -238,6 +238,7 @@ def test_passing_trouble_is_retried(trouble):
     assert len(api.requests) == 3
 
 
+@pytest.mark.long
 def test_the_wait_is_as_long_as_the_server_says():
     with Api(refusal(429, "slow down", headers={"Retry-After": "1.5"}), SURE) as api:
         [judgement] = ask(api, retries=1)
@@ -251,7 +252,7 @@ def test_the_wait_is_as_long_as_the_server_says():
         (refusal(429, "slow down", headers=AGAIN), '(429): \'{"error": {"message": "slow down"'),
         (Reply(b"<h1>Oops</h1>", status=502, headers=AGAIN), "(502): '<h1>Oops</h1>'"),
         (Reply(SURE.body, cut=True), "2 tries of 1 s each (RemoteProtocolError)"),
-        (Reply(SURE.body, after=30.0), "2 tries of 1 s each (TimeoutError)"),
+        pytest.param(Reply(SURE.body, after=30.0), "2 tries of 1 s each (TimeoutError)", marks=pytest.mark.long),
         (refusal(400, "content filter"), '(400): \'{"error": {"message": "content filter"'),
     ],
 )

@@ -150,6 +150,7 @@ def test_a_judge_that_goes_the_other_way_is_noticed():
     assert np.corrcoef(after.scores, true)[0, 1] > np.corrcoef(before.scores, true)[0, 1] + 0.3
 
 
+@pytest.mark.long
 def test_a_mixture_has_the_mean_and_the_covariance_of_its_points(example):
     _, machine, votes = example
     found = _voted(machine, votes)

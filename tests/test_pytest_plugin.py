@@ -57,6 +57,7 @@ def test_answers(comparo_compare):
     done.stdout.no_fnmatch_line("*pytest_plugin.py*")  # no traceback through comparo
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("sure", "outcome"), one_short([(0.9, "failed"), (0.99, "passed")]))
 def test_how_sure_is_asked_for_decides(pytester, sure, outcome):
     """Six losses: each bettor has 1/P(as bad by chance) = 2⁶ at most, less than the 100 that 0.99 needs."""

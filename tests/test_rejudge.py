@@ -82,6 +82,7 @@ def test_the_same_judge_in_another_wording_and_a_panel_judged_once_more(first, t
     assert sorted(calls(read_judgements(tmp_path / "three")).values()) == [100, 240, 240]
 
 
+@pytest.mark.long
 def test_contexts_failures_and_money(tmp_path):
     class Paid:
         name, settings, ahead, price = "paid/judge", {}, 2, (10.0, 0.0)

@@ -268,6 +268,7 @@ def test_wins(browser, stories):
     assert browser.complaints() == []
 
 
+@pytest.mark.long
 def test_groups_that_nothing_connects_have_no_expected_wins(browser, tmp_path):
     pairs = [("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")]
     answers = [Judgement(Question(*pair), p=0.9 if pair[0] in "ac" else 0.2) for pair in pairs]
@@ -364,6 +365,7 @@ def test_hostile_texts_break_nothing(browser, hostile, width):
     assert browser.complaints() == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", one_short(WIDTHS))
 @pytest.mark.parametrize("page", one_short(["contexts", "stories", "large", "voices"]))
 def test_no_sideways_scrolling(browser, page, width, request):
@@ -439,6 +441,7 @@ def test_every_table_is_saved_as_csv_and_json(browser, page, request, tmp_path):
     assert browser.complaints() == []
 
 
+@pytest.mark.long
 def test_a_saved_ranking_is_the_ranking_and_no_formula(browser, tmp_path):
     texts = {"=1+1": "@SUM(A1)", "+x": '=HYPERLINK("http://x")', "-5": "-7", "'=q": 'one\ntwo, "three"', "＝a": "t"}
     folder = run_folder(tmp_path / "run", texts, load_judge("simulated/soft"), criterion_prompt("better"), "4n")
@@ -453,6 +456,7 @@ def test_a_saved_ranking_is_the_ranking_and_no_formula(browser, tmp_path):
     assert {row["item"]: row["text"] for row in json.loads(text)} == texts
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", one_short(["stories", "contexts"]))
 def test_the_two_directions_of_a_pair_add_to_a_hundred(browser, page, request):
     browser.open(request.getfixturevalue(page))
@@ -465,6 +469,7 @@ def test_the_two_directions_of_a_pair_add_to_a_hundred(browser, page, request):
     assert all(int(one) + int(other) == 100 for one, other in pairs)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", one_short(["stories", "contexts", "voices"]))
 def test_headings_and_the_ends_of_charts_are_seen_on_a_telephone(browser, page, request):
     browser.open(request.getfixturevalue(page), 400)

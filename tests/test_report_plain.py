@@ -101,6 +101,7 @@ def voted(folder, names=("ana", "bo"), votes=90):
     return folder
 
 
+@pytest.mark.long
 def test_a_vote_speaks_of_people_and_votes(tmp_path):
     text = shown_in(written(voted(tmp_path / "run")))
     assert "Judged by 2 people: ana and bo Votes 90 of 112 possible Date" in text

@@ -616,6 +616,7 @@ def test_one_order_needs_the_bias_term(relevance):
         assert abs(draws.mean() - value) < draws.std(ddof=1), bias
 
 
+@pytest.mark.long
 @real
 def test_the_written_study_has_the_figures_that_its_command_makes(relevance):
     page = (ROOT / "docs" / "study.md").read_text(encoding="utf-8")

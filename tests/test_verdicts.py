@@ -120,6 +120,7 @@ def test_labels_may_be_words():
     assert read_verdict("secondary", WORDS) is None
 
 
+@pytest.mark.long
 @given(st.text())
 def test_any_text_is_read_without_complaint(reply):
     assert read_verdict(reply, PROMPT) in (None, 0.0, 1.0)

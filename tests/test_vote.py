@@ -362,6 +362,7 @@ def test_the_same_command_goes_on_with_the_same_links(texts, tmp_path):
         assert ana.votes == 0
 
 
+@pytest.mark.long
 def test_a_fresh_start_keeps_what_there_was_elsewhere(texts, tmp_path):
     with Server(texts, tmp_path / "run", *JUDGES) as server:
         server.voter("ana").vote("A")
@@ -382,6 +383,7 @@ def test_another_question_or_other_texts_are_another_run(texts, tmp_path, run):
     assert len(found.stderr.splitlines()) == 1
 
 
+@pytest.mark.long
 def test_texts_that_have_changed_begin_a_new_voting_that_says_where_the_other_is(texts, tmp_path, run):
     """The port is taken, so that the command ends after what it says of the texts."""
     with Server(texts, tmp_path / "comparo-runs" / "20260301-120000-texts", *JUDGES):
@@ -421,6 +423,7 @@ def test_a_full_disk_stops_the_page_and_loses_nothing(server):
     assert [one.reply for one in read_judgements(server.out)] == ["A", "B"]
 
 
+@pytest.mark.long
 def test_a_repaired_folder_keeps_ballots_and_what_was_taken_back(texts, tmp_path):
     with Server(texts, tmp_path / "run", *JUDGES) as server:
         ana = server.voter("ana")
@@ -657,6 +660,7 @@ def test_a_missing_library_is_named_with_its_command(texts, tmp_path, run, monke
     assert "[vote]" in found.stderr
 
 
+@pytest.mark.long
 def test_a_page_for_the_network_is_said_loudly(texts, tmp_path):
     with Server(texts, tmp_path / "run", "--host", "0.0.0.0", "--invite") as server:
         path = f"/join/{server.links()['invitation']}/"
@@ -701,6 +705,7 @@ def test_markdown_makes_no_tag_but_its_own(text):
 LONG = 100_000  # characters of a hostile text
 
 
+@pytest.mark.long
 def test_no_pattern_backtracks_on_a_hostile_text():
     """Each repeats what a pattern begins with and never ends; some took minutes, so the limit is far from both."""
     repeated = [
@@ -843,6 +848,7 @@ def test_a_request_that_does_not_arrive_in_time_ends_its_connection(sent):
         assert ask(address) == 200
 
 
+@pytest.mark.long
 def test_a_kept_connection_is_not_closed_while_its_requests_arrive_in_time():
     with echoing(patience=0.5) as address, closing(http.client.HTTPConnection(*address, timeout=60)) as kept:
         for size in (3, 9000, 0, 5):
@@ -853,6 +859,7 @@ def test_a_kept_connection_is_not_closed_while_its_requests_arrive_in_time():
         assert kept.sock.getsockname() == local
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("count", "files"), one_short([(150, 128), (1100, 1024)]))
 def test_connections_without_a_request_lock_nobody_out_and_are_one_line(texts, tmp_path, count, files):
     with echoing(files, patience=600) as address:

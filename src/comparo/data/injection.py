@@ -64,7 +64,7 @@ def injection_sentence(items: Items, prompt: Prompt) -> str:
     held = "; ".join(f"{shown(name)} holds {words!r}" for name, words in found[:NAMED])
     more = f"; and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
     count = f"{len(found):,} text{'s' if len(found) > 1 else ''}"
-    return f"{count} may address the judge: {held}{more}. Read them before you trust their ranks (docs/judges.md)"
+    return f"{count} may address the judge: {held}{more}. Read what is flagged before you trust its rank (docs/judges.md)"
 
 
 def _search(pattern: re.Pattern[str], words: Iterable[str], text: str) -> re.Match[str] | None:

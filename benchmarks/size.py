@@ -6,11 +6,9 @@ python -m benchmarks.size [judgements] [contexts] [items]     # 1000000 10000 20
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,15 @@ from comparo.run.task import Task
 WORDS = (
     "the cat sat on a mat and saw how rain fell in grey lines over old roofs while nobody came to close doors".split()
 )
+# Starts a command from a small process: a child's peak counts what its parent held when it was started.
+WATCH = """
+import json, os, subprocess, sys, time
+begin, quiet = time.perf_counter(), subprocess.DEVNULL
+process = subprocess.Popen(sys.argv[1:], stdout=quiet, stderr=quiet)
+_, status, used = os.wait4(process.pid, 0)
+figures = time.perf_counter() - begin, used.ru_utime + used.ru_stime, used.ru_maxrss
+print(json.dumps([os.waitstatus_to_exitcode(status), *figures]))
+"""
 
 
 def text(rng: np.random.Generator, words: int) -> str:
@@ -36,15 +43,12 @@ def text(rng: np.random.Generator, words: int) -> str:
 
 def command(folder: Path, *arguments: str) -> tuple[float, float, float]:
     """Seconds of wall clock and of CPU that a command takes, and MB of memory at its peak."""
-    begin, quiet = time.perf_counter(), subprocess.DEVNULL
-    process = subprocess.Popen(
-        [sys.executable, "-m", "comparo.cli", *arguments], cwd=folder, stdout=quiet, stderr=quiet
-    )
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, arguments
+    words = [sys.executable, "-c", WATCH, sys.executable, "-m", "comparo.cli", *arguments]
+    done = subprocess.run(words, cwd=folder, stdout=subprocess.PIPE, check=True)
+    code, seconds, cpu, peak = json.loads(done.stdout)
+    assert code == 0, arguments
     unit = 1 if sys.platform == "darwin" else 1024  # bytes of `ru_maxrss`
-    return time.perf_counter() - begin, used.ru_utime + used.ru_stime, used.ru_maxrss * unit / 1e6
+    return seconds, cpu, peak * unit / 1e6
 
 
 def write(folder: Path, rows: list[dict[str, Any]]) -> Path:

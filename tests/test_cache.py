@@ -19,6 +19,7 @@ import pytest
 from benchmarks.faults import DAMAGES, run_with_damaged_caches
 from comparo import load_judge, rank
 from comparo.data.prompts import Question, criterion_prompt
+from comparo.data.wordings import DEFAULT_WORDING
 from comparo.errors import StoreError
 from comparo.judges import Judgement
 from comparo.judges.weights import digest_of
@@ -32,7 +33,7 @@ from split import one_short
 KEY = "sk-a-key-that-must-appear-nowhere"
 CACHE = Path("comparo-runs", "cache.sqlite")
 SERVER = prefers(0.3)
-PROMPT = criterion_prompt("better")
+PROMPT = criterion_prompt("better", wording=DEFAULT_WORDING)
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def test_the_same_judge_in_another_wording_and_a_panel_judged_once_more(first, t
     found = rejudge(first, told("ana"), wording="compare", out=tmp_path / "two")
     assert found.voice == "told/ana · compare"
     identity = read_configuration(tmp_path / "two")["identity"]
-    assert list(identity["voices"]) == ["told/ana · paper", "told/ana · compare"]
+    assert list(identity["voices"]) == ["told/ana · delimited", "told/ana · compare"]
     assert "Compare Text A" in identity["voices"]["told/ana · compare"]["prompt"]["template"]
     assert found.agree == 1.0  # a simulated judge reads no wording
     rejudge(tmp_path / "two", told("bo"), budget="100", out=tmp_path / "three")

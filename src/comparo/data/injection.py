@@ -64,7 +64,7 @@ def injection_sentence(items: Items, prompt: Prompt) -> str:
     held = "; ".join(f"{shown(name)} holds {words!r}" for name, words in found[:NAMED])
     more = f"; and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
     count = f"{len(found):,} text{'s' if len(found) > 1 else ''}"
-    return f"{count} may address the judge: {held}{more}. Read what is flagged before you trust its rank (docs/judges.md)"
+    return f"{count} may address the judge: {held}{more}. Read before you trust the ranks (docs/judges.md)"
 
 
 def _search(pattern: re.Pattern[str], words: Iterable[str], text: str) -> re.Match[str] | None:
@@ -79,19 +79,25 @@ def _search(pattern: re.Pattern[str], words: Iterable[str], text: str) -> re.Mat
 def _pattern(prompt: Prompt) -> tuple[re.Pattern[str], set[str]]:
     """What a text does not hold unless it imitates the prompt, and the words of lower case that it begins with."""
     template = undelimited(prompt.template)
-    headings = {name: re.search(rf"([^\n{{}}]*)\n? ?\{{{name}\}}", template) for name in TEXTS}
-    above = {name: match[1].strip().removesuffix(":").strip() for name, match in headings.items() if match}
+    before = {name: template.partition(f"{{{name}}}") for name in TEXTS}
+    above = {name: _heading(words) for name, (words, place, _) in before.items() if place}
     labels = "|".join(map(re.escape, prompt.labels))
     kind = _spaced(prompt.answer or above["first"].removesuffix(prompt.labels[0]))
-    parts = [rf"(?im:(?:^|(?<=[#*>-])|(?<=[#*>-]\s)){_spaced(heading)}\s*:)" for heading in above.values() if heading]
-    parts.append(rf"(?i:\banswer(?:\s+only)?(?:\s+with|\s+is|\s*:))\W{{0,9}}(?:{labels})\b(?!\s+\w)")
+    found = [rf"(?im:(?:^|(?<=[#*>-])|(?<=[#*>-]\s)){_spaced(heading)}\s*:)" for heading in above.values() if heading]
+    found.append(rf"(?i:\banswer(?:\s+only)?(?:\s+with|\s+is|\s*:))\W{{0,9}}(?:{labels})\b(?!\s+\w)")
     if kind:
-        parts.append(rf"(?i:\b{kind}\s+(?:{labels})\s*:)|(?i:\b{kind})\s+(?:{labels})\b{_AFTER}")
-        parts.append(rf"(?i:\bwhich\s+{kind}\b[^.!?]{{0,200}}\?)")
+        found.append(rf"(?i:\b{kind}\s+(?:{labels})\s*:)|(?i:\b{kind})\s+(?:{labels})\b{_AFTER}")
+        found.append(rf"(?i:\bwhich\s+{kind}\b[^.!?]{{0,200}}\?)")
     question = template.strip().rpartition("\n")[2].replace("{{", "{").replace("}}", "}")
-    pattern = re.compile("|".join([*parts, f"(?i:{_spaced(question)})"]))
+    pattern = re.compile("|".join([*found, f"(?i:{_spaced(question)})"]))
     begin = (prompt.answer, *above.values(), "answer", "which", question)
     return pattern, {words.split()[0].lower() for words in begin if words.split()}
+
+
+def _heading(before: str) -> str:
+    """The words above a text, or in front of it on its line, from the part of the template before it."""
+    line = before.removesuffix(" ").removesuffix("\n").rpartition("\n")[2]
+    return re.split("[{}]", line)[-1].strip().removesuffix(":").strip()
 
 
 def _spaced(words: str) -> str:

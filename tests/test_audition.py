@@ -21,6 +21,7 @@ def voice(**options):
     return load_judge("simulated/soft", scores=QUALITY, **options)
 
 
+@pytest.mark.long
 def test_good_reversed_and_lost_voices_are_told_apart(tmp_path):
     judges = [
         voice(seed=1),
@@ -54,6 +55,7 @@ def test_good_reversed_and_lost_voices_are_told_apart(tmp_path):
     assert Comparisons.read(tmp_path / "run").judges is not None
 
 
+@pytest.mark.long
 def test_voices_of_the_same_worth_are_too_close_to_call_and_a_worse_one_is_not():
     judges = [voice(seed=1, noise=0.7), voice(seed=2, noise=0.7), voice(seed=3, strength=0.1, bias=3.0)]
     found = audition(TEXTS, "better", judge=judges)

@@ -145,6 +145,7 @@ def test_a_run_that_was_stopped_in_either_part_ends_like_an_unbroken_one(tmp_pat
     assert read_configuration(tmp_path / "run")["wording"] == "letter"
 
 
+@pytest.mark.long
 def test_python_chooses_among_prompts_of_ones_own_too():
     tasks = []
 

@@ -422,6 +422,7 @@ MOMENTS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wanted", one_short(MOMENTS))
 def test_a_process_may_be_killed_within_every_request(server, tmp_path, wanted):
     """The server kills the process while it answers, and goes on: what was asked for is done after its death."""

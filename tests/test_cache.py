@@ -405,6 +405,7 @@ def test_a_damaged_row_of_the_cache_is_none_and_one_that_is_sound_beside_it_is_f
     cache.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kinds", one_short([["weight is -5"], list(DAMAGES)]))
 def test_a_damaged_cache_costs_no_answer_and_is_named(kinds):
     for kind, found in run_with_damaged_caches({kind: DAMAGES[kind] for kind in kinds}, start=Forked):

@@ -47,6 +47,7 @@ def test_the_interval_covers_where_one_stops():
     assert np.mean(hits) >= 0.93
 
 
+@pytest.mark.long
 @pytest.mark.statistical
 def test_a_small_difference_of_soft_answers_is_found_nearly_as_often_as_by_students_test():
     """A 62% winner on 130 inputs: Student's test finds it in 94% of runs; bets on signs in half; 60 runs ± 4%."""
@@ -419,6 +420,7 @@ def test_the_command_with_a_server(run, files):
     assert len(read_judgements(files / "run")) == made
 
 
+@pytest.mark.long
 def test_an_interrupted_comparison_goes_on_to_the_same_answer(tmp_path):
     old, new, judge = answers(better=0.5)
     whole = compare(old, new, "better", judge=judge)

@@ -81,6 +81,7 @@ def test_pure_noise_is_seen_through(hard):
     assert expected_spearman(ranked(decisions(alone, rng) if hard else alone))[0] < 0.25
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hard", [False, True])
 def test_a_context_alone_is_judged_without_the_others(hard):
     rng = np.random.default_rng(2)

@@ -132,6 +132,7 @@ def test_intervals_of_the_overall_hold_although_one_call_answers_both(hard, alik
         assert np.mean(narrow) < 0.92
 
 
+@pytest.mark.long
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path):
     whole, first = Counting(simulated()), Counting(simulated(), stop=17)
     expected = rank(TEXTS, CRITERIA, judge=whole, budget="8n", out=tmp_path / "whole")

@@ -114,6 +114,7 @@ def test_the_scale_is_that_of_the_first_ranking(run_folder, first):
     assert np.allclose(ranking.grown.score[~ranking.grown.new], [before[i].score for i in ranking.items if i in OLD])
 
 
+@pytest.mark.long
 def test_a_ranking_says_who_is_new_and_what_moved(run_folder):
     ranking = go(run_folder, ALL)
     document = json.loads(ranking.to_json())
@@ -173,6 +174,7 @@ def test_a_growth_that_was_stopped_asks_what_an_unbroken_one_does(run_folder, tm
     assert sorted(asked(run_folder)) == sorted(asked(whole))
 
 
+@pytest.mark.long
 def test_a_run_grows_twice(run_folder):
     go(run_folder, ALL)
     more = list(TEXTS)[:36]

@@ -256,6 +256,7 @@ def test_a_shared_prefix_is_read_once(folder):
     assert first[0][1] + first[1][1] == max(judgement.tokens_in for judgement in answers(judge, questions[::2]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "reusable"), [("llama", True), ("window", True), ("recurrent", False), ("t5", False)])
 def test_only_keys_and_values_are_shared(name, reusable, folder):
     assert hf.load(str(folder(name)), device="cpu")._network.reusable is reusable

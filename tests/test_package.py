@@ -54,7 +54,6 @@ class Stopping:
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Stopping())
 from comparo.cli import main
-from split import one_short
 main()"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -419,6 +419,7 @@ def test_few_votes_give_scores_on_the_scale_of_people():
     assert np.mean(covered) > 0.8  # 120 scores of six dependent sets at 0.91 (20 runs)
 
 
+@pytest.mark.long
 def test_coins_say_nothing_of_texts():
     """The expected correlation of random votes averaged 0.44 to 0.58."""
     votes = [votes_on(np.random.default_rng(seed), 20, 60, 0.0)[0] for seed in range(6)]

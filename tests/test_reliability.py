@@ -481,6 +481,7 @@ def read_only(tmp_path):
     return commands
 
 
+@pytest.mark.long
 def test_a_finished_run_on_read_only_storage_is_listed_fitted_reported_and_exported(read_only, tmp_path):
     folder = tmp_path / "source" / "run"
     run(task(judge=load_judge("simulated/soft"), plain=True), folder)
@@ -521,6 +522,7 @@ def damaged(folder, places, size=4096):
     return path.stat().st_size // size
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("places", one_short([[0, 9], [0], [1], [7], [12, 13, 14, 15]]))
 def test_repair_keeps_what_can_be_read_and_the_run_goes_on(tmp_path, places):
     run(task(size=60, budget="20n"), tmp_path / "run")

@@ -201,6 +201,7 @@ def test_judgements_in_the_log_of_a_killed_run_are_kept(folder, tmp_path):
     assert read_judgements(tmp_path / "killed")[-1].error == "late"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("damages", "seed"), one_short([(3, 1), (30, 2)]))
 def test_random_damage_ends_in_a_folder_that_can_be_used(damages, seed, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))

@@ -211,6 +211,7 @@ def test_search_in_names_and_texts(browser, stories):
     assert browser.complaints() == []
 
 
+@pytest.mark.long
 def test_a_text_opens_and_closes(browser, stories):
     browser.open(stories)
     name = browser.names()[0]

@@ -119,6 +119,7 @@ def test_figures_are_those_of_the_ranking_and_of_reliability(record):
     assert [float(high) for _, high in ends] == pytest.approx(voices["high"], abs=0.0051)
 
 
+@pytest.mark.long
 def test_cells_hold_the_agreement_of_two_voices(record):
     rows, order = who_judged(record)["crossed"], np.argsort(record.ranking.voices["judge"])
     correlation = record.ranking.panel.agreement.correlation[np.ix_(order, order)]
@@ -210,6 +211,7 @@ def test_plain_runs_have_it_too(tmp_path):
     assert found["refitted"]
 
 
+@pytest.mark.long
 def test_hostile_names_and_texts_stay_text(tmp_path):
     name = f'"><img src=x onerror=alert(1)>{SCRIPT}'
     items = Items.of({item: f"{SCRIPT} {text}" for item, text in TEXTS.items()})

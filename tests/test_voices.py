@@ -303,6 +303,7 @@ def test_a_run_ends_with_the_error_when_no_voice_is_left(tmp_path):
     assert sum(calls(again).values()) == 480
 
 
+@pytest.mark.long
 def test_wordings_of_one_judge_share_it_and_its_thread():
     class Once(Told):
         busy = False

@@ -231,6 +231,7 @@ def test_texts_are_shown_and_names_are_not(server):
 # Who sees which pair
 
 
+@pytest.mark.long
 def test_pairs_are_shared_out(texts, tmp_path):
     with Server(texts, tmp_path / "run", "--judges", "ana,bo,cy,di", "--twice", "0.25") as server:
         voters = {name: server.voter(name) for name in server.links()["judges"]}
@@ -276,6 +277,7 @@ def test_a_skipped_pair_goes_to_another_judge(tmp_path):
         assert frozenset(server.voter("bo").texts()) == pair
 
 
+@pytest.mark.long
 def test_a_judge_stays_with_a_context_for_a_while(tmp_path):
     items = [
         {"id": f"s{k}", "text": f"Essay number {k} of {c}.", "context": f"Article {c} <b>"}
@@ -438,6 +440,7 @@ def test_a_repaired_folder_keeps_ballots_and_what_was_taken_back(texts, tmp_path
         assert again.voter("ana").ballot == shown
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kills", "each"), one_short([(1, 40), (50, 200)]))
 def test_kills_under_load_lose_and_double_nothing(tmp_path, kills, each):
     """Five judges vote as fast as they can, 1,000 votes in all, while the server is killed again and again."""

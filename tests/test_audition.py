@@ -81,6 +81,7 @@ def test_coins_are_noted():
     assert "position" in noted["simulated/soft 3"][0]
 
 
+@pytest.mark.long
 def test_the_share_of_an_answer_that_length_explains():
     """One judge answers by length alone, one by quality, which is independent of it; the first share is the content."""
     rng = np.random.default_rng(0)
@@ -123,30 +124,32 @@ def test_too_few_pairs_are_an_error_before_anything_is_asked():
         audition(TEXTS, "better", judge=voice(), pairs=5)
 
 
-def test_two_servers_and_two_wordings_on_the_command_line(run, tmp_path):
+@pytest.mark.parametrize("wordings", [("between",), pytest.param(("paper", "between"), marks=pytest.mark.long)])
+def test_three_servers_on_the_command_line(run, tmp_path, wordings):
     rows = [{"id": f"item {k}", "text": f"This is number {k}."} for k in range(24)]
     (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with Api(prefers(0.5)) as one, Api(prefers(0.3)) as two, Api(prefers(-0.5)) as other:
         servers = {"good": one, "fair": two, "bad": other}
         judges = [part for name, api in servers.items() for part in ("--judge", f"openai/{name}; base-url={api.url}")]
-        wordings = ["--wording", "paper", "--wording", "between"]
-        common = ("audition", "items.jsonl", "--criterion", "better", *judges, *wordings, "--price", "1,2")
+        asked = [part for name in wordings for part in ("--wording", name)]
+        common = ("audition", "items.jsonl", "--criterion", "better", *judges, *asked, "--price", "1,2")
         planned = run(tmp_path, (*common, "--dry-run"))
-        assert "240 calls at most" in planned.stdout
+        assert f"{120 * len(wordings)} calls at most" in planned.stdout
         assert not one.asked
         done = run(tmp_path, (*common, "--out", "found"))
         assert done.returncode == 0, done.stderr
-        assert [len(api.asked) for api in servers.values()] == [80, 80, 80]
+        assert [len(api.asked) for api in servers.values()] == [40 * len(wordings)] * 3
         table = run(tmp_path, (*common, "--out", "found", "--format", "json"))
-        assert len(one.asked) == 80
-    assert "openai/good · paper" in done.stdout
+        assert len(one.asked) == 40 * len(wordings)
+    assert "openai/good" in done.stdout
     assert "$ per 1,000 calls" in done.stdout
     found = json.loads(table.stdout)
-    names = {f"openai/{judge} · {wording}" for judge in servers for wording in ("paper", "between")}
+    ends = [f" · {wording}" for wording in wordings] if len(wordings) > 1 else [""]
+    names = {f"openai/{judge}{end}" for judge in servers for end in ends}
     assert {row["judge"] for row in found["voices"]} == names
     assert found["best"].startswith("openai/good")
     assert all("openai/bad" in note and "ranks against the others" in note for note in found["notes"])
-    assert len(found["notes"]) == 2
+    assert len(found["notes"]) == len(wordings)
     page = (tmp_path / "found" / "report.html").read_text(encoding="utf-8")
     assert (
         page.index(found["advice"].split(":")[0])

@@ -54,6 +54,7 @@ def known(ranking, truth, scales=SCALES):
     return ranking.graph.centre(np.array([truth[c, i] for c, i in labels])) * np.mean(np.abs(scales))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", one_short(["soft", "decisions"]))
 def test_known_voices_are_found_again(kind):
     found = [quiet_fit(voices(np.random.default_rng(seed), 16, 20, 60, kind=kind)[1], "panel") for seed in range(6)]

@@ -197,6 +197,7 @@ def test_sorting(browser, stories):
     assert browser.complaints() == []
 
 
+@pytest.mark.long
 def test_search_in_names_and_texts(browser, stories):
     browser.open(stories)
     browser.search("STORY 17")
@@ -231,6 +232,7 @@ def background(browser):
     return sum(int(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3])
 
 
+@pytest.mark.long
 def test_dark_and_light(browser, stories):
     browser.open(stories)
     assert background(browser) == 3 * 255
@@ -247,6 +249,7 @@ def test_dark_and_light(browser, stories):
     assert browser.complaints() == []
 
 
+@pytest.mark.long
 def test_wins(browser, stories):
     browser.open(stories)
     data = json.loads(browser.run("return document.getElementById('data').textContent"))
@@ -410,6 +413,7 @@ def saved(browser, folder, selector, name):
     return (folder / name).read_text(encoding="utf-8-sig")
 
 
+@pytest.mark.long
 def test_the_command_is_copied_and_everything_saved(browser, stories, tmp_path):
     browser.open(stories)
     for button in browser.driver.find_elements("css selector", "#copy, .steps [data-copy]"):

@@ -104,6 +104,7 @@ def test_more_calls_than_ordered_pairs_are_possible(folder, record):
     assert "720 of 1,656" in Section(written(folder), "trust").text
 
 
+@pytest.mark.long
 def test_figures_are_those_of_the_ranking_and_of_reliability(record):
     found, voices, table = who_judged(record), record.ranking.voices, reliability(record.ranking)
     order = np.argsort(voices["judge"])

@@ -97,6 +97,7 @@ def test_calibration_tells_probabilities_that_are_too_sure():
     assert off(bins[1.0]) < 0.03 < 0.1 < off(bins[0.3])
 
 
+@pytest.mark.long
 def test_the_cells_are_a_fixed_sequence_with_all_pairs_of_levels():
     cells = draw_cells(60)
     assert cells[:20] == draw_cells(20)

@@ -117,7 +117,7 @@ def counted(
     unknown = doubled = 0
     for key, is_answer, row in rows:
         context, first, second, _ = key
-        if there and not {(context, first), (context, second)} <= there:
+        if there and not ((context, first) in there and (context, second) in there):
             unknown += 1
         elif is_answer and key in answered:
             doubled += 1

@@ -237,9 +237,8 @@ def _opened(path: Path, patience: float) -> sqlite3.Connection:
         try:
             _check(path)
             connection = open_database(str(path), MIGRATIONS, patience)
-            connection.text_factory = lambda data: data.decode(
-                errors="surrogateescape"
-            )  # else one bad text hides all rows
+            # A text that is not UTF-8 would hide all rows.
+            connection.text_factory = lambda data: data.decode(errors="surrogateescape")
             return connection
         except sqlite3.OperationalError as error:  # two processes that turn to WAL at once do not wait for each other
             if _kind(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:

@@ -21,8 +21,7 @@ from inspect_ai.scorer._scorer import scorer_create
 from scipy.special import expit, logit
 
 import comparo
-from comparo.adapters.asynchronous import Desk
-from comparo.adapters.inspect import log_rows, preferred, win_rate
+from comparo.adapters.inspect import Desk, log_rows, preferred, win_rate
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.judges import Judgement, load_judge
 from documented import ROOT, shell_lines

@@ -13,10 +13,10 @@ from scipy.special import expit
 
 from comparo import agree, cohen_kappa, plot_agreement
 from comparo.analysis.agree import PEOPLE
-from comparo.analysis.shares import Clusters, share_of
+from comparo.analysis.judge_votes import Clusters, share_of
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
-from comparo.ranking.orders import wilson
+from comparo.ranking.flips import wilson
 from conftest import RECORDED
 from split import one_short
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from claude import MODEL, claude, message, refused, verdict
-from comparo.data.joint import criteria_prompt
+from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import load_judge

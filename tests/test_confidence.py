@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 from comparo import Comparisons, Gaussian, StudentT, fit
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.analysis.evidence import log_evidence
-from comparo.model.limits import LIMITS, Limits
+from comparo.model.tuning import LIMITS, Limits
 from comparo.rounding import mean_ranks
 from oracle import simulate
 from split import one_short

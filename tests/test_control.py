@@ -10,14 +10,14 @@ from scipy.special import expit
 from comparo import Comparisons, fit
 from comparo.data.items import Items
 from comparo.model.control import Control
-from comparo.model.covariance import ProductCovariance
-from comparo.model.experts import BradleyTerry, Gaussian
-from comparo.model.graph import Graph
-from comparo.model.mixed import mixed
-from comparo.model.panel import panel
-from comparo.model.shared import Shared
+from comparo.model.estimators.mixed import mixed
+from comparo.model.estimators.panel import panel
+from comparo.model.inference.solution import Shared
+from comparo.model.likelihoods.experts import BradleyTerry, Gaussian
+from comparo.model.linalg.graph import Graph
+from comparo.model.posterior import ProductCovariance
 from comparo.ranking.consensus import consensus
-from comparo.run.recipe import Fitting
+from comparo.run.fit_policy import Fitting
 from oracle import incidence, weights
 from split import one_short
 

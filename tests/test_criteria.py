@@ -10,12 +10,12 @@ import pytest
 from scipy.special import expit, ndtri
 
 from comparo import Comparisons, JudgeError, rank
-from comparo.data.joint import criteria_prompt, shares
+from comparo.data.criteria_prompt import criteria_prompt, shares
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.judges import Judgement, as_judge, load_judge
 from comparo.judges.several import Several, about
 from comparo.methods import quiet_fit
-from comparo.ranking.criteria import CriteriaRanking, combine
+from comparo.ranking.criteria_ranking import CriteriaRanking, combine
 from comparo.report import write_report
 from comparo.run.store import read_judgements
 from comparo.selection.selector import greedy_pairs

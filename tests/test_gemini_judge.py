@@ -6,7 +6,7 @@ import math
 import pytest
 from google.genai.errors import ClientError
 
-from comparo.data.joint import criteria_prompt
+from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import load_judge

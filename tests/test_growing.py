@@ -16,13 +16,13 @@ from comparo import Items, Selector, load_judge, rank
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError, JudgeError, WrongFolderError
 from comparo.judges.simulated import Simulated
-from comparo.ranking.grown import growth_sentences
+from comparo.ranking.growth import growth_sentences
 from comparo.report import write_report
 from comparo.report.record import read_record
 from comparo.run.database import key_of
-from comparo.run.growing import Change, grown
-from comparo.run.merging import merged
-from comparo.run.past import read_past
+from comparo.run.growth import read_past
+from comparo.run.item_rows import merged
+from comparo.run.resume import Change, grown
 from comparo.run.store import read_judgements, stored_items
 from comparo.selection.growing import Placing
 from processes import Forked

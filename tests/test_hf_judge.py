@@ -15,7 +15,7 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerFast
 
-from comparo.data.joint import criteria_prompt
+from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import load_judge

@@ -10,7 +10,7 @@ from scipy.special import expit, logit
 from benchmarks.systems import answers
 from comparo import Comparisons, fit, rank
 from comparo.methods import quiet_fit
-from comparo.model.limits import Limits
+from comparo.model.tuning import Limits
 from comparo.ranking.grouping import CONFOUNDED, group_means
 from comparo.ranking.leaderboard import win_probability
 from split import one_short

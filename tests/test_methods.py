@@ -10,10 +10,10 @@ from scipy.special import expit
 
 from comparo import BradleyTerry, Comparisons, Gaussian, StudentT, design_log_det, fit
 from comparo.methods import METHODS, quiet_fit
-from comparo.model.graph import Graph
-from comparo.model.limits import Limits
-from comparo.model.product import multiply
-from comparo.model.zermelo import zermelo
+from comparo.model.estimators.bradley_terry import zermelo
+from comparo.model.estimators.poe import multiply
+from comparo.model.linalg.graph import Graph
+from comparo.model.tuning import Limits
 from comparo.types import as_generator
 from oracle import comparisons_of, incidence, simulate, weights
 

@@ -13,12 +13,12 @@ from scipy.stats import truncnorm
 from comparo import expected_spearman, fit
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
-from comparo.model.graph import Graph
-from comparo.model.limits import LIMITS
-from comparo.model.loadings import EVEN, MOST, USUAL, Agreement, copies, loadings, signs
-from comparo.model.panel import panel
-from comparo.model.sigma import bt_sigma
-from comparo.model.voices import Voice
+from comparo.model.estimators.bt_sigma import bt_sigma
+from comparo.model.estimators.panel import panel
+from comparo.model.estimators.panel_loadings import EVEN, MOST, USUAL, Agreement, copies, loadings, signs
+from comparo.model.estimators.voice import Voice
+from comparo.model.linalg.graph import Graph
+from comparo.model.tuning import LIMITS
 from comparo.ranking.consensus import PANEL_STYLE, consensus
 from split import one_short
 

@@ -11,14 +11,13 @@ from scipy.special import expit
 import comparo
 from comparo import Comparisons, Items, expected_spearman, fit, with_votes
 from comparo.errors import ComparisonsError
-from comparo.model.choices import Choices
-from comparo.model.graph import Graph
-from comparo.model.limits import LIMITS
-from comparo.model.people import Voted
-from comparo.model.voted import SPREAD, Expectation, _Posterior, _Solved, voted
-from comparo.ranking.people import expected_of, find_voted, rank_votes
-from comparo.ranking.told import People
-from comparo.selection.telling import telling_pairs
+from comparo.model.estimators.votes import SPREAD, Expectation, Voted, _Posterior, _Solved, voted
+from comparo.model.inference.choices import Choices
+from comparo.model.linalg.graph import Graph
+from comparo.model.tuning import LIMITS
+from comparo.ranking.growth import People
+from comparo.ranking.votes import expected_of, find_voted, rank_votes
+from comparo.selection.vote_priority import telling_pairs
 from comparo.vote.ballots import Ballot
 from comparo.vote.dealing import Dealer
 from comparo.vote.session import telling_of

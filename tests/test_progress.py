@@ -12,9 +12,9 @@ from comparo.cli.progress import watched
 from comparo.cli.runs import watch_runs
 from comparo.errors import JudgeError
 from comparo.judges.simulated import Simulated
-from comparo.run.progress import Progress
-from comparo.run.stops import stop_sentence
-from comparo.run.watching import Bar
+from comparo.run.budget import Progress
+from comparo.run.stopping import stop_sentence
+from comparo.run.watch import Bar
 from stored import QUALITY, ROWS, one_voice, two_voices
 
 LINE = re.compile(r"\d+/60 calls  [\d,.]+/s")

@@ -10,8 +10,8 @@ from scipy.stats import norm, rankdata
 from comparo import Comparisons, fit
 from comparo.analysis.confidence import top_probability
 from comparo.methods import METHODS
-from comparo.model.covariance import ProductCovariance
-from comparo.model.limits import Limits
+from comparo.model.posterior import ProductCovariance
+from comparo.model.tuning import Limits
 from oracle import simulate
 
 COLUMNS = ["item", "score", "std", "low", "high", "rank", "tier", "comparisons"]

@@ -32,11 +32,11 @@ from comparo.judges.replay import Replay
 from comparo.run.budget import RECENT, Budget, Spending
 from comparo.run.database import key_of
 from comparo.run.folders import choose_folder, list_runs, set_aside
-from comparo.run.health import CHANCE, FAILED, is_excess
 from comparo.run.loop import Run
 from comparo.run.repair import repair
 from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.run.task import Task
+from comparo.run.worker import CHANCE, FAILED, is_excess
 from processes import Forked
 from server_faults import spent_of_a_dollar
 from servers import Api, tokens

@@ -23,14 +23,14 @@ from benchmarks.bounds import crossings, simulate
 from benchmarks.size import command as command_size
 from benchmarks.size import finished
 from comparo import Comparisons, fit
-from comparo.analysis.agreement import agreement, spearman, spearman_within
-from comparo.analysis.verdicts import cycles
+from comparo.analysis.correlations import agreement, spearman, spearman_within
+from comparo.analysis.transitivity import cycles
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt, Question, choose_prompt, criterion_prompt, paper_prompt
 from comparo.errors import StoreError
 from comparo.judges import Judgement, load_judge
 from comparo.methods import METHODS
-from comparo.ranking.orders import count_flips
+from comparo.ranking.flips import count_flips
 from comparo.report import bounds, write_report
 from comparo.report.data import ROOM, Room
 from comparo.report.embed import cut_texts, percentages, script_json, size
@@ -509,7 +509,7 @@ def test_agreement_with_people_over_contexts(tmp_path):
     ],
 )
 def test_the_command_gives_the_same_prompt(prompt, tmp_path, monkeypatch):
-    from comparo.cli.groups import ColumnFlags, QuestionFlags
+    from comparo.cli.flags import ColumnFlags, QuestionFlags
 
     items = Items.of([{"id": k, "text": "t", "context": "c"} for k in "ab"] if prompt.has_context else ["a", "b"])
     task = Task(items, prompt, load_judge("simulated/soft"), Budget.of("2n"), until=0.9)

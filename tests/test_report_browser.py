@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from browsers import chromium
+from comparo.data.documents import guarded
 from comparo.data.items import Items
 from comparo.data.prompts import Question, criterion_prompt
-from comparo.data.sheets import guarded
 from comparo.judges import Judgement, load_judge
 from comparo.report import write_report
 from comparo.report.data import Room

@@ -14,10 +14,9 @@ from comparo.data.prompts import Question, criterion_prompt
 from comparo.judges import Judgement
 from comparo.methods import quiet_fit
 from comparo.report.advice import advice, calls_to_tell_apart, with_budget
-from comparo.report.fitted import Fitted, fitted_record
 from comparo.report.measures import outlook
 from comparo.report.page import render
-from comparo.report.record import read_record
+from comparo.report.record import Fitted, fitted_record, read_record
 from comparo.run.store import Store
 from comparo.vote.people import identity_of, task_of
 from test_report import SCRIPT, Page, data_of, folder_of, run_folder, shown_in, stories, written

@@ -11,15 +11,15 @@ import pytest
 
 from comparo import Comparisons
 from comparo.analysis.reliability import reliability
-from comparo.analysis.verdicts import cycles
+from comparo.analysis.transitivity import cycles
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.judges import Judgement
 from comparo.methods import quiet_fit
-from comparo.ranking.orders import count_flips
+from comparo.ranking.flips import count_flips
 from comparo.report.page import render
 from comparo.report.record import read_record
-from comparo.report.voices import CHEAP, who_judged
+from comparo.report.voices_section import CHEAP, who_judged
 from comparo.run.loop import Run
 from comparo.run.store import Store
 from test_report import SCRIPT, run_folder, stories, written
@@ -143,7 +143,7 @@ def test_the_ranking_without_a_voice_is_that_of_the_others(record, monkeypatch):
     places = [np.argsort(np.argsort(ranking.scores)) for ranking in (record.ranking, rest)]
     assert without[0] == pytest.approx(np.corrcoef(*places)[0, 1], abs=0.0051)
     assert CHEAP == 20_000
-    monkeypatch.setattr("comparo.report.voices.CHEAP", len(data) - 1)
+    monkeypatch.setattr("comparo.report.voices_section.CHEAP", len(data) - 1)
     found = who_judged(record)
     assert not found["refitted"]
     assert "Without" not in Section(render(record), "voices").text

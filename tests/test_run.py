@@ -22,7 +22,7 @@ from comparo.run.database import encode
 from comparo.run.folders import choose_folder, list_runs
 from comparo.run.loop import Run
 from comparo.run.rank import rank
-from comparo.run.rounds import Rounds
+from comparo.run.scheduling import Rounds
 from comparo.run.store import Store, read_judgements, stored_items
 from comparo.run.task import Task
 from comparo.selection.selector import Selector

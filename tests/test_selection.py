@@ -15,16 +15,15 @@ from scipy.stats import norm
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.methods import WIDE
-from comparo.model.determinant import design_log_det
-from comparo.model.experts import BradleyTerry
-from comparo.model.limits import Limits
-from comparo.model.product import Product, multiply
+from comparo.model.estimators.poe import Product, multiply
+from comparo.model.likelihoods.experts import BradleyTerry
+from comparo.model.linalg.determinant import design_log_det
+from comparo.model.tuning import Limits
 from comparo.selection import greedy
-from comparo.selection.contexts import next_pairs
-from comparo.selection.defaults import DEFAULT_ORDERS, default_strategy
-from comparo.selection.designs import in_one_order, random_pairs
+from comparo.selection.designs import DEFAULT_ORDERS, default_strategy, in_one_order, random_pairs
 from comparo.selection.planning import plan
 from comparo.selection.selector import Selector, greedy_pairs
+from comparo.selection.sharing import next_pairs
 
 Rows = list[tuple[int, int, float]]
 

@@ -14,8 +14,8 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import chisquare
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.determinant import design_log_det
-from comparo.model.limits import Limits
+from comparo.model.linalg.determinant import design_log_det
+from comparo.model.tuning import Limits
 from comparo.selection.designs import Pairs, in_both_orders, in_one_order, random_pairs
 from comparo.selection.selector import Selector, greedy_pairs
 from split import one_short

@@ -13,15 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from comparo.data.annotator_sheets import sheet_columns, write_sheets
 from comparo.data.comparisons import Comparisons
-from comparo.data.handed import sheet_columns, write_sheets
+from comparo.data.documents import CELL
 from comparo.data.items import Items
-from comparo.data.several import read_several
-from comparo.data.sheets import CELL
+from comparo.data.read_many import read_several
 from comparo.errors import ComparisonsError
 from comparo.methods import fit
-from comparo.selection.contexts import next_pairs
-from comparo.selection.sharing import share_out
+from comparo.selection.sharing import next_pairs, share_out
 from workbooks import cells, fill
 
 NAMES = [f"essay {number}" for number in range(12)]

@@ -19,10 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comparo.data.columns import Table
-from comparo.data.frames import frame_from_columns
+from comparo.data.columns import Table, frame_from_columns
+from comparo.data.documents import guarded, unguarded
 from comparo.data.reading import CHUNK, columns_from_text, read_columns
-from comparo.data.sheets import guarded, unguarded
 from comparo.data.writing import csv_text, write_columns
 from comparo.errors import ComparisonsError
 from workbooks import write_workbook

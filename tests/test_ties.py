@@ -11,12 +11,12 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 
 from comparo import Comparisons, Davidson, fit
-from comparo.model.experts import BradleyTerry, derivatives
-from comparo.model.mixed import mixed
-from comparo.model.product import multiply
-from comparo.model.sites import Asked, choice_moments
-from comparo.model.ties import PRIOR, answer_moments, averaged_moments
-from comparo.ranking.expected import expected
+from comparo.model.estimators.mixed import mixed
+from comparo.model.estimators.poe import multiply
+from comparo.model.inference.ep import Asked, choice_moments
+from comparo.model.likelihoods.davidson import PRIOR, answer_moments, averaged_moments
+from comparo.model.likelihoods.experts import BradleyTerry, derivatives
+from comparo.ranking.criteria_ranking import expected
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

@@ -17,18 +17,18 @@ from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError, RunError, StoreError
 from comparo.judges import Judgement
 from comparo.judges.simulated import Simulated
-from comparo.model.hearing import hear
+from comparo.model.estimators.panel_members import hear
 from comparo.report.making import command
-from comparo.run.allocation import PILOT, Allocation, _known_noise
 from comparo.run.budget import Budget
-from comparo.run.chorus import Chorus, Shares
 from comparo.run.database import MIGRATIONS, encode
 from comparo.run.folders import list_runs
 from comparo.run.loop import Run
 from comparo.run.rank import rank
 from comparo.run.repair import repair
+from comparo.run.scheduling import Chorus, Shares
 from comparo.run.store import Store, count_judgements, read_judgements
 from comparo.run.task import Task
+from comparo.run.voice_allocation import PILOT, Allocation, _known_noise
 from comparo.run.voices import voices_of
 from comparo.selection.selector import Selector
 from split import one_short

@@ -27,17 +27,16 @@ from comparo.data.items import Items
 from comparo.data.prompts import criterion_prompt
 from comparo.errors import StoreError
 from comparo.methods import fit
-from comparo.report.facts import facts
+from comparo.report.embed import are_codes
 from comparo.report.page import _making
+from comparo.report.phrases import facts
 from comparo.report.record import read_record
-from comparo.report.snippets import are_codes
-from comparo.report.voices import favours, who_judged
+from comparo.report.voices_section import favours, who_judged
 from comparo.run.folders import list_runs
 from comparo.run.repair import repair
 from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.vote.booth import Booth
-from comparo.vote.links import Links
-from comparo.vote.people import identity_of, task_of
+from comparo.vote.people import Links, identity_of, task_of
 from comparo.vote.server import HOST, PATIENCE, open_socket, serve
 from comparo.vote.text import as_markdown, differences
 from split import one_short

@@ -16,9 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from comparo.data.words import visible
+from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
-from comparo.ranking.grown import Grown, growth_sentences, moved_columns
+from comparo.ranking.growth import Grown, growth_sentences, moved_columns
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import dollars

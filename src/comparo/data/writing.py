@@ -16,9 +16,9 @@ from uuid import uuid4
 import narwhals as nw
 import numpy as np
 
-from comparo.data.frames import Column
+from comparo.data.columns import Column
+from comparo.data.documents import csv_line, guarded
 from comparo.data.reading import CHUNK, WRITTEN, parquet_library, split_ending
-from comparo.data.sheets import csv_line, guarded
 from comparo.errors import ComparisonsError
 
 

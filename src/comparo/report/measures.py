@@ -6,13 +6,20 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, ndtri
 
-from comparo.analysis.agreement import agreement, pearson, spearman, spearman_within
 from comparo.analysis.confidence import expected_spearman
-from comparo.analysis.curves import correlation, first_rows, mean_known
-from comparo.model.people import Voted
-from comparo.model.position import bias_variances
-from comparo.model.product import Product
-from comparo.ranking.expected import in_logits
+from comparo.analysis.correlations import (
+    agreement,
+    correlation,
+    first_rows,
+    mean_known,
+    pearson,
+    spearman,
+    spearman_within,
+)
+from comparo.model.estimators.poe import Product
+from comparo.model.estimators.votes import Voted
+from comparo.model.inference.position import bias_variances
+from comparo.ranking.criteria_ranking import in_logits
 from comparo.ranking.ranking import Ranking
 from comparo.report.record import Record
 from comparo.report.views import PEOPLE

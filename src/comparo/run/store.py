@@ -44,7 +44,7 @@ from comparo.run.database import (
     voice_column,
     write_text,
 )
-from comparo.run.merging import item_rows
+from comparo.run.item_rows import item_rows
 
 CONFIGURATION = "run.json"
 VOTES = "votes.csv"

@@ -194,14 +194,14 @@ def test_a_full_queue_is_waited_for(server, tmp_path):
 
 
 def test_large_runs_are_split(server, tmp_path, monkeypatch):
-    monkeypatch.setattr("comparo.judges.openai.batches.OpenAIBatches.most_lines", 15)
+    monkeypatch.setattr("comparo.judges.batch_endpoints.OpenAIBatches.most_lines", 15)
     go(server.url, tmp_path / "run")
     check_whole(server, tmp_path / "run")
     assert [len(batch["lines"]) for batch in server.made] == [15, 15, 9]
 
 
 def test_large_files_are_split(server, tmp_path, monkeypatch):
-    monkeypatch.setattr("comparo.judges.openai.batches.OpenAIBatches.most_bytes", 5000)
+    monkeypatch.setattr("comparo.judges.batch_endpoints.OpenAIBatches.most_bytes", 5000)
     go(server.url, tmp_path / "run")
     check_whole(server, tmp_path / "run")
     assert len(server.made) > 2

@@ -1,9 +1,9 @@
-"""Batches: many questions in one upload, answered within a day at a lower price.
+"""The contract of batches: many questions in one upload, answered within a day at a lower price.
 
 A judge that takes batches has two further members: `batches(prompt)` returns its `Batches`, and `at_batch_price()` the
-same judge at what a batch costs. A batch is a file of lines, one request each; it is uploaded, created, looked at until
-it is over, and then its lines are read, in any order. A question has one line, or several where each vote is a request
-of its own. What is said here holds for every provider; `run/batch.py` is what keeps batches in a run folder.
+same judge at the price of a batch. A batch is a file of lines, one request each; it is uploaded, created, looked at
+until it is over, and then its lines are read, in any order. A question has one line, or several where each vote is a
+request of its own. `batch_endpoints.py` implements the contract; `run/batch.py` keeps batches in a run folder.
 """
 
 from collections.abc import Iterator, Sequence

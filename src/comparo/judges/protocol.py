@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, get_type_hints
+from typing import Any, Protocol
 
 from comparo.data.prompts import Prompt, Question
 
@@ -75,21 +75,6 @@ class Probe:
     calls: int = 0
     tokens: int = 0
     cost: float = 0.0
-
-
-def take_over(known: Any, found: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Set the fields `names` of a dataclass to what a probe found, except values of another type.
-
-    >>> from comparo.judges.openai.settings import Dialect
-    >>> dialect = Dialect()
-    >>> take_over(dialect, {"most": "seven", "reasons": True}, ("most", "reasons"))
-    >>> dialect.most == Dialect().most, dialect.reasons
-    (True, True)
-    """
-    types = get_type_hints(type(known))
-    for name in names:
-        if name in found and isinstance(found[name], types[name]):
-            setattr(known, name, found[name])
 
 
 @dataclass(frozen=True, slots=True)

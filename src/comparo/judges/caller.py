@@ -17,10 +17,9 @@ from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges.http import Answer, HttpClient, NoAnswerError, whole_characters
 from comparo.judges.prices import Usage
-from comparo.judges.protocol import Judgement
+from comparo.judges.protocol import Judgement, mean_of, shared_call
 from comparo.judges.refusals import FILTERED, Complaint, read_complaint, spoken
 from comparo.judges.settings import Settings
-from comparo.judges.several import mean_of, shared_call
 
 FORMS = 13  # in which a question is sent: five parts of `Dialect` changed, five smaller limits, two cuts of the prompt
 TEMPLATE = 64  # tokens that a chat template may add to a prompt: SmolLM2's adds 30, with its system prompt

@@ -14,7 +14,7 @@ from typing import Any
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.judges import Judge, Judgement, Probe
-from comparo.judges.several import Several, about
+from comparo.judges.protocol import Several, about
 from comparo.run.cache import Cache, head_of, key_of_answer, key_of_probe
 from comparo.run.database import key_of
 from comparo.run.store import Store

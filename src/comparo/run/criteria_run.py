@@ -17,7 +17,7 @@ from comparo.data.criteria_prompt import CriteriaPrompt, shares
 from comparo.data.prompts import Prompt
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement
-from comparo.judges.several import Several
+from comparo.judges.protocol import Several
 from comparo.ranking.criteria_ranking import CriteriaRanking, combine
 from comparo.ranking.ranking import Ranking
 from comparo.run.database import Key

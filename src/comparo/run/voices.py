@@ -16,7 +16,7 @@ import numpy as np
 from comparo.data.comparisons import Comparisons
 from comparo.data.prompts import Prompt
 from comparo.judges import Judge, Judgement
-from comparo.judges.several import Several
+from comparo.judges.protocol import Several
 
 
 @dataclass(frozen=True)

@@ -24,15 +24,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError, pip_install
-from comparo.judges.chat import Chat, Encoded
+from comparo.judges.chat import Chat, Encoded, digest_of, gathered, pulls
+from comparo.judges.hf.batching import DEEPEST, Batch, Batches, split
 from comparo.judges.hf.network import Network
-from comparo.judges.hf.passes import Batch, Batches, pulls, split
-from comparo.judges.hf.tree import DEEPEST
-from comparo.judges.labels import common_prefix
+from comparo.judges.labels import Spellings, common_prefix, likeliest_path
 from comparo.judges.protocol import Judgement
-from comparo.judges.several import gathered
-from comparo.judges.spellings import Spellings, likeliest_path
-from comparo.judges.weights import digest_of
 
 if TYPE_CHECKING:
     import torch

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from comparo.errors import JudgeError
 from comparo.judges.hf.attention import NAME, place, register
-from comparo.judges.hf.passes import Batch
-from comparo.judges.hf.tree import Tree, grow
-from comparo.judges.spellings import Spellings
+from comparo.judges.hf.batching import Batch, Tree, grow
+from comparo.judges.labels import Spellings
 
 if TYPE_CHECKING:
     import torch

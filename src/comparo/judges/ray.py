@@ -20,8 +20,7 @@ from typing import Any
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges.protocol import Judgement, Probe
-from comparo.judges.ray.cluster import join
-from comparo.judges.ray.replicas import Patience, Replicas, Seat, question_key, reason
+from comparo.judges.ray_replicas import Patience, Replicas, Seat, join, question_key, reason
 
 AT_ONCE = 2  # batches sent to a replica: the one that it judges, and the next
 SHORT, MANY = 0.1, 64  # seconds and questions of a small batch; sending one takes about 1 ms, 1% of that

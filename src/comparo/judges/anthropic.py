@@ -216,7 +216,7 @@ def load(
     graded
         Whether verdicts are from A>>B to B>>A.
     effort
-        How much the model reasons: none, low, medium, high, xhigh or max; by default as the model does by itself.
+        How much the model reasons: none, low, medium, high, xhigh or max; by default the model's own.
     thinking
         Tokens that the model may reason with, from 1,024 up, for models without levels of effort.
     price

@@ -13,7 +13,7 @@ keeps the request, or that gives the answers of the batch.
 import json
 import math
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -23,7 +23,7 @@ from typing import Any, NoReturn, TypeVar
 from comparo.data.prompts import Question
 from comparo.errors import JudgeError
 from comparo.judges.batch_http import BatchClient, Refused
-from comparo.judges.batches import WINDOW, GarbledError, Line, State
+from comparo.judges.batches import WINDOW, Batches, GarbledError, Line, State
 from comparo.judges.caller import Caller
 from comparo.judges.http import Answer, HttpClient, NoAnswerError, as_json
 from comparo.judges.prices import count
@@ -41,11 +41,9 @@ Value = TypeVar("Value")
 Object = Mapping[str, Any]
 
 
-class ServerBatches(ABC):
-    """Batches of one judge and prompt; `comparo.judges.batches.Batches` says what each function does."""
+class ServerBatches(Batches):
+    """What the batches of all servers have in common."""
 
-    most_lines: int
-    most_bytes: int
     route: str  # to the batches
     after: str  # the parameter that asks for the next page of a list
     skew: float  # seconds by which the server's clock may be behind this one
@@ -64,9 +62,6 @@ class ServerBatches(ABC):
         alone = self._judge.votes > 1 and "n" not in recorder.body
         return [recorder.body] * (self._judge.votes if alone else 1)
 
-    @abstractmethod
-    def line(self, name: str, request: Any) -> bytes: ...
-
     def read(self, question: Question, answers: Sequence[Line]) -> Judgement:
         if without := [answer.error for answer in answers if answer.error is not None]:
             return Judgement(question, error=self._server.secrets.scrub(without[0]))
@@ -76,26 +71,11 @@ class ServerBatches(ABC):
             return replace(found, seconds=math.nan)
         return Judgement(question, error=str(found))
 
-    @abstractmethod
-    def upload(self, name: str, path: Path) -> str: ...
-
-    @abstractmethod
-    def create(self, name: str, file: str, path: Path) -> State: ...
-
-    @abstractmethod
-    def find(self, name: str, file: str, created: float, lines: int, others: Sequence[str]) -> State | None: ...
-
-    @abstractmethod
-    def results(self, state: State) -> Iterator[Line]: ...
-
     def state(self, id: str) -> State:  # noqa: A002
         return self._state(self._server.explained("GET", f"{self.route}/{safe_id(id)}", is_made=True))
 
     def cancel(self, id: str) -> None:  # noqa: A002
         self._server.explained("POST", f"{self.route}/{safe_id(id)}/cancel", is_made=True)
-
-    @abstractmethod
-    def discard(self, name: str, file: str) -> None: ...
 
     def close(self) -> None:
         self._server.close()

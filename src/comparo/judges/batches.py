@@ -33,11 +33,11 @@ class GarbledError(JudgeError):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How far a batch is, as its server tells it.
+    """How far a batch is, by its server.
 
     `status` is the server's own word. `done` lines of `total` were answered or failed. `error` says why the server took
     none of it, and `is_full` that it would take it later, when fewer batches wait there; `room` is then how many tokens
-    may wait there at once, where the server tells. `results` is where the lines of a batch that is over are.
+    may wait there at once, where the server states it. `results` is where the lines of a batch that is over are.
     """
 
     id: str
@@ -64,7 +64,7 @@ class Line:
 class Batches(Protocol):
     """Batches of one judge, all asked by one prompt; errors that no further try can mend are a JudgeError.
 
-    No batch has more than `most_lines` lines or `most_bytes` bytes. `find` tells whether a batch was created whose
+    No batch has more than `most_lines` lines or `most_bytes` bytes. `find` looks for a batch whose
     creation was never confirmed: after `created` (a time in seconds since 1970), of `lines` lines, of the file with
     this id, and none of those that are known to be `others`.
     """
@@ -76,7 +76,7 @@ class Batches(Protocol):
         """The requests that a question needs, one for each line; a failed judgement where it cannot be asked."""
 
     def line(self, name: str, request: Any) -> bytes:
-        """A line of the file, named so that its result can be told from others."""
+        """A line of the file; the name identifies its result."""
 
     def read(self, question: Question, answers: Sequence[Line]) -> Judgement:
         """What the answers to all requests of a question say."""

@@ -239,7 +239,7 @@ class Caller(ABC):
             raise AnswerError(f"the answer has no reply in it: {self.secrets.short(text)}") from None
 
     def _refused(self, answer: Answer, case: Case, body: Mapping[str, Any]) -> None:
-        """Change the question as a refusal asks, so that it can be sent again, or raise what it means."""
+        """Change the question as a refusal asks, to be sent again, or raise what it means."""
         url, status, model, said = self.judge.base_url, answer.status, self.judge.model, self.quoted(answer)
         if status < 400:
             where = self.secrets.short(answer.location(url))

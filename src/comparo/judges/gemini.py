@@ -247,7 +247,7 @@ def load(
     graded
         Whether verdicts are from A>>B to B>>A.
     effort
-        How much the model reasons: none, minimal, low, medium or high; by default as the model does by itself.
+        How much the model reasons: none, minimal, low, medium or high; by default the model's own.
     thinking
         Tokens that the model may reason with, for models without levels of effort (Gemini 2.5).
     price

@@ -5,12 +5,8 @@ A label is one token or a sequence of them; its probability is that of the seque
     P(label) = Σ over its spellings Π_k P(token_k | the tokens before it)
 
 so probabilities are needed after every beginning of a spelling. A path is such a beginning, a tuple of tokens; the
-shortest is ().
-
-How a tokenizer spells the labels after the beginning of the answer: as one token, or as a sequence of them.
-
-With most tokenizers " A" is one token and the model's next token is a label. " 1" is two tokens with those of Qwen,
-Llama and SmolLM, a space and the digit, so the probabilities after the space are needed too:
+shortest is (). With most tokenizers " A" is one token and the model's next token is a label. " 1" is two tokens with
+those of Qwen, Llama and SmolLM, a space and the digit, so the probabilities after the space are needed too:
 
     probabilities after    ()             (" ",)
     spellings              ("1",)         (" ", "1")

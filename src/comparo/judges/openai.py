@@ -198,8 +198,13 @@ class OpenAICaller(Caller):
             return self._ask_for_fewer(complaint, case, said)
         if status not in (400, 422):
             return False
-        if "reasoning_effort" in body and self._is_about_effort(complaint, case):
-            raise self._refused_effort(said)
+        named = any("effort" in name or "reasoning" in name for name in complaint.names)
+        is_about_effort = named or (not complaint.names and complaint.about(case.text, "effort"))
+        if "reasoning_effort" in body and is_about_effort:  # and not another parameter because of it
+            if self.judge.effort is None:  # it was only tried
+                raise self.without_logprobs("it knows no effort = none")
+            where = f"{url} does not take effort = {self.judge.effort} for {self.judge.model}"
+            raise JudgeError(f"{where} {said}; use a value that it names, or drop effort")
         if (wish := complaint.wish(body)) is not None:
             case.form.update([wish])
             return True
@@ -218,17 +223,6 @@ class OpenAICaller(Caller):
         elif not self._stop_reasoning(case):
             raise self.without_logprobs()
         return True
-
-    def _is_about_effort(self, complaint: Complaint, case: Case) -> bool:
-        """Whether the effort is refused, and not another parameter because of it."""
-        named = any("effort" in name or "reasoning" in name for name in complaint.names)
-        return named or (not complaint.names and complaint.about(case.text, "effort"))
-
-    def _refused_effort(self, said: str) -> Exception:
-        if self.judge.effort is None:  # it was only tried
-            return self.without_logprobs("it knows no effort = none")
-        where = f"{self.judge.base_url} does not take effort = {self.judge.effort} for {self.judge.model}"
-        return JudgeError(f"{where} {said}; use a value that it names, or drop effort")
 
 
 def read_usage(usage: Any) -> Usage:

@@ -8,7 +8,7 @@ server of the user's own may not have such a list. `survey` tries all that there
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import nan
 from typing import Any, TypeAlias
 
@@ -68,7 +68,7 @@ class ListedJudge(ServerJudge):
         """What the provider's list says of the model, empty where there is none; a JudgeError where it is refused."""
 
         async def ask() -> Answer:
-            async with HttpClient(self.base_url, self.access().headers, SECONDS, ANSWER) as client:
+            async with HttpClient(self.base_url, self.access()[0], SECONDS, ANSWER) as client:
                 return await client.ask("GET", self.listing)
 
         try:
@@ -189,7 +189,7 @@ def _probe(judge: ServerJudge, sentence: str, answers: list[Judgement]) -> Probe
     costs = [answer.cost for answer in answers if answer.tokens_in or answer.tokens_out]
     return Probe(
         f"{judge.name}: {sentence}",
-        judge.found(),
+        asdict(judge.dialect),
         len(answers),
         sum(answer.tokens_in + answer.tokens_out for answer in answers),
         nan if judge.price is None else sum(costs),

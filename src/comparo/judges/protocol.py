@@ -1,9 +1,7 @@
-"""The protocol that every provider follows: what a judge is asked, and what it answers.
+"""The protocol of judges: a question in, a judgement out.
 
-What a judge answers to a prompt of several criteria: one call, a judgement for each criterion.
-
-The judgement of a criterion has the criterion's name as the voice of its question. What the call cost is the sum over
-its judgements: whatever was read and paid once for all of them is in the first.
+A prompt of several criteria is one call with a judgement for each criterion, whose question has the criterion's name as
+its voice. The cost of the call is the sum over its judgements: what was read and paid once for all is in the first.
 """
 
 from __future__ import annotations
@@ -125,7 +123,7 @@ class Judge(Protocol):
     - `probe()` and `learn(found)`: asks the server little to find out what it accepts, raises a JudgeError with the
       remedy where the settings cannot work, and returns a `Probe`; `learn` takes over what a probe found before.
     - `price`: what a million tokens cost, as a `Price`.
-    - `writes(prompt)`: how many tokens a call writes, as a `Writing`; None where neither a probe nor a limit tells.
+    - `writes(prompt)`: how many tokens a call writes, as a `Writing`; None where neither a probe nor a limit states it.
     """
 
     @property

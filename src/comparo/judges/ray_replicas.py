@@ -1,11 +1,9 @@
 """The replicas of one judge on a Ray cluster: how they are placed and loaded, and what happens when one dies.
 
-A replica returns in turn the node on which it was placed, a description of the judge that it loaded, and the answers to
-batches. One that dies is started again, on any node that has room for it, now or later.
-
-Connects to Ray: to a running cluster, or to one of this machine alone that ends with the judge.
-
-A missing cluster is an error within half a minute; Ray itself would try to reach it for a quarter of an hour.
+The cluster is a running one, or one of this machine alone that ends with the judge. A missing cluster is an error
+within half a minute; Ray itself would try to reach it for a quarter of an hour. A replica returns in turn the node on
+which it was placed, a description of the judge that it loaded, and the answers to batches. One that dies is started
+again, on any node that has room for it, now or later.
 """
 
 import logging
@@ -146,6 +144,7 @@ def in_words(amounts: Mapping[str, float]) -> str:
 
 
 TICK = 0.5  # seconds between two looks at replicas that wait for a place
+MEMBERS = {"price": None, "scales": False, "chooses": False, "several": False, "cacheable": True, "weights": None}
 PASSED_ON = ("ready", "begins", "adds", "writes", "probe", "learn")  # methods that a judge may have besides `judge`
 
 question_key = attrgetter("context", "first", "second")
@@ -159,8 +158,8 @@ class Patience:
 
     `pauses` come before a replica is started again after its first, second, … death in a row; after one more death it
     is given up. The later ones give a node time to restart. A first place must be found in `busy` seconds on a cluster
-    in use, so that a user hears of it within half a minute, and in `idle` seconds on an idle one: twice the minute in
-    which Ray lets a worker process start.
+    in use, less than half a minute, and in `idle` seconds on an idle one: twice the minute in which Ray lets a worker
+    process start.
     """
 
     pauses: tuple[float, ...] = (0.0, 5.0, 20.0)
@@ -184,9 +183,7 @@ class Replica:
         except (JudgeError, ValueError, ImportError) as problem:
             return problem
         about = {"name": judge.name, "settings": dict(judge.settings), "ahead": judge.ahead}
-        more = {"price": getattr(judge, "price", None), "scales": getattr(judge, "scales", False)}
-        more |= {name: getattr(judge, name, False) for name in ("chooses", "several")}
-        more |= {"cacheable": getattr(judge, "cacheable", True), "weights": getattr(judge, "weights", None)}
+        more = {name: getattr(judge, name, default) for name, default in MEMBERS.items()}
         methods = [method for method in PASSED_ON if hasattr(judge, method)]
         return about | more | {"methods": methods, "comparo": version("comparo")}
 
@@ -243,7 +240,7 @@ class Replicas:
     """So many replicas of the judge `name` with `options`, each with the CPUs and GPUs that it needs.
 
     `about` says what the judge is, as soon as one is loaded; all must be the same. What a probe of one of them has
-    `learnt` goes with each batch, so that one that is started later has it too.
+    `learnt` goes with each batch, also to one that is started later.
     """
 
     def __init__(

@@ -59,9 +59,9 @@ class Complaint:
     def about(self, asked: str, *names: str) -> bool:
         """Whether it is certainly about a parameter: it names it, and not by repeating the question `asked`.
 
-        >>> told = read_complaint('{"error": {"message": "Temperature may not be set."}}')
-        >>> told.about("Which is better?", "temperature"), told.about("Which temperature is better?", "temperature")
-        (True, False)
+        >>> complaint = read_complaint('{"error": {"message": "Temperature may not be set."}}')
+        >>> [complaint.about(asked, "temperature") for asked in ("Which is better?", "Which temperature is better?")]
+        [True, False]
         """
         small = asked.lower()
         return any(
@@ -79,7 +79,7 @@ class Complaint:
 
     @property
     def share(self) -> float:
-        """The share of a question that is too long to keep: 0.9 of what the token counts allow, without them 0.7.
+        """How much of a question that is too long to keep: 0.9 of the share that counts of tokens allow, without them 0.7.
 
         >>> read_complaint("the limit is 1000 tokens, and you sent 2000 tokens").share
         0.45
@@ -145,7 +145,7 @@ def _fields(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _objects(body: Any) -> Iterator[dict[str, Any]]:
-    """The objects that tell of an error: the body, its `error`, and what its `detail` lists."""
+    """The objects that describe an error: the body, its `error`, and what its `detail` lists."""
     if isinstance(body, dict):
         yield body
         for inner in (body.get("error"), body.get("detail")):

@@ -5,8 +5,8 @@ import math
 import os
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple, Self, get_type_hints
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self, get_type_hints
 from urllib.parse import unquote, urlsplit
 
 from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
@@ -30,13 +30,6 @@ WHOLE = {**NEEDED, "thinking": (1, math.inf), "window": (1, math.inf), "max_toke
 RANGES = {**WHOLE, "timeout": (0.001, math.inf), "temperature": (0, 2)}
 
 logger = logging.getLogger(__name__)
-
-
-class Access(NamedTuple):
-    """The headers to send, and the secrets among them."""
-
-    headers: dict[str, str]
-    secrets: Secrets
 
 
 @dataclass
@@ -147,7 +140,7 @@ class Settings:
 
     @property
     def ahead(self) -> int:
-        """Twice as many questions as calls at once, so that no call waits for a question."""
+        """Twice as many questions as calls at once: no call waits for a question."""
         return 2 * self.concurrency
 
     @property
@@ -193,7 +186,7 @@ class Settings:
         return None if each is None else Writing(max(1, self.votes) * each, seen is not None)
 
     def begins(self, prompt: Prompt) -> bool:
-        """Whether the reply is begun for the model, so that its next word is a label."""
+        """Whether the reply is begun for the model: its next word is a label."""
         return self.endpoint == "completion" or (self.prefill and bool(prompt.answer))
 
     def grades(self, prompt: Prompt) -> bool:
@@ -209,10 +202,6 @@ class Settings:
     def learn(self, found: Mapping[str, Any]) -> None:
         """Take over what an earlier probe found."""
         self.dialect.learn(found)
-
-    def found(self) -> dict[str, Any]:
-        """What the server was found to accept, for `learn`."""
-        return asdict(self.dialect)
 
     def ready(self) -> None:
         """Raise an error where no question can be sent: without the library for HTTP, or without a key."""
@@ -236,7 +225,7 @@ class Settings:
         """The headers that a key is sent in."""
         raise NotImplementedError
 
-    def access(self) -> Access:
+    def access(self) -> tuple[dict[str, str], Secrets]:
         """Return the headers of every call, and the secrets among them; a JudgeError without a key.
 
         The key is sent to the server that is asked and to no other; "none" for a server without one.
@@ -249,7 +238,7 @@ class Settings:
             headers["Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
         account = {header: read_variable(name) for name, header in self.account.items()} if self.is_official else {}
         headers |= {header: value for header, value in account.items() if value}
-        return Access(headers, Secrets(key, *account.values(), login=login))
+        return headers, Secrets(key, *account.values(), login=login)
 
 
 def check_effort(effort: str | None, thinking: int | None, known: tuple[str, ...]) -> None:

@@ -5,8 +5,11 @@ texts is not a verdict. n votes, a of them for the first text and b for the seco
 
     p = (a + ½) / (a + b + 1),    weight = a + b,    mass = (a + b) / n,
 
-the mean under Jeffreys' prior Beta(½, ½), so that p is never 0 or 1. Grades become the probabilities in
+the mean under Jeffreys' prior Beta(½, ½); p is never 0 or 1. Grades become the probabilities in
 `GRADES`, scores on a scale their place between its ends (0 and 1), and p is their mean.
+
+A reply about several criteria has a line per criterion, or an object with a key per criterion. p of a criterion is read
+where its line names a label, given the lines before it: an answer may depend on those above it (docs/criteria.md).
 """
 
 import json
@@ -66,7 +69,7 @@ _MUCH = re.compile(r"\b(?:much|far|significantly|considerably|substantially|stro
 def reply_text(choice: dict[str, Any]) -> str:
     """The words of a choice that the server offers, of a chat or of a completion; empty where there are none.
 
-    Half a character becomes �, so that the reply can be written anywhere.
+    Half a character becomes �, which can be written anywhere.
     """
     message = choice.get("message")
     said = message.get("content") if isinstance(message, dict) else choice.get("text")
@@ -232,7 +235,7 @@ def soften(verdicts: Sequence[float | None], graded: bool = False) -> tuple[floa
 
 
 def grading(prompt: Prompt) -> str:
-    """What to add to a prompt so that the reply is a grade.
+    """The instruction to reply with a grade.
 
     >>> print(grading(Prompt("{first}{second}", answer="Text")))
     Answer only with one of these: A>>B (Text A is much better), A>B (Text A is better), A=B (they are equally good),

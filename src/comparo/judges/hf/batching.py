@@ -6,18 +6,15 @@ units of tokens, where launching a pass takes as long as computing `pass_tokens`
     cost = max(pass_tokens · launches, tokens)
 
 Questions run as rows, each with all its tokens or, after a pass for what the questions of a context begin with, with
-the rest of them; or as a tree, in which every common beginning is read once, with more launches.
-
-Many rows of tokens as one sequence in which every common beginning appears once.
-
-The rows form a tree: a node holds tokens that every row below it has in common, and a row is the path from a root to
-the node where it ends. With one context, its candidates and all their pairs
+the rest of them; or as a tree, in which every common beginning is read once, with more launches. A node of the tree
+holds tokens that every row below it has in common, and a row is the path from a root to the node where it ends. With
+one context, its candidates and all their pairs
 
     context ─► each first candidate ─► each second candidate and the question
 
 16 candidates of 80 tokens, a context of 500 and a question of 30 make 500 + 16·80 + 240·110 = 28,180 tokens instead of
-240·690 = 165,600. The nodes are stored level by level, those of a level in the order of the rows below them, so that
-the tokens that read a node are contiguous in each deeper level.
+240·690 = 165,600. The nodes are stored level by level, those of a level in the order of the rows below them: the
+tokens that read a node are contiguous in each deeper level.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

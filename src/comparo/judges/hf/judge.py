@@ -165,8 +165,8 @@ class HfJudge:
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """An answer to every question, `ahead` of them at a time.
 
-        While a GPU computes a batch, the next one is prepared, if necessary from the next questions. Of several
-        criteria, each is asked by itself after the same texts, which are read once.
+        While a GPU computes a batch, the next one is prepared, if necessary from the next questions. Each of several
+        criteria is scored separately and reuses the texts that were read.
         """
         yield from gathered(self._answers(questions, prompt), prompt)
 
@@ -231,7 +231,7 @@ class HfJudge:
     def _start(self, batch: Batch, labels: Spellings) -> Iterator[_Running]:
         """Start the batch or, where the device's memory does not hold it, its halves one after the other.
 
-        A question that the model cannot read is found in the same way, so that the others are still answered.
+        A question that the model cannot read is found in the same way, and the others are still answered.
         """
         started, size = time.perf_counter(), len(batch.rows)
         try:

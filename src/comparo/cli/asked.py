@@ -74,7 +74,7 @@ class JudgeFlags:
     cache: Annotated[
         Path | None,
         typer.Option(
-            help=f"Answers that need not be asked again (docs/cache.md). Default: {ROOT / CACHE}",
+            help=f"Answers that need not be asked again (docs/runs.md). Default: {ROOT / CACHE}",
             show_default=False,
         ),
     ] = None

@@ -15,7 +15,7 @@ import numpy as np
 from comparo.selection.defaults import Strategy
 from comparo.selection.selector import Selector
 
-BASE = 3  # votes per text; docs/vote.md has what the ranking is worth after few and many votes
+BASE = 3  # votes per text; docs/measurements/votes.md has what the ranking is worth after few and many votes
 Vote = tuple[Any, Any, float]
 
 

@@ -236,6 +236,7 @@ def test_a_ranking_behaves_like_a_mapping_of_its_items(ranking, tmp_path):
         ranking[0].score = 1.0
     assert ranking.to_csv(tmp_path / "ranking.csv") is None
     assert (tmp_path / "ranking.csv").read_bytes().decode() == ranking.to_csv()
+    assert ranking.to_csv() is ranking.to_csv()  # that of a large ranking takes seconds
 
 
 def test_with_contexts_the_keys_are_pairs():

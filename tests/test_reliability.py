@@ -1,6 +1,5 @@
 """What is promised of money and data, and held when things go wrong."""
 
-import dataclasses
 import errno
 import fcntl
 import json
@@ -15,6 +14,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -29,12 +29,15 @@ from comparo.data.sources import masses
 from comparo.errors import JudgeError, RunError, StoreError
 from comparo.judges import Judgement, load_judge
 from comparo.judges.replay import Replay
+from comparo.report import write_report
 from comparo.run.budget import RECENT, Budget, Spending
-from comparo.run.database import key_of
+from comparo.run.database import key_of, reading
 from comparo.run.folders import choose_folder, list_runs, set_aside
+from comparo.run.growth import History
 from comparo.run.loop import Run
+from comparo.run.probing import model_sentences
 from comparo.run.repair import repair
-from comparo.run.store import Store, read_configuration, read_judgements
+from comparo.run.store import Store, count_judgements, read_configuration, read_judgements
 from comparo.run.task import Task
 from comparo.run.worker import CHANCE, FAILED, is_excess
 from processes import Forked
@@ -125,7 +128,7 @@ def test_a_run_goes_on_over_answers_that_cannot_be_stored():
     class Odd(Told):
         def judge(self, questions, prompt):
             for answer in super().judge(questions, prompt):
-                yield dataclasses.replace(answer, tokens_in=10**30) if self.count == 5 else answer
+                yield replace(answer, tokens_in=10**30) if self.count == 5 else answer
 
     assert len(run(task(judge=Odd())).comparisons) == 48  # what failed was asked once more
 
@@ -321,6 +324,25 @@ def test_the_models_names_are_in_the_folder_and_in_exports_and_folders_without_t
     assert {one.model for one in read_judgements(tmp_path / "run")} == {""}
 
 
+class Renamed(Told):
+    """A judge whose server changes the model after 30 answers."""
+
+    def judge(self, questions, prompt):
+        for answer in super().judge(questions, prompt):
+            yield replace(answer, model="tiny-2026-11" if self.count <= 30 else "tiny-2026-12<b>")
+
+
+def test_a_model_that_the_server_changes_is_told_and_in_the_report(tmp_path):
+    said = []
+    run(task(judge=Renamed()), tmp_path, say=said.append)
+    (sentence,) = [one for one in said if "tiny" in one]
+    assert "tiny-2026-11 gave 30 " in sentence
+    assert "tiny-2026-12<b> gave 18 " in sentence
+    assert "tiny-2026-12&lt;b&gt; gave 18 " in write_report(tmp_path).read_text()
+    each = [replace(one, question=replace(one.question, voice=one.model)) for one in read_judgements(tmp_path)]
+    assert model_sentences(each) == ()  # two judges
+
+
 # The run folder
 
 
@@ -435,6 +457,22 @@ def stored(folder):
         return connection.execute("SELECT count(*) FROM judgements").fetchone()[0]
 
 
+def test_a_question_that_has_an_answer_gets_no_second_one(tmp_path):
+    store = Store(tmp_path, {})
+    asked, other = Question("ana", "bo"), Question("bo", "ana")
+    store.add([Judgement(asked, error="500"), Judgement(asked, p=0.25)])  # what failed is asked again
+    with pytest.raises(StoreError, match="1 of these questions"):
+        store.add([Judgement(asked, p=0.75), Judgement(other, p=0.5)])
+    assert [one.p for one in store.judgements() if not one.failed] == [0.25, 0.5]
+    store.add([Judgement(replace(asked, voice="cy"), p=0.75), Judgement(replace(asked, context="story"), p=0.75)])
+    with store.transaction() as connection:
+        connection.execute("INSERT INTO withdrawn VALUES (2)")
+    store.add([Judgement(asked, p=1.0)])
+    store.close()
+    assert [one.p for one in read_judgements(tmp_path) if not one.failed] == [0.5, 0.75, 0.75, 1.0]
+    assert count_judgements(tmp_path) == (4, 0)
+
+
 def test_answers_that_were_stored_twice_count_once_and_are_told(tmp_path, caplog):
     run(task(), tmp_path)
     names = "at, context, first, second, p, mass, weight, reply, tokens_in, tokens_out, cut"
@@ -442,6 +480,9 @@ def test_answers_that_were_stored_twice_count_once_and_are_told(tmp_path, caplog
         connection.execute(f"INSERT INTO judgements ({names}) SELECT {names} FROM judgements WHERE number <= 20")
     assert stored(tmp_path) == 68
     assert len(read_judgements(tmp_path)) == 48
+    assert count_judgements(tmp_path) == (48, 0)
+    with reading(tmp_path) as connection:
+        assert len(History.read(connection, str(tmp_path)).state(0).data) == 48  # what a run that grows had before
     assert "20 answers" in caplog.text
     assert len(Comparisons.read(tmp_path)) == len(masses(tmp_path / "judgements.db")) == 48
     judge = Told()
@@ -559,7 +600,7 @@ def test_recorded_answers_are_told_apart_by_what_they_say():
     same, other = (Replay(Comparisons.from_rows([*rows[:1], ("bo", "cy", p)]), "x.csv") for p in (0.6, 0.61))
     assert Replay(Comparisons.from_rows(rows), "x.csv").settings == same.settings
     assert same.settings != other.settings
-    massive = dataclasses.replace(same, mass=np.array([1.0, 0.5]))
+    massive = replace(same, mass=np.array([1.0, 0.5]))
     assert massive.settings != same.settings
 
 

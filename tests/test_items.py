@@ -496,12 +496,12 @@ class Stream:
 
 @pytest.mark.parametrize("data", [Splits(train=DataSet(pyarrow.table({"text": ["A", "B"]}))), Stream()])
 def test_a_data_set_is_one_loaded_split(data):
-    with pytest.raises(ComparisonsError, match=rf"^{type(data).__name__} is not one loaded split; give load_dataset\("):
+    with pytest.raises(ComparisonsError, match=rf"^{type(data).__name__} .*load_dataset\("):
         Items.of(data)
 
 
 def test_two_columns_of_the_same_name():
-    with pytest.raises(ComparisonsError, match="two columns of the frame have the same name"):
+    with pytest.raises(ComparisonsError, match=r"two columns .*same name"):
         Items.of(pandas.DataFrame([["A", "B"]], columns=["text", "text"]))
 
 
@@ -515,7 +515,7 @@ def test_rows_and_questions():
     assert Items.of(["A", "B"]).question(None, np.int64(1), 0).first_text == "B"
     with pytest.raises(ComparisonsError, match=r"no item 'bo' in context 'y'"):
         items.row("y", "bo")
-    with pytest.raises(ComparisonsError, match=r"^there is no item '0'; add it"):
+    with pytest.raises(ComparisonsError, match=r"no item '0'.*add"):
         Items.of(["A", "B"]).question(None, 0, "0")
 
 
@@ -686,12 +686,10 @@ def test_the_items_of_a_run_are_those_it_was_given(tmp_path, contexts):
 
 def test_an_id_that_stands_in_two_contexts_is_told_of_context(tmp_path):
     rows = [{"id": name, "text": "T", "article": article} for article in "xy" for name in "ab"]
-    with pytest.raises(
-        ComparisonsError, match=r"'a' stands there before; .* name the column of its context with --cont"
-    ):
+    with pytest.raises(ComparisonsError, match=r"'a' .*before.* column .*--context"):
         Items.of(rows)
     assert Items.of(rows, context="article").names == {"x": ["a", "b"], "y": ["a", "b"]}
-    with pytest.raises(ComparisonsError, match=r"'a' stands there before; give each item its own name$"):
+    with pytest.raises(ComparisonsError, match=r"'a' .*before.* own name$"):
         Items.of([*rows, rows[0]], context="article")
     path = written(tmp_path, "items.jsonl", json_lines(rows))
     assert read_items(path, id="id", context="article").names == {"x": ["a", "b"], "y": ["a", "b"]}

@@ -460,26 +460,45 @@ def test_a_file_system_without_locks_is_named_as_such(tmp_path, monkeypatch, num
         Store(tmp_path / "run", {})
 
 
-@pytest.fixture
-def read_only(tmp_path):
-    """A function that runs commands of comparo beside a read-only folder, and returns what they print."""
+# Runs commands of comparo without the capabilities by which root writes to any file.
+WITHOUT_RIGHTS = """
+import ctypes, json, os, sys
+from pathlib import Path
+from typer.testing import CliRunner
+from comparo.cli.app import app
+if os.geteuid() == 0:
+    ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)())
+writable = [str(path) for path in Path(sys.argv[1]).rglob("*") if os.access(path, os.W_OK)]
+assert not writable, writable
+found = [CliRunner().invoke(app, words) for words in json.loads(sys.argv[2])]
+print(json.dumps([(one.exit_code, one.stdout) for one in found]))
+"""
+
+
+@pytest.fixture(params=["mount", "mode"])
+def read_only(tmp_path, request):
+    """A function that runs commands of comparo beside a read-only folder, and returns what they print.
+
+    The folder is mounted read-only where the system permits this, and else without permission to write.
+    """
     source, work = tmp_path / "source", tmp_path / "work"
-    mount = f'mount --bind {source} {source} && mount -o remount,ro,bind {source} && cd {work} && exec "$@"'
-    start = ["unshare", "--mount", "sh", "-c", mount, "sh"]
+    start = ["unshare", "--mount", "sh", "-c", f'mount --bind -o ro {source} {source} && exec "$@"', "sh"]
     source.mkdir()
     work.mkdir()
-    if shutil.which("unshare") is None or subprocess.run([*start, "true"], capture_output=True).returncode:
-        pytest.skip("a folder cannot be mounted here")
-
-    code = "import json, sys; from typer.testing import CliRunner; from comparo.cli.app import app\n"
-    code += "found = [CliRunner().invoke(app, words) for words in json.loads(sys.argv[1])]\n"
-    code += "print(json.dumps([(one.exit_code, one.stdout) for one in found]))"
+    mounts = request.param == "mount" and shutil.which("unshare") is not None
+    mounts = mounts and subprocess.run([*start, "true"], capture_output=True).returncode == 0
 
     def commands(*given):
-        command = [*start, sys.executable, "-c", code, json.dumps(given)]
-        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        if not mounts:
+            for path in [*source.rglob("*"), source]:
+                path.chmod(path.stat().st_mode & ~0o222)
+        command = [sys.executable, "-c", WITHOUT_RIGHTS, source, json.dumps(given)]
+        command = [*start, *command] if mounts else command
+        return json.loads(subprocess.run(command, cwd=work, capture_output=True, text=True, check=True).stdout)
 
-    return commands
+    yield commands
+    for path in [source, *source.rglob("*")]:  # so that pytest can remove them
+        path.chmod(path.stat().st_mode | 0o200)
 
 
 @pytest.mark.long

@@ -225,16 +225,16 @@ def test_removing_alone_asks_nothing(run_folder):
     ("options", "words"),
     [
         ({"criterion": "worse"}, "prompt: template was"),
-        ({"judge": Counting("soft", QUALITY, noise=0.8, seed=4)}, "settings: seed was 0 and is 4"),
+        ({"judge": Counting("soft", QUALITY, noise=0.8, seed=4)}, "seed was 0 and is 4"),
         ({"orders": "one"}, "orders was 'both' and is 'one'"),
-        ({"budget": 5}, "5 calls cannot place the 6 new items: at least 12 are needed"),
+        ({"budget": 5}, r"5 calls .*6 new items.*\b12\b"),
     ],
 )
 def test_what_does_not_fit_is_one_message_before_anything_is_asked(run_folder, options, words):
     options = {"criterion": "better", "judge": judge()} | options
     with pytest.raises((WrongFolderError, ValueError), match=r"holds another run|cannot place") as refused:
         rank(texts(ALL), out=run_folder, **options)
-    assert words in str(refused.value)
+    assert re.search(words, str(refused.value))
     assert "items was" not in str(refused.value)
     assert len(asked(run_folder)) == 240
 

@@ -224,15 +224,15 @@ def test_standard_input_with_named_columns_is_csv(pipe):
     [
         ("", {}, "^there are no items in standard input"),
         (" \n", {"text": "story"}, "^standard input is empty"),
-        (b"caf\xe9\nb\n", {}, "^standard input is not UTF-8 text .*; save it again as UTF-8"),
+        (b"caf\xe9\nb\n", {}, "^standard input .*UTF-8 .*save .*UTF-8"),
         ('{"text": "A"}\n{"text": \n', {}, "^standard input, line 2: this is not JSON"),
-        ("id,text\nx,A\ny,B,C\n", {}, "^standard input, line 3: 3 fields where the header has 2"),
+        ("id,text\nx,A\ny,B,C\n", {}, "^standard input, line 3: 3 fields .*header .*2"),
         (
             "name,story\nx,A\ny,B\n",
             {},
-            "^standard input: there is no column 'text'; the columns are name, story. .*--text",
+            "^standard input: .*no column 'text'.* name, story.* --text",
         ),
-        ("name,story\nx,A\ny,B\n", {"text": "essay"}, "no column 'essay'; the columns are name, story"),
+        ("name,story\nx,A\ny,B\n", {"text": "essay"}, "no column 'essay'.* name, story"),
     ],
 )
 def test_standard_input_that_holds_no_items(pipe, content, options, message):
@@ -637,10 +637,10 @@ def test_ids_by_context_without_texts(tmp_path, name, text, expected):
     ("text", "message"),
     [
         ("id\na\nb\na\n", r"row 3 \(line 4\), column 'id': 'a' stands there before"),
-        ("id,context\na,x\nb,x\na,y\n", r"row 3 \(line 4\), column 'id': 'a' is the only item in context 'y'"),
-        ("id\na\n", "'a' is the only item; there is nothing to compare it with"),
+        ("id,context\na,x\nb,x\na,y\n", r"row 3 \(line 4\), column 'id': 'a' .*only .*context 'y'"),
+        ("id\na\n", "'a' is the only item"),
         ("id,text\n,One\nb,Two\n", r"row 1 \(line 2\), column 'id': '' is not a label"),
-        ("id\n", "there are no items in .*items.csv; give at least two"),
+        ("id\n", "no items in .*items.csv.* two"),
     ],
 )
 def test_ids_that_cannot_be_ranked(tmp_path, text, message):

@@ -665,8 +665,8 @@ def test_the_folder_may_be_given_as_text(tmp_path):
 @pytest.mark.parametrize(
     ("orders", "bias", "said"),
     [
-        ("both", "joint", "One order alone would have misled; the scores use both."),
-        ("both", "none", "both orders of each pair were asked, in which it cancels"),
+        ("both", "joint", "One order alone [^.]*both."),
+        ("both", "none", "both orders [^.]*cancels"),
         ("one", "none", "use --bias joint, or --orders both."),
     ],
 )
@@ -674,7 +674,7 @@ def test_no_card_advises_what_was_done(tmp_path, orders, bias, said):
     judge = load_judge("simulated/soft", bias=2.0, seed=1)
     folder = run_folder(tmp_path / "run", stories(), judge, budget="4n", orders=orders, bias=bias, plain=True)
     text = shown_in(written(folder))
-    assert said in text
+    assert re.search(said, text)
     assert ("or --orders both" in text) == (orders == "one")
 
 

@@ -296,8 +296,8 @@ def test_a_winner_may_be_a_name_in_any_case(rows, p):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([("ana", "ANA", "Ana")], "row 1, column 'winner': 'Ana' is not one of first, second, left, right, a, b, tie"),
-        ([("B", "A", "A")], "row 1, column 'winner': 'A' is one item's name and also says the other; write first or"),
+        ([("ana", "ANA", "Ana")], "row 1, column 'winner': 'Ana' .*first, second, left, right, a, b, tie"),
+        ([("B", "A", "A")], "row 1, column 'winner': 'A' .*write first or"),
     ],
 )
 def test_a_winner_that_is_unclear(rows, message):
@@ -338,7 +338,7 @@ def test_several_files_are_one(tmp_path, caplog):
         (("first,second,p,context\na,b,1,x\n", "first,second,p\na,b,1\n"), "1.csv has no column 'context' and .*0.csv"),
         (
             ("first,second,winner\na,b,\n", "first,second,winner\na,b,\n"),
-            "no row of .*0.csv and 1 more has a winner; t",
+            "no row .*0.csv and 1 more .*winner",
         ),
         (("first,second,p\na,b,1\n", "first,second,p\na,b,7\n"), r"1.csv, row 1 \(line 2\), column 'p': 7.0 is not a"),
     ],
@@ -368,17 +368,17 @@ def test_pairs_for_judges_without_a_sheet(comparo, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--sheet"], "--sheet needs the names of those who judge; add --for ana,bo"),
+        (["--sheet"], "--sheet .*add --for ana,bo"),
         (["--for", " , ", "--sheet"], "--sheet needs the names"),
-        (["--for", "ana", "--orders", "both"], "a judge sees a pair in one order only; leave --orders out"),
-        (["--for", "ana,ana"], "name each judge once, not ana, ana"),
+        (["--for", "ana", "--orders", "both"], "one order only.* --orders"),
+        (["--for", "ana,ana"], "once, not ana, ana"),
     ],
 )
 @pytest.mark.usefixtures("essays")
 def test_sheets_that_cannot_be_had(comparo, tmp_path, arguments, message):
     done = comparo("select", "essays", "--next", 4, *arguments)
     assert done.returncode == 2
-    assert message in done.stderr
+    assert re.search(message, done.stderr)
     assert not (tmp_path / "sheets").exists()
 
 

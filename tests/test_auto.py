@@ -82,7 +82,7 @@ def test_every_judge_has_its_own_wording(comparo, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--budget", "5n"], r"280 calls,.* half of the 300\b"),
+        (["--budget", "5n"], r"280 calls,.* half of the 300 .*allow more"),
         (["--audition", "items.jsonl"], "leave --audition out"),
         (["--budget", "$0.01", "--judge", "openai/x; price=1,1"], "half of the budget"),
     ],

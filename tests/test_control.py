@@ -312,7 +312,7 @@ def test_the_commands_hold_length_equal(run, tmp_path):
     (tmp_path / "pairs.csv").write_text("\n".join(pairs), encoding="utf-8")
     fitted = ["fit", "pairs.csv", "--method", "mixed", "--control", "length"]
     done = run(tmp_path, [*fitted, "--items", "texts.jsonl", "--format", "csv"])
-    assert re.search("longer texts: twice the length .*\\d", done.stderr)
+    assert re.search(r"longer texts: twice the length .*\d", done.stderr)
     assert done.stdout.splitlines()[0].endswith("equal_length_score,equal_length_std,equal_length_rank")
     assert "name their file by --items" in run(tmp_path, fitted).stderr
     assert "--items belongs to --control" in run(tmp_path, ["fit", "pairs.csv", "--items", "texts.jsonl"]).stderr

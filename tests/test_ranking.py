@@ -297,10 +297,10 @@ def test_names_that_do_not_exist_are_said(ranking):
     rows = [{"context": c, "first": "a", "second": "b", "p": 0.7} for c in "xy"]
     with pytest.raises(KeyError, match="say which of the 2 contexts"):
         fit(rows).probability("a", "b")
-    with pytest.raises(KeyError, match="there is no context 'z'; there are 'x', 'y'"):
+    with pytest.raises(KeyError, match=r"no context 'z'.* 'x', 'y'"):
         fit(rows).probability("a", "b", context="z")
     assert fit(rows).probability("a", "b", context="x") > 0.5
-    with pytest.raises(ValueError, match="k is a whole number from 1 on, not 0"):
+    with pytest.raises(ValueError, match=r"\bk .*1 .*not 0"):
         ranking.top(0)
 
 

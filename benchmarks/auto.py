@@ -15,14 +15,14 @@ import numpy as np
 from benchmarks.efficiency import DATA
 from benchmarks.verdict import table
 from benchmarks.wordings import NAMES, PAPER
-from comparo.analysis.agreement import agreement
+from comparo.analysis.correlations import agreement
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.data.wordings import WORDINGS
 from comparo.judges import Judgement
 from comparo.judges.replay import Replay, load
-from comparo.run.auto import AUTO
 from comparo.run.rank import rank
+from comparo.run.wording_choice import AUTO
 from comparo.studies.opening import scored_items
 from comparo.types import Array
 

@@ -13,10 +13,10 @@ import numpy as np
 from scipy.special import expit, logit
 
 from comparo import Comparisons, Ranking, fit
-from comparo.analysis.agreement import spearman_within
-from comparo.analysis.verdicts import cycles
-from comparo.ranking.expected import expected
-from comparo.ranking.orders import count_flips
+from comparo.analysis.correlations import spearman_within
+from comparo.analysis.transitivity import cycles
+from comparo.ranking.criteria_ranking import expected
+from comparo.ranking.flips import count_flips
 from comparo.report.bounds import CONTRADICTING, CYCLES, FLIPS, SPEARMAN
 from comparo.report.measures import residuals
 

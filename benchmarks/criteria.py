@@ -25,13 +25,13 @@ from scipy.stats import spearmanr
 from benchmarks.efficiency import DATA
 from benchmarks.verdict import table
 from comparo.data.comparisons import Comparisons
+from comparo.data.criteria_prompt import CriteriaPrompt, criteria_prompt, shares
 from comparo.data.items import Items
-from comparo.data.joint import CriteriaPrompt, criteria_prompt, shares
 from comparo.data.prompts import Prompt, Question
 from comparo.judges import Judge, load_judge
 from comparo.judges.chat import Encoded
 from comparo.methods import quiet_fit
-from comparo.ranking.criteria import combine
+from comparo.ranking.criteria_ranking import combine
 from comparo.selection.selector import greedy_pairs
 from comparo.types import Array
 

@@ -12,13 +12,13 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import spsolve
 from scipy.special import expit, logit
 
-from comparo.analysis.agreement import spearman
+from comparo.analysis.correlations import spearman
 from comparo.data.comparisons import Comparisons
 from comparo.methods import fit
-from comparo.run.recipe import Fitting
-from comparo.selection.contrast import contrasts, overlaps
+from comparo.run.fit_policy import Fitting
 from comparo.selection.designs import in_both_orders, random_pairs
 from comparo.selection.selector import Selector
+from comparo.selection.text_features import contrasts, overlaps
 from comparo.studies.opening import open_set
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

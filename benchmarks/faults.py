@@ -33,9 +33,9 @@ from typer.testing import CliRunner
 from comparo.cli.app import app
 from comparo.errors import ComparisonsError, JudgeError, RunError, StoreError
 from comparo.run.database import DATABASE
-from comparo.run.health import ENOUGH, is_excess
-from comparo.run.pages import PAGE, Pages
+from comparo.run.sqlite_pages import PAGE, Pages
 from comparo.run.store import read_judgements
+from comparo.run.worker import ENOUGH, is_excess
 
 CONCURRENCY = 16
 KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"

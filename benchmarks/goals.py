@@ -18,8 +18,8 @@ from benchmarks.defaults import recorded
 from benchmarks.selection import DATA
 from comparo import Comparisons, Selector, fit
 from comparo.ranking.leaderboard import Leaderboard
-from comparo.run.stops import GROWTH
-from comparo.selection.defaults import Orders
+from comparo.run.stopping import GROWTH
+from comparo.selection.designs import Orders
 from comparo.selection.systems import Systems, sureness
 
 SYSTEMS, CONTEXTS = 16, 50

@@ -32,7 +32,7 @@ from comparo import Items, Ranking, load_judge, rank
 from comparo.data.comparisons import Comparisons
 from comparo.data.prompts import Question
 from comparo.judges.simulated import Simulated
-from comparo.run.recipe import Fitting
+from comparo.run.fit_policy import Fitting
 from comparo.types import Array, Mask
 
 BUDGETS = (8, 10, 13)  # calls per new item

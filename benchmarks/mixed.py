@@ -15,7 +15,7 @@ from benchmarks.efficiency import DATA
 from benchmarks.systems import SPREAD, answers
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
-from comparo.run.recipe import Fitting
+from comparo.run.fit_policy import Fitting
 from comparo.studies.opening import open_set
 from comparo.studies.yardstick import chosen
 

@@ -16,7 +16,7 @@ from benchmarks.audition import show_calibration, show_few
 from benchmarks.efficiency import DATA
 from benchmarks.recorded_voices import Set, is_panel, sets
 from benchmarks.verdict import table
-from comparo.analysis.agreement import spearman_within
+from comparo.analysis.correlations import spearman_within
 from comparo.analysis.reliability import reliability
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit

@@ -24,11 +24,10 @@ from benchmarks.validity import Case, centred, codes, decided, least_scores, llm
 from benchmarks.verdict import table as lines
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
-from comparo.model.people import Voted
-from comparo.model.voted import SPREAD, WIDE, Expectation, voted
+from comparo.model.estimators.votes import SPREAD, WIDE, Expectation, Voted, voted
 from comparo.ranking.consensus import consensus
-from comparo.ranking.people import BETWEEN, Usual, find_voted, with_votes
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.votes import BETWEEN, Usual, find_voted, with_votes
 
 VOTES = (25, 50, 100, 200)
 

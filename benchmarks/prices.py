@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.soundness import spread
 from benchmarks.verdict import table
 from benchmarks.voices import Voiced
-from comparo.analysis.agreement import spearman
+from comparo.analysis.correlations import spearman
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.judges import Judge, Judgement

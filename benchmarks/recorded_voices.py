@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.efficiency import DATA
-from comparo.analysis.agreement import spearman_within
+from comparo.analysis.correlations import spearman_within
 from comparo.analysis.reliability import measured
 from comparo.data.comparisons import Comparisons
-from comparo.model.hearing import Heard, hear
-from comparo.model.loadings import signs
+from comparo.model.estimators.panel_loadings import signs
+from comparo.model.estimators.panel_members import Heard, hear
 from comparo.ranking.ranking import Ranking
-from comparo.selection.style import styles
+from comparo.selection.text_features import styles
 from comparo.studies.opening import scored_items
 from comparo.types import Array
 

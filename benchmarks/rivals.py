@@ -13,13 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.graph import Graph
-from comparo.run.recipe import Fitting
+from comparo.model.linalg.graph import Graph
+from comparo.run.fit_policy import Fitting
 from comparo.studies.baselines import pairs_cell
-from comparo.studies.cells import evaluate
+from comparo.studies.cells import Fit, evaluate
 from comparo.studies.draws import draw
 from comparo.studies.opening import open_set
-from comparo.studies.scorers import Fit
 from comparo.studies.yardstick import chosen, judged_and_shared
 from comparo.types import Array, Index
 

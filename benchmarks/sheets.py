@@ -15,8 +15,7 @@ from scipy.stats import spearmanr
 
 from comparo import Comparisons
 from comparo.methods import Method, quiet_fit
-from comparo.selection.contexts import next_pairs
-from comparo.selection.sharing import share_out
+from comparo.selection.sharing import next_pairs, share_out
 from comparo.types import Array
 
 RUNS = 40

@@ -22,7 +22,7 @@ from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
-from comparo.selection.defaults import Orders
+from comparo.selection.designs import Orders
 from comparo.types import Array
 
 VOTES = 5

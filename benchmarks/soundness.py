@@ -30,17 +30,17 @@ from scipy.stats import rankdata
 
 from benchmarks.simulation import Cell, Simulation, draw_cells, simulate
 from benchmarks.verdict import BINS, CellResult, StopResult, summary
-from comparo.analysis.agreement import spearman
+from comparo.analysis.correlations import spearman
 from comparo.data.comparisons import Comparisons
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.judges import Judgement
 from comparo.run.budget import Budget
+from comparo.run.fit_policy import Fitting
 from comparo.run.loop import Run
-from comparo.run.recipe import Fitting
 from comparo.run.store import Store
 from comparo.run.task import Task
-from comparo.selection.contexts import next_pairs
-from comparo.selection.defaults import DEFAULT_BUDGET
+from comparo.selection.designs import DEFAULT_BUDGET
+from comparo.selection.sharing import next_pairs
 from comparo.types import Array
 
 ROUND = 4  # calls of a round, or a quarter of the items if more, as in a run

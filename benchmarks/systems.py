@@ -24,7 +24,7 @@ from scipy.special import expit, stdtrit
 from benchmarks.soundness import spread
 from benchmarks.verdict import table
 from comparo import Comparisons, fit
-from comparo.analysis.agreement import spearman
+from comparo.analysis.correlations import spearman
 from comparo.analysis.sequential import Bets
 from comparo.methods import quiet_fit
 

@@ -24,10 +24,10 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.methods import quiet_fit
 from comparo.ranking.consensus import PEOPLE, usual_validity
-from comparo.ranking.orders import text_variance
+from comparo.ranking.flips import text_variance
 from comparo.ranking.ranking import Ranking
-from comparo.run.recipe import Fitting
-from comparo.selection.style import styles
+from comparo.run.fit_policy import Fitting
+from comparo.selection.text_features import styles
 from comparo.studies.cells import correlate
 from comparo.studies.draws import draw
 from comparo.studies.opening import scored_items

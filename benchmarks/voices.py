@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.efficiency import DATA
 from benchmarks.verdict import table
-from comparo.analysis.agreement import agreement, spearman
+from comparo.analysis.correlations import agreement, spearman
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.judges import Judge, Judgement, load_judge
@@ -24,8 +24,8 @@ from comparo.judges.replay import Replay
 from comparo.judges.simulated import Simulated
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import Budget
-from comparo.run.chorus import Shares
 from comparo.run.loop import Run
+from comparo.run.scheduling import Shares
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.voices import voices_of

@@ -21,7 +21,7 @@ from scipy.stats import spearmanr
 
 from benchmarks.efficiency import DATA
 from comparo import Comparisons, Items, expected_spearman, fit
-from comparo.run.recipe import Fitting
+from comparo.run.fit_policy import Fitting
 from comparo.vote.ballots import Ballot
 from comparo.vote.dealing import Dealer
 

@@ -16,11 +16,10 @@ import numpy as np
 from benchmarks.efficiency import DATA
 from benchmarks.verdict import table
 from comparo.data.items import Items
-from comparo.run.recipe import Fitting
-from comparo.studies.cells import evaluate
+from comparo.run.fit_policy import Fitting
+from comparo.studies.cells import Fit, evaluate
 from comparo.studies.opening import scored_items
 from comparo.studies.recorded import Recorded
-from comparo.studies.scorers import Fit
 from comparo.studies.sweep import everything
 from comparo.studies.yardstick import chosen, judged_and_shared
 from comparo.types import Array

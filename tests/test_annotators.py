@@ -8,16 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comparo.analysis.annotators import (
-    cohen_kappa,
-    kappa,
-    krippendorff_alpha,
-    nominal_alpha,
-    raw_agreement,
-)
-from comparo.analysis.chance import resampled
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
+from comparo.metrics import cohen_kappa, kappa, krippendorff_alpha, nominal_alpha, raw_agreement, resampled
 
 
 def counts_of(*observers):

@@ -15,7 +15,7 @@ import torch
 import transformers
 
 from comparo import Comparisons, ComparisonsError
-from comparo.analysis.agreement import spearman
+from comparo.analysis.correlations import spearman
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt, Question
 from comparo.errors import JudgeError

@@ -10,12 +10,20 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from comparo.data.items import Items
-from comparo.model.weights import power
-from comparo.selection.contrast import LEAST, MOST, POWERS, SURE, USUAL, contrasts, overlaps
+from comparo.model.noise import power
 from comparo.selection.greedy import join
 from comparo.selection.selector import Selector
-from comparo.selection.sequences import count_sequences
-from comparo.selection.style import styles
+from comparo.selection.text_features import (
+    LEAST,
+    MOST,
+    POWERS,
+    SURE,
+    USUAL,
+    contrasts,
+    count_sequences,
+    overlaps,
+    styles,
+)
 
 TEXTS = st.lists(st.text(alphabet="abc d.É\n", max_size=20), min_size=2, max_size=7)
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 import pytest
 
 from comparo import rank
-from comparo.data.joint import criteria_prompt
+from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.prompts import Question
 from comparo.errors import StoreError
 from comparo.judges import as_judge, load_judge

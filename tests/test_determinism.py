@@ -18,16 +18,16 @@ from comparo import Comparisons, Selector, fit
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.data.items import Items
 from comparo.methods import quiet_fit
-from comparo.model.limits import LIMITS
+from comparo.model.tuning import LIMITS
 from comparo.rounding import TIES, first_best, merge_ties
 from comparo.selection import selector as selector_module
 from comparo.selection.growing import Placing
 from comparo.selection.systems import Systems, sureness
-from comparo.selection.telling import telling_pairs
+from comparo.selection.vote_priority import telling_pairs
 from comparo.studies.recorded import Recorded
 from comparo.studies.sweep import Way, sweep
 from comparo.studies.tables import correlations_table, retention_table
-from comparo.vote.decks import BASE, Deck
+from comparo.vote.dealing import BASE, Deck
 
 SOURCE = Path(comparo.__file__).parent
 NOISE = 1e-13  # relative: some hundred roundings

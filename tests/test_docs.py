@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import comparo
-from comparo.cli.commands import COMMANDS, load_command
+from comparo.cli.app import COMMANDS, load_command
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

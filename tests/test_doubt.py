@@ -9,18 +9,17 @@ from scipy.special import expit
 from benchmarks.simulation import Cell
 from benchmarks.soundness import run_cell
 from comparo import Comparisons
-from comparo.model.covariance import ProductCovariance, sampled_variances
-from comparo.model.determinant import log_det
-from comparo.model.doubt import doubt
-from comparo.model.edges import difference_variances
-from comparo.model.experts import BradleyTerry
-from comparo.model.graph import Graph
-from comparo.model.limits import Limits
-from comparo.model.mixed import mixed
-from comparo.model.pattern import Pattern
-from comparo.model.shared import Shared, solve
-from comparo.model.spectrum import Spectrum, System
-from comparo.model.variances import Variances
+from comparo.model.estimators.mixed import mixed
+from comparo.model.inference.reml import Variances
+from comparo.model.inference.solution import Shared, solve
+from comparo.model.inference.style_prior import doubt
+from comparo.model.likelihoods.experts import BradleyTerry
+from comparo.model.linalg.determinant import log_det
+from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.pattern import Pattern
+from comparo.model.linalg.spectrum import Spectrum, System
+from comparo.model.posterior import ProductCovariance, difference_variances, sampled_variances
+from comparo.model.tuning import Limits
 
 A = 1.7  # σ²
 RATIO = 0.8  # ω²

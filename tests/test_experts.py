@@ -6,7 +6,7 @@ from scipy.integrate import quad
 
 from comparo import BradleyTerry, Expert, Gaussian, StudentT
 from comparo.analysis.calibration import Interpolated
-from comparo.model.experts import Constant, Linear, derivatives
+from comparo.model.likelihoods.experts import Constant, Linear, derivatives
 
 EXPERTS = [
     BradleyTerry(),

@@ -13,12 +13,12 @@ from comparo.judges import load_judge
 from comparo.methods import METHODS
 from comparo.report.record import read_record
 from comparo.run.budget import Budget
+from comparo.run.fit_policy import Fitting
 from comparo.run.loop import Run
-from comparo.run.recipe import Fitting
 from comparo.run.store import Store, stored_items
 from comparo.run.task import Task
 from comparo.run.voices import voices_of
-from comparo.selection.contrast import contrasts
+from comparo.selection.text_features import contrasts
 from split import one_short
 
 WORDS = "river stone amber willow thunder quiet golden paper morning shadow copper velvet".split()
@@ -107,7 +107,7 @@ def test_ranking_is_the_fit_with_what_is_known_of_the_items():
 
 
 def _style(items):
-    from comparo.selection.style import styles
+    from comparo.selection.text_features import styles
 
     style = styles(items)
     labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)

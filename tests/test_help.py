@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from comparo.cli.commands import COMMANDS, load_command
-from comparo.data.criteria import ATTRIBUTES, meant_by
+from comparo.cli.app import COMMANDS, load_command
 from comparo.data.prompts import PAPER, criterion_prompt
+from comparo.data.wordings import ATTRIBUTES, meant_by
 from servers import Api, prefers
 
 PANELS = ["What is compared", "What the judge is asked", "Who is asked", "How much", "How pairs", "Output"]

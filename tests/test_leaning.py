@@ -5,15 +5,15 @@ import pytest
 from scipy.special import expit
 
 from comparo import Comparisons
-from comparo.model.choices import Choices
-from comparo.model.experts import BradleyTerry
-from comparo.model.graph import Graph
-from comparo.model.leaning import told_share
-from comparo.model.limits import Limits
-from comparo.model.mixed import mixed
-from comparo.model.shared import Shared, solve
-from comparo.model.spectrum import Spectrum
-from comparo.model.variances import estimate
+from comparo.model.estimators.mixed import mixed
+from comparo.model.inference.choices import Choices
+from comparo.model.inference.position_information import told_share
+from comparo.model.inference.reml import estimate
+from comparo.model.inference.solution import Shared, solve
+from comparo.model.likelihoods.experts import BradleyTerry
+from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.spectrum import Spectrum
+from comparo.model.tuning import Limits
 from split import one_short
 
 

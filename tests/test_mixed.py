@@ -12,21 +12,20 @@ from scipy.special import expit, log_ndtr, logit
 from benchmarks.systems import answers
 from comparo import Comparisons, fit
 from comparo.methods import quiet_fit
-from comparo.model.covariance import ProductCovariance
-from comparo.model.edges import difference_variances
-from comparo.model.effects import random_effects
-from comparo.model.experts import BradleyTerry, Gaussian
-from comparo.model.graph import Graph
-from comparo.model.laplacian import Laplacian
-from comparo.model.limits import Limits
-from comparo.model.mixed import mixed
+from comparo.model.estimators.mixed import mixed
+from comparo.model.estimators.random_effects import random_effects
+from comparo.model.inference.ep import Asked, censored_moments, choice_moments, sites_from
+from comparo.model.inference.position import bias_given, pairs
+from comparo.model.inference.reml import PULL, SUREST, UNTIL, estimate
+from comparo.model.inference.solution import Shared
+from comparo.model.likelihoods.experts import BradleyTerry, Gaussian
+from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.laplacian import Laplacian
+from comparo.model.linalg.pattern import Pattern
+from comparo.model.linalg.spectrum import LEAST, Moments, Spectrum, System
 from comparo.model.observations import LEAST_CAP, are_choices, logits, observe, votes_of
-from comparo.model.pattern import Pattern
-from comparo.model.position import bias_given, pairs
-from comparo.model.shared import Shared
-from comparo.model.sites import Asked, censored_moments, choice_moments, sites_from
-from comparo.model.spectrum import LEAST, Moments, Spectrum, System
-from comparo.model.variances import PULL, SUREST, UNTIL, estimate
+from comparo.model.posterior import ProductCovariance, difference_variances
+from comparo.model.tuning import Limits
 from oracle import comparisons_of, incidence, simulate, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -13,12 +13,12 @@ from scipy.stats import truncnorm
 from comparo import expected_spearman, fit
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
-from comparo.model.graph import Graph
-from comparo.model.limits import LIMITS
-from comparo.model.loadings import EVEN, MOST, USUAL, Agreement, copies, loadings, signs
-from comparo.model.panel import panel
-from comparo.model.sigma import bt_sigma
-from comparo.model.voices import Voice
+from comparo.model.estimators.bt_sigma import bt_sigma
+from comparo.model.estimators.panel import panel
+from comparo.model.estimators.panel_loadings import EVEN, MOST, USUAL, Agreement, copies, loadings, signs
+from comparo.model.estimators.voice import Voice
+from comparo.model.linalg.graph import Graph
+from comparo.model.tuning import LIMITS
 from comparo.ranking.consensus import PANEL_STYLE, consensus
 from split import one_short
 
@@ -530,7 +530,7 @@ def test_what_a_panel_tells():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"method": "panel", "people": ["zoe"]}, "no judge 'zoe'; their judges are ana, bo"),
+        ({"method": "panel", "people": ["zoe"]}, "no judge 'zoe'.* ana, bo"),
         ({"method": "panel", "people": "ana"}, r"such as \['ana'\]"),
         ({"method": "mixed", "people": ["ana"]}, "people belong to method='panel'"),
         ({"method": "mixed", "prior": 2.0}, "estimates its prior"),
@@ -618,7 +618,7 @@ def test_a_consensus_of_people_is_that_of_the_voices_which_say_enough_about_the_
     features = {(c, i): [float(style[c, i])] for c in range(20) for i in range(8)}
     options = {"features": features, "estimate": "consensus"}
     found = quiet_fit(rows, "panel", **options)
-    assert any(note.startswith("'dee' says too little about the texts") for note in found.notes)
+    assert any(note.startswith("'dee' says too little") for note in found.notes)
     alone = quiet_fit([row for row in rows if row["judge"] != "dee"], "panel", **options)
     np.testing.assert_allclose(found.scores, alone.scores, atol=1e-6)
     np.testing.assert_allclose(found.std, alone.std, rtol=1e-6)

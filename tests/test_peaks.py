@@ -8,15 +8,15 @@ from scipy.integrate import quad
 from scipy.special import expit, log_expit
 
 from comparo import Comparisons, fit
-from comparo.model.choices import Choices
-from comparo.model.experts import BradleyTerry
-from comparo.model.graph import Graph
-from comparo.model.limits import LIMITS, Limits
-from comparo.model.mixed import mixed
-from comparo.model.peaks import split
-from comparo.model.shared import Shared, differences, solve
-from comparo.model.sites import Asked, choice_evidence
-from comparo.model.spectrum import Spectrum
+from comparo.model.estimators.mixed import mixed
+from comparo.model.estimators.mixture import split
+from comparo.model.inference.choices import Choices
+from comparo.model.inference.ep import Asked, choice_evidence
+from comparo.model.inference.solution import Shared, differences, solve
+from comparo.model.likelihoods.experts import BradleyTerry
+from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.spectrum import Spectrum
+from comparo.model.tuning import LIMITS, Limits
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

@@ -14,8 +14,8 @@ from scipy.special import expit, logit
 from scipy.stats import sem, spearmanr, t
 
 from comparo import Comparisons, fit
-from comparo.analysis.group_plots import plot_groups, plot_length, plot_wins
-from comparo.analysis.plots import (
+from comparo.plots.leaderboards import plot_groups, plot_length, plot_wins
+from comparo.plots.rankings import (
     COLOURS,
     plot_convergence,
     plot_difference_given_p,

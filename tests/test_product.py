@@ -6,15 +6,15 @@ from hypothesis import given
 
 from comparo import BradleyTerry, Comparisons, Gaussian, StudentT, fit
 from comparo.analysis.calibration import Interpolated
-from comparo.model.covariance import ProductCovariance
-from comparo.model.determinant import log_det
-from comparo.model.experts import Constant, Linear
-from comparo.model.graph import Graph
-from comparo.model.laplacian import Laplacian
-from comparo.model.limits import LIMITS, Limits
-from comparo.model.newton import Problem
-from comparo.model.pattern import Pattern
-from comparo.model.product import multiply
+from comparo.model.estimators.poe import multiply
+from comparo.model.inference.newton import Problem
+from comparo.model.likelihoods.experts import Constant, Linear
+from comparo.model.linalg.determinant import log_det
+from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.laplacian import Laplacian
+from comparo.model.linalg.pattern import Pattern
+from comparo.model.posterior import ProductCovariance
+from comparo.model.tuning import LIMITS, Limits
 from oracle import best_scores, centred_inverse, comparisons_of, incidence, simulate, weights
 
 UNEVEN = Gaussian(Interpolated((0.1, 0.9), (-1.0, 2.0)), Interpolated((0.0, 1.0), (0.5, 2.0)))

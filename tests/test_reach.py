@@ -6,11 +6,11 @@ from scipy.special import expit
 
 from comparo import fit
 from comparo.data.comparisons import Comparisons
-from comparo.model.graph import Graph
-from comparo.model.limits import Limits
-from comparo.model.pattern import Pattern
-from comparo.model.reach import reach
-from comparo.model.spectrum import System
+from comparo.model.inference.position_information import reach
+from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.pattern import Pattern
+from comparo.model.linalg.spectrum import System
+from comparo.model.tuning import Limits
 
 
 def in_one_order(rng, contexts, n, scores=1.0, noise=0.5, effects=0.7):

@@ -9,8 +9,8 @@ import pytest
 from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.determinant import design_log_det
-from comparo.model.limits import Limits
+from comparo.model.linalg.determinant import design_log_det
+from comparo.model.tuning import Limits
 from comparo.selection.designs import Pairs, random_pairs
 from comparo.selection.greedy import inverse
 from comparo.selection.resistance import Goal, Resistance, matching

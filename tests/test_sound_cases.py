@@ -10,11 +10,11 @@ from scipy.special import expit
 from scipy.stats import f as f_distribution
 
 from comparo import Comparisons, expected_spearman, fit
-from comparo.analysis.agreement import spearman
+from comparo.analysis.correlations import spearman
 from comparo.data.items import Items
-from comparo.model.soft import equality
-from comparo.run.recipe import Fitting
-from comparo.selection.contexts import next_pairs
+from comparo.model.inference.soft import equality
+from comparo.run.fit_policy import Fitting
+from comparo.selection.sharing import next_pairs
 from split import one_short
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -18,7 +18,7 @@ from scipy.stats import pearsonr, spearmanr
 
 from comparo import Comparisons, ComparisonsError, Items, design_log_det, fit
 from comparo.cli.app import main
-from comparo.studies.cells import Cell, correlate, evaluate, score
+from comparo.studies.cells import Cell, Fit, correlate, evaluate, score
 from comparo.studies.claims import Difference, difference
 from comparo.studies.draws import calls_in, draw, reaches
 from comparo.studies.experiments import Plan, experiment
@@ -27,7 +27,6 @@ from comparo.studies.opening import Opened, open_set
 from comparo.studies.page import _figures, render
 from comparo.studies.paper import METHODS
 from comparo.studies.recorded import Recorded
-from comparo.studies.scorers import Fit
 from comparo.studies.sweep import Results, Way, everything, sweep
 from comparo.studies.tables import (
     Entry,
@@ -300,7 +299,7 @@ def test_contexts_that_people_do_not_tell_are_left_out_and_said():
     recorded = Recorded.of(comparisons, Items.of(rows), "score")
     assert recorded.has_spread.tolist() == [False, True, True]
     items_left, contexts_left = recorded.notes
-    assert items_left.startswith("1 of 12 items have no human score")
+    assert items_left.startswith("1 of 12 items")
     assert contexts_left.startswith("1 of 3 contexts")
     assert "the same score" in contexts_left
     scores = np.random.default_rng(1).normal(size=(1, 12))

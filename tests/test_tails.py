@@ -13,16 +13,16 @@ from scipy.integrate import quad
 from scipy.special import expit
 
 from comparo import Comparisons, fit
-from comparo.analysis.agreement import spearman
-from comparo.model.experts import BradleyTerry
-from comparo.model.graph import Graph
-from comparo.model.limits import Limits
-from comparo.model.mixed import mixed
-from comparo.model.shared import Shared, differences, solve
-from comparo.model.sites import LEAST, sites_from
-from comparo.model.soft import Soft
-from comparo.model.tails import FREEDOMS, Cavities, log_density, tail_moments
-from comparo.run.recipe import Fitting
+from comparo.analysis.correlations import spearman
+from comparo.model.estimators.mixed import mixed
+from comparo.model.inference.ep import LEAST, sites_from
+from comparo.model.inference.soft import Soft
+from comparo.model.inference.solution import Shared, differences, solve
+from comparo.model.likelihoods.experts import BradleyTerry
+from comparo.model.likelihoods.student_t import FREEDOMS, Cavities, log_density, tail_moments
+from comparo.model.linalg.graph import Graph
+from comparo.model.tuning import Limits
+from comparo.run.fit_policy import Fitting
 from comparo.studies.opening import open_set
 from comparo.studies.yardstick import chosen
 

@@ -5,11 +5,10 @@ import pytest
 from scipy.special import expit
 
 from comparo.data.items import Items
-from comparo.run.recipe import Fitting
-from comparo.studies.cells import evaluate
+from comparo.run.fit_policy import Fitting
+from comparo.studies.cells import Fit, evaluate
 from comparo.studies.opening import Opened, open_set
 from comparo.studies.recorded import Recorded
-from comparo.studies.scorers import Fit
 from comparo.studies.sweep import everything
 from comparo.studies.yardstick import ALONE, CONSENSUS, PAPER, SHARED, Curve, chosen, measure, tables
 

@@ -8,22 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from comparo.analysis.agree import agree as agree
-    from comparo.analysis.agree_plots import plot_agreement as plot_agreement
-    from comparo.analysis.annotators import cohen_kappa as cohen_kappa
-    from comparo.analysis.annotators import krippendorff_alpha as krippendorff_alpha
-    from comparo.analysis.annotators import raw_agreement as raw_agreement
     from comparo.analysis.calibration import calibrate as calibrate
     from comparo.analysis.confidence import expected_spearman as expected_spearman
     from comparo.analysis.confidence import top_probability as top_probability
-    from comparo.analysis.group_plots import plot_groups as plot_groups
-    from comparo.analysis.group_plots import plot_length as plot_length
-    from comparo.analysis.group_plots import plot_wins as plot_wins
-    from comparo.analysis.plots import plot_convergence as plot_convergence
-    from comparo.analysis.plots import plot_difference_given_p as plot_difference_given_p
-    from comparo.analysis.plots import plot_efficiency as plot_efficiency
-    from comparo.analysis.plots import plot_joint as plot_joint
-    from comparo.analysis.plots import plot_position_bias as plot_position_bias
-    from comparo.analysis.plots import plot_ranking as plot_ranking
     from comparo.analysis.reliability import reliability as reliability
     from comparo.data.comparisons import Comparisons as Comparisons
     from comparo.data.imports import import_file as import_file
@@ -38,22 +25,35 @@ if TYPE_CHECKING:
     from comparo.judges import Judgement as Judgement
     from comparo.judges import load_judge as load_judge
     from comparo.methods import fit as fit
-    from comparo.model.determinant import design_log_det as design_log_det
-    from comparo.model.experts import BradleyTerry as BradleyTerry
-    from comparo.model.experts import Davidson as Davidson
-    from comparo.model.experts import Expert as Expert
-    from comparo.model.experts import Gaussian as Gaussian
-    from comparo.model.experts import StudentT as StudentT
-    from comparo.ranking.criteria import CriteriaRanking as CriteriaRanking
+    from comparo.metrics import cohen_kappa as cohen_kappa
+    from comparo.metrics import krippendorff_alpha as krippendorff_alpha
+    from comparo.metrics import raw_agreement as raw_agreement
+    from comparo.model.likelihoods.experts import BradleyTerry as BradleyTerry
+    from comparo.model.likelihoods.experts import Davidson as Davidson
+    from comparo.model.likelihoods.experts import Expert as Expert
+    from comparo.model.likelihoods.experts import Gaussian as Gaussian
+    from comparo.model.likelihoods.experts import StudentT as StudentT
+    from comparo.model.linalg.determinant import design_log_det as design_log_det
+    from comparo.plots.leaderboards import plot_agreement as plot_agreement
+    from comparo.plots.leaderboards import plot_groups as plot_groups
+    from comparo.plots.leaderboards import plot_length as plot_length
+    from comparo.plots.leaderboards import plot_wins as plot_wins
+    from comparo.plots.rankings import plot_convergence as plot_convergence
+    from comparo.plots.rankings import plot_difference_given_p as plot_difference_given_p
+    from comparo.plots.rankings import plot_efficiency as plot_efficiency
+    from comparo.plots.rankings import plot_joint as plot_joint
+    from comparo.plots.rankings import plot_position_bias as plot_position_bias
+    from comparo.plots.rankings import plot_ranking as plot_ranking
+    from comparo.ranking.criteria_ranking import CriteriaRanking as CriteriaRanking
     from comparo.ranking.leaderboard import Leaderboard as Leaderboard
-    from comparo.ranking.people import with_votes as with_votes
     from comparo.ranking.powered import Powered as Powered
     from comparo.ranking.powered import powered as powered
     from comparo.ranking.ranking import Ranking as Ranking
+    from comparo.ranking.votes import with_votes as with_votes
     from comparo.report import write_report as write_report
     from comparo.run.audition import audition as audition
     from comparo.run.compare import compare as compare
-    from comparo.run.duel import Duel as Duel
+    from comparo.run.compare_result import Duel as Duel
     from comparo.run.rank import rank as rank
     from comparo.run.rejudge import rejudge as rejudge
     from comparo.selection.designs import in_both_orders as in_both_orders
@@ -65,12 +65,11 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "analysis.agree": "agree",
-    "analysis.agree_plots": "plot_agreement",
-    "analysis.annotators": "cohen_kappa krippendorff_alpha raw_agreement",
+    "metrics": "cohen_kappa krippendorff_alpha raw_agreement",
     "analysis.calibration": "calibrate",
     "analysis.confidence": "expected_spearman top_probability",
-    "analysis.group_plots": "plot_groups plot_length plot_wins",
-    "analysis.plots": "plot_convergence plot_difference_given_p plot_efficiency plot_joint plot_position_bias "
+    "plots.leaderboards": "plot_agreement plot_groups plot_length plot_wins",
+    "plots.rankings": "plot_convergence plot_difference_given_p plot_efficiency plot_joint plot_position_bias "
     "plot_ranking",
     "analysis.reliability": "reliability",
     "data.comparisons": "Comparisons",
@@ -81,17 +80,17 @@ _NAMES = {
     "export": "export_run",
     "judges": "Judge Judgement load_judge",
     "methods": "fit",
-    "model.determinant": "design_log_det",
-    "model.experts": "BradleyTerry Davidson Expert Gaussian StudentT",
-    "ranking.criteria": "CriteriaRanking",
+    "model.linalg.determinant": "design_log_det",
+    "model.likelihoods.experts": "BradleyTerry Davidson Expert Gaussian StudentT",
+    "ranking.criteria_ranking": "CriteriaRanking",
     "ranking.leaderboard": "Leaderboard",
-    "ranking.people": "with_votes",
+    "ranking.votes": "with_votes",
     "ranking.powered": "Powered powered",
     "ranking.ranking": "Ranking",
     "report": "write_report",
     "run.audition": "audition",
     "run.compare": "compare",
-    "run.duel": "Duel",
+    "run.compare_result": "Duel",
     "run.rank": "rank",
     "run.rejudge": "rejudge",
     "selection.designs": "in_both_orders in_one_order random_pairs",

@@ -17,23 +17,23 @@ from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.control import Control
-from comparo.model.covariance import MeanCovariance, ProductCovariance
-from comparo.model.davidson import davidson
-from comparo.model.experts import BradleyTerry, Expert, Gaussian
-from comparo.model.graph import Graph
-from comparo.model.laplacian import Laplacian
-from comparo.model.limits import LIMITS, Limits
-from comparo.model.mixed import mixed
-from comparo.model.newton import Problem
-from comparo.model.panel import panel
-from comparo.model.pattern import Pattern
-from comparo.model.product import WIDE, Bias, Prior, multiply
-from comparo.model.sigma import bt_sigma
-from comparo.model.zermelo import Algorithm, zermelo
+from comparo.model.estimators.bradley_terry import Algorithm, zermelo
+from comparo.model.estimators.bt_sigma import bt_sigma
+from comparo.model.estimators.davidson import davidson
+from comparo.model.estimators.mixed import mixed
+from comparo.model.estimators.panel import panel
+from comparo.model.estimators.poe import WIDE, Bias, Prior, multiply
+from comparo.model.inference.newton import Problem
+from comparo.model.likelihoods.experts import BradleyTerry, Expert, Gaussian
+from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.laplacian import Laplacian
+from comparo.model.linalg.pattern import Pattern
+from comparo.model.posterior import MeanCovariance, ProductCovariance
+from comparo.model.tuning import LIMITS, Limits
 from comparo.ranking.consensus import check_validity, consensus
-from comparo.ranking.people import rank_votes, shared_ids
+from comparo.ranking.grouping import Held, control_of, named_traits
 from comparo.ranking.ranking import Estimate, Ranking
-from comparo.ranking.traits import Held, control_of, named_traits
+from comparo.ranking.votes import rank_votes, shared_ids
 from comparo.types import Index
 
 Method = Literal[
@@ -73,7 +73,7 @@ def fit(
         matrix of P(row beats column), or `Comparisons`. With a column `context` every context is ranked on its own.
     method
         By default people's votes (a folder of `comparo vote`, a column `voter`) are ranked as everywhere
-        (`comparo.ranking.people.rank_votes`, docs/vote.md), unless an argument asks for something else than groups and
+        (`comparo.ranking.votes.rank_votes`, docs/vote.md), unless an argument asks for something else than groups and
         a level; all other comparisons by "poe-bt".
 
         - "poe-bt": product of soft Bradley–Terry experts, with a wide Gaussian prior;
@@ -92,13 +92,13 @@ def fit(
         of a judge whose answers are decisions and ties.
     bias
         The position bias, for products of experts: "none" (default, also None), "plug-in" (from the mean p) or "joint"
-        (estimated together with the scores); see `comparo.model.product.multiply`.
+        (estimated together with the scores); see `comparo.model.estimators.poe.multiply`.
     prior
         For products of experts: the standard deviation of a Gaussian prior on the scores, or "first", the paper's
         expert on the first item. Default: "first" for Gaussian experts; for others 100, or 10 where every answer is a
         decision. "estimated": the variances of scores, biases and noise are estimated from the comparisons, both orders
         of a pair are one observation, and scores are shrunk towards what their group and features predict
-        (`comparo.model.mixed.mixed`).
+        (`comparo.model.estimators.mixed.mixed`).
     groups, features
         With prior "estimated", "mixed" and "panel": the group, and a sequence of numbers, for each item or pair
         (context, item). `groups="items"`: the same item in other contexts.
@@ -122,7 +122,7 @@ def fit(
     level
         The coverage of intervals, between 0 and 1.
     limits
-        Tolerances, sizes and numbers of draws of the solvers (`comparo.model.limits.Limits`).
+        Tolerances, sizes and numbers of draws of the solvers (`comparo.model.tuning.Limits`).
 
     Returns
     -------

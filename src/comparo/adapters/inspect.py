@@ -3,14 +3,86 @@
 Answer and reference are shown in both orders. The score of a sample is σ of the mean of the judge's two answers in
 logits, in which the position bias cancels, as in `comparo.compare`. The reference is the sample's target, or what
 another model answered to it (`baseline`). `log_rows` makes rows of logs, for `comparo.rank` and `comparo.compare`.
+
+One judge for many coroutines: their questions go to it together, as fast as it takes them.
+
+Judges are asked in a thread (`comparo.run.worker.Asking`), because they wait for servers or compute. The thread starts
+with the first coroutine that asks, and ends when none is left waiting, so nothing has to be closed.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from anyio import Lock, to_thread
+
+from comparo.data.prompts import Prompt, Question
+from comparo.judges import Judge, Judgement
+from comparo.run.probing import probe_judges
+from comparo.run.voices import Voice
+from comparo.run.worker import PATIENCE, Asking
+
+if TYPE_CHECKING:
+    from comparo.run.starting import Asked
+
+
+class Desk:
+    """Takes the questions of coroutines to a judge, and each answer to who asked.
+
+    The judge is probed before its first question, as in a run. Two questions that are equal have the same answer. What
+    the judge raises is raised to all who wait.
+    """
+
+    def __init__(self, judge: Judge, prompt: Prompt) -> None:
+        self._judge, self._prompt = judge, prompt
+        self._lock = Lock()  # held by the one coroutine that waits for answers, for all of them
+        self._new: deque[Question] = deque()  # a thread takes from it while others add
+        self._found: dict[Question, Judgement] = {}
+        self._guests = 0
+        self._open = ExitStack()
+        self._asking: Asking | None = None
+        self._error: BaseException | None = None
+        self._is_probed = False
+
+    async def ask(self, *questions: Question) -> list[Judgement]:
+        """The answers to some questions, in their order."""
+        self._guests += 1
+        self._new.extend(questions)
+        try:
+            while not all(question in self._found for question in questions):
+                async with self._lock:
+                    if self._error is not None:
+                        raise self._error
+                    if not all(question in self._found for question in questions):
+                        await to_thread.run_sync(self._serve)
+            return [self._found[question] for question in questions]
+        finally:
+            self._guests -= 1
+            if self._guests == 0:
+                self._open.close()
+                self._asking = self._error = None
+                self._new.clear()
+
+    def _serve(self) -> None:
+        """Send what is new and take in what is answered, for a moment; in a thread, one at a time."""
+        try:
+            if not self._is_probed:
+                probe_judges([self._judge])
+                self._is_probed = True
+            if self._asking is None:
+                self._asking = self._open.enter_context(Asking([Voice(None, self._judge, self._prompt)], list))
+            while self._new:
+                self._asking.ask(self._new.popleft())
+            self._found |= {one.question: one for one in self._asking.answers(PATIENCE)}
+        except BaseException as error:
+            self._error = error
+            raise
+
 
 try:
     from inspect_ai.log import EvalLog, EvalSample, read_eval_log
@@ -19,8 +91,6 @@ try:
 except ImportError as problem:
     raise ImportError("comparo.adapters.inspect needs inspect_ai: pip install inspect_ai") from problem
 
-if TYPE_CHECKING:
-    from comparo.run.starting import Asked
 
 ANSWER, REFERENCE = "answer", "reference"
 
@@ -35,7 +105,7 @@ def win_rate(level: float = 0.95) -> Metric:
         import numpy as np
 
         from comparo.analysis.sequential import Bets
-        from comparo.run.duel import wins
+        from comparo.run.compare_result import wins
 
         won = wins(np.array([one.score.as_float() for one in scores]) - 0.5)
         low, high = Bets(won, 1 - level).interval
@@ -72,7 +142,6 @@ def preferred(
     A sample has no score (`Score.unscored`) where the judge does not answer or where there is no reference; an empty
     answer has the score 0, and one that is the reference ½, without a call.
     """
-    from comparo.adapters.asynchronous import Desk
     from comparo.data.prompts import Question, choose_prompt
     from comparo.run.starting import make_judges
     from comparo.run.task import DEFAULT_JUDGE
@@ -110,7 +179,7 @@ def _score(answer: str, first: float, second: float, judge: str) -> Score:
     import numpy as np
     from scipy.special import expit
 
-    from comparo.run.duel import margins
+    from comparo.run.compare_result import margins
 
     value = float(expit(margins(np.array([first]), np.array([second]))[0]))
     told = f"{judge} prefers the answer with {first:.2f} where it is shown first, {second:.2f} where it is second"

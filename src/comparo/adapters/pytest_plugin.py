@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from comparo.run.duel import Duel
+    from comparo.run.compare_result import Duel
 
 SHOWN = 3  # inputs that a failed test names
 
@@ -63,7 +63,7 @@ def compare_or_fail(
 
 def _said(duel: Duel) -> str:
     """Why a test failed: how often the new side wins, and where it loses most."""
-    from comparo.data.words import visible
+    from comparo.data.sanitize import visible
 
     low, high = duel.interval
     lines = [

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.analysis.shares import Share, share_of
-from comparo.analysis.votes import Panel, Votes, without_bias
-from comparo.ranking.orders import NEAR
+from comparo.analysis.judge_votes import Panel, Share, Votes, share_of, without_bias
+from comparo.ranking.flips import NEAR
 from comparo.types import Array
 
 Row = dict[str, Any]

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from comparo.analysis.curves import known_scores
+from comparo.analysis.correlations import known_scores
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
-from comparo.model.experts import Constant, Gaussian
-from comparo.model.graph import Graph
+from comparo.model.likelihoods.experts import Constant, Gaussian
+from comparo.model.linalg.graph import Graph
 from comparo.types import Array
 
 

@@ -1,7 +1,7 @@
 """How well a ranking as a whole agrees with the true one.
 
 Scores vary by more than the true ones do, so that draws around them would find an order even in pure noise. Draws come
-from a posterior with a prior on the true scores instead (`comparo.analysis.posterior`).
+from a posterior with a prior on the true scores instead (`comparo.analysis.score_posterior`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.analysis.posterior import posterior
-from comparo.model.people import Voted
+from comparo.analysis.score_posterior import posterior
+from comparo.model.estimators.votes import Voted
 from comparo.ranking.ranking import Ranking
 from comparo.rounding import mean_ranks, merge_ties
 from comparo.types import Array

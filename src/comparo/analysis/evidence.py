@@ -11,7 +11,7 @@ Whether scores order the texts (`log_evidence`):
     B = ∫ L(a) π(a) da / L(0),    L(a) = Π (1 + a·q)^−½ · Q(a)^−K/2,    Q(a) = Σ c·y² − a Σ β²/(1 + a·q),
 
 where a = σ²/φ is the variance of scores relative to the noise of one answer, and q, β and c are those of the comparison
-graph (`comparo.model.spectrum`), of all contexts together. The prior π of √a is Cauchy's distribution above 0 with the
+graph (`spectrum`), of all contexts together. The prior π of √a is Cauchy's distribution above 0 with the
 scale 1. Comparisons that form no loop agree with some scores whatever they say: then B = 1.
 
 Whether the answers are about the texts, pair by pair (`log_pair_evidence`): of the two answers about a pair, one in
@@ -38,10 +38,10 @@ import numpy as np
 from scipy.special import gammainc, gammaln, logsumexp
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.limits import LIMITS, Limits
+from comparo.model.inference.soft import Soft
+from comparo.model.linalg.spectrum import Spectrum
 from comparo.model.observations import Observations, are_choices
-from comparo.model.soft import Soft
-from comparo.model.spectrum import Spectrum
+from comparo.model.tuning import LIMITS, Limits
 from comparo.types import Array
 
 SURE = 20.0  # B from which texts are taken to differ: of pure noise, at most 1 run in 20 ever gets there

@@ -1,6 +1,6 @@
 """How far to trust each voice, without a single label: what part of its answers is signal.
 
-One answer of voice r about two texts, in logits and one order, is (`comparo.model.panel`, `comparo.model.voices`)
+One answer of voice r about two texts, in logits and one order, is (`panel`, `comparo.model.estimators.voice`)
 
     y = a_r·(t_i − t_j) + (u_ri − u_rj) − γ_rc + (e_ri + e_rj) + noise,
 
@@ -26,12 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from comparo.analysis.curves import mean_known
-from comparo.analysis.verdicts import flips, ties, transitivity
+from comparo.analysis.correlations import mean_known
+from comparo.analysis.transitivity import flips, ties, transitivity
 from comparo.data.comparisons import Comparisons
 from comparo.data.reading import read_columns
 from comparo.data.sources import database_of, masses
-from comparo.model.hearing import Heard, hear
+from comparo.model.estimators.panel_members import Heard, hear
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array
 

@@ -10,25 +10,23 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from comparo.cli import groups
-from comparo.cli.asked import JudgeFlags
-from comparo.cli.expense import say_expense
-from comparo.cli.finishing import Shown, say_begin
-from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
+from comparo.cli import flags as groups
+from comparo.cli.finishing import Shown, say_begin, say_expense
+from comparo.cli.flags import ColumnFlags, QuestionFlags, with_groups
+from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
+from comparo.cli.progress import say_interrupted, stoppable
 from comparo.cli.settings import command_line
-from comparo.cli.stopping import say_interrupted, stoppable
 from comparo.data.writing import csv_text
 from comparo.ranking.ranking import Ranking
-from comparo.run.answers import count_cached
 from comparo.run.audition import PAIRS, audition
-from comparo.run.auditioned import Audition
+from comparo.run.audition_result import Audition
 from comparo.run.budget import paid_and_spent
 from comparo.run.database import write_text
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
 from comparo.run.task import DEFAULT_LEAST_MASS, Task
-from comparo.run.voices import voices_of
+from comparo.run.voices import count_cached, voices_of
 
 EPILOG = (
     "Example: `comparo audition stories.jsonl --criterion 'more surprising' --judge openai/gpt-6-luna --judge "

@@ -7,22 +7,21 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from comparo.cli import groups
-from comparo.cli.asked import JudgeFlags
-from comparo.cli.expense import say_expense
-from comparo.cli.finishing import complete, fail_if_unreliable
-from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
+from comparo.cli import flags as groups
+from comparo.cli.finishing import complete, fail_if_unreliable, say_expense
+from comparo.cli.flags import ColumnFlags, QuestionFlags, with_groups
+from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
 from comparo.data.pairing import pair_files, pair_groups
-from comparo.data.words import visible
+from comparo.data.sanitize import visible
 from comparo.ranking.ranking import Ranking
 from comparo.report import write_report
-from comparo.report.compare import RESULT
+from comparo.report.compare_page import RESULT
 from comparo.report.record import Record, run_record
 from comparo.run.compare import compare_pairs
+from comparo.run.compare_result import Duel
 from comparo.run.database import write_text
-from comparo.run.duel import Duel
 from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
 from comparo.run.task import DEFAULT_LEAST_MASS, Task

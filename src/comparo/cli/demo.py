@@ -18,7 +18,7 @@ from comparo.data.items import Items
 from comparo.data.wordings import PAPER_WORDING
 from comparo.judges import load_judge
 from comparo.run.audition import FEWEST, audition
-from comparo.run.auditioned import BLIND, Audition
+from comparo.run.audition_result import BLIND, Audition
 from comparo.run.folders import ROOT
 from comparo.run.rank import rank
 from comparo.run.task import DEFAULT_JUDGE

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from comparo.cli import groups
+from comparo.cli import flags as groups
 from comparo.cli.printing import print_text, say
 from comparo.export import Format, export_run
-from comparo.export.preferences import CONTEXT
+from comparo.export.tables import CONTEXT
 
 EPILOG = (
     "Example: `comparo export comparo-runs/20260301-120000-answers --format dpo --least-margin 0.5 --out pairs.jsonl`"

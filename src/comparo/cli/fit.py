@@ -9,22 +9,21 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
+from comparo.cli.criteria_output import answers_to, check_criterion, criteria_in, print_criteria_fit
 from comparo.cli.printing import Format, print_board, print_notes, print_ranking, say
-from comparo.cli.refit import answers_to, check_criterion, criteria_in, print_criteria_fit
 from comparo.cli.settings import command_line
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import LENGTH, Items
-from comparo.data.several import read_several
+from comparo.data.read_many import read_several
 from comparo.data.sources import database_of
 from comparo.methods import Method, PriorPairs, quiet_fit
-from comparo.model.product import Bias
-from comparo.model.zermelo import Algorithm
-from comparo.ranking.equal import control_sentences
+from comparo.model.estimators.bradley_terry import Algorithm
+from comparo.model.estimators.poe import Bias
 from comparo.ranking.grouping import group_codes
-from comparo.ranking.indecision import tie_sentences
-from comparo.ranking.people import rank_votes, shared_ids, with_votes
+from comparo.ranking.notes import control_sentences, tie_sentences
 from comparo.ranking.ranking import Ranking
-from comparo.run.recipe import Fitting
+from comparo.ranking.votes import rank_votes, shared_ids, with_votes
+from comparo.run.fit_policy import Fitting
 from comparo.run.store import read_configuration, stored_items
 
 EPILOG = (
@@ -201,8 +200,8 @@ def fit_command(
     print_notes((*ranking.notes, *(board.notes if leaderboard else ())))
     told = () if ranking.people is None else (ranking.people.sentence,)
     if report is not None:
-        from comparo.report.fitted import Fitted, fitted_record
         from comparo.report.page import write_page
+        from comparo.report.record import Fitted, fitted_record
 
         again = Fitted(bias or ("joint" if estimates else None), fitted)
         written = write_page(report, fitted_record(ranking, again, _named(files), command_line(context)))

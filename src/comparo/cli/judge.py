@@ -8,21 +8,21 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from comparo.cli.answers import LABELS, Names, line, open_answers
-from comparo.cli.asked import JudgeFlags
-from comparo.cli.groups import ColumnFlags, QuestionFlags, with_groups
+from comparo.cli.answer_file import LABELS, Names, line, open_answers
+from comparo.cli.flags import ColumnFlags, QuestionFlags, with_groups
+from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.printing import cost_words, print_text, say, watch
 from comparo.data.columns import Table
+from comparo.data.documents import csv_line
 from comparo.data.injection import injection_sentence
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.reading import read_columns
-from comparo.data.sheets import csv_line
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
-from comparo.run.answers import count_cached
 from comparo.run.budget import PROBES, paid_and_spent
 from comparo.run.probing import probe_judges
+from comparo.run.voices import count_cached
 
 EPILOG = (
     "Example: `comparo judge pairs.csv --items stories.jsonl --criterion 'more surprising' --kind Story > judged.csv`"

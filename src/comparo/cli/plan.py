@@ -7,7 +7,7 @@ import typer
 
 from comparo.cli.printing import Format, print_table, print_text
 from comparo.data.writing import csv_text
-from comparo.selection.defaults import DEFAULT_ORDERS, Orders, Strategy
+from comparo.selection.designs import DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.planning import Answers, Plan, plan
 
 EPILOG = "Example: `comparo plan 200 --accuracy 0.75 --target 0.9`"

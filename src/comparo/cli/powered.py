@@ -8,13 +8,13 @@ import typer
 
 from comparo.cli.fit import spelt
 from comparo.cli.printing import Format, print_board, print_text, say
-from comparo.data.several import read_several
+from comparo.data.read_many import read_several
 from comparo.data.sources import database_of
 from comparo.data.writing import csv_text
 from comparo.ranking.grouping import Groups
 from comparo.ranking.leaderboard import Over
 from comparo.ranking.powered import Powered, powered
-from comparo.run.recipe import Fitting
+from comparo.run.fit_policy import Fitting
 from comparo.run.store import stored_items
 
 EPILOG = (

@@ -16,9 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from comparo.data.words import visible
+from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
-from comparo.ranking.grown import Grown, growth_sentences, moved_columns
+from comparo.ranking.growth import Grown, growth_sentences, moved_columns
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import dollars
@@ -65,6 +65,9 @@ def print_ranking(ranking: Ranking, output: Format, top: int | None, calls: Mapp
         document = json.loads(ranking.to_json()) | ({} if calls is None else {"calls": calls})
         document["ranking"] = [row for row in document["ranking"] if top is None or row["rank"] <= top]
         print_text(json.dumps(document, ensure_ascii=False) + "\n")
+        return
+    if output == "csv" and top is None:
+        print_text(ranking.to_csv())
         return
     columns = ranking.to_columns()
     shown = slice(None) if top is None else columns["rank"] <= top

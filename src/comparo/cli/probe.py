@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from comparo.cli.asked import NAMES, Options, parse_options
+from comparo.cli.judge_flags import NAMES, Options, parse_options
 from comparo.cli.printing import Console
 from comparo.judges import load_judge
 from comparo.run.budget import dollars

@@ -7,29 +7,27 @@ from typing import Annotated
 
 import typer
 
-from comparo.cli import groups
-from comparo.cli.asked import JudgeFlags
-from comparo.cli.batch import BatchFlags
-from comparo.cli.criteria import CriteriaFlags
-from comparo.cli.expense import say_expense
-from comparo.cli.finishing import Shown, fail_if_unreliable, finish
-from comparo.cli.groups import ColumnFlags, with_groups
+from comparo.cli import flags as groups
+from comparo.cli.criteria_output import CriteriaFlags
+from comparo.cli.finishing import Shown, fail_if_unreliable, finish, say_expense
+from comparo.cli.flags import BatchFlags, ColumnFlags, with_groups
+from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.printing import Console
 from comparo.cli.settings import command_line
+from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.items import LENGTH
-from comparo.data.joint import CriteriaPrompt
-from comparo.data.several import read_several
+from comparo.data.read_many import read_several
 from comparo.methods import Method
-from comparo.model.product import Bias
+from comparo.model.estimators.poe import Bias
 from comparo.run.audition import Trial
-from comparo.run.auto import AUTO, beside
 from comparo.run.budget import Budget
+from comparo.run.fit_policy import Scores
 from comparo.run.folders import choose_folder
-from comparo.run.growing import grown, items_there
 from comparo.run.rank import rank
-from comparo.run.recipe import Scores
+from comparo.run.resume import grown, items_there
 from comparo.run.task import DEFAULT_LEAST_MASS, Task
-from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
+from comparo.run.wording_choice import AUTO, beside
+from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 
 EPILOG = (
     "Example: `comparo rank stories.jsonl --criterion 'more surprising' --kind Story`, or with a server: `comparo rank "

@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from comparo.cli import groups
-from comparo.cli.asked import JudgeFlags
-from comparo.cli.expense import say_expense
-from comparo.cli.finishing import Shown, finish
-from comparo.cli.groups import with_groups
+from comparo.cli import flags as groups
+from comparo.cli.finishing import Shown, finish, say_expense
+from comparo.cli.flags import with_groups
+from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.printing import Console
 from comparo.cli.settings import command_line
 from comparo.data.wordings import WORDINGS

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.live import Live
 
-from comparo.cli import groups
+from comparo.cli import flags as groups
 from comparo.cli.printing import MINUTE, Console, print_table, print_text, rich_table, say
 from comparo.data.writing import csv_text
 from comparo.run.folders import ROOT, Summary, list_runs

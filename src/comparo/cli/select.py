@@ -8,18 +8,17 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from comparo.cli import groups
-from comparo.cli.answers import Names
+from comparo.cli import flags as groups
+from comparo.cli.answer_file import Names
 from comparo.cli.printing import print_text, say
+from comparo.data.annotator_sheets import write_sheets
 from comparo.data.comparisons import Comparisons
-from comparo.data.handed import write_sheets
 from comparo.data.items import Items, read_items
-from comparo.data.several import read_several
+from comparo.data.read_many import read_several
 from comparo.data.writing import csv_text
-from comparo.selection.contexts import next_pairs
-from comparo.selection.contrast import contrasts
-from comparo.selection.defaults import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
-from comparo.selection.sharing import TWICE, share_out
+from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
+from comparo.selection.sharing import TWICE, next_pairs, share_out
+from comparo.selection.text_features import contrasts
 
 EPILOG = (
     "Example: `comparo select items.csv --asked comparisons.csv --next 50 > pairs.csv`; "

@@ -31,7 +31,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from comparo.data.words import visible, without_login
+from comparo.data.sanitize import visible, without_login
 
 FILE = Path("comparo.toml")
 _SECRET = re.compile(r"key|token|secret|password|login", re.IGNORECASE)

@@ -6,14 +6,14 @@ from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from comparo.cli import groups
-from comparo.cli.asked import JudgeName, Options, make_judge, parse_options
+from comparo.cli import flags as groups
+from comparo.cli.judge_flags import JudgeName, Options, make_judge, parse_options
 from comparo.cli.printing import print_notes, print_table, print_text, say
 from comparo.data.items import Items
 from comparo.methods import METHODS
-from comparo.model.product import Bias
+from comparo.model.estimators.poe import Bias
 from comparo.run.task import DEFAULT_JUDGE
-from comparo.selection.defaults import Orders
+from comparo.selection.designs import Orders
 from comparo.studies.baselines import Baseline, judged_table
 from comparo.studies.datasets import READERS
 from comparo.studies.draws import Strategy

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from comparo.cli.groups import ColumnFlags, with_groups
+from comparo.cli.flags import ColumnFlags, with_groups
 from comparo.cli.printing import print_text, say
+from comparo.cli.progress import stoppable
 from comparo.cli.settings import command_line
-from comparo.cli.stopping import stoppable
 from comparo.data.wordings import PAPER_WORDING
 from comparo.run.starting import make_prompt
 from comparo.vote.booth import Booth
-from comparo.vote.links import Links
-from comparo.vote.people import parse_names
+from comparo.vote.people import Links, parse_names
 from comparo.vote.server import HOST, LOCAL, check_installed, is_local, open_socket, origin_of, serve
 from comparo.vote.session import Voting, opened, telling_of
 

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from comparo.data.columns import Table, look_up, shown
-from comparo.data.frames import column_from_values, columns_from_frame, frame_from_columns
+from comparo.data.columns import Table, column_from_values, columns_from_frame, frame_from_columns, look_up, shown
 from comparo.data.layouts import LABELS, WANTED, fields_from_matrix, fields_from_table
 from comparo.data.reading import columns_from_objects, read_columns
 from comparo.data.sources import database_of, judged

@@ -1,17 +1,166 @@
-"""The text of a document: .docx by the standard library, .pdf with a text layer by pypdf (the extra `documents`).
+"""Spreadsheets: CSV cells that no spreadsheet executes as a formula, and workbooks read as CSV, or written.
+
+The text of a document: .docx by the standard library, .pdf with a text layer by pypdf (the extra `documents`).
 
 Documents are untrusted: a document type declaration, the way to entities that expand without end, is refused, and so is
 a part that unpacks to more than `MOST` bytes.
 """
 
+import csv
 import importlib
 import importlib.util
+import io
+import logging
+import re
 import zipfile
 import zlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date, datetime, time
 from pathlib import Path
+from typing import Any
 from xml.parsers import expat
 
+from comparo.data.columns import INSTALL
 from comparo.errors import ComparisonsError, pip_install
+
+# A spreadsheet executes a cell that begins with one of these as a formula (OWASP, "CSV Injection"). A quote before it
+# makes it text; a cell that already has quotes before such a beginning gets one more, so that it can be restored.
+_FORMULA = re.compile("'*[=+\\-@\t\r\n＝＋－＠]")
+_GUARDED = re.compile("'+[=+\\-@\t\r\n＝＋－＠]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+CELL = 32_767  # characters in a cell of .xlsx, at most (Excel's specifications and limits)
+CUT = " … [cut: a cell holds no more; the .csv file has the whole text]"
+
+logger = logging.getLogger(__name__)
+
+
+def guarded(value: Any) -> Any:
+    """A value as a CSV cell that no spreadsheet executes as a formula; numbers, also in text, do not change.
+
+    >>> guarded("=SUM(A1)"), guarded("'=x"), guarded("-5"), guarded(-5)
+    ("'=SUM(A1)", "''=x", '-5', -5)
+    """
+    if isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value):
+        return f"'{value}"
+    return value
+
+
+def unguarded(cell: str) -> str:
+    """The value that `guarded` was called with.
+
+    >>> unguarded(guarded("=x")), unguarded(guarded("'=x")), unguarded("'tis")
+    ('=x', "'=x", "'tis")
+    """
+    return cell[1:] if _GUARDED.match(cell) else cell
+
+
+def csv_line(values: Iterable[Any]) -> str:
+    r"""A line of CSV, guarded; what is missing is an empty field.
+
+    >>> csv_line(["=x", -1.5, None, float("nan"), "one\rtwo"])
+    '\'=x,-1.5,,,"one\rtwo"\n'
+    """
+    return csv_lines([values])
+
+
+def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
+    r"""The lines of CSV of some rows, as `csv_line` writes them.
+
+    >>> csv_lines([["item", "std"], ["ana", 0.5]])
+    'item,std\nana,0.5\n'
+    """
+    lines = _Lines()
+    writer = csv.writer(lines)  # its lines end with \r\n: if they ended with \n alone, it would not quote \r
+    writer.writerows(("" if value is None or value != value else guarded(value) for value in row) for row in rows)
+    return "".join(f"{line[:-2]}\n" for line in lines)
+
+
+class _Lines(list[str]):
+    """Lines that are written one by one."""
+
+    write = list.append
+
+
+def rows_of_workbook(content: bytes, source: str) -> tuple[list[str], list[list[str]], list[int]]:
+    """The header of an .xlsx file's first sheet, the rows below it that are not blank, and their numbers there.
+
+    Cells are strings, as if the sheet had been saved as CSV.
+    """
+    if importlib.util.find_spec("python_calamine") is None:
+        raise ComparisonsError(f"{source}: .xlsx needs python-calamine: {INSTALL}; or save the sheet as .csv")
+    from python_calamine import CalamineError, load_workbook
+
+    try:
+        book = load_workbook(io.BytesIO(content))
+        sheets = {name: book.get_sheet_by_name(name).to_python(skip_empty_area=False) for name in book.sheet_names}
+    except (CalamineError, OSError) as error:
+        raise ComparisonsError(f"{source} is not a whole .xlsx file ({error}); save it again, or as .csv") from error
+    filled = {name: rows for name, rows in ((name, _filled(rows)) for name, rows in sheets.items()) if rows}
+    if not filled:
+        raise ComparisonsError(f"{source} is empty; write its rows first")
+    (first, ((_, header), *below)), *others = filled.items()
+    if others:
+        unread = ", ".join(repr(name) for name, _ in others)
+        logger.warning("%s: only the first sheet, %r, is read, not %s", source, first, unread)
+    named = [place for place, name in enumerate(header) if name.strip()]
+    cells = [[row[place] for place in named] for _, row in below]
+    return [header[place].strip() for place in named], cells, [number for number, _ in below]
+
+
+def _filled(rows: list[list[Any]]) -> list[tuple[int, list[str]]]:
+    """The rows that are not blank, each with its number."""
+    texts = ([_cell(value) for value in row] for row in rows)
+    return [(number, row) for number, row in enumerate(texts, 1) if any(cell.strip() for cell in row)]
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    return "" if value is None else str(value)
+
+
+def workbook(columns: Mapping[str, Sequence[str]], wide: Collection[str], answer: str, words: Sequence[str]) -> bytes:
+    """An .xlsx file of text: `wide` columns are wrapped, and the cells of the column `answer` offer `words` to choose.
+
+    Every cell is a string, so that none is a formula or a link. A text that is longer than a cell can be is cut, and
+    says so.
+    """
+    import xlsxwriter
+
+    content = io.BytesIO()
+    with xlsxwriter.Workbook(content, {"in_memory": True}) as book:
+        sheet = book.add_worksheet("pairs")
+        look = {"valign": "top", "text_wrap": True}
+        plain, header = book.add_format(look), book.add_format({"bold": True, "bottom": 1})
+        marked = book.add_format({**look, "bg_color": "#FFF7D6", "border": 1, "border_color": "#BFBFBF"})
+        rows = len(next(iter(columns.values())))
+        for place, (name, cells) in enumerate(columns.items()):
+            longest = max(map(len, (name, *cells)))
+            sheet.set_column(place, place, 60 if name in wide else min(max(longest + 2, 10), 24))
+            sheet.write_string(0, place, name, header)
+            for row, cell in enumerate(cells, 1):
+                if name == answer:
+                    sheet.write_blank(row, place, None, marked)
+                else:
+                    sheet.write_string(row, place, _fitted(cell), plain)
+            if name == answer:
+                choice = {"validate": "list", "source": list(words), "error_title": "Which text is better?"}
+                offered = ", ".join(words[:-1]) + f" or {words[-1]}"
+                choice |= {"error_message": f"Choose {offered}, or leave the cell empty."}
+                sheet.data_validation(1, place, rows, place, choice)
+        sheet.freeze_panes(1, 0)
+    return content.getvalue()
+
+
+def _fitted(cell: str) -> str:
+    """The text as a cell holds it: at most `CELL` UTF-16 units."""
+    units = cell.encode("utf-16-le", "surrogatepass")
+    if len(units) <= 2 * CELL:
+        return cell
+    return units[: 2 * (CELL - len(CUT))].decode("utf-16-le", "ignore") + CUT
+
 
 MOST = 64 << 20  # bytes of a document's text with its markup: a limit on memory
 PART = "word/document.xml"

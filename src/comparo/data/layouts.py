@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from comparo.data.columns import Table, factorise, is_missing, numbers, shown, winners
-from comparo.data.frames import column_from_values
+from comparo.data.columns import Table, column_from_values, factorise, is_missing, numbers, shown, winners
 from comparo.errors import ComparisonsError
 
 LAYOUTS = (

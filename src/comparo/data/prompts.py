@@ -11,9 +11,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from comparo.data.criteria import meant_by
-from comparo.data.wordings import CLOSE, DECLARATION, DEFAULT_WORDING, LABELS, OPEN, PAPER_WORDING, wording_named
-from comparo.data.words import defuse
+from comparo.data.sanitize import defuse
+from comparo.data.wordings import (
+    CLOSE,
+    DECLARATION,
+    DEFAULT_WORDING,
+    LABELS,
+    OPEN,
+    PAPER_WORDING,
+    meant_by,
+    wording_named,
+)
 
 TEXTS = ("context", "first", "second")
 DELIMITER = "7e84f271"  # any eight digits, with which docs/judges.md measures: by chance one text of 2³² holds them

@@ -22,9 +22,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from comparo.data.columns import Table
-from comparo.data.frames import INSTALL, Column, Library, columns_from_frame, installed
-from comparo.data.sheets import rows_of_workbook, unguarded
+from comparo.data.columns import INSTALL, Column, Library, Table, columns_from_frame, installed
+from comparo.data.documents import rows_of_workbook, unguarded
 from comparo.errors import ComparisonsError
 
 WRITTEN = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.columns import Table, factorise, shown
-from comparo.data.frames import Column
+from comparo.data.columns import Column, Table, factorise, shown
 from comparo.data.reading import columns_from_objects
 from comparo.errors import ComparisonsError
 

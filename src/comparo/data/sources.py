@@ -15,11 +15,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from comparo.data.columns import Table, shown
+from comparo.data.columns import Table, columns_from_frame, shown
 from comparo.data.documents import docx_text, pdf_text
-from comparo.data.frames import columns_from_frame
 from comparo.data.reading import columns_from_objects, columns_from_text, read_columns
-from comparo.data.words import visible
+from comparo.data.sanitize import visible
 from comparo.errors import ComparisonsError
 
 STANDARD_INPUT = "standard input"

@@ -16,7 +16,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from comparo.data.frames import Column, installed
+from comparo.data.columns import Column, installed
 from comparo.data.writing import write_columns
 from comparo.errors import ComparisonsError
 from comparo.export.tables import comparison_columns, item_columns

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from types import CodeType
 from typing import Any
 
-from comparo.data.joint import CriteriaPrompt
+from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges.protocol import Judge, Judgement

@@ -113,7 +113,7 @@ class Judge(Protocol):
 
     - `scales` = True: it also rates one text on a scale. A prompt may then have more than two labels, the highest
       first, and p is where the expected label lies between the last (0) and the first (1).
-    - `several` = True: it also answers a prompt of several criteria (`comparo.data.joint.CriteriaPrompt`), by one
+    - `several` = True: it also answers a prompt of several criteria (`CriteriaPrompt`), by one
       `comparo.judges.several.Several` per question.
     - `chooses` = True: it answers by choices (decisions, votes, grades), not by probabilities. A choice has the
       noise of a coin whatever the texts, so pairs are then chosen without their contrast.

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.model.graph import Graph
+from comparo.model.linalg.graph import Graph
 from comparo.types import Array
 
 LEAST = 1e-9  # variation of x within or between groups, relative to all of it, below which it is rounding

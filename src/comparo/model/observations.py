@@ -6,7 +6,7 @@ The paper's general Gaussian expert with μ(p) = logit p takes an answer as
 
 Two answers about a pair, in both orders, are one observation, half of their difference: the effect of position cancels
 in it, that of the judge (γ) and that of the two texts. What rounding does to p is part of the noise. Answers that are
-choices (decisions, ties, votes) have the likelihood of Bradley–Terry instead (`comparo.model.sites`).
+choices (decisions, ties, votes) have the likelihood of Bradley–Terry instead (`comparo.model.inference.ep`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.graph import Graph
-from comparo.model.position import pairs
+from comparo.model.inference.position import pairs
+from comparo.model.linalg.graph import Graph
 from comparo.types import Array, Index
 
 WHOLE = 1e-6  # distance from a whole number: p in files often has six digits

@@ -19,14 +19,14 @@ from typing import Literal
 
 import numpy as np
 
-from comparo.model.covariance import Covariance
-from comparo.model.effects import Effects
-from comparo.model.opinion import Opinion
-from comparo.model.panel import Panel
-from comparo.model.pattern import Batch, Pattern
-from comparo.model.product import Product
+from comparo.model.estimators.panel import Panel
+from comparo.model.estimators.panel_covariance import Opinion
+from comparo.model.estimators.poe import Product
+from comparo.model.estimators.random_effects import Effects
+from comparo.model.linalg.pattern import Batch, Pattern
+from comparo.model.posterior import Covariance
+from comparo.ranking.flips import orders_correlation
 from comparo.ranking.grouping import group_means
-from comparo.ranking.orders import orders_correlation
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array
 

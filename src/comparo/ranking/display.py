@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from comparo.data.words import visible
+from comparo.data.sanitize import visible
 from comparo.types import Array
 
 SHOWN = 100  # rows

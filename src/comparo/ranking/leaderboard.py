@@ -1,6 +1,6 @@
 """Which group is better: the mean scores of systems over many contexts, with intervals that hold for new contexts.
 
-The groups are compared by the mixed model of the same comparisons (`comparo.model.predicted`), with one difference: the
+The groups are compared by the mixed model of the same comparisons (`random_effects`), with one difference: the
 means of groups have no prior, so that no group is drawn towards the others. The contexts are a random sample: texts of
 a group vary from context to context, and that is part of the error of its mean.
 That the variances are estimated is part of it too.
@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, stdtr, stdtrit
 
-from comparo.data.frames import frame_from_columns
+from comparo.data.columns import frame_from_columns
 from comparo.data.writing import csv_text
-from comparo.model.variances import NARROWEST, WIDEST
+from comparo.model.inference.reml import NARROWEST, WIDEST
 from comparo.ranking.display import json_rows, table_html, table_text
 from comparo.types import Array, LongIndex
 

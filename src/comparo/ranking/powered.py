@@ -1,7 +1,7 @@
 """A leaderboard of groups by people's votes that a machine's answers make more exact, and how many votes that saved.
 
 The machine answers many pairs of texts, people vote on some of the same pairs. Nothing is assumed of the machine
-(`comparo.model.powered`): where it is useless its weight is about 0, and the leaderboard is that of the votes alone.
+(`prediction_powered`): where it is useless its weight is about 0, and the leaderboard is that of the votes alone.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
-from comparo.model.graph import Graph
-from comparo.model.powered import Answers, Fit, fitted
-from comparo.model.powered import powered as estimated
+from comparo.model.estimators.prediction_powered import Answers, Fit, fitted
+from comparo.model.estimators.prediction_powered import powered as estimated
+from comparo.model.linalg.graph import Graph
 from comparo.ranking.grouping import Groups, group_codes
 from comparo.ranking.leaderboard import Leaderboard, Over
 from comparo.types import Array, Index, Mask

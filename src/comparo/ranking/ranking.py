@@ -13,23 +13,29 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.frames import frame_from_columns
-from comparo.data.words import visible
+from comparo.data.columns import frame_from_columns
+from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
-from comparo.model.effects import Effects
-from comparo.model.experts import BradleyTerry, is_logit
-from comparo.model.panel import Panel
-from comparo.model.product import Product
+from comparo.model.estimators.panel import Panel
+from comparo.model.estimators.poe import Product
+from comparo.model.estimators.random_effects import Effects
+from comparo.model.likelihoods.experts import BradleyTerry, is_logit
 from comparo.ranking.display import bias_columns, json_rows, plain, table_html, table_text
-from comparo.ranking.equal import control_columns, control_name, held_of
 from comparo.ranking.grouping import Groups, asked_groups, leaderboard, why_not
-from comparo.ranking.grown import Grown, moved_columns, new_columns
-from comparo.ranking.indecision import tie_columns
+from comparo.ranking.growth import Grown, People, moved_columns, new_columns
 from comparo.ranking.leaderboard import Leaderboard, Over
-from comparo.ranking.members import member_columns, member_notes, view_columns
-from comparo.ranking.notes import consensus_sentence, notes
-from comparo.ranking.placed import Placed
-from comparo.ranking.told import People
+from comparo.ranking.notes import (
+    consensus_sentence,
+    control_columns,
+    control_name,
+    held_of,
+    member_columns,
+    member_notes,
+    notes,
+    tie_columns,
+    view_columns,
+)
+from comparo.ranking.ordering import Placed
 from comparo.types import Array, Index
 
 if TYPE_CHECKING:
@@ -94,7 +100,7 @@ class Ranking(Placed):
     def estimate(self) -> Whose:
         """Whose ranking it is: "judge"; "consensus" for what people would say, as far as one judge can tell; "people".
 
-        The last has votes of people (`comparo.ranking.people`).
+        The last has votes of people (`comparo.ranking.votes`).
         """
         if self.people is not None:
             return "people"
@@ -242,11 +248,14 @@ class Ranking(Placed):
     def to_csv(self, path: str | os.PathLike[str]) -> None: ...
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
         """Return the table of `to_columns` as CSV, or write it to `path`; missing numbers are empty fields."""
-        text = csv_text(self.to_columns())
         if path is None:
-            return text
-        Path(path).write_text(text, encoding="utf-8", newline="")
+            return self._csv
+        Path(path).write_text(self._csv, encoding="utf-8", newline="")
         return None
+
+    @cached_property
+    def _csv(self) -> str:
+        return csv_text(self.to_columns())
 
     def to_json(self) -> str:
         """The table with method, estimate, level, notes, bias, variances and the leaderboard, as one JSON object.
@@ -292,7 +301,7 @@ class Ranking(Placed):
 
     def plot(self, context: Hashable = None, top: int = 40, ax: Axes | None = None) -> Axes:
         """Plot the best `top` items with their intervals and tiers (`comparo.plot_ranking`); needs matplotlib."""
-        from comparo.analysis.plots import plot_ranking
+        from comparo.plots.rankings import plot_ranking
 
         return plot_ranking(self, context, top, ax)
 

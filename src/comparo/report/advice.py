@@ -19,16 +19,15 @@ import numpy as np
 from scipy.special import ndtri
 
 import comparo.report.bounds as bounds
-from comparo.ranking.orders import count_flips, unexplained_flips
+from comparo.ranking.flips import count_flips, unexplained_flips
 from comparo.report.embed import label
 from comparo.report.making import command, prompt_flags, prompt_of
 from comparo.report.measures import Outlook, length_correlation, position_bias
-from comparo.report.names import told
+from comparo.report.phrases import PEOPLE, told, words_of
 from comparo.report.record import Record
 from comparo.report.signs import in_hundred
 from comparo.report.trust import as_many_again
 from comparo.report.views import display_order
-from comparo.report.words import PEOPLE, words_of
 from comparo.run.budget import dollars
 
 STEPS = 4  # that are shown, at most: more than a reader would do

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from comparo.ranking.orders import MANY
+from comparo.ranking.flips import MANY
 
 Verdict = Literal["fine", "check", "poor", "plain"]
 

@@ -5,13 +5,13 @@ from collections import Counter
 import numpy as np
 
 import comparo.report.bounds as bounds
-from comparo.analysis.verdicts import cycles
-from comparo.ranking.orders import count_flips
+from comparo.analysis.transitivity import cycles
+from comparo.ranking.flips import count_flips
 from comparo.report.embed import label
 from comparo.report.measures import position_bias, residuals
+from comparo.report.phrases import PEOPLE, words_of
 from comparo.report.record import Record
 from comparo.report.signs import Sign, graded, in_hundred
-from comparo.report.words import PEOPLE, words_of
 
 RANDOM = 0.25  # of three pairs whose winners are drawn by a coin, 2 of 8 outcomes are a circle
 

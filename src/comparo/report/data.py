@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from comparo.ranking.expected import in_logits
+from comparo.ranking.criteria_ranking import in_logits
 from comparo.report.embed import cut_texts, presentable, script_json, size
-from comparo.report.names import context_told
+from comparo.report.phrases import context_told, words_of
 from comparo.report.record import Record
 from comparo.report.views import Columns, Scale, candidates, display_order, leaderboard
-from comparo.report.words import words_of
 from comparo.types import LongIndex
 
 TOP = 10  # items of the table of wins

@@ -17,21 +17,28 @@ from markupsafe import Markup
 from comparo.errors import StoreError
 from comparo.report.advice import Step, advice
 from comparo.report.bounds import pairs_in_order
-from comparo.report.charts import convergence_chart, length_chart, people_about, people_chart
 from comparo.report.data import ROOM, Room, Tables, page_data
-from comparo.report.embed import LONGEST, label, presentable
-from comparo.report.facts import facts
-from comparo.report.growth import growth_part
+from comparo.report.embed import LONGEST, label, presentable, snippet
 from comparo.report.making import command, injection_notes, prompt_of, question, score_meaning, settings
 from comparo.report.measures import agreements, outlook, surprises
+from comparo.report.phrases import facts, words_of
 from comparo.report.record import Record
-from comparo.report.rows import context_rows, leader, line, surprise
+from comparo.report.sections import (
+    context_rows,
+    convergence_chart,
+    growth_part,
+    leader,
+    length_chart,
+    line,
+    people_about,
+    people_chart,
+    surprise,
+)
 from comparo.report.signs import in_hundred
-from comparo.report.snippets import snippet
 from comparo.report.trust import signs
-from comparo.report.voices import who_judged
-from comparo.report.words import words_of
+from comparo.report.voices_section import who_judged
 from comparo.run.database import write_text
+from comparo.run.probing import model_sentences
 
 HERE = Path(__file__).parent
 SCRIPTS = ("save.js", "page.js")
@@ -98,6 +105,8 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
     people, cards = agreements(record, tables.mean is not None), signs(record, ahead)
     view, columns = tables.shown
     sizes = np.diff(ranking.graph.starts)
+    notes = *ranking.notes, *ranking.board_notes, *model_sentences(record.judgements)
+    notes += injection_notes(record.configuration, record.items)
     return {
         "words": words_of(record),
         "is_fitted": record.is_fitted,
@@ -114,10 +123,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "score_meaning": score_meaning(ranking.method, ranking.estimate),
         "level": f"{ranking.level:.0%}",
         "unsure": f"{1 - ranking.level:.0%}",
-        "notes": [
-            label(note, SENTENCE)
-            for note in (*ranking.notes, *ranking.board_notes, *injection_notes(record.configuration, record.items))
-        ],
+        "notes": [label(note, SENTENCE) for note in notes],
         "view": view,
         "mean": tables.mean,
         "every": len(record.contexts),

@@ -4,12 +4,12 @@ import logging
 import os
 from pathlib import Path
 
-from comparo.report.compare import RESULT, compare_page
-from comparo.report.criteria import read_criteria_record, write_criteria_report
+from comparo.report.compare_page import RESULT, compare_page
+from comparo.report.criteria_page import read_criteria_record, write_criteria_report
 from comparo.report.data import ROOM, Room
 from comparo.report.page import save_page, write_page
 from comparo.report.record import Record, read_record
-from comparo.run.criteria import criteria_of
+from comparo.run.criteria_run import criteria_of
 
 logger = logging.getLogger(__name__)
 

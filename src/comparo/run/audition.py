@@ -17,22 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from comparo.analysis.curves import mean_known
+from comparo.analysis.correlations import mean_known
 from comparo.analysis.reliability import Jackknife
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.data.wordings import PAPER_WORDING, WORDINGS
-from comparo.model.hearing import Heard, hear
-from comparo.model.panel import NEARLY
+from comparo.model.estimators.panel import NEARLY
+from comparo.model.estimators.panel_members import Heard, hear
+from comparo.ranking.grouping import control_of
 from comparo.ranking.ranking import Ranking
-from comparo.ranking.traits import control_of
-from comparo.run.auditioned import BLIND, Answers, Audition
+from comparo.run.audition_result import BLIND, Answers, Audition
 from comparo.run.budget import Budget
 from comparo.run.loop import Run, logger
 from comparo.run.starting import Asked, Folder, Start, listed, make_judges, make_prompt, reader_among
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
 from comparo.run.voices import Voice, voices_of
-from comparo.run.watching import Watch
+from comparo.run.watch import Watch
 
 PAIRS = 20  # for each voice; 80% of the gap to the best voice is closed with n calls to all voices (docs/panel.md)
 FEWEST = 15  # pairs: a voice of fewer than 30 answers has no variances of its own

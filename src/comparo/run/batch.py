@@ -20,22 +20,22 @@ from dataclasses import replace
 from math import inf, nan
 from typing import Any, Literal, get_args
 
-from comparo.data.joint import CriteriaPrompt
+from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Question
 from comparo.errors import JudgeError, PendingError, RunError
 from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch_store import Batch
-from comparo.run.courier import CANCELLED, CREATIONS, UNANSWERED, Courier, Pauses, StrangerError
+from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Courier, Pauses, StrangerError
+from comparo.run.budget import Progress
+from comparo.run.caching_judge import Memory, Recalling
 from comparo.run.database import encode, key_of
-from comparo.run.health import too_many
 from comparo.run.loop import LOOK, Run, logger
-from comparo.run.pairing import pair_source
-from comparo.run.progress import Progress
-from comparo.run.recall import Memory, Recalling
+from comparo.run.scheduling import pair_source
 from comparo.run.store import Store
 from comparo.run.task import Task
+from comparo.run.worker import too_many
 
 Mode = Literal["wait", "submit", "cancel"]
 TRIES = 3  # batches that a question may be part of: where a share x of each expires, x³ have no answer in the end

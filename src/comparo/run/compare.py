@@ -22,11 +22,11 @@ from comparo.data.items import Items
 from comparo.data.pairing import Paired, pair_files, pair_groups
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
-from comparo.run.answers import count_cached
+from comparo.run.compare_result import Duel, preferences
 from comparo.run.database import key_of
-from comparo.run.duel import Duel, preferences
 from comparo.run.loop import Run
 from comparo.run.rank import rank
+from comparo.run.voices import count_cached
 
 NEITHER = math.nan, math.nan  # the answers about two texts that are the same
 BEYOND = 1.25  # calls that are made, of those that were needed, at most: the others are in flight when it stops

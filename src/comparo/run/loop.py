@@ -14,20 +14,17 @@ from comparo.data.writing import csv_text
 from comparo.errors import JudgeError, RunError
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
-from comparo.run.allocation import Allocation
-from comparo.run.answers import comparisons
 from comparo.run.batch_store import had_batches
-from comparo.run.budget import Spending, paid_and_spent
-from comparo.run.chorus import Chorus
+from comparo.run.budget import Progress, Spending, paid_and_spent
 from comparo.run.database import Key, encode, key_of
-from comparo.run.health import ENOUGH, Health, is_excess, too_many
-from comparo.run.pairing import pair_source
-from comparo.run.progress import Progress
-from comparo.run.rounds import Pair, Rounds
-from comparo.run.stops import Stops
+from comparo.run.probing import model_sentences
+from comparo.run.scheduling import Chorus, Pair, Rounds, pair_source
+from comparo.run.stopping import Stops
 from comparo.run.store import Store
 from comparo.run.task import Task
-from comparo.run.worker import PATIENCE, Asking
+from comparo.run.voice_allocation import Allocation
+from comparo.run.voices import comparisons
+from comparo.run.worker import ENOUGH, PATIENCE, Asking, Health, is_excess, too_many
 
 LOOK = 0.5  # seconds between two looks at the clock, and between two reports of the progress
 GRACE = 10.0  # seconds that calls in flight have to come back when a run is stopped
@@ -140,6 +137,8 @@ class Run:
         lost = [answer for answer in last if answer.failed]
         if is_excess(len(lost), len(last)) or 0 < len(lost) == len(last):
             raise RunError(too_many(len(lost), len(last), lost[-1].error))
+        for sentence in model_sentences(self.judgements):
+            self.say(sentence)
         return self.ranking()
 
     def finish(self) -> Ranking:

@@ -11,22 +11,22 @@ from comparo.data.items import LENGTH, Items
 from comparo.data.prompts import Prompt
 from comparo.judges import Judgement
 from comparo.methods import Method
-from comparo.model.product import Bias
+from comparo.model.estimators.poe import Bias
 from comparo.ranking.ranking import Ranking
 from comparo.run.audition import all_wordings
-from comparo.run.auditioned import Answers, Audition
-from comparo.run.auto import AUTO, choose_wordings
+from comparo.run.audition_result import Answers, Audition
 from comparo.run.batch import Mode, mode_of
 from comparo.run.budget import Budget
-from comparo.run.criteria import WEIGHTS, check_criteria
-from comparo.run.growing import items_there
+from comparo.run.criteria_run import WEIGHTS, check_criteria
+from comparo.run.fit_policy import Scores
 from comparo.run.loop import Run, logger
-from comparo.run.recipe import Scores
+from comparo.run.resume import items_there
 from comparo.run.starting import Asked, Folder, Start, listed, make_judges, make_prompt, reader_among
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
 from comparo.run.voices import Voice, voices_of
-from comparo.run.watching import Watch
-from comparo.selection.defaults import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, SYSTEM_GOALS, Orders, Strategy
+from comparo.run.watch import Watch
+from comparo.run.wording_choice import AUTO, choose_wordings
+from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, SYSTEM_GOALS, Orders, Strategy
 
 
 def rank(

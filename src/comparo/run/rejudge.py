@@ -15,27 +15,25 @@ from typing import Any
 
 import numpy as np
 
-from comparo.analysis.agreement import spearman_within
-from comparo.analysis.verdicts import flips
+from comparo.analysis.correlations import spearman_within
+from comparo.analysis.transitivity import flips
 from comparo.data.columns import look_up
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.data.wordings import WORDINGS
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement
 from comparo.ranking.ranking import Ranking
-from comparo.run.answers import comparisons
-from comparo.run.budget import PROBES, Budget, Spending, paid_and_spent
+from comparo.run.budget import PROBES, Budget, Progress, Spending, paid_and_spent
+from comparo.run.caching_judge import recalled, remembering
 from comparo.run.database import key_of
+from comparo.run.dry_run import warnings_of
 from comparo.run.loop import Run, logger
 from comparo.run.probing import probe_judges
-from comparo.run.progress import Progress
-from comparo.run.recall import recalled, remembering
-from comparo.run.rounds import Pair, Rounds
+from comparo.run.scheduling import Pair, Rounds
 from comparo.run.store import Store, read_configuration, read_judgements, stored_items
 from comparo.run.task import DEFAULT_LEAST_MASS, Expense, Task
-from comparo.run.voices import Voice
-from comparo.run.watching import Watch, finish_watched
-from comparo.run.writing import warnings_of
+from comparo.run.voices import Voice, comparisons
+from comparo.run.watch import Watch, finish_watched
 from comparo.types import Array
 
 

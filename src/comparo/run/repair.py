@@ -18,7 +18,7 @@ from comparo.data.sources import table_of_items
 from comparo.errors import ComparisonsError, StoreError, WrongFolderError
 from comparo.run.database import DATABASE, decode, explained, lock, make_private, open_database, sync
 from comparo.run.folders import free
-from comparo.run.pages import Pages, Row
+from comparo.run.sqlite_pages import Pages, Row
 from comparo.run.store import write_configuration, written_configuration
 
 TYPES: dict[str, tuple[type, ...]] = {"TEXT": (str,), "INTEGER": (int,), "REAL": (int, float)}

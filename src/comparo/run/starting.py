@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from comparo.data.criteria_prompt import CriteriaPrompt, criteria_prompt
 from comparo.data.items import Items
-from comparo.data.joint import CriteriaPrompt, criteria_prompt
 from comparo.data.prompts import PAPER, Prompt, choose_prompt
 from comparo.data.wordings import DEFAULT_WORDING
 from comparo.data.writing import csv_text
@@ -16,16 +16,16 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.batch import BatchRun, Mode, check_batch
 from comparo.run.batch_store import check_no_batch
 from comparo.run.budget import PROBES
-from comparo.run.criteria import CriteriaRun, CriteriaStore
+from comparo.run.caching_judge import recalled, remembering
+from comparo.run.criteria_run import CriteriaRun, CriteriaStore
+from comparo.run.dry_run import warnings_of
 from comparo.run.folders import set_aside
-from comparo.run.growing import grown, open_grown
 from comparo.run.loop import Run, logger
 from comparo.run.probing import probe_judges
-from comparo.run.recall import recalled, remembering
+from comparo.run.resume import grown, open_grown
 from comparo.run.store import VOTES, Store
 from comparo.run.task import Task
-from comparo.run.watching import Watch, Watcher, finish_watched
-from comparo.run.writing import warnings_of
+from comparo.run.watch import Watch, Watcher, finish_watched
 
 Asked = str | Judge | Callable[..., float]
 Folder = str | Path | Callable[[Task], Path] | None

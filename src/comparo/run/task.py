@@ -18,19 +18,19 @@ import numpy as np
 
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.data.comparisons import Comparisons
+from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
 from comparo.data.items import Items
-from comparo.data.joint import CriteriaPrompt, reply_tokens
 from comparo.data.prompts import Prompt, Question
 from comparo.judges import Judge, Judgement
 from comparo.methods import Method, quiet_fit
-from comparo.model.product import Bias
-from comparo.run.auditioned import fingerprint
+from comparo.model.estimators.poe import Bias
+from comparo.run.audition_result import fingerprint
 from comparo.run.budget import Budget
+from comparo.run.fit_policy import Fitting, Scores
 from comparo.run.growth import Growth
 from comparo.run.probing import PRICES, prices_of
-from comparo.run.recipe import Fitting, Scores
 from comparo.run.voices import Voice
-from comparo.selection.defaults import (
+from comparo.selection.designs import (
     DEFAULT_GOAL,
     DEFAULT_ORDERS,
     SYSTEM_GOALS,

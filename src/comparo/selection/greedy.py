@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from comparo.model.experts import logistic_curvature
-from comparo.model.limits import LIMITS, Limits
+from comparo.model.likelihoods.experts import logistic_curvature
+from comparo.model.tuning import LIMITS, Limits
 from comparo.rounding import TIES, first_best, merge_ties
 from comparo.types import Array, Mask
 

@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
-from comparo.model.experts import logistic_curvature
+from comparo.model.likelihoods.experts import logistic_curvature
+from comparo.model.noise import residuals
 from comparo.model.observations import are_choices
-from comparo.model.weights import residuals
 from comparo.rounding import first_best, merge_ties
-from comparo.selection.contrast import fitted_power
 from comparo.selection.designs import Pairs, in_both_orders, orient
 from comparo.selection.selector import Selector
+from comparo.selection.text_features import fitted_power
 from comparo.types import Array, LongIndex
 
 ANCHORS = 256  # old items that are considered as partners: next ones differ by 0.4% of the ranks

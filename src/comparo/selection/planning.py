@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from comparo.analysis.agreement import spearman
+from comparo.analysis.correlations import spearman
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
-from comparo.selection.defaults import DEFAULT_ORDERS, Orders, Strategy
+from comparo.selection.designs import DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.selector import Selector
 from comparo.types import Array, Seed, as_generator
 

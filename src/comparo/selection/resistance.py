@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.experts import logistic_curvature
-from comparo.model.graph import Graph
-from comparo.model.laplacian import Laplacian
-from comparo.model.pattern import Pattern
+from comparo.model.likelihoods.experts import logistic_curvature
+from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.laplacian import Laplacian
+from comparo.model.linalg.pattern import Pattern
 from comparo.rounding import TIES, merge_ties
 from comparo.selection.designs import Pairs
 from comparo.types import Array

@@ -17,19 +17,22 @@ from numpy.typing import NDArray
 from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
-from comparo.model.experts import BradleyTerry, logistic_curvature
-from comparo.model.graph import Graph
-from comparo.model.limits import LIMITS, Limits
-from comparo.model.newton import Problem
-from comparo.model.pattern import Pattern
-from comparo.model.product import WIDE, product_at
-from comparo.selection.contrast import USUAL, fitted_power
-from comparo.selection.defaults import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy, default_strategy, top_of
+from comparo.model.estimators.poe import WIDE, product_at
+from comparo.model.inference.newton import Problem
+from comparo.model.likelihoods.experts import BradleyTerry, logistic_curvature
+from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.pattern import Pattern
+from comparo.model.tuning import LIMITS, Limits
 from comparo.selection.designs import (
+    DEFAULT_GOAL,
+    DEFAULT_ORDERS,
+    Orders,
     Pairs,
+    Strategy,
     among,
     check_number,
     connect,
+    default_strategy,
     distinct,
     draw,
     forest,
@@ -37,9 +40,11 @@ from comparo.selection.designs import (
     joining,
     merge,
     orient,
+    top_of,
 )
 from comparo.selection.greedy import Border, Greedy, inverse, join
 from comparo.selection.resistance import Goal, Resistance, matching
+from comparo.selection.text_features import USUAL, fitted_power
 from comparo.types import Array, Seed, as_generator
 
 JITTER = 0.15  # standard deviation added to the logarithm of a contrast, so that another seed gives other pairs

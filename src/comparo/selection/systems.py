@@ -30,7 +30,7 @@ from scipy.sparse.csgraph import connected_components
 
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.rounding import first_best
-from comparo.selection.defaults import Orders
+from comparo.selection.designs import Orders
 from comparo.selection.greedy import differences
 from comparo.types import Array, LongIndex
 

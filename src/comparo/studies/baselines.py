@@ -6,8 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from comparo.analysis.agreement import spearman_within
-from comparo.analysis.curves import mean_known
+from comparo.analysis.correlations import mean_known, spearman_within
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, criterion_prompt, paper_prompt
 from comparo.judges import Judge

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
-from comparo.model.limits import LIMITS
-from comparo.selection.defaults import Orders
-from comparo.selection.designs import merge
+from comparo.model.tuning import LIMITS
+from comparo.selection.designs import Orders, merge
 from comparo.selection.greedy import Greedy, inverse
 from comparo.selection.selector import greedy_pairs
 from comparo.studies.recorded import Recorded

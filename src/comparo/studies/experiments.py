@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from comparo.methods import Method
-from comparo.model.product import Bias
+from comparo.model.estimators.poe import Bias
 from comparo.studies.baselines import SortedCell, longer_cell, pairs_cell
 from comparo.studies.cells import Cell, column_means
 from comparo.studies.opening import Opened

@@ -21,8 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.columns import Table, shown
-from comparo.data.frames import Column
+from comparo.data.columns import Column, Table, shown
 from comparo.data.items import Items
 from comparo.errors import ComparisonsError
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from comparo.analysis.curves import moments, true_differences
-from comparo.analysis.plots import plot_difference_given_p, plot_joint
+from comparo.analysis.correlations import moments, true_differences
+from comparo.plots.rankings import plot_difference_given_p, plot_joint
 from comparo.studies import paper
 from comparo.studies.claims import OPEN, OPPOSITE, Claim, claims
 from comparo.studies.experiments import BIASES, PLANS, SELECTED, Experiment, experiment

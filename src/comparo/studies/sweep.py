@@ -20,12 +20,11 @@ from typing import Any, Literal
 import numpy as np
 
 from comparo.methods import Method
-from comparo.model.product import Bias
-from comparo.selection.defaults import Orders
-from comparo.studies.cells import Cell, column_means, evaluate
+from comparo.model.estimators.poe import Bias
+from comparo.selection.designs import Orders
+from comparo.studies.cells import Cell, Fit, Scorer, column_means, evaluate
 from comparo.studies.draws import Draws, Strategy, calls_in, draw, reaches
 from comparo.studies.recorded import Recorded
-from comparo.studies.scorers import Fit, Scorer
 from comparo.types import Array
 
 Measure = Literal["spearman", "pearson"]

@@ -16,13 +16,12 @@ import numpy as np
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.ranking.ranking import Ranking
-from comparo.run.recipe import Fitting
+from comparo.run.fit_policy import Fitting
 from comparo.selection.selector import Selector
-from comparo.studies.cells import evaluate
+from comparo.studies.cells import Fit, Scorer, evaluate
 from comparo.studies.draws import Draws, calls_in, draw
 from comparo.studies.opening import Opened
 from comparo.studies.recorded import Recorded
-from comparo.studies.scorers import Fit, Scorer
 from comparo.studies.sweep import everything, spread
 from comparo.studies.tables import Entry, Table, reaching
 from comparo.types import Array

@@ -23,11 +23,11 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from comparo.data.words import visible
+from comparo.data.sanitize import visible
 from comparo.errors import StoreError
 from comparo.vote.ballots import CHOICES
-from comparo.vote.links import is_same
 from comparo.vote.pages import FILES, HERE, REASON, Pages
+from comparo.vote.people import is_same
 from comparo.vote.standing import ranking_csv, votes_csv
 
 LARGEST = 10_000  # bytes of what a page sends: the longest reason takes 800, as UTF-8

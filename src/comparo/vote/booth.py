@@ -18,14 +18,13 @@ from typing import Any
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.errors import StoreError
-from comparo.run.recipe import Fitting
+from comparo.run.fit_policy import Fitting
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.vote import ballots
 from comparo.vote.ballots import Ballot
 from comparo.vote.dealing import Dealer
-from comparo.vote.links import Links
-from comparo.vote.people import fitting_of, identity_of, task_of
+from comparo.vote.people import Links, fitting_of, identity_of, task_of
 
 logger = logging.getLogger(__name__)
 

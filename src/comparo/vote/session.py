@@ -15,13 +15,12 @@ from comparo.errors import StoreError, WrongFolderError
 from comparo.report.record import read_record
 from comparo.run.budget import Budget
 from comparo.run.folders import choose_folder, folders, set_aside
-from comparo.run.growing import Change
+from comparo.run.resume import Change
 from comparo.run.store import Store, count_judgements, differences, read_configuration, stored_items
-from comparo.selection.defaults import DEFAULT_BUDGET
-from comparo.selection.telling import telling_pairs
+from comparo.selection.designs import DEFAULT_BUDGET
+from comparo.selection.vote_priority import telling_pairs
 from comparo.vote.booth import Booth
-from comparo.vote.links import Links
-from comparo.vote.people import MAY_DIFFER, identity_of, task_of
+from comparo.vote.people import MAY_DIFFER, Links, identity_of, task_of
 
 FIRST = 50  # votes that tell the validity of a judge to a factor of about three (docs/people.md)
 

@@ -16,18 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from comparo.analysis.annotators import Estimate, krippendorff_alpha
 from comparo.analysis.confidence import expected_spearman
 from comparo.data.sources import standing
 from comparo.data.writing import csv_text
 from comparo.judges import Judgement
-from comparo.ranking.orders import Flips, count_flips
+from comparo.metrics import Estimate, krippendorff_alpha
+from comparo.ranking.flips import Flips, count_flips
 from comparo.ranking.ranking import Ranking
 from comparo.report.measures import Position, voter_biases
-from comparo.run.answers import comparisons
 from comparo.run.database import decode, reading
-from comparo.run.stops import connected, sure_contexts
+from comparo.run.stopping import connected, sure_contexts
 from comparo.run.store import read_judgements
+from comparo.run.voices import comparisons
 from comparo.vote.booth import Booth
 
 REST = 5.0  # how many times as long as it took to compute the standing nothing is computed

@@ -5,10 +5,8 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 from comparo.data.columns import Table
-from comparo.data.imports.alpaca_eval import ANNOTATIONS, read_annotations
-from comparo.data.imports.arena import BATTLES, read_battles
+from comparo.data.imports.battles import ANNOTATIONS, BATTLES, GAMES, read_annotations, read_battles, read_games
 from comparo.data.imports.gathering import Imported
-from comparo.data.imports.mt_bench import GAMES, read_games
 from comparo.data.imports.promptfoo import RESULTS, read_results, results_table
 from comparo.data.reading import read_document
 from comparo.errors import ComparisonsError

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from comparo.data.columns import Table, is_missing
+from comparo.data.columns import Column, Table, is_missing
 from comparo.data.comparisons import Comparisons
-from comparo.data.frames import Column
 from comparo.data.reading import columns_from_objects
 from comparo.errors import ComparisonsError
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import comparo.judges.openai.verdicts as verdicts
-from comparo.data.joint import CriteriaPrompt
+from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges.hosted.settings import Hosted

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, ClassVar, Self
 
-from comparo.data.joint import CriteriaPrompt, reply_tokens
+from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
 from comparo.data.prompts import Prompt
 from comparo.errors import JudgeError, pip_install
 from comparo.judges.openai.complaints import Secrets

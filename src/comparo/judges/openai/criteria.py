@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import Any
 
 import comparo.judges.openai.verdicts as verdicts
-from comparo.data.joint import CriteriaPrompt, reply_tokens
+from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
 from comparo.data.prompts import Prompt
 from comparo.judges.openai.caller import Caller, Case
 from comparo.judges.openai.settings import Settings

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from comparo.data.joint import CriteriaPrompt, reply_tokens
+from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
 from comparo.data.prompts import Prompt
 from comparo.errors import JudgeError
 from comparo.judges.openai.complaints import Secrets

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from comparo.data.joint import CriteriaPrompt
+from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt
 from comparo.judges.labels import AROUND, Words, reply_probability, spells
 from comparo.judges.openai.complaints import FILTERED, whole_characters

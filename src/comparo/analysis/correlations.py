@@ -1,0 +1,196 @@
+"""Correlations: of rankings with people's scores, and of a ranking with an earlier one.
+
+The numbers of the plots: how a ranking converges, and the true difference given p.
+
+K comparisons of n candidates (items of contexts) as columns of shape (K,); `scores` maps an item, or a pair (context,
+item), to its true score.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.data.columns import look_up
+from comparo.data.comparisons import Comparisons
+from comparo.data.items import Items
+from comparo.methods import Method, quiet_fit
+from comparo.model.estimators.poe import Bias
+from comparo.model.linalg.graph import Graph
+from comparo.ranking.ranking import Ranking
+from comparo.rounding import mean_ranks
+from comparo.types import Array, LongIndex
+
+
+def pearson(one: Array, other: Array) -> Array:
+    """Pearson's correlation along the last axis of two arrays; NaN where one of them is constant.
+
+    >>> pearson(np.array([1.0, 2.0, 3.0]), np.array([[1.0, 3.0, 2.0], [7.0, 7.0, 7.0]]))
+    array([0.5, nan])
+    """
+    a, b = (column - np.mean(column, axis=-1, keepdims=True) for column in (one, other))
+    norm = np.sqrt(np.sum(a * a, axis=-1) * np.sum(b * b, axis=-1))
+    varies = _varies(one) & _varies(other)
+    return np.asarray(np.divide(np.sum(a * b, axis=-1), norm, out=np.full(norm.shape, np.nan), where=varies))
+
+
+def _varies(column: Array) -> NDArray[np.bool_]:
+    """Whether the values along the last axis differ by more than rounding."""
+    return np.asarray(np.ptp(column, axis=-1) > 1e-12 * np.maximum(np.max(np.abs(column), axis=-1), 1.0))
+
+
+def spearman(one: Array, other: Array) -> Array:
+    """Spearman's correlation along the last axis: Pearson's of the ranks, where equal values share their mean rank.
+
+    >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0]))
+    array(0.5)
+    """
+    return pearson(mean_ranks(one), mean_ranks(other))
+
+
+def spearman_within(one: Array, other: Array, segment: NDArray[np.integer], segments: int) -> Array:
+    """`spearman` of the entries (n,) of each segment, shape (segments,), where both are known; `segment` (n,) from 0.
+
+    NaN where fewer than two are known, or where one of the columns is constant.
+
+    >>> scores, others = np.array([1.0, 2.0, 3.0, 5.0]), np.array([1.0, 3.0, 2.0, np.nan])
+    >>> spearman_within(scores, others, np.array([0, 0, 0, 1]), 2)
+    array([0.5, nan])
+    """
+    known = ~(np.isnan(one) | np.isnan(other))
+    segment = segment[known]
+    size = np.bincount(segment, minlength=segments)
+    a, b = (_ranks(column[known], segment) - (size[segment] + 1) / 2 for column in (one, other))
+    inner, square, others = (np.bincount(segment, values, segments) for values in (a * b, a * a, b * b))
+    norm = np.sqrt(square * others)
+    return np.asarray(np.divide(inner, norm, out=np.full(segments, np.nan), where=norm > 0))
+
+
+def aligned(last: Ranking, earlier: Ranking) -> Array:
+    """The earlier scores of all candidates of the last ranking, shape (n,); the mean for those not yet compared."""
+    items = np.int64(len(last.comparisons.items))
+    keys, found = (one.graph.context * items + one.graph.item for one in (last, earlier))
+    order = np.argsort(keys, kind="stable")
+    scores = np.full(len(keys), np.mean(earlier.scores))
+    scores[order[np.searchsorted(keys, found, sorter=order)]] = earlier.scores
+    return scores
+
+
+def _ranks(values: Array, segment: NDArray[np.integer]) -> Array:
+    """The rank of each value (n,) in its segment, from 1; equal ones share the mean of theirs."""
+    order = np.lexsort((values, segment))
+    ordered, part = values[order], segment[order]
+    starts = np.diff(part, prepend=-1) != 0
+    group = np.cumsum(starts | (np.diff(ordered, prepend=np.nan) != 0)) - 1
+    place = np.arange(len(values))
+    place = place - np.maximum.accumulate(np.where(starts, place, 0)) + 1
+    ranks = np.empty(len(values))
+    ranks[order] = (np.bincount(group, place) / np.bincount(group))[group] if len(values) else ranks
+    return ranks
+
+
+def agreement(ranking: Ranking, items: Items) -> dict[str, Array]:
+    """Spearman's correlation with each of the items' scores, per context: shape (C,), in the items' order.
+
+    NaN where a context has fewer than two scored items, or equal scores.
+    """
+    labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
+    row = look_up(labels, ranking.graph.labels(ranking.comparisons))
+    estimated = np.where(row < 0, np.nan, ranking.scores[row])
+    contexts_of = len(items.contexts)
+    return {
+        name: spearman_within(estimated, scores, items.context, contexts_of) for name, scores in items.scores.items()
+    }
+
+
+def convergence(
+    data: Comparisons, truth: Array | None = None, *, method: Method, bias: Bias | None, points: int
+) -> tuple[NDArray[np.int64], Array, Array | None]:
+    """The calls made (P,), and Spearman's correlation of the ranking after them with the last and with `truth` (n,).
+
+    Correlations are means over contexts. P is `points`, or less where there are fewer comparisons.
+    """
+    last = quiet_fit(data, method, bias=bias)
+    parts = (first_rows(last.graph, step / points) for step in range(1, points + 1))
+    taken = {len(rows): rows for rows in parts}
+    settled = [quiet_fit(data.take(rows), method, bias=bias) for rows in taken.values()]
+    final = np.array([correlation(last, earlier, last.scores) for earlier in settled])
+    true = None if truth is None else np.array([correlation(last, earlier, truth) for earlier in settled])
+    return np.array(list(taken)), final, true
+
+
+def first_rows(graph: Graph, share: float) -> LongIndex:
+    """The comparisons that are among the first `share` of their context, at least one per context.
+
+    Contexts may have been compared one after the other, so each is taken at the same share of its own comparisons.
+    """
+    context = graph.context[graph.first]
+    sizes, order = np.bincount(context), np.argsort(context, kind="stable")
+    before = np.empty(len(context))
+    begins = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    before[order] = (np.arange(len(context)) - begins) / sizes[context[order]]
+    return np.flatnonzero(before < share - 1e-9)
+
+
+def correlation(last: Ranking, earlier: Ranking, scores: Array) -> float:
+    """Spearman's correlation of an earlier ranking with `scores` (n,) of the last one's candidates: mean over contexts.
+
+    Candidates that the earlier ranking does not have get its mean score. NaN where no context has a correlation.
+    """
+    known = aligned(last, earlier)
+    return mean_known(spearman_within(known, scores, last.graph.position, last.graph.contexts))
+
+
+def mean_known(values: Array) -> float:
+    """The mean of the values that are not NaN; NaN where all are."""
+    known = values[~np.isnan(values)]
+    return float(np.mean(known)) if known.size else float("nan")
+
+
+def known_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) -> Array:
+    """The true score of each candidate, shape (n,), by (context, item) or by item; NaN where there is none."""
+    labels = graph.labels(data)
+    return np.array([float(scores.get(label, scores.get(label[1], np.nan))) for label in labels])
+
+
+def true_scores(data: Comparisons, graph: Graph, scores: Mapping[Any, float]) -> Array:
+    """`known_scores`; a ValueError where there is none at all."""
+    known = known_scores(data, graph, scores)
+    if not np.isfinite(known).any():
+        raise ValueError(
+            "no item has a true score; is every key of `scores` an item (or a pair of context and item) of the "
+            "comparisons?"
+        )
+    return known
+
+
+def true_differences(data: Comparisons, scores: Mapping[Any, float]) -> tuple[Array, Array, Array]:
+    """p, the true difference s_first − s_second, and the weight, of comparisons whose items both have a true score."""
+    graph = Graph.build(data)
+    known = true_scores(data, graph, scores)
+    difference, weight = known[graph.first] - known[graph.second], data.weights
+    usable = np.isfinite(difference) & (weight > 0)
+    if not usable.any():
+        raise ValueError("no comparison has a true score for both of its items; give scores of more items")
+    return data.p[usable], difference[usable], weight[usable]
+
+
+def moments(p: Array, values: Array, weight: Array, bins: int) -> tuple[Array, Array, Array]:
+    """Weighted mean of p, and mean and standard deviation of `values`, in equally wide bins of p that are not empty.
+
+    The deviation of a single value is NaN.
+
+    >>> moments(np.array([0.2, 0.9, 0.9]), np.array([-1.0, 1.0, 3.0]), np.ones(3), bins=2)
+    (array([0.2, 0.9]), array([-1.,  2.]), array([nan,  1.]))
+    """
+    which = np.minimum((p * bins).astype(int), bins - 1)
+    counts, total = np.bincount(which, minlength=bins), np.bincount(which, weight, bins)
+    filled = counts > 0
+
+    def mean(column: Array) -> Array:
+        return np.asarray(np.bincount(which, weight * column, bins)[filled] / total[filled])
+
+    middle = mean(values)
+    deviation = np.sqrt(mean((values - middle[(np.cumsum(filled) - 1)[which]]) ** 2))
+    return mean(p), middle, np.where(counts[filled] > 1, deviation, np.nan)

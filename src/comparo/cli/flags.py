@@ -1,0 +1,247 @@
+"""Flags that several commands share, also in groups, which a command takes as one argument, and what they mean.
+
+Flags of a run by batches, and what is said about one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_type_hints
+
+import typer
+
+from comparo.data.items import Items
+from comparo.data.prompts import PAPER, Prompt
+from comparo.data.sources import DATABASE, database_of
+from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
+from comparo.judges.batches import WINDOW
+from comparo.run.audition import all_wordings
+from comparo.run.batch import Mode
+from comparo.run.starting import make_prompt
+
+TEXTS = "What is compared: columns of the texts, and votes"  # where --help shows these flags
+IdColumn = Annotated[str | None, typer.Option("--id", help="The names of the items. Default: id")]
+TextColumn = Annotated[str | None, typer.Option("--text", help="The texts. Default: text")]
+ContextColumn = Annotated[
+    str | None,
+    typer.Option("--context", help="What the judge reads before the texts. Default: context"),
+]
+ContextIdColumn = Annotated[
+    str | None, typer.Option("--context-id", help="The names of the contexts. Default: context_id")
+]
+GroupColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "--by",
+        help="What items share, such as the system; groups are ranked too, and inform the scores. Default: group, else "
+        "the same id in other contexts.",
+        rich_help_panel=TEXTS,
+    ),
+]
+AllowChanges = Annotated[
+    bool,
+    typer.Option(
+        "--allow-changes",
+        help="Leave out judgements about texts that changed or are gone (docs/runs.md).",
+        rich_help_panel="Output",
+    ),
+]
+UNRELIABLE = 4  # the exit code of --fail-if-judge-unreliable: by `Flips.are_many`
+FailIfJudgeUnreliable = Annotated[
+    bool,
+    typer.Option(
+        "--fail-if-judge-unreliable",
+        help=f"Exit code {UNRELIABLE} if the judge hardly reads.",
+        rich_help_panel="Output",
+    ),
+]
+Scores = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scores",
+        help="People's scores, to compare the ranking with; may be repeated.",
+        rich_help_panel=TEXTS,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class QuestionFlags:
+    """What the judge is asked."""
+
+    criterion: Annotated[
+        str | None,
+        typer.Option(
+            help='What makes a text better, to end "Which Text is …": "more coherent"; or "continues the story better".'
+        ),
+    ] = None
+    kind: Annotated[str, typer.Option(help="What the texts are, as the judge is told: Story, Answer.")] = "Text"
+    heading: Annotated[
+        str | None,
+        typer.Option(help="What stands above the context. Default: the name of its column."),
+    ] = None
+    wording: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"How it is put (docs/judges.md): {', '.join(WORDINGS)}; all; auto (comparo rank): by an "
+            f"audition. May be repeated. Default: {DEFAULT_WORDING}"
+        ),
+    ] = None
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--prompt",
+            help="In place of --criterion: a file with {first}, {second} and, if wanted, {context}, or a prompt of the "
+            f"paper: {next(iter(PAPER))}.",
+        ),
+    ] = None
+    labels: Annotated[
+        str | None, typer.Option(help="The words that name the texts in a prompt of your own. Default: A,B")
+    ] = None
+    answer: Annotated[
+        str | None, typer.Option(help="How the judge's answer begins, before the label. Default: the kind.")
+    ] = None
+
+    def spelled_out(self, *names: str) -> QuestionFlags:
+        """The same with every wording that can put the criterion, if one of these names stands for all of them."""
+        stands_for_all = self.wording is not None and len(self.wording) == 1 and self.wording[0] in names
+        return replace(self, wording=all_wordings(self.criterion)) if stands_for_all else self
+
+    def make(self, items: Items, columns: ColumnFlags, judge: str) -> list[Prompt]:
+        """The prompt of each wording for these items."""
+        words = None if self.labels is None else tuple(word.strip() for word in self.labels.split(","))
+        if words is not None and len(words) != 2:
+            raise ValueError(f"--labels are two words with a comma between, not {self.labels!r}")
+        if self.wording and len(set(self.wording)) < len(self.wording):
+            raise ValueError(f"--wording {', '.join(self.wording)}: one of them is there twice; give each once")
+        wordings: list[str | None] = list(self.wording) if self.wording else [None]
+        return [
+            make_prompt(
+                items,
+                self.criterion,
+                self.prompt,
+                judge,
+                kind=self.kind,
+                heading=self.heading,
+                context=columns.context_column,
+                wording=wording,
+                labels=words,
+                answer=self.answer,
+            )
+            for wording in wordings
+        ]
+
+
+@dataclass(frozen=True)
+class ColumnFlags:
+    """What is compared: columns of the texts, and votes."""
+
+    id_column: IdColumn = None
+    text_column: TextColumn = None
+    context_column: ContextColumn = None
+    context_id: ContextIdColumn = None
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The columns by their roles."""
+        named = self.id_column, self.text_column, self.context_column, self.context_id
+        return dict(zip(("id", "text", "context", "context_id"), named, strict=True))
+
+    def read(self, data: str, **more: Any) -> Items:
+        return Items.of(data, **self.names, **more)
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose arguments that are groups of flags come as one flag per field of the group.
+
+    >>> @with_groups
+    ... def show(columns: ColumnFlags, top: int = 3) -> None:
+    ...     print(columns.id_column, top)
+    >>> list(inspect.signature(show).parameters)
+    ['id_column', 'text_column', 'context_column', 'context_id', 'top']
+    >>> show(id_column="name", text_column=None, context_column=None, context_id=None, top=3)
+    name 3
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, type[Any]] = {
+        name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)
+    }
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name in groups:
+            parameters += _flags(groups[name])
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name]))
+
+    @wraps(command)
+    def call(**given: Any) -> None:
+        made = {
+            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        command(**given, **made)
+
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del call.__wrapped__
+    return call
+
+
+def _flags(group: type[Any]) -> list[inspect.Parameter]:
+    """A parameter per field of a group; --help shows them under the group's docstring."""
+    hints, parameters = get_type_hints(group, include_extras=True), []
+    for field in fields(group):
+        kind, flag = get_args(hints[field.name])
+        flag = copy(flag)
+        flag.rich_help_panel = flag.rich_help_panel or str(group.__doc__).rstrip(".")
+        parameters.append(
+            inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[kind, flag]
+            )
+        )
+    return parameters
+
+
+def run_folder(path: Path) -> Path:
+    """A run folder, named by itself or by the database in it; a ValueError where it is none."""
+    database = database_of(path)
+    if database is None or not database.is_file():
+        raise ValueError(f"{path} is not a run folder: it has no {DATABASE}; comparo runs lists those that there are")
+    return database.parent
+
+
+@dataclass(frozen=True)
+class BatchFlags:
+    """Batches, at half the price."""
+
+    batch: Annotated[
+        bool,
+        typer.Option(
+            "--batch",
+            help=f"Ask the server for a batch (openai/, anthropic/), answered within {WINDOW} hours; the same command "
+            "goes on, also days later (docs/batch.md).",
+        ),
+    ] = False
+    no_wait: Annotated[
+        bool,
+        typer.Option("--no-wait", help="With --batch: do not wait; the same command collects the answers."),
+    ] = False
+    cancel: Annotated[
+        bool,
+        typer.Option("--cancel", help="With --batch: end the batch early, and keep what was answered by then."),
+    ] = False
+
+    @property
+    def mode(self) -> bool | Mode:
+        """What is to be done with a batch; flags that do not fit together are a ValueError."""
+        if (self.no_wait or self.cancel) and not self.batch:
+            raise ValueError(f"--{'cancel' if self.cancel else 'no-wait'} is about a batch; add --batch, or drop it")
+        if self.no_wait and self.cancel:
+            raise ValueError("--cancel waits until the batch has ended; drop --no-wait")
+        return "cancel" if self.cancel else "submit" if self.no_wait else self.batch

@@ -1,0 +1,1 @@
+"""The methods of `comparo.fit`, one file each."""

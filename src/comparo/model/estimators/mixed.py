@@ -1,0 +1,177 @@
+"""One mixed model for what judges say: scores, position biases and noise with variances from the comparisons.
+
+    d = s_first − s_second − γ,    s = P m + X β + δ,
+    m ~ N(0, ω_g²),   β ~ N(0, ω_x²),   δ ~ N(0, σ²),   γ of a context ~ N(γ̄, τ²)
+
+P (n, G) is the group of each candidate, such as the system that wrote it or the same item in other contexts; X (n, D)
+are features of it, such as its style. Soft answers observe d in logits with Gaussian noise (`observations`), or with
+that of Student's t where they show heavy tails (`tails`); choices have the likelihood of Bradley–Terry, or with ties
+that of Davidson (`ties`), each replaced by a Gaussian (`sites`), and where they show it, scores have two peaks
+(`peaks`). With choices, what style expects is believed the less the further it is from the mean: δ ~ N(0, σ²·h) with
+h = 1 + (Xβ)²/(v + π²/(3k)), v the variance of all scores, k the choices about a candidate (`doubt`), and what is open
+about γ is part of their sites. Then everything is one linear system on the comparison graph (`spectrum.System`). The
+variances maximise its restricted likelihood, and the scores are averaged over the confidence in σ² (`variances`). No
+weight and no variance is made from the answer that it weighs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.control import Control, Held, without
+from comparo.model.estimators.mixture import find_peaks
+from comparo.model.estimators.panel_members import pooled
+from comparo.model.estimators.poe import Product
+from comparo.model.estimators.random_effects import Effects, Predicted
+from comparo.model.inference.choices import Choices
+from comparo.model.inference.newton import Solution
+from comparo.model.inference.reml import Variances
+from comparo.model.inference.soft import Soft
+from comparo.model.inference.solution import Shared, solve
+from comparo.model.inference.style_prior import doubted
+from comparo.model.likelihoods.experts import Davidson, Expert, is_logit
+from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.spectrum import Spectrum, System
+from comparo.model.observations import are_choices
+from comparo.model.tuning import LIMITS, Limits
+from comparo.types import Array
+
+
+def mixed(
+    comparisons: Comparisons,
+    expert: Expert,
+    *,
+    is_biased: bool = True,
+    groups: NDArray[np.integer] | None = None,
+    features: Array | None = None,
+    control: Control | None = None,
+    for_groups: bool = False,
+    limits: Limits = LIMITS,
+) -> Product:
+    """The mixed model of all comparisons, on the scale of the expert: logits, or p for a Gaussian expert.
+
+    `groups` (n,) and `features` (n, D) are those of the candidates, in the order of `Graph.build`; groups are numbered
+    from 0. With `is_biased`, γ of each context and judge is estimated with the scores. With `control` the scores are
+    those at equal numbers of the control, and `Product.held` has its coefficients. Scores have two peaks (`peaks`)
+    where choices without ties show them, unless there is a control. A fit `for_groups` is for the means of groups, of
+    which few choices tell the scale: without peaks, and for choices without the term that keeps the variance of scores
+    from 0, which would stretch them, nor doubt about style, which matters for extreme texts. Judges of few comparisons
+    are one (`hearing.pooled`), as in `Product.comparisons`.
+
+    >>> from comparo.model.likelihoods.experts import BradleyTerry
+    >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
+    >>> product = mixed(Comparisons.from_rows(rows), BradleyTerry())
+    >>> bool(product.scores[0] > product.scores[1] > product.scores[2]), product.bias.round(2)
+    (True, array([[-0.25]]))
+    """
+    comparisons = pooled(comparisons)
+    graph = Graph.build(comparisons)
+    shared = Shared.of(graph, groups, features, limits.shared_entries, control)
+    if is_logit(expert) and are_choices(comparisons):
+        choices = Choices.of(comparisons, graph, is_biased, limits)
+        is_narrow = for_groups and not choices.tells_scores
+        model: Choices | Soft = replace(choices, strength=0.0, is_narrow=is_narrow) if for_groups else choices
+    else:
+        model = Soft.of(comparisons, graph, expert, is_biased, limits)
+    model, variances, steps, converged = model.settle(shared)
+    peaks = None
+    may_have_peaks = control is None and not for_groups
+    if may_have_peaks and isinstance(model, Choices) and model.nu is None:
+        peaks = find_peaks(model, variances, shared)
+    if peaks is not None:
+        model, variances, steps = peaks.model, peaks.variances, steps + peaks.steps
+    if isinstance(model, Choices) and "style" in shared.kinds and not for_groups:
+        model, variances, more, settled = doubted(model, variances, shared)
+        steps, converged = steps + more, converged and settled
+    scores, effects, solution, beta = _averaged(model.system, variances, shared, isinstance(model, Soft))
+    if peaks is not None:
+        scores, effects = peaks.applied(scores, effects)
+    bias, between, error = model.bias(solution)
+    freedom = model.freedom if isinstance(model, Soft) and np.isfinite(model.freedom) else None
+    if isinstance(model, Choices) and model.nu is not None:
+        expert = Davidson(model.nu[comparisons.judged_by])
+    return Product(
+        comparisons=comparisons,
+        graph=graph,
+        expert=expert,
+        prior=float(np.sqrt(effects.scores)),
+        scores=graph.centre(scores),
+        bias=bias,
+        laplacian=solution.laplacian,
+        steps=steps,
+        converged=converged,
+        effects=replace(effects, freedom=freedom, bias=between, bias_error=error),
+        held=None if control is None else Held(control.names, control.unit, *beta),
+    )
+
+
+def _averaged(
+    system: System, variances: Variances, shared: Shared, has_noise: bool
+) -> tuple[Array, Effects, Solution, tuple[Array, Array]]:
+    """Scores averaged over the quantiles of σ²/φ, the effects, the solution with the mean covariance, and β.
+
+    β, the coefficients of what is held equal, are averaged too, with their covariance; the scores are without them.
+
+    The scatter of the averaged scores is part of their covariance. Where φ is estimated (`has_noise`), the
+    covariance is that of a normal distribution with the same central 95% as Student's t, with the degrees of freedom
+    of the residuals. The means of groups have their own (`Predicted.freedom`), beside those of all observations.
+    """
+    n, kind = system.nodes, shared.kind
+    held = np.zeros((n, 0)) if shared.held is None else shared.held
+    scores, noises, sizes, coefficients = [], [], [], []
+    spectrum = variances.spectrum
+    for a in variances.quantiles.tolist():
+        _, theta = variances.precision(a)
+        scores.append(system.solve(1.0 / a, shared.columns @ theta)[:n])
+        coefficients.append(theta[: held.shape[1]])
+        if held.shape[1]:
+            scores[-1] -= held @ coefficients[-1]
+        noises.append(variances.noise(a))
+        sizes.append(noises[-1] * _size(spectrum, a))
+    noise, mean = float(np.mean(noises)), np.mean(scores, axis=0)
+    low, high = np.log(variances.quantiles[0]), np.log(variances.quantiles[-1])
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if noise * _size(spectrum, np.exp(middle)) < np.mean(sizes) else (low, middle)
+    a = float(np.exp(0.5 * (low + high)))
+    _, theta = variances.precision(a)
+    solution, spread, between = solve(system, replace(variances, ratio=a), shared)
+    spread = without(spread[:n], held)
+    freedoms = max(variances.residual(a)[1], 1.0), max(variances.observations, 2.0)
+    heavy, widening = stdtrit(freedoms, 0.975) / ndtri(0.975) if has_noise else (1.0, 1.0)
+    dispersion = noise * float(heavy) ** 2
+    scatter = (np.array(scores) - mean).T
+    beta = np.mean(coefficients, axis=0)
+    apart = np.array(coefficients) - beta
+    errors = dispersion * between[: len(beta), : len(beta)] + apart.T @ apart / len(apart)
+    if scatter.shape[1] > 1:
+        spread = np.column_stack([spread, scatter])
+        corner = np.eye(scatter.shape[1]) / (scatter.shape[1] * dispersion)
+        between = np.block(
+            [[between, np.zeros((len(theta), len(corner)))], [np.zeros((len(corner), len(theta))), corner]]
+        )
+    found = dict(zip(shared.kinds, (variances.shared * noise).tolist(), strict=True))
+    doubt = 1.0 if system.doubt is None else float(np.mean(system.doubt))
+    effects = Effects(dispersion, a * noise * doubt, noise, **found)
+    if spread.shape[1]:
+        effects = replace(effects, spread=spread, between=between)
+    if shared.kinds:
+        columns, pairs = without(shared.columns, held), len(system.c)
+        effects = replace(effects, mean=columns @ theta, columns=columns, group=shared.group)
+        predicted = Predicted(
+            system.pattern.graph, shared.columns, shared.is_group, variances, system, pairs, float(widening) ** 2
+        )
+        effects = replace(effects, predicted=replace(predicted, held=held))
+    if "groups" in shared.kinds:
+        effects = replace(effects, means=theta[kind == shared.kinds.index("groups")])
+    return mean, effects, solution, (beta, errors)
+
+
+def _size(spectrum: Spectrum, a: float) -> float:
+    """Σ 1/(q + 1/a): the variance of all scores before φ."""
+    return float(np.sum(spectrum.trace_weight * a / (1.0 + a * spectrum.trace_q)))

@@ -1,0 +1,244 @@
+"""Scores with two peaks, as choices about two families of texts show them.
+
+    s = g·z + P m + X β + δ,    z of each candidate 0 or 1,    g ~ |N(0, GAP²)|
+
+Hardly any choice between two families that are far apart goes the other way, so that choices leave open how large the
+gap g is. A normal distribution of all scores does not: it is the denser the closer the families are, and draws them
+together. So where the scores of the normal model have two peaks, and hardly any choice between these goes the other
+way, each candidate is given the peak that it is nearer to, z. The choices between the peaks then tell the gap as rare
+events tell their rate,
+
+    log Z(g) = −A·e^−g − U·g + constant,
+
+where A is about the number of these choices, and U how many of them went the other way. A and U follow from the
+derivative of log Z, which expectation propagation gives at two gaps. The normal model is given up only if all choices
+are `CLEAR` times as probable with the two peaks, each z counted with its probability given what the candidates share:
+the sum over all z would be larger still. For normal scores it never is: halves of a normal distribution vary by 36% of
+its variance, which gains ½·log(1/0.36) = 0.51 per candidate and costs log 2 = 0.69; uniform ones are the limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_expit, logsumexp
+
+from comparo.model.estimators.random_effects import Effects
+from comparo.model.inference.choices import Choices
+from comparo.model.inference.reml import WIDEST, Variances
+from comparo.model.inference.solution import Shared, differences, solve
+from comparo.model.linalg.graph import Graph
+from comparo.rounding import merge_ties
+from comparo.types import Array
+
+Bools = NDArray[np.bool_]
+
+CLEAR = 20.0
+UNIFORM = 0.25  # share of the variance that is within the halves of a uniform distribution; less with two peaks
+RARE = 0.05  # share of choices that go the other way up to which they are rare; above, they tell the gap well
+GAP = WIDEST / 2  # standard deviation of a gap before choices are seen: twice as much is the widest of all
+GRID = np.linspace(0.0, 2 * WIDEST, 401)  # gaps that are tried; above, the density is below e⁻⁸ of that at 0
+APART = 0.3  # least distance of the two gaps at which log Z is derived, where rates differ by a third
+WEAK = (1.0, 10.0, 100.0, 1000.0)  # variances that are tried for the coefficients of what tells z
+NEWTON, NEAR = 50, 1e-3  # steps to these coefficients, and the last
+ROUNDS = 20  # in which gap and peaks are found in turn; measured: 2 to 8
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Two peaks: the settled `model` and its `variances` at a gap, and what is open about it.
+
+    `base` (n,) is what is added to the scores of the model; `slope` (n,) is how the scores change with the gap, whose
+    standard error is `error`. `spread` is the variance of scores between the peaks.
+    """
+
+    model: Choices
+    variances: Variances
+    steps: int
+    gap: float
+    error: float
+    base: Array
+    slope: Array
+    spread: float
+
+    def applied(self, scores: Array, effects: Effects) -> tuple[Array, Effects]:
+        """Scores (n,) of the model and its effects, with the two peaks."""
+        column, corner = self.slope[:, None], np.full((1, 1), self.error**2 / effects.dispersion)
+        if effects.spread is not None and effects.between is not None:
+            column = np.column_stack([effects.spread, column])
+            size = len(effects.between)
+            corner = np.block([[effects.between, np.zeros((size, 1))], [np.zeros((1, size)), corner]])
+        total = effects.scores + self.spread
+        return scores + self.base, replace(effects, scores=total, gap=self.gap, spread=column, between=corner)
+
+
+def find_peaks(model: Choices, variances: Variances, shared: Shared) -> Peaks | None:
+    """The two peaks of the scores of a settled model, or None where one is as good."""
+    graph, n = model.pattern.graph, model.pattern.graph.nodes
+    theta = variances.precision(variances.ratio)[1]
+    high, _, within = split(graph, model.system.solve(1.0 / variances.ratio, shared.columns @ theta)[:n])
+    if within > UNIFORM:
+        return None
+    # What candidates share also tells their peak, and is not asked again: then only clear errors are corrected.
+    high, asked, other = _sorted(model, high, np.log(CLEAR) if shared.kinds else 0.0)
+    if other > RARE * asked:
+        return None
+    plain = model.evidence(variances.evidence, *differences(*solve(model.system, variances, shared)))
+    first = _settled(model, shared, graph, high, _posterior(asked, other)[0])
+    if first is None:
+        return None
+    rate = (first.slope + other) * np.exp(first.gap)
+    gap = _posterior(max(rate, other), other)[0]
+    gap = gap if abs(gap - first.gap) > APART else first.gap + APART
+    second = _settled(first.model, shared, graph, high, gap)
+    if second is None:
+        return None
+    rate = max((first.slope - second.slope) / (np.exp(-first.gap) - np.exp(-second.gap)), np.finfo(float).tiny)
+    other = max(rate * np.exp(-second.gap) - second.slope, 0.0)
+    gap, error, mass = _posterior(rate, other)
+    height = second.height + rate * np.exp(-second.gap) + other * second.gap + mass
+    if height + membership(high, shared.columns) < plain + np.log(CLEAR):
+        return None
+    slope = (second.scores - first.scores) / (second.gap - first.gap)
+    column = graph.centre(high.astype(float))
+    base = second.gap * column + (gap - second.gap) * slope
+    spread = gap**2 * float(np.mean(column**2))
+    steps = first.steps + second.steps
+    return Peaks(second.model, second.variances, steps, gap, error, base, slope, spread)
+
+
+def _sorted(model: Choices, high: Bools, least: float) -> tuple[Bools, float, float]:
+    """The peaks (n,), with candidates moved whose choices are by a factor e^least more probable in the other one.
+
+    Within a peak, scores are taken as equal. Also how many choices are between the peaks, and how many of them went the
+    other way: a candidate in the wrong peak would make many of these.
+    """
+    ends = model.pattern.first, model.pattern.second
+    bias, way = model.gamma.ravel()[model.family], np.array([[1.0], [-1.0]])
+
+    def log_chance(d: Array) -> Array:
+        shown = way * d - bias
+        return np.asarray(np.sum(model.weight * (model.p * shown + log_expit(-shown)), axis=0))
+
+    for number in range(ROUNDS):
+        side = high[ends[0]].astype(float) - high[ends[1]]
+        between = side != 0
+        asked = float(np.sum(model.weight[:, between]))
+        other = float(np.sum((model.weight * np.abs(model.p - (way * side > 0)))[:, between]))
+        if other > RARE * asked and number:
+            break
+        gap = _posterior(asked, other)[0]
+        now, gain = log_chance(gap * side), np.zeros(len(high))
+        for end, sign in zip(ends, (1.0, -1.0), strict=True):
+            moved = side + sign * (1.0 - 2.0 * high[end])
+            gain += np.bincount(end, log_chance(gap * moved) - now, len(high))
+        wrong = gain > least
+        if not wrong.any():
+            break
+        high = high ^ wrong
+    return high, asked, other
+
+
+@dataclass(frozen=True)
+class _Settled:
+    """The model at a gap: its scores (n,), log Z (`height`) and the derivative of log Z by the gap (`slope`)."""
+
+    model: Choices
+    variances: Variances
+    steps: int
+    gap: float
+    scores: Array
+    height: float
+    slope: float
+
+
+def _settled(model: Choices, shared: Shared, graph: Graph, high: Bools, gap: float) -> _Settled | None:
+    """None where it does not settle."""
+    pattern = model.pattern
+    side = high[pattern.first].astype(float) - high[pattern.second]
+    moved = replace(model, offset=gap * side, pull=model.pull - model.c * (gap * side - model.offset))
+    model, variances, steps, converged = moved.settle(shared)
+    if not converged:
+        return None
+    solution, spread, between = solve(model.system, variances, shared)
+    mean, variance = differences(solution, spread, between)
+    scores = graph.centre(solution.x[: graph.nodes] + gap * high)
+    slope = float(side @ model.gradient(mean))
+    return _Settled(model, variances, steps, gap, scores, model.evidence(variances.evidence, mean, variance), slope)
+
+
+def split(graph: Graph, scores: Array) -> tuple[Bools, float, float]:
+    """Which candidates are in the higher of two peaks (n,), the gap, and the share of the variance within the peaks.
+
+    In a context of n candidates whose t best are in the higher peak, with scores of mean 0, the squares are least where
+    2·(sum of the t best) − gap·t(n − t)/n is largest; t may be 0, all in one peak. Gap and t are found in turn.
+
+    >>> from comparo.data.comparisons import Comparisons
+    >>> graph = Graph.build(Comparisons.from_rows([("a", "b", 0.7), ("b", "c", 0.6), ("c", "d", 0.6)]))
+    >>> high, gap, within = split(graph, np.array([3.0, -2.8, 3.2, -3.0]))
+    >>> high, round(gap, 2), round(within, 3)
+    (array([ True, False,  True, False]), 6.0, 0.001)
+    """
+    scores, begin = graph.centre(scores), graph.starts[:-1]
+    context, sizes = graph.position, np.diff(graph.starts)
+    order = np.lexsort((-merge_ties(scores), context))
+    sums = np.cumsum(scores[order])
+    best = sums - (sums - scores[order])[begin][context]
+    rank, size = np.arange(1, graph.nodes + 1) - begin[context], sizes[context]
+    total = float(np.sum(scores**2))
+    gap, high = 2.0 * float(np.sqrt(total / graph.nodes)), np.zeros(graph.nodes, dtype=bool)
+    for _ in range(ROUNDS):
+        value = 2.0 * best - gap * rank * (size - rank) / size
+        most = np.maximum.reduceat(value, begin)
+        taken = np.maximum.reduceat(np.where((value == most[context]) & (value > 0), rank, 0), begin)
+        before, high = high, np.empty_like(high)
+        high[order] = rank <= taken[context]
+        column = graph.centre(high.astype(float))
+        square = float(np.sum(column**2))
+        if square == 0 or np.array_equal(high, before):
+            break
+        gap = float(np.sum(column * scores)) / square
+    left = float(np.sum((scores - gap * column) ** 2))
+    return high, gap, left / total if total > 0 else 1.0
+
+
+def membership(high: Bools, columns: Array) -> float:
+    """log of the probability of the peaks `high` (n,) given `columns` (n, M), by logistic regression.
+
+    Its coefficients are normal around 0 with one variance, for which the best of `WEAK` is taken; they are integrated
+    out by Laplace's approximation. Without columns, or if these tell nothing, all candidates are alike.
+
+    >>> high = np.arange(40) % 2 == 0
+    >>> [round(membership(high, told), 1) for told in (np.zeros((40, 0)), high[:, None] - 0.5)]
+    [-28.9, -2.9]
+    """
+    n, sign = len(high), np.where(high, 1.0, -1.0)
+    alike, wide = np.ones((n, 1)), np.column_stack([np.ones(n), columns])
+    found = [_logistic(sign, wide, variance) for variance in WEAK if columns.shape[1]]
+    return max([_logistic(sign, alike, WEAK[0]), *found])
+
+
+def _logistic(sign: Array, columns: Array, variance: float) -> float:
+    """log of the probability of signs (n,), with normal coefficients of this variance."""
+    beta, identity = np.zeros(columns.shape[1]), np.eye(columns.shape[1])
+    for _ in range(NEWTON):
+        chance = expit(-sign * (columns @ beta))
+        curvature = identity / variance + (columns * (chance * (1.0 - chance))[:, None]).T @ columns
+        step = np.linalg.solve(curvature, columns.T @ (sign * chance) - beta / variance)
+        beta = beta + step * min(1.0, 2.0 / max(float(np.max(np.abs(columns @ step))), 1e-9))
+        if np.max(np.abs(step)) < NEAR:
+            break
+    height = float(np.sum(log_expit(sign * (columns @ beta)))) - 0.5 * float(beta @ beta) / variance
+    return height - 0.5 * float(np.linalg.slogdet(variance * curvature).logabsdet)
+
+
+def _posterior(rate: float, other: float) -> tuple[float, float, float]:
+    """Mean and standard deviation of the gap with log Z = −rate·e^−g − other·g, and log ∫ Z over it."""
+    height = -rate * np.exp(-GRID) - other * GRID - 0.5 * (GRID / GAP) ** 2
+    mass = float(logsumexp(height))
+    share = np.exp(height - mass)
+    mean = float(share @ GRID)
+    width = float(GRID[1] - GRID[0]) * 2.0 / (GAP * np.sqrt(2.0 * np.pi))
+    return mean, float(np.sqrt(share @ (GRID - mean) ** 2)), mass + float(np.log(width))

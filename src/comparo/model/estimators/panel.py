@@ -1,0 +1,247 @@
+"""Several voices in one model: what they agree on, what is each one's own taste, and what is noise.
+
+A voice is a judge with a wording, or a person. Voice r sees candidate i as
+
+    x_ri = a_r·t_i + u_ri,      t = group + style + own,    u_r ~ N(0, τ_r²),
+
+and answers with its own position bias and noise φ_r (`voices`). t is the consensus; a_r may be small, or negative for a
+voice that ranks the other way round. Voices with the same taste are a family and count as one opinion with several
+answers (`loadings`). Given the variances, everything is one linear system (`star`); the covariance of t includes that
+voices disagree, so it does not become small with many answers of few voices. Scores are in logits of the mean voice:
+mean |a_r| = 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import block_diag
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.control import Control
+from comparo.model.estimators.panel_covariance import Opinion, Star
+from comparo.model.estimators.panel_members import Heard, hear
+from comparo.model.estimators.voice import Voice
+from comparo.model.inference.choices import Choices
+from comparo.model.inference.solution import Shared
+from comparo.model.linalg.laplacian import Laplacian
+from comparo.model.posterior import difference_variances
+from comparo.model.tuning import LIMITS, Limits
+from comparo.types import Array, Index
+
+NEARLY = 2 / 3  # of the best content, from which a voice belongs to a panel for what people would say (docs/panel.md)
+ACCURACY = 1e-6  # of the solution, relative: far below any standard error
+
+
+@dataclass(frozen=True)
+class Panel(Heard):
+    """The solution for R voices in F families.
+
+    Parameters
+    ----------
+    scale : a of each voice, (R,), in units of the scores.
+    scores : The consensus t of each candidate, (n,), centred in each component.
+    opinion : What all voices together say of t, from which its covariance is computed.
+    converged : Whether variances and sites settled.
+    group : The group of each candidate, (n,), where groups predict t; else None.
+    shared, leans : What candidates share, and the numbers that are held equal, (n, D), if any.
+    """
+
+    scale: Array
+    scores: Array
+    opinion: Opinion
+    converged: bool
+    group: Index | None
+    shared: Shared
+    leans: Array | None
+
+    @cached_property
+    def counts(self) -> NDArray[np.bool_]:
+        """Which voices count for what people would say, (R,): people, and those with at least `NEARLY` of the content.
+
+        The content is that around the mean answer, since a constant bias is taken out. All voices count where fewer
+        than two would be left, or where those left connect fewer candidates.
+        """
+        content = np.array([voice.content_around_mean for voice in self.voices])
+        found: NDArray[np.bool_] = self.anchored | (content >= NEARLY * np.max(content))
+        is_enough = np.count_nonzero(found) > 1 and self.graph.only(found[self.voice]) is not None
+        return found if is_enough else np.ones(len(found), dtype=bool)
+
+    def of_those_that_count(self) -> Panel:
+        """The panel of the voices that count, by their comparisons alone."""
+        heard = None if self.counts.all() else self.only(self.counts)
+        return self if heard is None else _together(heard, self.shared, self.leans, self.opinion.star.limits)
+
+    @property
+    def calls(self) -> NDArray[np.int64]:
+        """How many comparisons each voice made, (R,)."""
+        return np.bincount(self.voice, minlength=len(self.names))
+
+    def differences(self) -> tuple[Array, Array]:
+        """d = x_first − x_second − γ of each comparison as its voice sees it, and the same without γ, both (K,)."""
+        views = np.array([voice.scores for voice in self.voices])
+        first, second = self.graph.first, self.graph.second
+        apart = views[self.voice, first] - views[self.voice, second]
+        return apart - self.bias[self.graph.position[first], self.voice], apart
+
+    @cached_property
+    def taste(self) -> Array:
+        """τ of each voice, in logits of its own answers, (R,): τ² = v·(1 − ρ²)."""
+        variance = np.array([voice.variance for voice in self.voices])
+        return np.sqrt(variance * (1.0 - self.believed**2))
+
+    @property
+    def variance(self) -> float:
+        """The variance of the consensus before any answer, in squares of its scores' unit."""
+        return self.opinion.unit**2 * (self.opinion.variance + self.opinion.expected)
+
+    @property
+    def bias(self) -> Array:
+        """γ of each context and voice, (C, R)."""
+        return np.column_stack([voice.bias for voice in self.voices])
+
+
+def panel(
+    comparisons: Comparisons,
+    *,
+    is_biased: bool = True,
+    groups: NDArray[np.integer] | None = None,
+    features: Array | None = None,
+    people: Collection[Any] = (),
+    control: Control | None = None,
+    limits: Limits = LIMITS,
+) -> Panel:
+    """The model of several voices, one for each judge of the comparisons.
+
+    `groups` (n,) and `features` (n, D) are those of the candidates, in the order of `Graph.build`. Voices named in
+    `people` are the consensus itself, without a taste of their own. With `control` the consensus is that at equal
+    numbers of it, and each voice has its own coefficients.
+
+    >>> rng = np.random.default_rng(0)
+    >>> truth, rows = rng.standard_normal(30), []
+    >>> for judge, scale in (("ana", 1.0), ("bo", 1.0), ("cy", -1.0)):
+    ...     i, j = rng.integers(30, size=(2, 300))
+    ...     p = 1 / (1 + np.exp(-scale * (truth[i] - truth[j]) - 0.5 * rng.standard_normal(300)))
+    ...     rows += [{"first": a, "second": b, "p": q, "judge": judge} for a, b, q in zip(i, j, p) if a != b]
+    >>> found = panel(Comparisons.from_rows(rows))
+    >>> np.sign(found.loading), bool(np.corrcoef(found.scores, truth)[0, 1] > 0.98)
+    (array([ 1.,  1., -1.]), True)
+    """
+    within = groups if control is not None else None
+    heard = hear(comparisons, is_biased=is_biased, people=people, control=control, groups=within, limits=limits)
+    shared = Shared.of(heard.graph, groups, features, limits.shared_entries)
+    return _together(heard, shared, None if control is None else heard.graph.centre(control.values), limits)
+
+
+def _together(heard: Heard, shared: Shared, leans: Array | None, limits: Limits) -> Panel:
+    """The consensus of voices that were heard."""
+    graph, family, anchored, voices = heard.graph, heard.family, heard.anchored, list(heard.voices)
+    variance = np.array([voice.variance for voice in voices])
+    alpha = heard.believed * np.sqrt(variance)
+    lead = np.unique(family, return_index=True)[1]
+    ties = heard.believed[lead] ** 2 / (1.0 - heard.believed[lead] ** 2)
+    share = _counted_once(voices, family, np.sign(heard.believed) / np.sqrt(variance))
+    star = Star.of(graph, [(voice.pattern.first, voice.pattern.second) for voice in voices], family, limits)
+    voices, x, laplacian, settled = _settled(star, voices, alpha, ties, share)
+    unit = float(np.mean(np.abs(alpha[anchored] if anchored.any() else alpha)))
+    opinion = Opinion(star, laplacian, tuple(voices), alpha, ties, share, unit)
+    scores, group = x[star.consensus], None
+    if leans is not None:
+        opinion = replace(opinion, errors=_coefficient_errors(voices, heard.believed))
+    if shared.kinds and int(np.max(np.diff(graph.starts))) <= limits.exact:
+        (opinion, scores), group = opinion.expecting(shared, leans), shared.group
+    elif leans is not None:
+        opinion = opinion.leaning(leans)
+    return Panel(
+        graph,
+        heard.names,
+        heard.voice,
+        tuple(voices),
+        heard.agreement,
+        family,
+        heard.loading,
+        heard.loading_error,
+        heard.believed,
+        anchored,
+        alpha / unit,
+        unit * graph.centre(scores),
+        opinion,
+        settled and all(voice.converged for voice in voices),
+        group,
+        shared,
+        leans,
+    )
+
+
+def _coefficient_errors(voices: list[Voice], loading: Array) -> Array:
+    """A root of the covariance of all voices' coefficients of what is held equal, (R·D, R·D).
+
+    What a coefficient is wrong by is mostly that the texts which a voice likes happen to be long. Of that the voices
+    share as much as of their views: the correlation of the errors of r and s is ρ_r·ρ_s.
+    """
+    roots = [np.linalg.cholesky(voice.held.covariance) for voice in voices if voice.held is not None]
+    alike = np.outer(loading, loading)
+    np.fill_diagonal(alike, 1.0)
+    wide = np.kron(np.linalg.cholesky(alike), np.eye(len(roots[0])))
+    return np.asarray(block_diag(*roots) @ wide)
+
+
+def _counted_once(voices: list[Voice], family: NDArray[np.intp], turn: Array) -> Array:
+    """The weight of each voice (R,): 1, or less where the noise of a copy's answers to the same pairs is the same.
+
+    1 / (1 + Σ κ_rs·share_rs) over the copies s of r, with κ the correlation of their residuals on the pairs that both
+    compared, and share the part of r's observations that these are.
+    """
+    weight = np.ones(len(voices))
+    for k in np.unique(family):
+        members = np.flatnonzero(family == k)
+        if len(members) < 2:
+            continue
+        left = [turn[r] * voices[r].residuals for r in members]
+        keys = [voices[r].pairs for r in members]
+        for a, r in enumerate(members):
+            repeated = 0.0
+            for b in range(len(members)):
+                if b != a:
+                    _, mine, other = np.intersect1d(keys[a], keys[b], return_indices=True)
+                    one, two = left[a][mine], left[b][other]
+                    size = float(np.sqrt(np.sum(one**2) * np.sum(two**2)))
+                    alike = max(float(np.sum(one * two)) / size, 0.0) if size > 0 else 0.0
+                    repeated += alike * len(mine) / len(keys[a])
+            weight[r] = 1.0 / (1.0 + repeated)
+    return weight
+
+
+def _settled(
+    star: Star, voices: list[Voice], alpha: Array, ties: Array, share: Array
+) -> tuple[list[Voice], Array, Laplacian, bool]:
+    """The voices with the sites of their choices given what all voices say, the solution (m,) and its precision.
+
+    A choice says more or less about a difference that other voices know already.
+    """
+    changing = [r for r, voice in enumerate(voices) if isinstance(voice.model, Choices)]
+    edges = np.concatenate([[0], np.cumsum([len(voice.c) for voice in voices])])
+    before = None
+    for _ in range(star.limits.mixed_rounds):
+        c = np.concatenate([share[r] * voice.c for r, voice in enumerate(voices)])
+        pull = np.concatenate([share[r] * voice.pull for r, voice in enumerate(voices)])
+        laplacian = star.laplacian(c, alpha, ties)
+        x = laplacian.solve(star.rhs(pull, alpha), accuracy=ACCURACY)
+        moved = np.inf if before is None else float(np.sqrt(np.mean((x - before) ** 2)))
+        if not changing or moved < star.limits.mixed_change:
+            return voices, x, laplacian, True
+        before, variance = x, star.observed(difference_variances(laplacian))
+        difference = x[star.first] - x[star.second]
+        for r in changing:
+            rows = slice(edges[r], edges[r + 1])
+            voices = [
+                *voices[:r],
+                voices[r].learn(alpha[r] * difference[rows], alpha[r] ** 2 * variance[rows]),
+                *voices[r + 1 :],
+            ]
+    return voices, x, laplacian, False

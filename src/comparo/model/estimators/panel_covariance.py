@@ -1,0 +1,305 @@
+"""What all voices of a panel together say of the consensus: an information matrix W per context, and its covariance.
+
+With Λ_k = Σ α_r²L_r over the voices of a family, its views eliminated from the star leave
+
+    W = Σ_k e_k Λ_k (Λ_k + e_k)⁻¹,      g = Σ_k e_k (Λ_k + e_k)⁻¹ h_k,      h_k = Σ_r α_r b_r,
+
+so that t ~ N((W + 1/σ²)⁻¹(g + M θ/σ²), (W + 1/σ²)⁻¹): a family's answers, however many, say no more than e_k of a t.
+Contexts of up to `Limits.exact` candidates are dense; above, the covariance is estimated by random vectors.
+
+The graph of a panel: every candidate once as the consensus sees it, and once for each family of voices.
+
+Divide the view of a family by its loading, z_ki = x_ki / a_k = t_i + u_ki / a_k. Then a panel is one comparison graph:
+
+    a voice compares z_ki with z_kj        with precision α_r²·c,
+    a family's view is near the consensus  z_ki − t_i with precision e_k = ρ_k² / (1 − ρ_k²),
+    and the consensus itself is t_i ~ N(0, 1),
+
+with α_r the scale of the voice, so that its answers observe α_r·(z_ki − z_kj). A reversed voice has a negative scale.
+All solvers of the plain graph work on this one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.model.estimators.random_effects import Predicted
+from comparo.model.estimators.voice import Voice
+from comparo.model.inference.reml import estimate
+from comparo.model.inference.solution import Shared
+from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.laplacian import Laplacian
+from comparo.model.linalg.pattern import Batch, Pattern
+from comparo.model.linalg.spectrum import Moments, Spectrum
+from comparo.model.posterior import block_difference, compared, sampled_variances, solved_difference
+from comparo.model.tuning import Limits
+from comparo.types import Array, Index
+
+
+@dataclass(frozen=True)
+class Star:
+    """The nodes of a panel of F families about the n candidates of `graph`.
+
+    `views` (F, n) and `consensus` (n,) are its nodes. `first`, `second` and `voice` (M,) are the nodes and the voice of
+    each observation; `family` (R,) is that of each voice.
+    """
+
+    graph: Graph
+    views: Index
+    consensus: Index
+    first: Index
+    second: Index
+    voice: Index
+    family: NDArray[np.intp]
+    limits: Limits
+
+    @classmethod
+    def of(cls, graph: Graph, observed: list[tuple[Index, Index]], family: NDArray[np.intp], limits: Limits) -> Star:
+        """The star for the candidates of `graph` and the first and second candidate of each voice's observations."""
+        families, n = int(family.max()) + 1, graph.nodes
+        block = np.repeat(np.arange(families + 1), n)
+        candidate = np.tile(np.arange(n), families + 1)
+        order = np.lexsort((candidate, block, graph.component[candidate]))
+        number = np.empty(len(order), dtype=np.int32)
+        number[order] = np.arange(len(order), dtype=np.int32)
+        place = number.reshape(families + 1, n)
+        counts = [len(first) for first, _ in observed]
+        voice = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        ends = [np.concatenate(side) for side in zip(*observed, strict=True)]
+        first, second = (place[family[voice], end].astype(np.int32) for end in ends)
+        return cls(graph, place[:-1], place[-1], first, second, voice, family, limits)
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        """The pattern of all observations, and after them of the ties of each family's views to the consensus."""
+        graph, families = self.graph, len(self.views)
+        member = np.empty(self.views.size + graph.nodes, dtype=np.int32)
+        for row in (*self.views, self.consensus):
+            member[row] = np.arange(graph.nodes)
+        first = np.concatenate([self.first, self.views.ravel()]).astype(np.int32)
+        second = np.concatenate([self.second, np.tile(self.consensus, families)]).astype(np.int32)
+        whole = Graph(
+            graph.item[member],
+            graph.context[member],
+            graph.starts * (families + 1),
+            graph.component[member],
+            first,
+            second,
+        )
+        return Pattern(whole, limits=self.limits)
+
+    def laplacian(self, c: Array, scale: Array, ties: Array) -> Laplacian:
+        """H for the precisions c (M,) of the observations, the voices' α (R,) and the families' e (F,)."""
+        pattern, n = self.pattern, self.graph.nodes
+        precision = np.concatenate([c * scale[self.voice] ** 2, np.repeat(ties, n)])
+        ridge = np.zeros(pattern.unknowns)
+        ridge[self.consensus] = 1.0
+        return Laplacian(pattern, precision[pattern.order], ridge)
+
+    def rhs(self, pull: Array, scale: Array) -> Array:
+        """What the observations say of all nodes, from their pulls (M,)."""
+        pattern = self.pattern
+        pulls = np.concatenate([pull * scale[self.voice], np.zeros(self.views.size)])
+        return pattern.gather(pulls[pattern.order])
+
+    def observed(self, values: Array) -> Array:
+        """The entries of the observations, in their own order, of `values` in the pattern's order."""
+        found = np.empty_like(values)
+        found[self.pattern.order] = values
+        return found[: len(self.first)]
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """The covariance of the consensus, as `comparo.model.posterior.Covariance`, in squares of `unit` logits.
+
+    `spread` (n, M) has the covariance of what groups and style predict, spread·spreadᵀ; `variance` is σ², `expected`
+    the variance of what they predict, and `predicted` what the answers say of it. Where something is held equal,
+    `errors` (R·D, R·D) is a root of the covariance of the voices' coefficients, and `spread` has what they make
+    uncertain too.
+    """
+
+    star: Star
+    laplacian: Laplacian
+    voices: tuple[Voice, ...]
+    scale: Array
+    ties: Array
+    share: Array
+    unit: float
+    variance: float = 1.0
+    expected: float = 0.0
+    spread: Array | None = None
+    errors: Array | None = None
+    predicted: Predicted | None = None
+
+    @property
+    def graph(self) -> Graph:
+        return self.star.graph
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        """The pattern of the candidates; its batches are those of every voice's."""
+        return Pattern(self.graph, limits=self.star.limits)
+
+    @cached_property
+    def _kept(self) -> dict[int, tuple[Array, Array]]:
+        return {}
+
+    def information(self, number: int) -> tuple[Array, Array]:
+        """W (B, size, size) and g (B, size) of the contexts of the pattern's batch of that number."""
+        if number in self._kept:
+            return self._kept[number]
+        batch, family = self.pattern.batches[number], self.star.family
+        count, size = batch.end - batch.begin, batch.size
+        w, g = np.zeros((count, size, size)), np.zeros((count, size))
+        one = np.eye(size)
+        for k, tie in enumerate(self.ties.tolist()):
+            known, pulled = np.zeros((count, size, size)), np.zeros((count, size))
+            for r in np.flatnonzero(family == k):
+                voice, alpha = self.voices[r], self.scale[r]
+                laplacian = voice.laplacian
+                own = laplacian.pattern.batches[number]
+                precision = laplacian.dense(own) - laplacian.constants(own) - one / voice.variance
+                known += self.share[r] * alpha**2 * precision
+                pulled += self.share[r] * alpha * laplacian.pattern.gather(voice.pull)[own.nodes].reshape(count, size)
+            shrink = tie * np.linalg.inv(known + tie * one)
+            w += known @ shrink
+            g += np.einsum("bij,bj->bi", shrink, pulled)
+        if self.pattern.may_keep:
+            self._kept[number] = w, g
+        return w, g
+
+    def leaning(self, held: Array) -> Opinion:
+        """The opinion with the uncertainty of the voices' coefficients of what is held equal, numbers (n, D)."""
+        found = self.laplacian.solve(np.column_stack([self._lean(r, held) for r in range(len(self.voices))]))
+        return replace(self, spread=self._spread(found[self.star.consensus]))
+
+    def _lean(self, r: int, held: Array) -> Array:
+        """What `held` in all observations of voice r would say of all nodes of the star, (m, D)."""
+        begin = sum(len(voice.c) for voice in self.voices[:r])
+        pattern, pulls = self.voices[r].pattern, np.zeros((len(self.star.first), held.shape[1]))
+        apart = held[pattern.first] - held[pattern.second]
+        pulls[begin : begin + len(apart)] = self.share[r] * self.voices[r].c[:, None] * apart
+        return np.column_stack([self.star.rhs(column, self.scale) for column in pulls.T])
+
+    def _spread(self, found: Array) -> Array:
+        """Columns (n, K) whose square is the covariance that coefficients with the effects `found` (n, R·D) add."""
+        assert self.errors is not None
+        return self.graph.centre(found @ self.errors)
+
+    def _leans(self, number: int, held: Array) -> Array:
+        """Σ e_k (Λ_k + e_k)⁻¹ α_r L_r x of each voice and column of x in `held` (n, D): (B, size, R·D)."""
+        batch, family = self.pattern.batches[number], self.star.family
+        count, size = batch.end - batch.begin, batch.size
+        x, one = held[batch.nodes].reshape(count, size, -1), np.eye(size)
+        found = np.zeros((count, size, len(self.voices) * x.shape[2]))
+        for k, tie in enumerate(self.ties.tolist()):
+            own = {r: self._precision(number, r) for r in np.flatnonzero(family == k).tolist()}
+            known = np.sum([self.scale[r] ** 2 * part for r, part in own.items()], axis=0)
+            shrink = tie * np.linalg.inv(known + tie * one)
+            for r, part in own.items():
+                found[:, :, r * x.shape[2] : (r + 1) * x.shape[2]] = shrink @ (self.scale[r] * part @ x)
+        return found
+
+    def _precision(self, number: int, r: int) -> Array:
+        """share·L_r of the contexts of the pattern's batch of that number, (B, size, size)."""
+        laplacian = self.voices[r].laplacian
+        own = laplacian.pattern.batches[number]
+        precision = laplacian.dense(own) - laplacian.constants(own) - np.eye(own.size) / self.voices[r].variance
+        return np.asarray(self.share[r] * precision)
+
+    def expecting(self, shared: Shared, held: Array | None = None) -> tuple[Opinion, Array]:
+        """The opinion, and t (n,), where groups or style predict t with variances by restricted likelihood.
+
+        `held` (n, D) are the numbers that are held equal, whose coefficients make t uncertain too.
+        """
+        parts, leans = [], []
+        for number, batch in enumerate(self.pattern.batches):
+            w, g = self.information(number)
+            q, vectors = np.linalg.eigh(0.5 * (w + w.transpose(0, 2, 1)))
+            q, turned = np.maximum(q, 0.0), vectors.transpose(0, 2, 1)
+            columns = turned @ shared.columns[batch.nodes].reshape(len(q), batch.size, -1)
+            beta = np.einsum("bij,bj->bi", turned, g)
+            parts.append((q.ravel(), beta.ravel(), columns.reshape(q.size, -1)))
+            if held is not None:
+                leans.append((turned @ self._leans(number, held)).reshape(q.size, -1))
+        q, beta, columns = (np.concatenate(part) for part in zip(*parts, strict=True))
+        spectrum = Spectrum(q, beta, Moments.of(q, beta, columns), q, np.ones(len(q)), 0.0)
+        variances = estimate(spectrum, shared.kind, len(q), has_known_noise=True)
+        between, theta = variances.precision(variances.ratio)
+        values, vectors = np.linalg.eigh(between)
+        found = replace(self, variance=variances.ratio, expected=float(np.sum(variances.shared)))
+        moved = np.zeros((self.graph.nodes, 0))
+        if held is not None:  # what is expected of t moves with the coefficients too
+            seen = np.concatenate(leans) / (1.0 + variances.ratio * q)[:, None]
+            moved = shared.columns @ (between @ (columns.T @ seen))
+        width = shared.columns.shape[1]
+        scores, follow = np.empty(self.graph.nodes), np.empty((self.graph.nodes, width + moved.shape[1]))
+        for number, batch in enumerate(self.pattern.batches):
+            w, g = self.information(number)
+            inverse = found._inverse(w)
+            towards = np.column_stack([shared.columns @ theta, shared.columns, moved])
+            towards = towards[batch.nodes].reshape(*g.shape, -1)
+            towards = towards / variances.ratio
+            towards[..., 0] += g
+            if held is not None:
+                towards[..., -moved.shape[1] :] += self._leans(number, held)
+            solved = (inverse @ towards).reshape(g.size, -1)
+            scores[batch.nodes], follow[batch.nodes] = solved[:, 0], solved[:, 1:]
+        follow = self.graph.centre(follow)
+        predicted = Predicted(self.graph, shared.columns, shared.is_group, variances, self, len(q), unit=self.unit)
+        spread = follow[:, :width] @ (vectors * np.sqrt(np.maximum(values, 0.0)))
+        if held is not None:
+            lean = self._spread(follow[:, width:])
+            spread, predicted = np.column_stack([spread, lean]), replace(predicted, lean=lean)
+        return replace(found, spread=spread, predicted=predicted), scores
+
+    def _inverse(self, w: Array) -> Array:
+        return np.asarray(np.linalg.inv(w + np.eye(w.shape[-1]) / self.variance), dtype=float)
+
+    def block(self, batch: Batch) -> Array:
+        """The covariance of the consensus in each context of `batch`, (B, size, size)."""
+        number = self.pattern.batches.index(batch)
+        block = self.pattern.centred(batch, self._inverse(self.information(number)[0]))
+        if self.spread is not None:
+            spread = self.spread[batch.nodes].reshape(len(block), batch.size, -1)
+            block = block + spread @ spread.transpose(0, 2, 1)
+        return np.asarray(self.unit**2 * block)
+
+    def given(self, a: float, expected: Array, right: Array) -> tuple[Array, Array]:
+        """t (n,) with a prior of variance a around 0, (W + 1/a)⁻¹·expected/a and (W + 1/a)⁻¹·right (n, M + q)."""
+        columns = np.column_stack([expected / a, right])
+        found = np.empty((self.graph.nodes, 1 + columns.shape[1]))
+        for number, batch in enumerate(self.pattern.batches):
+            w, g = self.information(number)
+            inverse = np.linalg.inv(w + np.eye(batch.size) / a)
+            both = np.concatenate([g[..., None], columns[batch.nodes].reshape(*g.shape, -1)], axis=2)
+            found[batch.nodes] = (inverse @ both).reshape(g.size, -1)
+        return found[:, 0], found[:, 1:]
+
+    @cached_property
+    def std(self) -> Array:
+        """Standard error of every score, (n,); NaN where an item was never compared."""
+        variance = np.empty(self.graph.nodes)
+        for batch in self.pattern.batches:
+            if batch.size > self.star.limits.exact:
+                sampled = sampled_variances(self.laplacian, 0)[self.star.consensus]
+                if self.spread is not None:
+                    sampled = sampled + np.sum(self.spread**2, axis=1)
+                variance[batch.nodes.start :] = self.unit**2 * sampled[batch.nodes.start :]
+                break
+            variance[batch.nodes] = np.einsum("bii->bi", self.block(batch)).ravel()
+        return np.where(compared(self.graph), np.sqrt(np.maximum(variance, 0.0)), np.nan)
+
+    def difference(self, one: int, other: int) -> float:
+        """The variance of the difference of two candidates of one component."""
+        batch = next(batch for batch in self.pattern.batches if one < batch.nodes.stop)
+        if batch.size <= self.star.limits.exact:
+            return block_difference(self.block(batch), batch, one, other)
+        own = solved_difference(self.laplacian, self.star.consensus[one], self.star.consensus[other])
+        shared = 0.0 if self.spread is None else float(np.sum((self.spread[one] - self.spread[other]) ** 2))
+        return self.unit**2 * (own + shared)

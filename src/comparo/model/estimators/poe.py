@@ -1,0 +1,269 @@
+"""The product of all experts: scores and position bias that make the comparisons most probable.
+
+For comparison k between i (shown first) and j (shown second), d_k = s_i − s_j − γ, and the scores maximise
+
+    Σ_k w_k · ℓ(d_k; p_k) + log prior(s).
+
+γ is the position bias: negative where the judge favours what it is shown first, so that σ(−γ) is the probability with
+which the first of two equal texts wins under Bradley–Terry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logit
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.control import Held
+from comparo.model.estimators.random_effects import Effects
+from comparo.model.inference.newton import Problem, Solution
+from comparo.model.inference.position import Biases, bias_variances, plug_in
+from comparo.model.likelihoods.experts import BradleyTerry, Expert, derivatives, is_logit, of_rows
+from comparo.model.linalg.determinant import log_det
+from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.laplacian import Laplacian
+from comparo.model.linalg.pattern import Pattern
+from comparo.model.tuning import LIMITS, Limits
+from comparo.types import Array
+
+Bias = Literal["none", "plug-in", "joint"]
+Prior = float | Literal["first", "estimated"]
+# Standard deviation of a prior in logits: finite scores for certain answers, and almost no effect on others.
+WIDE = 10.0
+
+
+@dataclass(frozen=True)
+class Product:
+    """The most probable scores and the curvature at them.
+
+    `scores` (n,) are centred in each component of `graph`; `bias` (C, J) is γ of each context and judge, contexts in
+    the graph's order (J = 0 without a bias term); `laplacian` is H at the solution; `steps` counts Newton steps.
+    `effects` are the variances where the prior is estimated. `held` are the coefficients of what is held equal, where
+    the scores are without it.
+    """
+
+    comparisons: Comparisons
+    graph: Graph
+    expert: Expert
+    prior: float | Literal["first"]
+    scores: Array
+    bias: Array
+    laplacian: Laplacian
+    steps: int
+    converged: bool
+    effects: Effects | None = None
+    held: Held | None = None
+
+    def differences(self, rows: slice) -> Array:
+        """d = s_first − s_second − γ of the comparisons in `rows`."""
+        graph, judge = self.graph, self.comparisons.judge
+        d: Array = self.scores[graph.first[rows]] - self.scores[graph.second[rows]]
+        if self.bias.size:
+            context = np.searchsorted(graph.starts, graph.first[rows], side="right") - 1
+            d -= self.bias[context, 0 if judge is None else judge[rows]]
+        return d
+
+    def _sum(self, of: Callable[[Expert, Array, Array, Array | float], list[float]]) -> Array:
+        """Σ of what `of` returns for expert, differences, probabilities and weights of each chunk of comparisons."""
+        parts, chunk = [], self.laplacian.pattern.limits.chunk
+        for begin in range(0, len(self.comparisons), chunk):
+            rows = slice(begin, begin + chunk)
+            weight = 1.0 if self.comparisons.weight is None else self.comparisons.weight[rows]
+            expert = of_rows(self.expert, rows)
+            parts.append(of(expert, self.differences(rows), self.comparisons.p[rows], weight))
+        return np.asarray(np.sum(parts, axis=0))
+
+    @cached_property
+    def dispersion(self) -> float:
+        """φ, the variance of the answers around the model relative to what the expert assumes; scales the covariance.
+
+            φ = (ν + X²) / (ν + K − parameters),   X² = K · Σ w·slope² / Σ curvature,   ν = 1 / (1 + K − parameters)
+
+        A correct expert has φ = 1 (E slope² = E curvature). Soft probabilities vary far less than the coin flips that
+        Bradley–Terry assumes: then φ is small and so are the standard errors. A bias that is shrunk counts as a
+        fraction of a parameter. Where there are no more comparisons than parameters, φ is 1. Hard
+        decisions (every p is 0, ½ or 1) under Bradley–Terry or Davidson are coin flips: φ is 1 by definition.
+        """
+        if self.effects is not None:
+            return self.effects.dispersion
+        if is_logit(self.expert) and self.comparisons.hard:
+            return 1.0
+        rows = len(self.comparisons)
+        freedom = rows - (self.graph.nodes - self.graph.components) - self._free_biases()
+        if freedom < 1e-6:
+            return 1.0
+
+        def information(expert: Expert, d: Array, p: Array, weight: Array | float) -> list[float]:
+            slope, curvature = np.empty((2, len(d)))
+            derivatives(expert, d, p, slope, curvature)
+            return [float(np.sum(weight * slope**2)), float(np.sum(np.maximum(curvature, 0.0)))]
+
+        squares, curvature = self._sum(information)
+        unknown = 1.0 / (1.0 + freedom)
+        return float((unknown + rows * squares / max(curvature, np.finfo(float).tiny)) / (unknown + freedom))
+
+    @cached_property
+    def is_bias_determined(self) -> bool:
+        """Whether the standard error of every γ is at most ten times what it would be if the scores were known."""
+        pattern = self.laplacian.pattern
+        if not pattern.judges:
+            return True
+        known = self.laplacian.diagonal[pattern.graph.nodes :]
+        return bool(np.all(bias_variances(self.laplacian) * known <= 100.0))
+
+    def _free_biases(self) -> float:
+        """Σ (1 − ridge·variance) over the biases: their effective number of parameters."""
+        pattern = self.laplacian.pattern
+        if not pattern.judges:
+            return float(self.bias.shape[1])
+        return float(np.sum(1.0 - self.laplacian.ridge[pattern.graph.nodes :] * bias_variances(self.laplacian)))
+
+    @cached_property
+    def log_density(self) -> float:
+        """Σ_k w_k·ℓ(d_k; p_k) + log prior(s) at the solution: the product of experts before it is normalised."""
+        total = float(self._sum(lambda expert, d, p, weight: [float(np.sum(weight * expert.log_density(d, p)))])[0])
+        if self.prior == "first":
+            return total - 0.5 * self.graph.components * float(np.log(2 * np.pi))
+        mean = None if self.effects is None else self.effects.mean
+        from_mean = self.scores if mean is None else self.scores - mean
+        return total - 0.5 * float(np.sum((from_mean / self.prior) ** 2 + np.log(2 * np.pi * self.prior**2)))
+
+    @cached_property
+    def log_det(self) -> float:
+        """log det(W̃ᵀ Σ̃⁻¹ W̃): of the curvature of the product with its prior, see `determinant.log_det`."""
+        return log_det(self.laplacian)
+
+    @property
+    def log_probability(self) -> float:
+        """½ log det(W̃ᵀ Σ̃⁻¹ W̃) − (n/2) log 2π: the paper's log p(ŝ | C), by Laplace's approximation."""
+        return 0.5 * self.log_det - 0.5 * self.laplacian.pattern.unknowns * float(np.log(2 * np.pi))
+
+
+def multiply(
+    comparisons: Comparisons,
+    expert: Expert,
+    *,
+    prior: float | Literal["first"] = "first",
+    bias: Bias = "none",
+    is_scaled: bool = False,
+    limits: Limits = LIMITS,
+) -> Product:
+    """The product of `expert` over all comparisons, at its maximum.
+
+    `prior` is the standard deviation of a Gaussian prior on every score, or "first": the paper's expert N(0, 1) on the
+    first item (of each component), which determines the mean score and nothing else. `bias` is "none"; "plug-in", one γ
+    for each judge, by which equal texts have slopes that sum to zero (γ = −logit(mean p) for Bradley–Terry, β = mean p
+    for the linear Gaussian); or "joint", one γ for each context and judge, estimated with the scores and shrunk towards
+    their mean according to their estimated variance. With `is_scaled` the prior counts as the comparisons do, whose
+    variance is φ times what the expert assumes: the ridge is φ/σ² instead of 1/σ².
+
+    >>> from comparo.model.likelihoods.experts import Gaussian
+    >>> multiply(Comparisons.from_rows([("a", "b", 0.9)]), Gaussian()).scores.round(6)
+    array([ 0.2, -0.2])
+    """
+    graph = Graph.build(comparisons)
+    ridge = np.full(graph.nodes, 0.0 if prior == "first" else 1.0 / prior**2)
+    if bias == "joint":
+        solution = _joint(Pattern(graph, comparisons.judged_by, limits), expert, comparisons, ridge)
+    elif bias == "plug-in":
+        shift = plug_in(expert, comparisons)
+        offset = shift[comparisons.judged_by]
+        problem = Problem.of(Pattern(graph, limits=limits), expert, comparisons, ridge, offset)
+        solution = problem.maximise(np.zeros(graph.nodes))
+    else:
+        poolable = getattr(expert, "pooled", False) and graph.nodes**2 <= 2 * len(comparisons)
+        if poolable:
+            graph_of_pairs, pairs = _pool(graph, comparisons)
+            problem = Problem.of(Pattern(graph_of_pairs, limits=limits), expert, pairs, ridge)
+        else:
+            problem = Problem.of(Pattern(graph, limits=limits), expert, comparisons, ridge)
+        solution = problem.maximise(_start(problem))
+    product = product_at(comparisons, graph, expert, prior, solution)
+    if is_scaled and prior != "first":
+        used = float(prior)
+        for _ in range(limits.bias_rounds):
+            scaled = float(prior / np.sqrt(product.dispersion))
+            if abs(scaled / used - 1.0) < limits.last_step:
+                break
+            used, product = scaled, multiply(comparisons, expert, prior=scaled, bias=bias, limits=limits)
+        product = replace(product, prior=prior)
+    return product if bias != "plug-in" else replace(product, bias=np.tile(shift, (graph.contexts, 1)))
+
+
+def product_at(
+    comparisons: Comparisons, graph: Graph, expert: Expert, prior: float | Literal["first"], solution: Solution
+) -> Product:
+    """The product at a solution, whose unknowns after the scores are the biases."""
+    scores, gamma = np.split(solution.x, [graph.nodes])
+    return Product(
+        comparisons=comparisons,
+        graph=graph,
+        expert=expert,
+        prior=prior,
+        scores=graph.centre(scores),
+        bias=gamma.reshape(graph.contexts, -1),
+        laplacian=solution.laplacian,
+        steps=solution.steps,
+        converged=solution.converged,
+    )
+
+
+def _pool(graph: Graph, comparisons: Comparisons) -> tuple[Graph, Comparisons]:
+    """The same with one comparison per pair: its total weight, and the mean p with the lower node first.
+
+    Exact for an expert whose slope is linear in p, whose curvature is free of p, and with ℓ(d; p) = ℓ(−d; 1 − p).
+    """
+    n = graph.nodes
+    pair = np.minimum(graph.first, graph.second).astype(np.int64) * n
+    pair += np.maximum(graph.first, graph.second)
+    p = np.where(graph.first > graph.second, 1.0 - comparisons.p, comparisons.p)
+    weight = comparisons.weight
+    total = np.bincount(pair, weight, n * n).astype(float)
+    asked = np.flatnonzero(total)
+    mean = np.bincount(pair, p if weight is None else weight * p, n * n)[asked] / total[asked]
+    first, second = (part.astype(np.int32) for part in np.divmod(asked, n))
+    pooled = replace(comparisons, first=first, second=second, p=mean, weight=total[asked], context=None, judge=None)
+    return replace(graph, first=first, second=second), pooled
+
+
+def _start(problem: Problem) -> Array:
+    """Scores to start from, shape (n,): zero, or for Bradley–Terry on many items as if opponents were drawn at random.
+
+    Then an item's mean probability is about σ(s / κ) with κ² = 1 + v/2.9, v the variance of the scores, and from
+    v = κ²·Var(logit mean) follows κ² = 1 / (1 − Var(logit mean)/2.9).
+    """
+    pattern, graph = problem.pattern, problem.pattern.graph
+    sizes = np.diff(graph.starts)
+    if not isinstance(problem.expert, BradleyTerry) or sizes[-1] <= pattern.limits.batched:
+        return np.zeros(graph.nodes)
+    first: NDArray[Any]
+    second: NDArray[Any]
+    if problem.weight is None:
+        first, second = np.diff(pattern.row_starts), np.bincount(pattern.second, minlength=graph.nodes)
+        won, lost = pattern.ends(problem.p)
+    else:
+        first, second = pattern.ends(problem.weight)
+        won, lost = pattern.ends(problem.weight * problem.p)
+    mean = (won + second - lost + 0.5) / (first + second + 1.0)
+    scores = graph.centre(logit(mean))
+    context = pattern.context
+    variance = np.bincount(context, scores**2) / sizes
+    return np.asarray(scores / np.sqrt(1.0 - np.minimum(variance / 2.9, 0.8))[context])
+
+
+def _joint(pattern: Pattern, expert: Expert, comparisons: Comparisons, ridge: Array) -> Solution:
+    """Scores and one γ for each context and judge, γ ~ N(m, τ²) with m and τ² from the data (`Biases`)."""
+    graph, mean = pattern.graph, np.zeros(pattern.graph.nodes)
+    biases = Biases.of(pattern, expert, comparisons)
+    problem = biases.applied(Problem.of(pattern, expert, comparisons, ridge), ridge, mean)
+    solution = problem.maximise(np.zeros(pattern.unknowns))
+    for _ in range(pattern.limits.bias_rounds if biases.shared.any() else 0):
+        biases = biases.learn(solution, product_at(comparisons, graph, expert, "first", solution).dispersion)
+        solution = biases.applied(problem, ridge, mean).maximise(solution.x)
+    return solution

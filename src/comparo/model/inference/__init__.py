@@ -1,0 +1,1 @@
+"""From likelihoods to estimates: Newton, restricted likelihood, expectation propagation."""

@@ -1,0 +1,276 @@
+"""Choices in the mixed model: decisions, ties and votes, whose sites settle with the variances and with γ.
+
+A judge whose answers are decisions and ties has Davidson's likelihood (`ties`), and its ν settles with them too: where
+sites and cavities agree, Σ P(tie) = the number of ties makes the evidence of expectation propagation stationary. Of a
+share of votes it is not known how many ties there are; p = ½ is then half a win.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.special import expit, logit
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.estimators.random_effects import random_effects, shrunk
+from comparo.model.inference.ep import Asked, choice_evidence, choice_moments, sites_from, without_site
+from comparo.model.inference.newton import Solution
+from comparo.model.inference.position import pairs
+from comparo.model.inference.position_information import told_share
+from comparo.model.inference.reml import NARROWEST, PULL, WIDEST, Variances, estimate
+from comparo.model.inference.solution import Shared, differences, solve
+from comparo.model.likelihoods.davidson import averaged_moments, first_parameters, next_parameters, tie_totals
+from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.pattern import Pattern
+from comparo.model.linalg.spectrum import Spectrum, System
+from comparo.model.observations import votes_of
+from comparo.model.tuning import Limits
+from comparo.types import Array, Index
+
+FASTEST = 0.9  # largest ratio of two changes of a variance from which its limit is extrapolated
+FURTHEST = 1.5  # largest extrapolation of the logarithm of a variance
+LONGEST = 4.0  # step of a γ: from even odds to 0.98; a context with a dozen choices often needs 2
+UNSURE = 1.0  # largest variance of a γ over which choices are averaged
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Choices, whose sites settle with the variances and with γ.
+
+    `p` and `weight` (2, M) are the choices about each pair in both orders, in the pattern's order; `family` (M,) is
+    their context and judge, `gamma` (C, J) is γ of each, shrunk by its variance `between`, and `gamma_variance` (C,
+    J) what is open about it, None where there is no γ. `told` (C, J) is the share of what the choices tell about γ
+    that is left since the scores are not known (`leaning`). `offset` (M,) is what is added to the difference of the
+    scores of each pair, 0 unless scores have two peaks (`peaks`). `tied` (J,) is the weight of each judge's ties, and
+    `nu` (J,) its ν; both are None where no decision is a tie. `strength` is that of the term that keeps the variance of
+    scores from 0. `is_narrow` holds the variance of scores around their groups at its smallest, so that means of groups
+    are logits of win rates. `doubt` is that of the `system`.
+    """
+
+    pattern: Pattern
+    p: Array
+    weight: Array
+    family: Index
+    gamma: Array
+    is_biased: bool
+    c: Array
+    pull: Array
+    offset: Array
+    between: float | None = None
+    error: float | None = None
+    gamma_variance: Array | None = None
+    told: Array | float = 1.0
+    tied: Array | None = None
+    nu: Array | None = None
+    strength: float = PULL
+    is_narrow: bool = False
+    doubt: Array | None = None
+
+    @classmethod
+    def of(cls, comparisons: Comparisons, graph: Graph, is_biased: bool, limits: Limits) -> Choices:
+        judges = 1 if comparisons.judges is None else len(comparisons.judges)
+        votes = votes_of(comparisons)
+        p, weight = (comparisons.p, comparisons.weights) if votes is None else votes
+        pair, _ = pairs(comparisons, graph)
+        count = int(pair.max()) + 1
+        slot = pair + count * (graph.first > graph.second)
+        total = np.bincount(slot, weight, 2 * count).astype(float)
+        share = np.bincount(slot, weight * p, 2 * count) / np.maximum(total, np.finfo(float).tiny)
+        _, lead = np.unique(pair, return_index=True)
+        ends = [edge(graph.first, graph.second)[lead] for edge in (np.minimum, np.maximum)]
+        pattern = Pattern(replace(graph, first=ends[0], second=ends[1]), limits=limits)
+        order = pattern.order
+        p, weight = (part.reshape(2, -1)[:, order] for part in (share, total))
+        family = (graph.position[ends[0]] * judges + comparisons.judged_by[lead])[order].astype(np.int32)
+        asked = np.sum(weight, axis=0)
+        pull = weight[0] * (p[0] - 0.5) - weight[1] * (p[1] - 0.5)
+        gamma = np.zeros((graph.contexts, judges))
+        found = cls(pattern, p, weight, family, gamma, is_biased, asked / 4.0, pull, np.zeros(len(asked)))
+        if comparisons.hard:
+            tied, answers = tie_totals(comparisons.p, comparisons.weights, comparisons.judged_by, judges)
+            if tied.any():
+                found = replace(found, tied=tied, nu=first_parameters(tied, answers))
+        if not is_biased:
+            return found
+        if not found.tells_biases:
+            return found.with_plain_biases()
+        return found._with_biases(np.zeros(len(asked)), np.full(len(asked), 1e-9))
+
+    @property
+    def system(self) -> System:
+        return System(self.pattern, self.c, self.pull, np.zeros(0), np.zeros(0), self.doubt)
+
+    def settle(self, shared: Shared) -> tuple[Choices, Variances, int, bool]:
+        """Alternate between sites and variances; a variance that converges slowly is extrapolated."""
+        limits, state, earlier, last = self.pattern.limits, self, self, 0
+        change = used = np.zeros(1 + len(shared.kinds))
+        mean = np.zeros(len(self.c))
+        for step in range(limits.mixed_rounds):
+            spectrum = Spectrum.of(state.system, shared.columns)
+            variances = estimate(spectrum, shared.kind, len(state.c), True, pull=self.strength)
+            if self.is_narrow:
+                variances = replace(variances, ratio=NARROWEST**2, quantiles=np.array([NARROWEST**2]))
+            new = np.log(np.maximum([variances.ratio, *variances.shared], NARROWEST**2))
+            old, change = change, new - used
+            ratio = np.clip(np.divide(change, old, out=np.zeros(len(old)), where=old != 0.0), 0.0, FASTEST)
+            beyond = np.clip(change * ratio / (1.0 - ratio), -FURTHEST, FURTHEST)
+            used = new
+            if step > 2 and step - last > 2:
+                last, used = step, np.clip(new + beyond, *np.log([NARROWEST**2, WIDEST**2]))
+            applied = replace(variances, ratio=float(np.exp(used[0])), shared=np.exp(used[1:]))
+            solution, spread, between = solve(state.system, applied, shared)
+            before, (mean, variance) = mean, differences(solution, spread, between)
+            moved = float(np.sqrt(np.mean((mean - before) ** 2)))
+            moved += state._tie_change(earlier)
+            if step > 2 and float(np.max(np.abs(change) + np.abs(beyond))) + moved < limits.mixed_change:
+                return state, variances, step + 1, True
+            earlier, state = state, state._with_told(solution, spread, between).learn(mean, variance)
+        return state, variances, limits.mixed_rounds, False
+
+    def learn(self, mean: Array, variance: Array) -> Choices:
+        """The next sites and γ, from mean and variance of the difference of each pair (M,)."""
+        shown = mean + self.offset
+        state = self._with_biases(shown, variance) if self.is_biased and self.tells_biases else self
+        state = state._with_ties(shown, variance)
+        centre, cavity = without_site(mean, variance, self.c, self.pull)
+        asked = np.any(self.weight > 0, axis=0)
+        found, spread = choice_moments(centre + self.offset, cavity, state._asked)
+        c, pull = sites_from(found - self.offset, spread, centre, cavity)
+        return replace(state, c=np.where(asked, c, 0.0), pull=np.where(asked, pull, 0.0))
+
+    @property
+    def _asked(self) -> Asked:
+        """The choices about each pair, with γ and ν."""
+        doubt = None if self.gamma_variance is None else self.gamma_variance.ravel()[self.family]
+        return Asked(self.p, self.weight, self.gamma.ravel()[self.family], self._pair_ties, doubt)
+
+    @property
+    def _judge(self) -> Index:
+        """The judge of each pair, (M,)."""
+        return np.asarray(self.family % self.gamma.shape[1])
+
+    @property
+    def _pair_ties(self) -> Array | None:
+        """ν of the judge of each pair, (M,)."""
+        return None if self.nu is None else self.nu[self._judge]
+
+    def _tie_change(self, before: Choices) -> float:
+        """The largest change of a log ν."""
+        if self.nu is None or before.nu is None:
+            return 0.0
+        own = self.nu > 0
+        return float(np.max(np.abs(np.log(self.nu[own] / before.nu[own]))))
+
+    def evidence(self, gaussian: float, mean: Array, variance: Array) -> float:
+        """log of the probability of all choices given the variances, by expectation propagation.
+
+        `gaussian` is that of the sites, log ∫ exp(−½ Σ c·d² + Σ c·y·d) over all scores; `mean` and `variance` (M,) are
+        those of the difference of each pair. With cavities N(m, v), the probability of the choices about a pair given
+        all others is Z, and ∫ N(d; m, v)·e^(νd − td²/2) dd that of its site. The choices are Π Z / ∫ … times as
+        probable.
+        """
+        m, v = without_site(mean, variance, self.c, self.pull)
+        site = 0.5 * ((m / v + self.pull) ** 2 / (1.0 / v + self.c) - m**2 / v - np.log1p(self.c * v))
+        total = float(np.sum(choice_evidence(m + self.offset, v, self._asked) - site))
+        if self.nu is not None and self.tied is not None:
+            total += float(np.sum(self.tied[self.nu > 0] * np.log(self.nu[self.nu > 0])))
+        return total + gaussian
+
+    def gradient(self, mean: Array) -> Array:
+        """The derivative of the evidence by `offset` (M,), from the mean of each difference where the sites settled."""
+        return self.pull - self.c * mean
+
+    def _chances(self, mean: Array, variance: Array) -> Array:
+        """P(the item shown first is chosen) in both orders (2, M); a difference of `variance` is less certain."""
+        shown = np.array([[1.0], [-1.0]]) * mean - self.gamma.ravel()[self.family]
+        return np.asarray(expit(shown * _attenuation(variance)))
+
+    def _tie_moments(self, mean: Array, variance: Array, nu: Array) -> tuple[Array, Array, Array]:
+        """E p, Var p and P(tie) in both orders, with ν of each judge (J,), each (2, M)."""
+        shown = np.array([[1.0], [-1.0]]) * mean - self.gamma.ravel()[self.family]
+        return averaged_moments(shown, np.tile(variance, (2, 1)), np.tile(nu[self._judge], (2, 1)))
+
+    def _with_ties(self, mean: Array, variance: Array) -> Choices:
+        """A Newton step for log ν of each judge."""
+        if self.nu is None or self.tied is None:
+            return self
+        chance = self._tie_moments(mean, variance, self.nu)[2]
+        judge = np.tile(self._judge, 2)
+        return replace(self, nu=next_parameters(self.nu, self.tied, chance.ravel(), self.weight.ravel(), judge))
+
+    def _with_told(self, solution: Solution, spread: Array, between: Array) -> Choices:
+        """What is left of what the choices tell about γ, given the solution for the scores."""
+        if not self.is_biased:
+            return self
+        told = told_share(solution, spread, between, self.c, self.weight, self.family, self.gamma.shape)
+        return replace(self, told=told)
+
+    def _with_biases(self, mean: Array, variance: Array) -> Choices:
+        """A Newton step for γ of each context and judge, shrunk towards the judge's mean."""
+        if self.nu is None:
+            chance = self._chances(mean, variance)
+            curvature = np.sum(self.weight * chance * (1.0 - chance), axis=0) * _attenuation(variance)
+        else:
+            chance, flips, _ = self._tie_moments(mean, variance, self.nu)
+            curvature = np.sum(self.weight * flips, axis=0)
+        excess = np.sum(self.weight * (self.p - chance), axis=0)
+        information, total = (
+            np.bincount(self.family, values, self.gamma.size).astype(float).reshape(self.gamma.shape)
+            for values in (curvature, excess)
+        )
+        information = information * self.told
+        known = information > 1e-9
+        error = 1.0 / np.where(known, information, 1.0)
+        step = np.clip(total * error, -LONGEST, LONGEST)
+        gamma, between = shrunk(self.gamma - step, error, known)
+        spread = 1.0 / np.sum(known / (error + (between or 0.0))) if known.any() else np.inf
+        variance = error
+        if between is not None:
+            unknown = error / (error + between)  # the share of a γ that is the mean of all
+            variance = (1.0 - unknown) * error + unknown**2 * spread
+        variance = np.minimum(variance, UNSURE)
+        return replace(self, gamma=gamma, between=between, error=float(np.sqrt(spread)), gamma_variance=variance)
+
+    @property
+    def tells_scores(self) -> bool:
+        """Whether there are more choices than links between texts; else nothing tells σ² from the noise of a choice."""
+        graph = self.pattern.graph
+        return bool(np.sum(self.weight) > graph.nodes - graph.components)
+
+    @cached_property
+    def tells_biases(self) -> bool:
+        """Whether there are more answers than scores and biases."""
+        graph = self.pattern.graph
+        return bool(np.count_nonzero(self.weight) > graph.nodes - graph.components + self.gamma.size)
+
+    def with_plain_biases(self) -> Choices:
+        """γ of each judge from the share of first texts that it chose, as if all texts were equal, for all contexts."""
+        judge = np.broadcast_to(self._judge, self.weight.shape).ravel()
+        asked, won = (
+            np.bincount(judge, part.ravel(), self.gamma.shape[1]).astype(float)
+            for part in (self.weight, self.weight * self.p)
+        )
+        if self.tied is not None:  # among equals, the odds of a win against a loss are those of the decisions alone
+            asked, won = asked - self.tied + 1.0, won - 0.5 * self.tied + 0.5
+        share = (won + 0.5) / (asked + 1.0)
+        gamma, variance, between = -logit(share), 1.0 / ((asked + 1.0) * share * (1.0 - share)), 0.0
+        if len(gamma) > 1:
+            centre, between = random_effects(gamma, variance)
+        mean_variance = float(1.0 / np.sum(1.0 / (variance + between)))
+        if len(gamma) > 1:  # few answers of a judge tell little of its γ: it is shrunk towards the mean of all judges
+            own = between / (between + variance)
+            gamma = centre + own * (gamma - centre)
+            variance = own * variance + (1.0 - own) ** 2 * mean_variance
+        gamma, variance = (np.broadcast_to(x, self.gamma.shape) for x in (gamma, np.minimum(variance, UNSURE)))
+        return replace(self, gamma=gamma, error=float(np.sqrt(mean_variance)), gamma_variance=variance)
+
+    def bias(self, solution: Solution) -> tuple[Array, float | None, float | None]:
+        """γ (C, J), its variance between contexts, and the standard error of its mean."""
+        return (self.gamma, self.between, self.error) if self.is_biased else (self.gamma[:, :0], None, None)
+
+
+def _attenuation(variance: Array) -> Array:
+    """How much less a chance changes with a difference that has this variance (M,)."""
+    return np.asarray(1.0 / np.sqrt(1.0 + np.pi * variance / 8.0))

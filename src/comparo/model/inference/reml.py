@@ -1,0 +1,320 @@
+"""The variances of scores, groups and style by restricted likelihood, and how uncertain they are.
+
+Scores are s = M θ + δ with δ ~ N(0, σ²) and the θ of one kind (groups, style) ~ N(0, ω²); the noise of an observation
+of weight 1 has the variance φ. With the ratios a = σ²/φ and r = ω²/φ, the coordinates of a `Spectrum` are independent,
+
+    β ~ q·cθ + √q·N(0, φ·(1 + aq)),
+
+so that with d = 1 + aq, C = Σ q·ccᵀ/d, g = Σ β·c/d and R = diag(r)
+
+    Q(a, r) = Σ c·y² − a Σ β²/d − gᵀ(C + R⁻¹)⁻¹g,
+    log L   = −½ Σ log d − ½ log det(I + R^½ C R^½) − ½ K log Q           (−½ Q where φ = 1 is known),
+
+φ = Q/K. All of it is exact for soft answers. The likelihood is defined for small negative a too. Its signed root
+
+    z(a) = sign(a − â)·√(2 log L(â) − 2 log L(a))
+
+is about standard normal at the true a, so Φ(z) is a distribution of confidence of a. Scores are averaged over its
+quantiles: where the comparisons cannot tell whether items differ, the intervals say so. An estimate of 0, which would
+make all intervals empty, is avoided by a term that grows until σ² is about the variance of an estimated score,
+`PULL`·log((1 + aq̄)/(1 + aq̄/`UNTIL`)); these numbers were chosen by simulated judges (docs/soundness.md). An estimate
+of φ of 0, which a graph without cycles allows, is avoided by the term −log(1 + a/`SUREST`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+from scipy.special import ndtr
+
+from comparo.model.linalg.spectrum import LEAST, Spectrum
+from comparo.types import Array
+
+PULL, UNTIL = 3.0, 4.0
+SUREST = 100.0  # σ²/φ of a judge whose scores vary by ten times the noise of one answer
+SHARED_PULL = 1.0  # the same for ω²: few groups estimate it, and what it is matters less
+# Standard deviations of scores in logits: between two items they make chances of 0.5075 and 0.99995.
+NARROWEST, WIDEST = 0.03, 10.0
+LEAST_NOISE = 1e-12  # φ of answers without noise: a millionth of a logit
+FLAT = 1e6  # the square of a thousand standard deviations of scores for one of the column: no prior
+QUANTILES = 9  # of the confidence in a over which scores are averaged
+SURE = 0.05  # change of the logarithm of a ratio that does not matter: a third of its error for 100 items
+COARSE_STEPS, FINE_STEPS, NEGATIVE_STEPS = 48, 16, 8
+ROUNDS = 4  # in which a and the r are found in turn
+SMALL = 24  # columns up to which one call for all matrices is faster than a call for each
+
+
+@dataclass(frozen=True)
+class Variances:
+    """The best `ratio` a and `shared` r (by kind), the `quantiles` of a, and the number of observations K.
+
+    φ is `known_noise` where the noise is known. `flat` is the r of columns of no kind (−1), whose θ have no prior.
+    """
+
+    spectrum: Spectrum
+    kind: NDArray[np.intp]
+    observations: float
+    has_known_noise: bool
+    ratio: float
+    shared: Array
+    quantiles: Array
+    known_noise: float = 1.0
+    flat: float = 0.0
+
+    @property
+    def ratios(self) -> Array:
+        """r of every column, (M,)."""
+        return _of_columns(self.shared, self.kind, self.flat)
+
+    def noise(self, a: float) -> float:
+        """φ for a ratio a: the mean square of the residuals, S/ν.
+
+        At the maximum of the restricted likelihood that is Q/K. Above it, where the terms that avoid 0 move a, Q/K is
+        too small, the more the fewer answers there are. Where answers have hardly any noise, the largest ratio of the
+        search is below the maximum: S/ν falls away from a·φ, the variance of scores, and φ becomes Q/K where that is
+        two to three times as large.
+        """
+        if self.has_known_noise:
+            return self.known_noise
+        square, freedom = self.residual(a)
+        found, profiled = square / freedom, _form(self.spectrum, a, self.ratios) / self.observations
+        share = min(max(profiled / max(found, LEAST_NOISE) - 2.0, 0.0), 1.0)
+        return max(found + share * (profiled - found), LEAST_NOISE)
+
+    def residual(self, a: float) -> tuple[float, float]:
+        """The sum of the squared residuals S of the fitted scores, and their degrees of freedom ν (Satterthwaite).
+
+        With S = ‖V⁻¹y‖² and ν = tr V⁻¹ for V = Cov(y)/φ, in the coordinates of the spectrum
+
+            S = Σ c·y² − Σ β²/q + Σ (β − q·cθ)²/(q·d²),    ν = K − Σ aq/d − tr[Cov(θ)/φ · Σ q·ccᵀ/d²].
+        """
+        spectrum, d = self.spectrum, 1.0 + a * self.spectrum.q
+        covariance, theta = self.precision(a)
+        c, g = spectrum.moments.twice(a)
+        square = spectrum.square + float(np.sum(spectrum.beta**2 * (1.0 / d**2 - 1.0) / spectrum.q))
+        square += float(theta @ (c @ theta - 2.0 * g))
+        aq = a * spectrum.trace_q
+        fitted = float(np.sum(spectrum.trace_weight * aq / (1.0 + aq)))
+        fitted += float(np.sum(covariance * c))
+        most = max(self.observations, float(np.sum(spectrum.trace_weight)))  # scores take no more than there is
+        return square, max(most - fitted, np.finfo(float).tiny)
+
+    def moments(self, a: float) -> tuple[Array, Array]:
+        """C (M, M) and g (M,)."""
+        (c,), (g,) = self.spectrum.moments.at(np.array([a]))
+        return np.asarray(c), np.asarray(g)
+
+    @property
+    def evidence(self) -> float:
+        """log ∫ exp(−½ Σ c·d² + Σ c·y·d) of all observations over scores with the best variances, where φ is 1."""
+        spectrum, ratio = self.spectrum, self.shared[self.kind]
+        (c,), _ = spectrum.moments.at(np.array([self.ratio]))
+        root = np.sqrt(ratio)
+        total = float(np.log1p(self.ratio * spectrum.trace_q) @ spectrum.trace_weight)
+        total += float(np.linalg.slogdet(np.eye(len(root)) + root[:, None] * c * root).logabsdet)
+        return 0.5 * (spectrum.square - _form(spectrum, self.ratio, ratio) - total)
+
+    def precision(self, a: float) -> tuple[Array, Array]:
+        """(C + R⁻¹)⁻¹, which is Cov(θ)/φ, shape (M, M), and the mean of θ (M,)."""
+        root = np.sqrt(self.ratios)
+        c, g = self.moments(a)
+        inner = np.linalg.inv(np.eye(len(root)) + root[:, None] * c * root)
+        covariance = root[:, None] * inner * root
+        return np.asarray(covariance), np.asarray(covariance @ g)
+
+
+def estimate(
+    spectrum: Spectrum,
+    kind: NDArray[np.intp],
+    observations: float,
+    has_known_noise: bool,
+    unit: float = 1.0,
+    known_noise: float = 1.0,
+    pull: float = PULL,
+) -> Variances:
+    """The variances for columns of these kinds (M,), numbered from 0; scores are in multiples of `unit` logits.
+
+    Columns of kind −1 have coefficients without a prior: their variance is `FLAT` times that of scores. φ is
+    `known_noise` where the noise is known. `pull` is the strength of the term that keeps the variance of scores from 0.
+
+    >>> rng = np.random.default_rng(0)
+    >>> q = np.full(400, 4.0)
+    >>> beta = np.sqrt(q) * np.sqrt(1 + 0.5 * q) * rng.standard_normal(400)
+    >>> from comparo.model.linalg.spectrum import Moments
+    >>> moments, square = Moments.of(q, beta, np.zeros((400, 0))), float(np.sum(beta**2 / q)) + 400.0
+    >>> spectrum = Spectrum(q, beta, moments, q, np.ones(400), square)
+    >>> found = estimate(spectrum, np.zeros(0, dtype=np.intp), 800, has_known_noise=False)
+    >>> bool(abs(found.ratio - 0.5) < 0.15), bool(abs(found.noise(found.ratio) - 1.0) < 0.15)
+    (True, True)
+    """
+    level = float(np.sum(spectrum.trace_q * spectrum.trace_weight) / max(np.sum(spectrum.trace_weight), 1.0))
+    level = max(level, np.finfo(float).tiny)
+    kinds = int(kind.max(initial=-1)) + 1
+    search = _Search(spectrum, kind, observations, has_known_noise, level, known_noise, pull=pull)
+    if np.any(kind < 0):
+        search = replace(search, flat=FLAT * (1.0 + max(search.best_ratio(np.zeros(kinds))[0], 0.0)))
+    starts = (0.0, 1.0 / level) if kinds else (0.0,)  # the likelihood may have one maximum with and one without them
+    _, shared = max((search.settle(np.full(kinds, start)) for start in starts), key=lambda found: found[0])
+    a, grid, confidence = search.best_ratio(shared)
+    best = Variances(spectrum, kind, observations, has_known_noise, a, shared, np.array([a]), known_noise, search.flat)
+    noise = best.noise(max(a, 0.0))
+    low, high = (unit * NARROWEST) ** 2 / noise, (unit * WIDEST) ** 2 / noise
+    place = np.interp((np.arange(QUANTILES) + 0.5) / QUANTILES, confidence, np.arange(len(grid)))
+    quantiles = np.clip(np.interp(place, np.arange(len(grid)), grid), low, high)
+    if np.log(quantiles[-1] / quantiles[0]) < SURE:
+        quantiles = np.clip([a], low, high)
+    return replace(best, ratio=float(np.clip(a, low, high)), quantiles=np.asarray(quantiles))
+
+
+_Terms = tuple[Array, Array, Array, Array]
+
+
+@dataclass(frozen=True)
+class _Search:
+    spectrum: Spectrum
+    kind: NDArray[np.intp]
+    observations: float
+    has_known_noise: bool
+    level: float
+    known_noise: float = 1.0
+    flat: float = 0.0
+    pull: float = PULL
+
+    @cached_property
+    def coarse(self) -> tuple[Array, _Terms]:
+        """The values of a that are tried first, with their terms."""
+        largest = float(np.max(self.spectrum.trace_q, initial=self.level))
+        negative = -np.linspace(LEAST, 0.0, NEGATIVE_STEPS) / max(largest, float(np.max(self.spectrum.q, initial=0.0)))
+        grid = np.concatenate([negative, np.exp(np.linspace(np.log(1e-4), np.log(1e5), COARSE_STEPS)) / self.level])
+        return grid, self._terms(grid)
+
+    def _terms(self, a: Array) -> _Terms:
+        """What the likelihood at each a (G,) needs whatever the r are: C, g, Σ c·y² − a Σ β²/d and Σ log d."""
+        logs = np.log1p(a[:, None] * self.spectrum.trace_q) @ self.spectrum.trace_weight
+        return *self.spectrum.moments.at(a), _residual(self.spectrum, a), logs
+
+    def likelihood(self, a: Array, shared: Array, terms: _Terms | None = None) -> Array:
+        """log L with the term that avoids 0, for each a (G,) and the r of all kinds."""
+        c, g, residual, logs = self._terms(a) if terms is None else terms
+        root = np.sqrt(_of_columns(shared, self.kind, self.flat))
+        form, logdet = _factored(np.eye(len(root)) + root[:, None] * c * root, root * g)
+        height = -0.5 * (logs + logdet) - 0.5 * self._fit(residual - form)
+        return np.asarray(height + _pull(a * self.level, self.pull) - np.log1p(np.maximum(a, 0.0) / SUREST))
+
+    def _fit(self, q: Array) -> Array:
+        return (
+            q / self.known_noise
+            if self.has_known_noise
+            else self.observations * np.log(np.maximum(q, np.finfo(float).tiny))
+        )
+
+    def settle(self, shared: Array) -> tuple[float, Array]:
+        """log L and r when a and the r of each kind are found in turn, from the given r."""
+        a = self.best_ratio(shared)[0]
+        for _ in range(ROUNDS if len(shared) else 0):
+            before = self._logs(a, shared)
+            shared = self.best_shared(a, shared)
+            a = self.best_ratio(shared)[0]
+            if np.max(np.abs(self._logs(a, shared) - before)) < SURE:
+                break
+        return float(self.likelihood(np.array([a]), shared)[0]), shared
+
+    def _logs(self, a: float, shared: Array) -> Array:
+        """What must settle; far below the variance of an estimated score no ratio has an effect."""
+        return np.log(np.maximum([a, *shared], 1e-6 / self.level))
+
+    def best_ratio(self, shared: Array) -> tuple[float, Array, Array]:
+        """The best a, and the confidence Φ(z) at the points of a grid."""
+        grid, terms = self.coarse
+        height = self.likelihood(grid, shared, terms)
+        near = np.flatnonzero(height > np.max(height) - 8.0)
+        low, high = grid[max(near[0] - 1, 0)], grid[min(near[-1] + 1, len(grid) - 1)]
+        middle = grid[int(np.argmax(height))]
+        fine = np.concatenate([np.linspace(low, middle, FINE_STEPS), np.linspace(middle, high, FINE_STEPS)[1:]])
+        if middle > 0:
+            down = np.exp(np.linspace(np.log(max(low, 1e-3 * middle)), np.log(middle), FINE_STEPS))
+            up = np.exp(np.linspace(np.log(middle), np.log(high), FINE_STEPS))
+            fine = np.concatenate([np.linspace(low, down[0], 3)[:-1] if low < down[0] else [], down, up[1:]])
+        fine = np.unique(fine)
+        height = self.likelihood(fine, shared)
+        top = int(np.argmax(height))
+        a, peak = _parabola(fine, height, top)
+        root = np.sign(fine - a) * np.sqrt(np.maximum(2.0 * (peak - height), 0.0))
+        return a, fine, ndtr(np.maximum.accumulate(root))
+
+    def best_shared(self, a: float, shared: Array) -> Array:
+        """The best r of each kind in turn, the others as they are."""
+        spectrum, shared = self.spectrum, shared.copy()
+        (c,), (g,) = spectrum.moments.at(np.array([a]))
+        base = float(_residual(spectrum, np.array([a]))[0])
+        for number in range(len(shared)):
+            own = self.kind == number
+            level = max(float(np.mean(np.diagonal(c)[own])), np.finfo(float).tiny)
+            grid = np.concatenate([[0.0], np.exp(np.linspace(np.log(1e-3), np.log(1e5), COARSE_STEPS)) / level])
+            for _ in range(2):
+                every = np.where(own, grid[:, None], _of_columns(shared, self.kind, self.flat))
+                root = np.sqrt(every)
+                form, logdet = _factored(np.eye(len(g)) + root[:, :, None] * c * root[:, None, :], root * g)
+                height = -0.5 * logdet - 0.5 * self._fit(base - form)
+                height += _pull(grid * level, SHARED_PULL)
+                best = int(np.argmax(height))
+                shared[number] = grid[best]
+                if best == 0:
+                    break
+                low, high = np.log(grid[max(best - 1, 1)]), np.log(grid[min(best + 1, len(grid) - 1)])
+                grid = np.exp(np.linspace(low, high, 9))
+        return shared
+
+
+def _of_columns(shared: Array, kind: NDArray[np.intp], flat: float) -> Array:
+    """r of every column (M,), from that of every kind and of the columns of no kind."""
+    return np.append(shared, flat)[kind]
+
+
+def _pull(x: Array, strength: float) -> Array:
+    return np.asarray(strength * np.log((1.0 + x) / (1.0 + x / UNTIL)))
+
+
+def _residual(spectrum: Spectrum, a: Array) -> Array:
+    """Σ c·y² − a Σ β²/d for each a (G,)."""
+    return np.asarray(spectrum.square - np.sum(a[:, None] * spectrum.beta**2 / (1.0 + a[:, None] * spectrum.q), axis=1))
+
+
+def _form(spectrum: Spectrum, a: float, ratio: Array) -> float:
+    """Q for one a and the r of every column (M,)."""
+    c, g = spectrum.moments.at(np.array([a]))
+    root = np.sqrt(ratio)
+    form, _ = _factored(np.eye(len(root)) + root[:, None] * c * root, root * g)
+    return float((_residual(spectrum, np.array([a])) - form)[0])
+
+
+def _factored(matrix: Array, pulled: Array) -> tuple[Array, Array]:
+    """gᵀA⁻¹g and log det A of positive definite matrices A (G, M, M) and g (G, M); large ones by Cholesky factors."""
+    if pulled.shape[1] <= SMALL:
+        x = np.linalg.solve(matrix, pulled[:, :, None])[:, :, 0]
+        return np.sum(pulled * x, axis=1), np.linalg.slogdet(matrix).logabsdet
+    form, logdet = np.zeros((2, len(matrix)))
+    for number, (own, g) in enumerate(zip(matrix, pulled, strict=True)):
+        factor, x, failed = lapack.dposv(own.T, g)
+        form[number], logdet[number] = g @ x, 2.0 * np.sum(np.log(np.diagonal(factor)))
+        if failed:  # rounding: no eigenvalue is below 1
+            form[number], logdet[number] = g @ np.linalg.solve(own, g), np.linalg.slogdet(own).logabsdet
+    return form, logdet
+
+
+def _parabola(x: Array, y: Array, top: int) -> tuple[float, float]:
+    """The maximum of the parabola through the highest point and its neighbours."""
+    if not 0 < top < len(x) - 1:
+        return float(x[top]), float(y[top])
+    left, right = x[top] - x[top - 1], x[top + 1] - x[top]
+    down, up = y[top] - y[top - 1], y[top + 1] - y[top]
+    slope = (down / left * right + up / right * left) / (left + right)
+    bend = (up / right - down / left) / (0.5 * (left + right))
+    if bend >= 0:
+        return float(x[top]), float(y[top])
+    step = float(np.clip(-slope / bend, -left, right))
+    return float(x[top] + step), float(y[top] + slope * step + 0.5 * bend * step**2)

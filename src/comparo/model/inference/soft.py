@@ -1,0 +1,299 @@
+"""Soft answers in the mixed model: observations of differences in logits, exact but for three things.
+
+γ, where it does not cancel, and saturated answers, which only say that a difference is large, are found in rounds with
+the variances. Where the answers show heavy tails, their sites are found in further rounds (`tails`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc, fdtr, fdtrc
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.estimators.random_effects import shrunk
+from comparo.model.inference.ep import censored_moments, sites_from, without_site
+from comparo.model.inference.newton import Solution
+from comparo.model.inference.position import Biases
+from comparo.model.inference.position_information import CLEARLY, reach
+from comparo.model.inference.reml import LEAST_NOISE, Variances, estimate
+from comparo.model.inference.solution import Shared, apart, differences, solve
+from comparo.model.likelihoods.experts import BradleyTerry, Expert, Gaussian, Linear
+from comparo.model.likelihoods.student_t import FREEDOMS, SUSPECT, Cavities, suspect
+from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.pattern import Pattern
+from comparo.model.linalg.spectrum import Spectrum, System
+from comparo.model.observations import Observations, are_choices, logits, observe
+from comparo.model.posterior import difference_variances
+from comparo.model.tuning import LIMITS, Limits
+from comparo.types import Array
+
+FREE = 4  # rounds in which the freedom of tails may change, and sums may become noise again
+DAMPING = 0.5  # share of the way to new sites or noise: answers far from all others would otherwise swing
+TWICE = 2.0  # the most by which sums that are taken for noise vary more: errors are then at most √2 times too wide
+SURELY = 0.999  # `CLEARLY` in a test of scores, which is too bold if the answers often choose between two noises
+MANY = 8  # observations per candidate from which a residual is noise by 3/4: its share is 1 − n/M
+
+
+@dataclass(frozen=True)
+class Soft:
+    """Observations of differences; only γ, where it does not cancel, saturated answers and heavy tails need rounds.
+
+    `noise` is φ, and `freedom` that of Student's t, infinite for normal noise. `reach` is the share of what is left of
+    the answers that reaches the scores (`comparo.model.inference.position_information`).
+    """
+
+    observations: Observations
+    pattern: Pattern
+    biases: Biases | None
+    c: Array
+    pull: Array
+    unit: float
+    is_biased: bool
+    noise: float = 1.0
+    freedom: float = np.inf
+    reach: float = 1.0
+
+    @classmethod
+    def of(cls, comparisons: Comparisons, graph: Graph, expert: Expert, is_biased: bool, limits: Limits) -> Soft:
+        if isinstance(expert, Gaussian):
+            y, saturated = expert.mean(comparisons.p), np.zeros(len(comparisons), dtype=bool)
+        else:
+            y, saturated = logits(comparisons.p)
+        found = observe(comparisons, graph, y, saturated)
+        graph = replace(graph, first=found.first, second=found.second)
+        has_bias = is_biased and not found.all_pairs
+        pattern = Pattern(graph, found.judge if has_bias else None, limits)
+        order = pattern.order
+        biases = Biases.free(pattern, found.sums.shape[1]) if has_bias else None
+        unit = expert.mean.alpha / 4.0 if isinstance(expert, Gaussian) and isinstance(expert.mean, Linear) else 1.0
+        c = found.weight[order]
+        noise = found.sum_variance if np.any(found.sum_weight) else 1.0
+        return cls(found, pattern, biases, c, c * found.y[order], abs(unit), is_biased, noise)
+
+    @classmethod
+    def of_any(cls, comparisons: Comparisons, limits: Limits = LIMITS) -> Soft:
+        """Logits of soft answers, or p − ½ of choices, because logits of 0 and 1 are infinite."""
+        expert = Gaussian() if are_choices(comparisons) else BradleyTerry()
+        return cls.of(comparisons, Graph.build(comparisons), expert, True, limits)
+
+    @property
+    def system(self) -> System:
+        ridge = mean = np.zeros(0)
+        if self.biases is not None:
+            # What the pairs asked in both orders say of γ, as part of its prior.
+            width, judges = self.pattern.judges, self.observations.sums.shape[1]
+            known, sums = np.zeros((2, len(self.observations.sums), width))
+            known[:, :judges] = self.observations.sum_weight * self.noise / self.observations.sum_variance
+            sums[:, :judges] = -self.observations.sums
+            ridge = self.biases.ridge + known.ravel()
+            mean = (self.biases.ridge * self.biases.mean + (known * sums).ravel()) / ridge
+        return System(self.pattern, self.c, self.pull, ridge, mean)
+
+    @cached_property
+    def censored(self) -> NDArray[np.bool_]:
+        """Which answers are saturated, in the pattern's order (M,)."""
+        return self.observations.censored[self.pattern.order]
+
+    @property
+    def count(self) -> float:
+        """The number of observations that tell scores and noise: all that are not saturated, less one for each γ."""
+        return self.told(~self.censored)
+
+    def told(self, used: NDArray[np.bool_]) -> float:
+        """How many observations are `used` (M,), less the share Σ c / (Σ c + ridge) of each γ that they tell."""
+        used, taken = used & (self.c > 0), 0.0
+        if self.biases is not None:
+            told = np.bincount(self.pattern.bias_index[used], self.c[used], self.pattern.unknowns)
+            told = told[self.pattern.graph.nodes :]
+            taken = float(np.sum(told / (told + self.system.ridge)))
+        return max(np.count_nonzero(used) - taken, 1.0)
+
+    @property
+    def _noise_share(self) -> float:
+        """The largest part of what is known of a γ that depends on the noise; 0 where γ cancels, 1 if γ are shared."""
+        if self.biases is None:
+            return 0.0
+        if self.biases.shared.any():
+            return 1.0
+        width, judges = self.pattern.judges, self.observations.sums.shape[1]
+        alone = np.bincount(self.pattern.bias_index, self.c, self.pattern.unknowns)[self.pattern.graph.nodes :]
+        both = self.observations.sum_weight
+        return float(np.max(both / np.maximum(both + alone.reshape(-1, width)[:, :judges], np.finfo(float).tiny)))
+
+    def settle(self, shared: Shared) -> tuple[Soft, Variances, int, bool]:
+        """With normal noise, unless the answers have heavier tails, whose sites settle."""
+        state, variances, steps, converged = self._settle_normal(shared)
+        if state._has_tails(variances, shared):
+            heavy = state._settle_tails(variances, shared)
+            if heavy[-1]:
+                return heavy
+        return state, variances, steps, converged
+
+    def _settle_normal(self, shared: Shared) -> tuple[Soft, Variances, int, bool]:
+        """Once; γ and saturated answers are found in rounds with the variances."""
+        limits, censored = self.pattern.limits, self.censored
+        in_one_order = self.is_biased and not np.any(self.observations.sum_weight)
+        state = replace(self, reach=reach(self.system, ~censored)) if in_one_order else self
+        before, change, rate, has_sums = np.array(0.0), 0.0, 1.0, True
+        share = 1.0 if censored.any() else self._noise_share
+        for step in range(limits.mixed_rounds):
+            spectrum = Spectrum.of(state.system, shared.columns)
+            if state.reach < 1.0:
+                left = spectrum.square - float(np.sum(spectrum.beta**2 / spectrum.q))
+                spectrum = replace(spectrum, square=spectrum.square - (1.0 - state.reach) * left)
+            variances = estimate(spectrum, shared.kind, state.count, False, self.unit)
+            has_sums = (has_sums or step < FREE) and state.sums_are_noise(variances.noise(variances.ratio))
+            if has_sums:
+                found = self.observations
+                spectrum = replace(spectrum, square=spectrum.square + found.sum_variance * found.sum_freedom)
+                variances = estimate(spectrum, shared.kind, state.count + found.sum_freedom, False, self.unit)
+            used, new, last = state.noise, variances.noise(variances.ratio), change
+            change = float(np.log(new / used))
+            # Noise may swing between two values with the test of the sums and the biases in one order.
+            rate *= DAMPING if change * last < 0 else 1.0
+            state = replace(state, noise=float(used * (new / used) ** rate))
+            logs = np.log([variances.ratio, state.noise])
+            learnt = step > 0 or state.biases is None or not state.biases.shared.any()
+            if learnt and share * abs(change) < limits.mixed_change:  # the system stays the same
+                return state, variances, step + 1, True
+            # Sites of saturated answers move in small steps.
+            if np.max(np.abs(logs - before)) < limits.mixed_change / (10 if censored.any() else 1):
+                return state, variances, step + 1, True
+            before = logs
+            solution, spread, between = solve(state.system, variances, shared)
+            if state.biases is not None and state.biases.shared.any():
+                state = replace(state, biases=state.biases.learn(solution, state.noise))
+            if censored.any():
+                state = state._censor(*differences(solution, spread, between), np.flatnonzero(censored))
+        return state, variances, limits.mixed_rounds, False
+
+    def sums_are_noise(self, noise: float, surely: float = CLEARLY, most: float = TWICE) -> bool:
+        """Whether the sums of the answers in both orders vary as `noise` makes them vary, by a test of either side.
+
+        The ratio of the two variances is F-distributed with f and f′ = M − (n − components) degrees of freedom; it must
+        not be beyond the quantile `surely` on either side, nor be `most` or more. Where the sums vary more, the
+        position of single texts has an effect; where they vary less, the two answers about a pair are not two
+        observations, as in files with p and 1 − p. In both cases the sums do not tell the noise.
+        """
+        found, graph = self.observations, self.pattern.graph
+        if found.sum_square <= LEAST_NOISE * found.sum_freedom or self.censored.any():
+            return False
+        freedom = max(self.count - (graph.nodes - graph.components), 1)
+        ratio = found.sum_variance / noise
+        share = fdtr(found.sum_freedom, freedom, ratio)
+        return bool(1.0 - surely < share < surely and ratio < most)
+
+    def _has_tails(self, variances: Variances, shared: Shared) -> bool:
+        """Whether the noise has heavy tails; the uncertainty of what candidates share is left out of the cavities."""
+        system, ridge = self.system, 1.0 / variances.ratio
+        laplacian, rhs = system.laplacian(ridge), system.rhs
+        rhs[: system.nodes] += ridge * (shared.columns @ variances.precision(variances.ratio)[1])
+        mean = apart(self.pattern, laplacian.solve(rhs, accuracy=1e-6))
+        rows, order = ~self.censored, self.pattern.order
+        if np.count_nonzero(rows) > MANY * system.nodes:  # residuals are nearly noise: the test needs no variances
+            left = (self.observations.y[order] - mean) * np.sqrt(self.observations.weight[order])
+            size = float(np.std(left[rows]))
+            if size == 0.0 or not suspect(left[rows] / size, np.ones(np.count_nonzero(rows)), SUSPECT / 2):
+                return False
+        cavities = self._cavities(mean, np.maximum(difference_variances(laplacian), np.finfo(float).tiny))
+        return cavities.are_heavy(self.noise / self.reach)
+
+    def _settle_tails(self, variances: Variances, shared: Shared) -> tuple[Soft, Variances, int, bool]:
+        """In rounds with the sites of heavy tails, from normal noise."""
+        limits, state, before = self.pattern.limits, self, np.zeros(2)
+        cavities = state._cavities(*differences(*solve(state.system, variances, shared)))
+        for step in range(limits.mixed_rounds):
+            freedoms = FREEDOMS if step < FREE else (state.freedom,)
+            noise, freedom, _ = cavities.best(state.noise / state.reach, freedoms)
+            state = state._with_sites(cavities, noise, freedom)
+            variances = estimate(
+                Spectrum.of(state.system, shared.columns), shared.kind, self.count, True, self.unit, noise
+            )
+            solution, spread, between = solve(state.system, variances, shared)
+            apart_by = differences(solution, spread, between)
+            if state.biases is not None:
+                state = replace(state, biases=state.biases.learn(solution, noise))
+            if self.censored.any():
+                state = state._censor(*apart_by, np.flatnonzero(self.censored))
+            cavities = state._cavities(*apart_by)
+            logs = np.log([variances.ratio * noise, noise])
+            if step >= FREE and np.max(np.abs(logs - before)) < limits.mixed_change:
+                break
+            before = logs
+        return state, variances, step + 1, step + 1 < limits.mixed_rounds
+
+    def _cavities(self, mean: Array, variance: Array) -> Cavities:
+        """The answers that are neither saturated nor without weight, with what all others say of them."""
+        rows, order = (self.c > 0) & ~self.censored, self.pattern.order
+        centre, cavity = without_site(mean[rows], variance[rows], self.c[rows], self.pull[rows])
+        y, weight = self.observations.y[order][rows], self.observations.weight[order][rows]
+        context = self.pattern.context[self.pattern.first[rows]]
+        return Cavities(centre, self.noise * cavity, y, weight, context, self.pattern.limits.chunk)
+
+    def _with_sites(self, cavities: Cavities, noise: float, freedom: float) -> Soft:
+        """The next sites, half of the way from these, for φ and ν; site precisions are in units of 1/φ."""
+        rows, c, pull = (self.c > 0) & ~self.censored, self.c.copy(), self.pull.copy()
+        mean, variance = cavities.moments(noise, freedom)
+        precision, pulls = sites_from(mean, variance, cavities.mean, cavities.variance)
+        change = noise / self.noise
+        c, pull = c * change, pull * change
+        c[rows] += DAMPING * (noise * precision - c[rows])
+        pull[rows] += DAMPING * (noise * pulls - pull[rows])
+        return replace(self, c=c, pull=pull, noise=noise, freedom=freedom, reach=1.0)
+
+    def _censor(self, mean: Array, variance: Array, rows: NDArray[np.intp]) -> Soft:
+        """The sites of saturated answers (`rows`): the difference is at least what was read."""
+        order, noise, c, pull = self.pattern.order, self.noise, self.c.copy(), self.pull.copy()
+        centre, cavity = without_site(mean[rows], variance[rows], c[rows], pull[rows])
+        least, scatter = self.observations.y[order][rows], noise / self.observations.weight[order][rows]
+        moments = censored_moments(centre, noise * cavity, least, scatter)
+        precision, pulls = sites_from(*moments, centre, noise * cavity)
+        c[rows], pull[rows] = noise * precision, noise * pulls
+        return replace(self, c=c, pull=pull)
+
+    def bias(self, solution: Solution) -> tuple[Array, float | None, float | None]:
+        """γ (C, J), its variance between contexts, and the standard error of its mean."""
+        found, n = self.observations, self.pattern.graph.nodes
+        contexts, judges = found.sums.shape
+        if self.biases is not None:
+            bias = solution.x[n:].reshape(contexts, -1)[:, :judges]
+            return bias, self.biases.spread(self.noise), self.biases.error(solution, self.noise)
+        if not self.is_biased or not np.any(found.sum_weight):
+            return np.zeros((contexts, 0)), None, None
+        variance = found.sum_variance / np.maximum(found.sum_weight, np.finfo(float).tiny)
+        gamma, between = shrunk(-found.sums, variance, found.sum_weight > 0)
+        total = (variance + (between or 0.0))[found.sum_weight > 0]
+        return gamma, between, float(1.0 / np.sqrt(np.sum(1.0 / total)))
+
+
+def equality(comparisons: Comparisons, limits: Limits = LIMITS) -> float:
+    """The p-value of the hypothesis that all candidates of a component have the same score.
+
+    With E = Σ β²/q explained by scores, r = rank L, and the rest R = Σ c·y² − E with ν degrees of freedom, to which the
+    sums of the answers in both orders add theirs where they are noise, it is that of
+
+        F = (E/r) / (R/ν)  (F-test) for soft answers,    χ²_r = E / ((E + R)/(r + ν))  (score test) for choices,
+
+    whose noise is known if all are equal. It is 1 where the graph has no cycles: some scores agree with any answers.
+
+    >>> rows = [("a", "b", 0.8), ("b", "c", 0.71), ("c", "a", 0.09), ("a", "d", 0.3), ("b", "d", 0.12)]
+    >>> turned = [(second, first, 0.98 - p) for first, second, p in rows]
+    >>> round(equality(Comparisons.from_rows(rows + turned)), 3), equality(Comparisons.from_rows(rows[:2]))
+    (0.0, 1.0)
+    """
+    model = Soft.of_any(comparisons, limits)
+    spectrum = Spectrum.of(model.system, np.zeros((model.system.nodes, 0)))
+    explained, rank = float(np.sum(spectrum.beta**2 / spectrum.q)), float(np.sum(spectrum.trace_weight))
+    freedom = model.told(np.ones(len(model.c), dtype=bool)) - rank
+    if min(freedom, rank) < 0.5:  # both are whole but for rounding and what is known of γ
+        return 1.0
+    left, found = max(spectrum.square - explained, LEAST_NOISE * freedom), model.observations
+    if model.sums_are_noise(left / freedom, SURELY, np.inf):
+        freedom, left = freedom + found.sum_freedom, left + found.sum_variance * found.sum_freedom
+    if are_choices(comparisons):
+        return float(chdtrc(rank, explained / (explained + left) * (rank + freedom)))
+    return float(fdtrc(rank, freedom, explained / rank / (left / freedom)))

@@ -1,0 +1,1 @@
+"""The comparison graph and its Laplacian: solving, determinants and spectra."""

@@ -1,0 +1,285 @@
+"""The curvature of the product of experts: a weighted Laplacian of the comparison graph, and how to solve with it.
+
+With X the K × (n + C·J) matrix whose row has +1 at the first candidate, −1 at the second and, where the position bias
+is estimated, −1 at the bias of its context and judge,
+
+    H = Xᵀ diag(c) X + diag(ridge),    c_k = weight · curvature of expert k.
+
+Small contexts (`Limits.batched`) are solved as dense matrices, all those of one size in one call. Larger ones are
+solved together by conjugate gradients, which need few steps on a well-connected graph. Where they need many, the graph
+is close to a tree, and a sparse factorisation has few entries.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import lapack
+from scipy.sparse.linalg import SuperLU, splu
+
+from comparo.model.linalg.pattern import Batch, Pattern
+from comparo.types import Array
+
+# Unknowns per column up to which a dense factorisation of a context is faster than conjugate gradients for all columns.
+MANY = 2
+SEVERAL = 4  # columns from which one matrix is faster than its parts, the time to join them included
+
+
+class Laplacian:
+    """H for the curvatures c (K,) in the pattern's order and a ridge (n + C·J,) on the unknowns.
+
+    Solutions are centred in each component, since comparisons do not determine the mean score of a component.
+
+    >>> from comparo.data.comparisons import Comparisons
+    >>> from comparo.model.linalg.graph import Graph
+    >>> pattern = Pattern(Graph.build(Comparisons.from_rows([("a", "b", 0.7), ("b", "c", 0.6)])))
+    >>> Laplacian(pattern, np.ones(2), np.zeros(3)).solve(np.array([3.0, -3.0, 0.0])).round(9)
+    array([ 2., -1., -1.])
+    """
+
+    def __init__(self, pattern: Pattern, c: Array, ridge: Array) -> None:
+        self.pattern = pattern
+        self.c = c
+        self.ridge = ridge
+        n = pattern.graph.nodes
+        self.diagonal: Array = sum(pattern.ends(c), ridge)
+        self.border = np.zeros((n, pattern.judges))
+        if pattern.judge is not None:
+            self.diagonal += np.bincount(pattern.bias_index, c, pattern.unknowns)
+            width = pattern.judges
+            for sign, node in ((-1.0, pattern.first), (1.0, pattern.second)):
+                column = node.astype(np.int64) * width + pattern.judge
+                self.border += sign * np.bincount(column, c, n * width).reshape(n, width)
+
+    @cached_property
+    def is_uneven(self) -> bool:
+        """Whether every score has a ridge, and not all have the same: then H is invertible as it is."""
+        own = self.ridge[: self.pattern.graph.nodes]
+        return bool(np.min(own) > 0 and np.ptp(own) > 0)
+
+    def solve(self, rhs: Array, accuracy: float = 1e-12) -> Array:
+        """H⁻¹·rhs for rhs (n + C·J,) or (n + C·J, q), its scores centred in each component.
+
+        `accuracy` bounds the relative residual where the solution is iterative.
+        """
+        rhs = self.pattern.centre(rhs)
+        x = np.empty_like(rhs)
+        n = self.pattern.graph.nodes
+        width = self.pattern.judges
+        large, columns = 0, rhs.reshape(len(rhs), -1)
+        largest = self.pattern.batches[-1].size + width
+        all_dense = largest <= min(MANY * columns.shape[1], self.pattern.limits.spectral)
+        for batch in self.pattern.batches:
+            if not (all_dense or self.pattern.is_batched(batch)):
+                break
+            count, large = batch.end - batch.begin, batch.end
+            biases = slice(n + batch.begin * width, n + batch.end * width)
+            parts = [columns[part].reshape(count, -1, columns.shape[1]) for part in (batch.nodes, biases)]
+            found = np.linalg.solve(self.dense(batch), np.concatenate(parts, axis=1))
+            x[batch.nodes] = found[:, : batch.size].reshape(-1, *rhs.shape[1:])
+            x[biases] = found[:, batch.size :].reshape(-1, *rhs.shape[1:])
+        if large < self.pattern.graph.contexts:
+            x[self.tail.unknowns] = self.tail.solve(rhs[self.tail.unknowns], accuracy)
+        return self.pattern.centre(x)
+
+    def noise(self, columns: int, rng: np.random.Generator) -> Array:
+        """Random vectors Xᵀ√c·ξ + √ridge·ξ′ with the covariance H, centred: shape (n + C·J, columns).
+
+        Their solutions H⁻¹·noise are draws from N(0, H⁻¹). What is taken from them to centre them is a multiple of
+        ridge = H·1, so that a solution changes by a constant only.
+        """
+        root, pattern = np.sqrt(self.c), self.pattern
+        drawn = np.column_stack([pattern.gather(root * rng.standard_normal(len(root))) for _ in range(columns)])
+        drawn += np.sqrt(self.ridge)[:, None] * rng.standard_normal((pattern.unknowns, columns))
+        if not self.is_uneven:
+            return pattern.centre(drawn)
+        n = pattern.graph.nodes
+        return np.concatenate([pattern.graph.balance(drawn[:n], self.ridge[:n]), drawn[n:]])
+
+    @cached_property
+    def tail(self) -> Tail:
+        """H of the contexts that are not solved as dense matrices."""
+        batches = self.pattern.batches
+        return Tail(self, next(batch.begin for batch in batches if not self.pattern.is_batched(batch)))
+
+    def dense(self, batch: Batch) -> Array:
+        """H of the contexts of `batch`, shape (B, m, m) with m = size + J, plus `constants` on its scores.
+
+        The constants make H invertible and do not change a centred solution; where the ridge is uneven they are 0.
+        """
+        graph, width = self.pattern.graph, batch.size + self.pattern.judges
+        count, size = batch.end - batch.begin, batch.size
+        shape = (count, width, width)
+        half = np.bincount(self.pattern.entries(batch), self.c[batch.rows], count * width**2).reshape(shape)
+        matrix: Array = -(half + half.transpose(0, 2, 1)).astype(float, copy=False)
+        along = np.arange(width)
+        biases = self.diagonal[graph.nodes :].reshape(graph.contexts, -1)[batch.begin : batch.end]
+        matrix[:, along, along] += np.hstack([self.diagonal[batch.nodes].reshape(count, size), biases])
+        border = self.border[batch.nodes].reshape(count, size, -1)
+        matrix[:, :size, size:] = border
+        matrix[:, size:, :size] = border.transpose(0, 2, 1)
+        matrix[:, :size, :size] += self.constants(batch)
+        return matrix
+
+    def constants(self, batch: Batch) -> Array:
+        """κ between nodes of one component, 0 elsewhere: (B, 1, 1) where every context of `batch` is connected.
+
+        Where the ridge is uneven, H does not take constants to constants, so that κ would change solutions: it is 0.
+        """
+        if self.is_uneven:
+            return np.zeros((batch.end - batch.begin, 1, 1))
+        component = self.pattern.graph.component[batch.nodes].reshape(-1, batch.size)
+        kappa = self.kappa(batch)[:, None, None]
+        if np.all(component[:, 0] == component[:, -1]):
+            return kappa
+        return np.asarray(kappa * (component[:, :, None] == component[:, None, :]))
+
+    def kappa(self, batch: Batch) -> Array:
+        """The mean of H's diagonal in each context of `batch`, shape (B,)."""
+        mean = np.mean(self.diagonal[batch.nodes].reshape(-1, batch.size), axis=1)
+        return np.where(mean > 0, mean, 1.0)
+
+    def inverse(self, batch: Batch) -> Array:
+        """The scores' part of H⁻¹, centred in each component, for the contexts of `batch`: shape (B, size, size)."""
+        matrix, size = self.dense(batch), batch.size
+        if len(matrix) == 1:
+            factor, failed = lapack.dpotrf(matrix[0])
+            if failed:
+                raise np.linalg.LinAlgError("the weights of the comparisons are too far apart; rescale them")
+            triangle, _ = lapack.dpotri(factor, overwrite_c=True)
+            inverse = (np.triu(triangle) + np.triu(triangle, 1).T)[None, :size, :size]
+        else:
+            inverse = np.linalg.inv(matrix)[:, :size, :size]
+        if self.is_uneven:
+            return self.pattern.centred(batch, inverse)
+        # Along a component's constant vector H has the eigenvalue ridge + κ·(items in the component).
+        constants = self.constants(batch)
+        items = np.bincount(self.pattern.graph.component)[self.pattern.graph.component[batch.nodes]].reshape(
+            -1, size, 1
+        )
+        ridge = self.ridge[batch.nodes].reshape(-1, size, 1)
+        return np.asarray(inverse - (constants > 0) / (items * (ridge + self.kappa(batch)[:, None, None] * items)))
+
+
+class Tail:
+    """The part of H for the contexts from `begin` on, too large for batches of dense matrices."""
+
+    def __init__(self, whole: Laplacian, begin: int) -> None:
+        pattern, graph = whole.pattern, whole.pattern.graph
+        self.limits = pattern.limits
+        self.start = int(graph.starts[begin])
+        nodes, contexts = graph.nodes - self.start, graph.contexts - begin
+        rows = slice(int(pattern.row_starts[self.start]), None)
+        biases = np.arange(graph.nodes + begin * pattern.judges, pattern.unknowns)
+        self.unknowns: slice | NDArray[np.intp] = slice(self.start, None)
+        if pattern.judges:
+            self.unknowns = np.concatenate([np.arange(self.start, graph.nodes), biases])
+        self.nodes = nodes
+        self.thin = False  # whether conjugate gradients have been too slow
+        self.diagonal = whole.diagonal[self.unknowns]
+        self.ridge = whole.ridge[self.unknowns]
+        self.component = graph.component[self.start :]
+        self.half: sparse.coo_array | sparse.csr_array
+        second = pattern.second[rows] - self.start if self.start else pattern.second
+        if pattern.panelled:
+            ends = pattern.first[rows] - self.start, second
+            self.half = sparse.coo_array((whole.c[rows], ends), shape=(nodes, nodes))
+        else:
+            starts = pattern.row_starts[self.start :] - pattern.row_starts[self.start]
+            self.half = sparse.csr_array((whole.c[rows], second, starts), shape=(nodes, nodes))
+        self.other_half = self.half.T
+        self.border = sparse.csr_array((nodes, contexts * pattern.judges))
+        if pattern.judges:
+            self.border = self._border(whole, begin)
+        self.border_turned = self.border.T
+
+    def _border(self, whole: Laplacian, begin: int) -> sparse.csr_array:
+        """The part of H between scores and biases."""
+        pattern, graph = whole.pattern, whole.pattern.graph
+        contexts = graph.contexts - begin
+        border = whole.border[self.start :]
+        column = (pattern.context[self.start : graph.nodes, None] - begin) * pattern.judges + np.arange(pattern.judges)
+        return sparse.csr_array(
+            (border.ravel(), column.ravel(), np.arange(self.nodes + 1) * pattern.judges),
+            shape=(self.nodes, contexts * pattern.judges),
+        )
+
+    @cached_property
+    def joined(self) -> sparse.csr_array:
+        """H as one matrix."""
+        return self._joined(self.diagonal)
+
+    def _joined(self, diagonal: Array) -> sparse.csr_array:
+        """H with another diagonal (m,)."""
+        scores = sparse.diags_array(diagonal[: self.nodes]) - self.half - self.other_half
+        biases = sparse.diags_array(diagonal[self.nodes :])
+        return sparse.csr_array(sparse.block_array([[scores, self.border], [self.border_turned, biases]]))
+
+    def signs(self, columns: int) -> Array:
+        """Random signs, the same at each call: shape (m, columns). E[zᵀMz] = tr M for each column z (Hutchinson)."""
+        return np.random.default_rng(0).choice([-1.0, 1.0], (len(self.diagonal), columns))
+
+    def multiply(self, x: Array) -> Array:
+        """H·x for x (m,) or (m, q)."""
+        if x.ndim == 2 and x.shape[1] >= SEVERAL:
+            return np.asarray(self.joined @ x)
+        scores, biases = x[: self.nodes], x[self.nodes :]
+        result = (self.diagonal * x.T).T
+        result[: self.nodes] -= np.asarray(self.half @ scores + self.other_half @ scores)
+        if len(biases):
+            result[: self.nodes] += np.asarray(self.border @ biases)
+            result[self.nodes :] += np.asarray(self.border_turned @ scores)
+        return result
+
+    def solve(self, rhs: Array, accuracy: float) -> Array:
+        """H⁻¹·rhs by conjugate gradients, or by a factorisation once they have not converged."""
+        x = None if self.thin else self.iterate(rhs, accuracy)
+        if x is not None:
+            return x
+        self.thin = True
+        return np.asarray(self.factor.solve(rhs))
+
+    def iterate(self, rhs: Array, accuracy: float) -> Array | None:
+        """Conjugate gradients, preconditioned by the diagonal; None where `Limits.gradient_steps` are not enough."""
+        scale = np.where(self.diagonal > 0, self.diagonal, 1.0)
+        x = np.zeros_like(rhs)
+        residual = rhs.copy()
+        step = (residual.T / scale).T
+        direction = step.copy()
+        energy = _dot(residual, step)
+        goal = accuracy**2 * energy
+        for _ in range(self.limits.gradient_steps):
+            if np.all(energy <= goal):
+                return x
+            image = self.multiply(direction)
+            length = energy / np.maximum(_dot(direction, image), np.finfo(float).tiny)
+            x += length * direction
+            residual -= length * image
+            step = (residual.T / scale).T
+            before, energy = energy, _dot(residual, step)
+            direction *= energy / np.maximum(before, np.finfo(float).tiny)
+            direction += step
+        return None
+
+    @cached_property
+    def factor(self) -> SuperLU[np.float64]:
+        """A sparse factorisation of H; without a ridge plus `grounding` at the first node of each component."""
+        diagonal = self.diagonal.copy()
+        grounded, grounding = self.grounding
+        diagonal[grounded] += grounding
+        return splu(
+            sparse.csc_array(self._joined(diagonal)), permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}
+        )
+
+    @cached_property
+    def grounding(self) -> tuple[NDArray[np.intp], Array]:
+        """The first node of each component without a ridge, and what is added there to make H invertible."""
+        grounded = np.flatnonzero((np.diff(self.component, prepend=-1) > 0) & (self.ridge[: self.nodes] == 0))
+        return grounded, np.where(self.diagonal[grounded] > 0, self.diagonal[grounded], 1.0)
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return np.asarray(np.einsum("i...,i...->...", a, b))

@@ -1,0 +1,271 @@
+"""What the variances' likelihood needs of a comparison graph, for any variances at once.
+
+Observations of weights c determine scores by L·s = b, L the Laplacian of the graph after the position biases are
+eliminated. In the eigenvectors of L, with eigenvalues q, the coordinates β of b and those of the columns of M (what
+groups and style expect of the scores), every term of the restricted likelihood is a sum over independent numbers
+(`reml`). Where the variance of score i around what is expected is h_i times σ², all of this is of
+the scores divided by √h, of which it is σ²: of √h·L·√h, √h·b and M/√h. Contexts of up to `Limits.spectral` items are
+decomposed exactly. Above, a block Lanczos iteration from b and M gives a few hundred vectors that span what matters of
+them, and random vectors give the trace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from comparo.model.linalg.determinant import NEGLIGIBLE, quadrature
+from comparo.model.linalg.laplacian import Laplacian, Tail
+from comparo.model.linalg.pattern import Batch, Pattern
+from comparo.types import Array
+
+ZERO = 1e-9  # eigenvalue relative to the largest of its context: below it is the null vector of a component
+LEAST = 0.95  # the smallest a that is tried is −LEAST/q of the largest q
+INTERVAL, POINTS = 1.0, 12  # length and Chebyshev points: (2π + √(4π² + 1))⁻¹² = 6e-14, the error of the interpolation
+
+
+@dataclass(frozen=True)
+class System:
+    """M observations as a linear system: precisions c and pulls c·y (M,), in the order of the `pattern`.
+
+    `ridge` and `mean` (C·J,) are the prior of the biases and what is known of them otherwise. `doubt` h (n,) is how
+    many times σ² each score varies around what is expected of it; None: all vary by σ².
+    """
+
+    pattern: Pattern
+    c: Array
+    pull: Array
+    ridge: Array
+    mean: Array
+    doubt: Array | None = None
+
+    @property
+    def square(self) -> float:
+        """Σ c·y²."""
+        return float(np.sum(self.pull**2 / np.maximum(self.c, np.finfo(float).tiny)))
+
+    def laplacian(self, ridge: float) -> Laplacian:
+        """H with this ridge on every score, divided by its doubt."""
+        own = np.full(self.nodes, ridge) if self.doubt is None else ridge / self.doubt
+        return Laplacian(self.pattern, self.c, np.concatenate([own, self.ridge]))
+
+    def towards(self, ridge: float, expected: Array) -> Array:
+        """What a prior with this ridge around `expected` (n,) or (n, q) adds to b: the level of a component is free."""
+        if self.doubt is None:
+            return np.asarray(ridge * expected)
+        own = ridge / self.doubt
+        return self.pattern.graph.balance((expected.T * own).T, own)
+
+    @property
+    def nodes(self) -> int:
+        return self.pattern.graph.nodes
+
+    @property
+    def rhs(self) -> Array:
+        """b of the scores and of the biases, shape (n + C·J,)."""
+        b = self.pattern.gather(self.pull)
+        b[self.nodes :] += self.ridge * self.mean
+        return b
+
+    def solve(self, ridge: float, expected: Array) -> Array:
+        """The most probable scores and biases (n + C·J,), the scores with a prior around `expected` (n,)."""
+        rhs = self.rhs
+        rhs[: self.nodes] += self.towards(ridge, expected)
+        return self.laplacian(ridge).solve(rhs)
+
+    def given(self, a: float, expected: Array, right: Array) -> tuple[Array, Array]:
+        """The most probable scores (n,) with a prior of variance a around 0, and further columns (n, M + q).
+
+        These are how scores follow a prior around each of `expected` (n, M), and H⁻¹·right for `right` (n, q).
+        """
+        columns = np.column_stack([self.towards(1.0 / a, expected), right])
+        padded = np.zeros((self.pattern.unknowns, columns.shape[1]))
+        padded[: self.nodes] = columns
+        found = self.laplacian(1.0 / a).solve(np.column_stack([self.rhs, padded]))[: self.nodes]
+        return found[:, 0], found[:, 1:]
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """q (A,), β (A,) and the moments of the columns' coordinates (A, M); eigenvalues with weights (T,) for traces.
+
+    `square` is what is left of Σ c·y² when the biases are eliminated.
+
+    >>> from comparo.data.comparisons import Comparisons
+    >>> from comparo.model.linalg.graph import Graph
+    >>> pattern = Pattern(Graph.build(Comparisons.from_rows([("a", "b", 0.7), ("b", "c", 0.6)])))
+    >>> system = System(pattern, np.ones(2), np.array([0.8, 0.4]), np.zeros(0), np.zeros(0))
+    >>> Spectrum.of(system, np.zeros((3, 0))).q.round(6)
+    array([1., 3.])
+    """
+
+    q: Array
+    beta: Array
+    moments: Moments
+    trace_q: Array
+    trace_weight: Array
+    square: float
+
+    @classmethod
+    def of(cls, system: System, columns: Array) -> Spectrum:
+        """The spectrum of a system, and of columns (n, M) that are centred in each component."""
+        laplacian, rhs, n = system.laplacian(0.0), system.rhs, system.nodes
+        biases = laplacian.diagonal[n:]
+        scale = np.where(biases > 0, biases, 1.0)
+        square = system.square + float(np.sum(system.ridge * system.mean**2) - np.sum(rhs[n:] ** 2 / scale))
+        shift = np.divide(rhs[n:], scale)
+        width = system.pattern.judges
+        b = rhs[:n] - (
+            np.sum(laplacian.border * shift.reshape(-1, width)[system.pattern.context[:n]], axis=1) if width else 0.0
+        )
+        root = np.ones(n) if system.doubt is None else np.sqrt(system.doubt)
+        b, columns = b * root, columns / root[:, None]
+        limit, found = system.pattern.limits.spectral, []
+        for batch in system.pattern.batches:
+            if batch.size > limit:
+                found.append(_krylov(Tail(laplacian, batch.begin), b, columns, root))
+                break
+            found.append(_exact(laplacian, batch, b, columns, scale, root))
+        q, beta, coordinates, trace_q, weight = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return cls(q, beta, Moments.of(q, beta, coordinates), trace_q, weight, square)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """C(a) = Σ q·ccᵀ/(1 + aq) and g(a) = Σ β·c/(1 + aq) of A coordinates, for any a ≥ −`LEAST`/max q.
+
+    With u = 1/q, both are Σ xxᵀ/(u + a) for the rows x = (c, βu), which costs A·M² for each a. As a function of
+    log(u − `LEAST`·min u), 1/(u + a) has no pole nearer than ±πi, whatever a is, so that Chebyshev interpolation from
+    `POINTS` points in each interval of length `INTERVAL` is exact to rounding. The sums of xxᵀ by these weights,
+    `matrices` (P, M + 1, M + 1) at the `points` u (P,), are computed once; each a then costs P·M².
+
+    >>> rng = np.random.default_rng(0)
+    >>> q, beta, columns = rng.uniform(0.1, 9.0, 200), rng.standard_normal(200), rng.standard_normal((200, 2))
+    >>> (c,), (g,) = Moments.of(q, beta, columns).at(np.array([0.7]))
+    >>> share = 1 / (1 + 0.7 * q)
+    >>> np.allclose(c, (columns.T * q * share) @ columns, rtol=1e-12), np.allclose(g, columns.T @ (beta * share))
+    (True, True)
+    >>> c, g = Moments.of(q, beta, columns).twice(0.7)
+    >>> np.allclose(c, (columns.T * q * share**2) @ columns), np.allclose(g, columns.T @ (beta * share**2))
+    (True, True)
+    """
+
+    points: Array
+    matrices: Array
+
+    @classmethod
+    def of(cls, q: Array, beta: Array, columns: Array) -> Moments:
+        """Of q (A,), β (A,) and the columns c (A, M)."""
+        kept = q > ZERO * np.max(q, initial=0.0)
+        width = columns.shape[1] + 1
+        if width == 1 or not kept.any():
+            return cls(np.zeros(0), np.zeros((0, width, width)))
+        u = 1.0 / q[kept]
+        rows = np.column_stack([columns[kept], beta[kept] * u])
+        least = LEAST * np.min(u)
+        x = np.log(u - least)
+        interval = ((x - np.min(x)) / INTERVAL).astype(int)
+        points, matrices = [], []
+        for number in np.unique(interval):
+            own = interval == number
+            places, weights = _interpolation(x[own], np.min(x) + INTERVAL * (number + 0.5))
+            points.append(np.exp(places) + least)
+            matrices += [(rows[own] * weight[:, None]).T @ rows[own] for weight in weights.T]
+        return cls(np.concatenate(points), np.array(matrices))
+
+    def at(self, a: Array) -> tuple[Array, Array]:
+        """C (G, M, M) and g (G, M) for each a (G,)."""
+        found = np.tensordot(1.0 / (self.points + a[:, None]), self.matrices, 1)
+        return found[:, :-1, :-1], found[:, :-1, -1]
+
+    def twice(self, a: float) -> tuple[Array, Array]:
+        """Σ q·ccᵀ/(1 + aq)² (M, M) and Σ β·c/(1 + aq)² (M,): both are Σ xxᵀ·u/(u + a)²."""
+        found = np.tensordot(self.points / (self.points + a) ** 2, self.matrices, 1)
+        return found[:-1, :-1], found[:-1, -1]
+
+
+def _interpolation(x: Array, middle: float) -> tuple[Array, Array]:
+    """Points (P,) in the interval around `middle`, and the weight (A, P) of each for functions at x (A,).
+
+    The x themselves where they are few, else the points of Chebyshev by the barycentric formula (Berrut and Trefethen
+    2004).
+    """
+    if len(x) <= POINTS:
+        return x, np.eye(len(x))
+    angle = (np.arange(POINTS) + 0.5) * np.pi / POINTS
+    points = middle + 0.5 * INTERVAL * np.cos(angle)
+    apart = x[:, None] - points
+    met = apart == 0.0
+    weight = (-1.0) ** np.arange(POINTS) * np.sin(angle) / np.where(met, 1.0, apart)
+    weight = np.where(met.any(axis=1, keepdims=True), met, weight)
+    return points, weight / np.sum(weight, axis=1, keepdims=True)
+
+
+_Part = tuple[Array, Array, Array, Array, Array]
+
+
+def _exact(laplacian: Laplacian, batch: Batch, b: Array, columns: Array, biases: Array, root: Array) -> _Part:
+    """By the eigenvectors of every context of `batch`."""
+    size, width = batch.size, laplacian.pattern.judges
+    matrix = laplacian.dense(batch)
+    scores = matrix[:, :size, :size] - laplacian.constants(batch)
+    if width:
+        border = matrix[:, :size, size:]
+        diagonal = biases.reshape(-1, width)[batch.begin : batch.end]
+        scores = scores - (border / diagonal[:, None]) @ border.transpose(0, 2, 1)
+    own = root[batch.nodes].reshape(-1, size)
+    q, vectors = np.linalg.eigh(own[:, :, None] * scores * own[:, None, :])
+    kept = q > ZERO * np.maximum(q[:, -1:], np.finfo(float).tiny)
+    beta = np.einsum("bij,bi->bj", vectors, b[batch.nodes].reshape(-1, size))
+    parts = vectors.transpose(0, 2, 1) @ columns[batch.nodes].reshape(len(q), size, -1)
+    return q[kept], beta[kept], parts[kept], q[kept], np.ones(np.count_nonzero(kept))
+
+
+def _krylov(tail: Tail, b: Array, columns: Array, root: Array) -> _Part:
+    """By block Lanczos from b and the columns, and by Lanczos from random signs for the trace."""
+    limits, begin = tail.limits, tail.start
+    start = np.column_stack([b[begin:], columns[begin:]])
+    component, root = tail.component - tail.component[0], root[begin:, None]
+    sizes = np.bincount(component, root[:, 0] ** -2)
+
+    def centred(x: Array) -> Array:
+        """x without the null vectors of L, which are 1/root in a component."""
+        sums = np.array([np.bincount(component, column, len(sizes)) for column in (x / root).T]).T
+        return np.asarray(x - (sums / sizes[:, None])[component] / root)
+
+    def multiply(x: Array) -> Array:
+        """L·x without the biases."""
+        known = np.zeros((len(tail.diagonal), x.shape[1]))
+        known[: tail.nodes] = root * x
+        if len(tail.diagonal) > tail.nodes:
+            biases = tail.diagonal[tail.nodes :, None]
+            known[tail.nodes :] = -(tail.border_turned @ (root * x)) / np.where(biases > 0, biases, 1.0)
+        return centred(root * tail.multiply(known)[: tail.nodes])
+
+    width = start.shape[1]
+    steps = max(3, min(limits.krylov_steps, limits.krylov_entries // (tail.nodes * width)))
+    found = np.empty((tail.nodes, steps * width), order="F")  # the basis, of which `blocks` are filled
+    blocks, left = [slice(0, width)], 1.0
+    found[:, :width] = np.linalg.qr(centred(start))[0]
+    while len(blocks) < steps and blocks[-1].stop + width < tail.nodes:
+        basis, image = found[:, : blocks[-1].stop], multiply(found[:, blocks[-1]])
+        for _ in range(2):  # once more for the digits that the first subtraction loses
+            image -= basis @ (basis.T @ image)
+        block, triangle = np.linalg.qr(image)
+        size = np.abs(np.diagonal(triangle))
+        sound = size > 1e-10 * max(float(np.max(np.abs(triangle))), np.finfo(float).tiny)
+        if not sound.any():
+            break
+        left *= float(np.max(size)) / max(float(np.mean(tail.diagonal[: tail.nodes])), np.finfo(float).tiny)
+        if left < NEGLIGIBLE:
+            break
+        blocks.append(slice(blocks[-1].stop, blocks[-1].stop + int(np.count_nonzero(sound))))
+        found[:, blocks[-1]] = block[:, sound]
+    basis = found[:, : blocks[-1].stop]
+    q, vectors = np.linalg.eigh(np.column_stack([basis.T @ multiply(basis[:, block]) for block in blocks]))
+    coordinates = vectors.T @ (basis.T @ start)
+    kept = q > ZERO * q[-1]
+    nodes, weight = quadrature(multiply, centred(tail.signs(limits.krylov_probes)[: tail.nodes]), limits.krylov_steps)
+    scale = (tail.nodes - len(sizes)) / np.sum(weight)
+    return q[kept], coordinates[kept, 0], coordinates[kept, 1:], nodes, weight * scale

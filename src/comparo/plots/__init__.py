@@ -1,0 +1,1 @@
+"""Pictures of rankings, leaderboards and judges, with matplotlib (the extra `plots`)."""

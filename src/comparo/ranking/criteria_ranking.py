@@ -1,0 +1,268 @@
+"""The rankings by several criteria, how far they agree, and the overall: a weighted mean with its intervals.
+
+With s_ci the score of item i by criterion c, and w_c the weights, which sum to 1,
+
+    o_i = Σ_c a_c · s_ci,    a_c = w_c / τ_c,    τ_c² = variance of s_c within contexts + mean squared standard error,
+
+so that every criterion counts by its weight, however sure the judge is in it: τ_c is the spread of its true scores.
+The weights a_c are taken as known. The errors of two criteria are correlated, because one call answers both:
+
+    Var(o) = Σ_c Σ_d a_c a_d Cov(s_c, s_d),    Cov(s_c, s_d) ≈ ρ_cd · ½ (r·Cov(s_c) + Cov(s_d)/r),    r² = v_d / v_c,
+
+with v_c the mean squared standard error; the approximation is exact where the two covariances are proportional, which
+they nearly are, as both criteria are asked about the same pairs. All of it is a sum over the covariances of the
+criteria: Var(o) = Σ_c κ_c Cov(s_c), κ_c = a_c / √v_c · Σ_d ρ_cd a_d √v_d.
+
+A score that is estimated with a prior errs by noise and by being drawn towards the mean. Of the squared error the share
+λ is noise, λ = variance of s / τ², and
+
+    ρ_cd = max(0, λ·(correlation of the residuals of calls) + (1 − λ)·(correlation of the scores)),   λ = √(λ_c λ_d),
+
+where the first is how far the answers of a call differ alike from what the scores expect. Without a prior λ = 1.
+
+What a ranking expects of each answer, by the model of its judge.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from comparo.model.likelihoods.davidson import answer_moments
+from comparo.model.likelihoods.experts import is_logit
+from comparo.model.linalg.pattern import Batch, Pattern
+from comparo.model.posterior import Covariance
+from comparo.ranking.display import json_rows
+from comparo.ranking.notes import comparison_ties
+from comparo.ranking.ranking import Ranking
+from comparo.rounding import mean_ranks
+from comparo.types import Array
+
+
+def expected(ranking: Ranking, equal: bool = False) -> Array:
+    """P(first wins) of each comparison by the model of the judge, shape (K,); `equal` as if all scores were equal.
+
+    σ(d) for Bradley–Terry, with half of P(tie) where ties are modelled, and ½ + d for scores that are means of
+    probabilities, d = s_first − s_second − γ.
+    """
+    ranking = ranking.judged
+    graph, product = ranking.graph, ranking.product
+    between = ranking.scores[graph.first] - ranking.scores[graph.second]
+    d = between if product is None else product.differences(slice(None))
+    if ranking.panel is not None:
+        d, between = ranking.panel.differences()
+    d = d - between if equal else d
+    nu = comparison_ties(ranking.comparisons, product, ranking.panel)
+    if nu is not None:
+        return answer_moments(d, nu)[0]
+    return np.asarray(expit(d) if in_logits(ranking) else np.clip(0.5 + d, 0.0, 1.0))
+
+
+def in_logits(ranking: Ranking) -> bool:
+    """Whether differences of scores are logits of probabilities, as under Bradley–Terry."""
+    product = ranking.product
+    return ranking.method in ("bt", "bt-sigma", "panel") if product is None else is_logit(product.expert)
+
+
+METHOD = "weighted mean of criteria"
+
+
+@dataclass(frozen=True)
+class SumCovariance:
+    """Σ_c κ_c Cov(s_c): the covariance of a weighted mean of scores of the same candidates."""
+
+    parts: tuple[Covariance, ...]
+    kappa: tuple[float, ...]
+
+    @property
+    def pattern(self) -> Pattern:
+        return self.parts[0].pattern
+
+    @cached_property
+    def std(self) -> Array:
+        squares = [kappa * part.std**2 for kappa, part in zip(self.kappa, self.parts, strict=True)]
+        return np.asarray(np.sqrt(np.sum(squares, axis=0)))
+
+    def block(self, batch: Batch) -> Array:
+        blocks = [kappa * part.block(batch) for kappa, part in zip(self.kappa, self.parts, strict=True)]
+        return np.asarray(np.sum(blocks, axis=0))
+
+    def difference(self, one: int, other: int) -> float:
+        return sum(kappa * part.difference(one, other) for kappa, part in zip(self.kappa, self.parts, strict=True))
+
+
+@dataclass(frozen=True)
+class CriteriaRanking(Ranking):
+    """The overall ranking by several criteria, and the ranking by each; made by `comparo.rank` with several criteria.
+
+    It is a `Ranking` whose scores are the weighted mean of the criteria's, in spreads of the true scores of a
+    criterion, and its table has a column for each criterion.
+
+    Parameters
+    ----------
+    rankings
+        The `Ranking` by each criterion, by name.
+    shares
+        The weight of each criterion in the overall; they sum to 1.
+    residuals
+        The correlation, over calls, of what the answers to two criteria have beyond the scores, (C, C).
+
+    Examples
+    --------
+    >>> from comparo import rank
+    >>> texts = {name: f"A story by {name}." for name in ("ana", "bo", "cy", "di")}
+    >>> def judge(first, second):
+    ...     return {"wit": 0.8 if first < second else 0.2, "length": 0.3 if first < second else 0.7}
+    >>> found = rank(texts, {"wit": "funnier", "length": "shorter"}, judge=judge, weights={"wit": 3})
+    >>> list(found), list(found.rankings["length"]), found.shares
+    (['ana', 'bo', 'cy', 'di'], ['di', 'cy', 'bo', 'ana'], {'wit': 0.75, 'length': 0.25})
+    >>> found.correlations["wit"].tolist()
+    [1.0, -1.0]
+    """
+
+    rankings: Mapping[str, Ranking] = field(default_factory=dict, repr=False)
+    shares: Mapping[str, float] = field(default_factory=dict)
+    residuals: Array = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+
+    @property
+    def overall(self) -> Ranking:
+        """The overall ranking: this one."""
+        return self
+
+    @property
+    def correlations(self) -> dict[str, NDArray[Any]]:
+        """Spearman's correlation of the scores by each two criteria, mean over contexts: a table (C, C).
+
+        Noise that the answers of a call share is in it; the correlation of that alone is in `residual_correlations`.
+        """
+        return self._square(spearman_matrix(self))
+
+    @property
+    def residual_correlations(self) -> dict[str, NDArray[Any]]:
+        """How far the answers of a call to each two criteria differ alike from what the scores expect: a table (C, C).
+
+        Near 1, a call gives one verdict under several names, and asking by several criteria tells little more.
+        """
+        return self._square(self.residuals)
+
+    def _square(self, matrix: Array) -> dict[str, NDArray[Any]]:
+        names = np.array(list(self.rankings), dtype=object)
+        return {"criterion": names} | {name: matrix[:, number] for number, name in enumerate(self.rankings)}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Problems that a reader must know of, with the criterion that has them."""
+        found: dict[str, list[str]] = {}
+        for name, ranking in self.rankings.items():
+            for note in (*ranking.notes, *ranking.board_notes):
+                found.setdefault(note, []).append(name)
+        return tuple(f"{', '.join(names)}: {note}" for note, names in found.items())
+
+    def to_columns(self) -> dict[str, NDArray[Any]]:
+        """The table as columns, best first: item, overall, each criterion, std, low, high, rank, tier, comparisons.
+
+        std, low, high, rank and tier are those of the overall.
+        """
+        columns = {"item": self.items, "overall": self.scores}
+        columns |= {name: aligned(ranking, self) for name, ranking in self.rankings.items()}
+        columns |= {"std": self.std, "low": self.low, "high": self.high}
+        return self._table(columns | {"rank": self.rank, "tier": self.tier, "comparisons": self.counts})
+
+    def to_json(self) -> str:
+        """The table with weights, correlations and notes, and the ranking by each criterion, as one JSON object."""
+        document = {
+            "method": self.method,
+            "level": self.level,
+            "notes": list(self.notes),
+            "weights": dict(self.shares),
+            "correlations": json_rows(self.correlations),
+            "residual_correlations": json_rows(self.residual_correlations),
+            "ranking": json_rows(self.to_columns()),
+            "criteria": {name: json.loads(ranking.to_json()) for name, ranking in self.rankings.items()},
+        }
+        return json.dumps(document, ensure_ascii=False, default=str, allow_nan=False)
+
+    def __repr__(self) -> str:
+        return f"<CriteriaRanking of {self.graph.nodes} candidates by {', '.join(self.rankings)}>"
+
+
+def combine(
+    rankings: Mapping[str, Ranking], shares: Mapping[str, float], shown: Mapping[str, Ranking] | None = None
+) -> CriteriaRanking:
+    """The overall of rankings from the same calls, comparison by comparison; `shown` are those that it names, if other.
+
+    The comparisons of all rankings are the same but for their answers.
+    """
+    names, parts = list(rankings), list(rankings.values())
+    first, weight = parts[0], np.array([shares[name] for name in names])
+    centred = np.array([_within(ranking) for ranking in parts])
+    error = np.array([np.nanmean(ranking.std**2) for ranking in parts])
+    error = np.where(np.isfinite(error), error, 0.0)
+    between = np.mean(centred**2, axis=1)
+    spread = np.sqrt(between + error)
+    a = weight / np.where(spread > 0, spread, 1.0)
+    residuals = _correlation(np.array([ranking.judged.comparisons.p - expected(ranking) for ranking in parts]))
+    has_prior = np.array([ranking.effects is not None or ranking.panel is not None for ranking in parts])
+    noise = np.sqrt(np.where(has_prior & (spread > 0), between / np.maximum(spread**2, 1e-300), 1.0))
+    share = np.outer(noise, noise)
+    rho = np.maximum(share * residuals + (1.0 - share) * _correlation(centred), 0.0)
+    np.fill_diagonal(rho, 1.0)
+    root = np.sqrt(error)
+    kappa = np.where(root > 0, a / np.where(root > 0, root, 1.0) * (rho @ (a * root)), a**2)
+    mean = sum(w * ranking.comparisons.p for w, ranking in zip(weight.tolist(), parts, strict=True))
+    return CriteriaRanking(
+        METHOD,
+        replace(first.comparisons, p=np.clip(mean, 0.0, 1.0)),
+        first.graph,
+        np.asarray(a @ np.array([ranking.scores for ranking in parts])),
+        SumCovariance(tuple(ranking.covariance for ranking in parts), tuple(kappa.tolist())),
+        first.level,
+        converged=all(ranking.converged for ranking in parts),
+        rankings=dict(rankings if shown is None else shown),
+        shares=dict(shares),
+        residuals=residuals,
+    )
+
+
+def aligned(ranking: Ranking, other: Ranking) -> Array:
+    """The scores of a ranking for the candidates of another, in their order; NaN for one that it does not have."""
+    own = dict(zip(ranking.graph.labels(ranking.comparisons), ranking.scores.tolist(), strict=True))
+    labels: list[tuple[Hashable, Hashable]] = other.graph.labels(other.comparisons)
+    return np.array([own.get(label, np.nan) for label in labels])
+
+
+def spearman_matrix(found: CriteriaRanking) -> Array:
+    """Spearman's correlation of the scores by each two criteria, mean over contexts of two items or more, (C, C)."""
+    scores = np.array([aligned(ranking, found) for ranking in found.rankings.values()])
+    means: list[Array] = []
+    for begin, end in zip(found.graph.starts[:-1], found.graph.starts[1:], strict=True):
+        own = scores[:, begin:end]
+        own = own[:, ~np.isnan(own).any(axis=0)]
+        if own.shape[1] > 1:
+            means.append(_correlation(mean_ranks(np.round(own, 9))))
+    count = len(found.rankings)
+    return np.asarray(np.mean(means, axis=0)) if means else np.full((count, count), np.nan)
+
+
+def _within(ranking: Ranking) -> Array:
+    """The scores minus the mean of their context, (n,)."""
+    context = ranking.graph.position
+    means = np.bincount(context, ranking.scores) / np.bincount(context)
+    return np.asarray(ranking.scores - means[context])
+
+
+def _correlation(rows: Array) -> Array:
+    """Pearson's correlation of each two rows, 0 with a row that does not vary; 1 on the diagonal."""
+    centred = rows - rows.mean(axis=1, keepdims=True)
+    norm = np.sqrt(np.sum(centred**2, axis=1))
+    unit = centred / np.where(norm > 0, norm, 1.0)[:, None]
+    found = np.asarray(np.clip(unit @ unit.T, -1.0, 1.0))
+    np.fill_diagonal(found, 1.0)
+    return found

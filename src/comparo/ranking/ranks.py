@@ -1,0 +1,201 @@
+"""Ranks, tiers, rank intervals and the best k, from scores and their covariance.
+
+Each connected component is treated separately. Contexts of up to `Limits.exact` items use the whole covariance; larger
+ones only the standard errors, as if the errors of two items were independent.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from comparo.model.linalg.graph import Graph
+from comparo.model.posterior import Covariance
+from comparo.rounding import merge_ties
+from comparo.types import Array, LongIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One row of a ranking: an item (in a context, if there are any), its score with standard error and interval."""
+
+    context: Any
+    item: Any
+    score: float
+    std: float
+    low: float
+    high: float
+    rank: int
+    tier: int
+    comparisons: int
+
+
+def beats(difference: Array, variance: Array) -> Array:
+    """P(true difference > 0) = Φ(difference / √variance); ½ where the difference is 0.
+
+    >>> beats(np.array([0.0, 1.96]), np.array([1.0, 1.0])).round(3)
+    array([0.5  , 0.975])
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = difference / np.sqrt(np.maximum(variance, 0.0))
+    return np.asarray(np.where(difference == 0, 0.5, ndtr(ratio)))
+
+
+def ranks(graph: Graph, scores: Array) -> LongIndex:
+    """1 for the best of each component, shape (n,); scores that differ by rounding share a rank.
+
+    >>> from comparo import Comparisons
+    >>> ranks(Graph.build(Comparisons.from_rows([("a", "b", 0.2), ("b", "c", 0.8)])), np.array([0.1, 0.5, 0.1]))
+    array([2, 1, 2])
+    """
+    scores = merge_ties(scores)
+    order = np.lexsort((-scores, graph.component))
+    ordered, place = scores[order], np.arange(len(order))
+    new = np.diff(graph.component[order], prepend=-1) != 0
+    tied = ~new & (ordered == np.roll(ordered, 1))
+    begin = np.maximum.accumulate(np.where(new, place, 0))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.maximum.accumulate(np.where(tied, 0, place)) - begin + 1
+    return rank
+
+
+def tiers(scores: Array, covariance: Covariance, level: float) -> LongIndex:
+    """1 for the best tier of each component, shape (n,).
+
+    A tier ends before the first item that its best item beats with a probability of at least `level`.
+    """
+    tier = np.empty(len(scores), dtype=np.int64)
+    for members, block in _components(covariance):
+        order = np.argsort(-merge_ties(scores[members]), kind="stable")
+        members = members[order]
+        variance = covariance.std[members] ** 2 if block is None else np.diagonal(block)[order]
+        number, begin = 0, 0
+        while begin < len(members):
+            number += 1
+            shared = 0.0 if block is None else block[order[begin], order[begin:]]
+            difference = scores[members[begin]] - scores[members[begin:]]
+            sure = beats(difference, variance[begin] + variance[begin:] - 2 * shared) >= level
+            sure[0] = False
+            end = begin + (int(np.argmax(sure)) or len(sure))
+            tier[members[begin:end]] = number
+            begin = end
+    return tier
+
+
+def rank_intervals(scores: Array, covariance: Covariance, level: float) -> tuple[LongIndex, LongIndex]:
+    """Best and worst rank of each candidate at `level`: quantiles of its rank over draws of all scores.
+
+    In large contexts, the ranks that the ends of its score's interval would have among the scores.
+    """
+    best, worst, _ = places(scores, covariance, level, 1)
+    return best, worst
+
+
+def among_best(scores: Array, covariance: Covariance, k: int) -> Array:
+    """P(each candidate is among the best k of its component), shape (n,), from draws of all scores.
+
+    In large contexts, P(its true score is above the mean of the k-th and the next score).
+    """
+    return places(scores, covariance, 0.5, k)[2]
+
+
+def places(scores: Array, covariance: Covariance, level: float, k: int) -> tuple[LongIndex, LongIndex, Array]:
+    """`rank_intervals` and `among_best` from the same draws."""
+    best, worst = np.empty((2, len(scores)), dtype=np.int64)
+    probability, outside = np.empty(len(scores)), (1 - level) / 2
+    for nodes, drawn in _drawn_ranks(scores, covariance):
+        ends = np.quantile(drawn, [outside, 1 - outside], axis=-1, method="inverted_cdf")
+        best[nodes], worst[nodes] = ends.reshape(2, -1)
+        probability[nodes] = np.mean(drawn <= k, axis=-1).ravel()
+    for members in _large(covariance):
+        ordered, std = np.sort(scores[members]), covariance.std[members]
+        for target, sign in ((best, -1.0), (worst, 1.0)):
+            end = scores[members] + sign * ndtri(outside) * std
+            above = len(members) - np.searchsorted(ordered, end, side="right")
+            target[members] = np.clip(above + 1, 1, len(members))
+        border = np.mean(ordered[::-1][k - 1 : k + 1]) if k < len(members) else -np.inf
+        probability[members] = beats(scores[members] - border, std**2)
+    return best, worst, probability
+
+
+def _components(covariance: Covariance) -> Iterator[tuple[NDArray[np.intp], Array | None]]:
+    """The nodes of each component with their covariance; None for one that is too large."""
+    graph, exact = covariance.pattern.graph, covariance.pattern.limits.exact
+    for batch in covariance.pattern.batches:
+        blocks = covariance.block(batch) if batch.size <= exact else None
+        for number in range(batch.end - batch.begin):
+            begin = batch.nodes.start + number * batch.size
+            component = graph.component[begin : begin + batch.size]
+            edges = [0, *(np.flatnonzero(np.diff(component)) + 1).tolist(), batch.size]
+            for low, high in itertools.pairwise(edges):
+                block = None if blocks is None else blocks[number, low:high, low:high]
+                yield np.arange(begin + low, begin + high), block
+
+
+def _large(covariance: Covariance) -> Iterator[NDArray[np.intp]]:
+    """The nodes of each component of contexts with more than `Limits.exact` items."""
+    graph, exact = covariance.pattern.graph, covariance.pattern.limits.exact
+    for batch in covariance.pattern.batches:
+        if batch.size > exact:
+            component = graph.component[batch.nodes]
+            for label in np.unique(component):
+                yield batch.nodes.start + np.flatnonzero(component == label)
+
+
+def _drawn_ranks(scores: Array, covariance: Covariance) -> Iterator[tuple[slice, NDArray[np.integer]]]:
+    """Nodes of some contexts of equal size, and their ranks in each of D draws, shape (B, size, D)."""
+    graph, limits, rng = covariance.pattern.graph, covariance.pattern.limits, np.random.default_rng(0)
+    for batch in covariance.pattern.batches:
+        if batch.size > limits.exact:
+            continue
+        blocks, size = covariance.block(batch), batch.size
+        step = max(1, limits.drawn_entries // (size * limits.rank_draws))
+        for begin in range(0, len(blocks), step):
+            block = blocks[begin : begin + step]
+            nodes = slice(batch.nodes.start + begin * size, batch.nodes.start + (begin + len(block)) * size)
+            # The covariance of centred scores is singular; a small diagonal term makes it positive definite.
+            jitter = 1e-10 * np.maximum(np.max(np.einsum("bii->bi", block), axis=1), np.finfo(float).tiny)
+            root = np.linalg.cholesky(block + jitter[:, None, None] * np.eye(size))
+            errors = root @ rng.standard_normal((len(block), size, limits.rank_draws))
+            drawn = scores[nodes].reshape(-1, size, 1) + errors
+            component = graph.component[nodes].reshape(-1, size, 1)
+            component = component - component[:, :1]
+            apart = 2.0 * (np.max(np.abs(drawn)) + 1.0)
+            place = _ranks(component * apart - drawn, limits.compared)
+            earlier = np.sum(component.transpose(0, 2, 1) < component, axis=2, keepdims=True)
+            yield nodes, place - earlier
+
+
+def _ranks(values: Array, compared: int) -> NDArray[np.integer]:
+    """The rank along axis 1 of values (B, size, D), 1 for the lowest; up to `compared` are compared with each other."""
+    size = values.shape[1]
+    if size > compared:
+        place = np.empty(values.shape, dtype=np.int64)
+        ranks_of = np.broadcast_to(np.arange(1, size + 1)[:, None], values.shape)
+        np.put_along_axis(place, np.argsort(values, axis=1, kind="stable"), ranks_of, axis=1)
+        return place
+    place = np.ones(values.shape, dtype=np.int16)
+    for other in range(size):
+        place += values[:, other : other + 1] < values
+    return place
+
+
+def nodes_of(graph: Graph, labels: NDArray[Any] | None, context: Hashable) -> slice:
+    """The slice of the candidates of `context`, which may be None if there is only one; `labels` (C,) name contexts."""
+    if labels is None or (context is None and graph.contexts == 1):
+        if context is not None:
+            raise KeyError(f"there is no context {context!r}: the comparisons have no contexts")
+        return slice(0, graph.nodes)
+    if context is None:
+        raise KeyError(f"say which of the {len(labels)} contexts, for example context={labels[:1].tolist()[0]!r}")
+    code = next((code for code, label in enumerate(labels.tolist()) if label == context), None)
+    if code is None:
+        raise KeyError(f"there is no context {context!r}; there are {', '.join(map(repr, labels[:5].tolist()))}, …")
+    position = int(np.flatnonzero(graph.context[graph.starts[:-1]] == code)[0])
+    return slice(int(graph.starts[position]), int(graph.starts[position + 1]))

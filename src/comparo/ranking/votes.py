@@ -1,0 +1,297 @@
+"""People's votes beside a machine's ranking: what people would say of all texts, and how far to believe the machine.
+
+The machine's view of a text has two parts, what it says of the text's group m and of the text beyond that δ. People
+share some of each (`votes`); the share of δ relative to that of m is the validity k of t = m + k·δ
+(`consensus`), which one judge's answers do not tell, and few votes do. Before any vote, people's scores are
+
+    t/S = ρ_m·√B·m/sd(m) + ρ_δ·√(1 − B)·δ/sd(δ) + rest,
+
+with B the usual share of people's variance that is between groups, ρ_m the usual correlation of people's and machines'
+means of groups, and ρ_δ such that k is the usual validity. Without groups there is one part. The constants are measured
+on recorded judges beside people's scores (docs/people.md); votes overrule them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from comparo.data.columns import look_up
+from comparo.data.comparisons import Comparisons
+from comparo.errors import ComparisonsError
+from comparo.model.estimators.poe import Product
+from comparo.model.estimators.random_effects import Effects
+from comparo.model.estimators.votes import Expectation, Voted, mixture, voted
+from comparo.model.likelihoods.experts import BradleyTerry, Davidson
+from comparo.model.linalg.graph import Graph
+from comparo.model.tuning import LIMITS, Limits
+from comparo.ranking.consensus import PEOPLE, Parts, parts_of
+from comparo.ranking.grouping import group_codes
+from comparo.ranking.growth import People
+from comparo.ranking.ranking import Ranking
+from comparo.types import Array, Index
+
+BETWEEN = 1.0 / (1.0 + PEOPLE)  # B
+TEXTS_MOST = 0.85  # the most that is expected of ρ_δ
+DRAWS = 20_000  # for the interval of k: its ends have an error of 2% of its standard error
+# Votes are scattered if fewer than a tenth are about a text that has another, as on Arena (docs/powered.md). Of fewer
+# than 100 votes the prior decides anyway.
+SCATTERED, SCATTERED_LEAST = 0.1, 100
+NONE = 1e-6  # standard deviation of a part, relative to that of the scores, that is rounding
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """How much people usually share of a judge's view: correlations, and their standard deviations between judges.
+
+    `groups` is ρ_m, `texts_vary` the standard deviation of ρ_δ, and `whole` the correlation with all of a judge's view,
+    where no groups are known. `against` is the share of judges that go against people: of these nothing is expected but
+    the size of their correlations. Means over four sets of recorded judges beside people's scores (docs/people.md); the
+    deviations are about twice those between the sets, since ratings have noise of their own.
+    """
+
+    groups: float = 0.65
+    groups_vary: float = 0.25
+    texts_vary: float = 0.15
+    whole: float = 0.32
+    whole_varies: float = 0.2
+    against: float = 0.02
+
+
+USUAL = Usual()
+
+
+def with_votes(ranking: Ranking, votes: Any, usual: Usual = USUAL) -> Ranking:
+    """What people would say of all texts, from a machine's ranking of them and people's votes about some.
+
+    Parameters
+    ----------
+    ranking
+        The ranking of a judge or a panel; with prior="estimated" and groups, its parts are told apart.
+    votes
+        Comparisons by people, in any form that `Comparisons.of` reads, of texts of the ranking: p is 1, 0, or ½ for a
+        tie.
+    usual
+        What is expected of a judge before any vote.
+
+    Returns
+    -------
+    Ranking
+        Its scores, in logits of people's votes, with intervals for people's scores of the texts; its `people` says what
+        the votes told, and its `judged` is the machine's ranking.
+
+    Raises
+    ------
+    ComparisonsError
+        If a vote is about a text that is not in the ranking, or its p is not 1, 0 or ½.
+
+    Examples
+    --------
+    >>> from comparo import fit
+    >>> machine = fit([("a", "b", 0.9), ("b", "c", 0.8), ("c", "a", 0.2)])
+    >>> ranking = with_votes(machine, [("c", "a", 1.0)] * 3 + [("c", "b", 1.0)] * 2)
+    >>> ranking.estimate, list(ranking)[0], list(ranking.judged)[0]
+    ('people', 'c', 'a')
+    """
+    judged, said = ranking.judged, Comparisons.of(votes)
+    graph = judged.graph
+    first, second = find_voted(said, graph.labels(judged.comparisons))
+    asked = replace(graph.whole(), first=first, second=second)
+    group = None if judged.group is None else judged.group[0]
+    expectation, sizes = expected_of(ranking, usual)
+    both = voted(said, asked, expectation)
+    alone = voted(said, asked, _without_machine(graph.nodes, group))
+    (own, odds), (lone, least) = _reached(both), _reached(alone)
+    voters = 1 if said.judges is None else len(np.unique(said.judged_by))
+    validity, low, high = _validity(both, sizes, judged.level) if len(sizes) == 2 else (None, None, None)
+    told = len(said), voters, judged.level, validity, low, high
+    people = People(*told, own, lone, len(said) * odds / least, group is not None and _are_scattered(first, second))
+    return replace(
+        judged, scores=both.scores, covariance=both, validity=validity, opinion=judged, people=people, controlled=None
+    )
+
+
+def rank_votes(
+    votes: Comparisons,
+    groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
+    level: float = 0.95,
+    limits: Limits = LIMITS,
+) -> Ranking:
+    """The ranking of texts by people's votes alone: the one estimator of votes, wherever they are ranked.
+
+        P(first wins) = σ(t_first − t_second − γ_person),    t ~ N(0, S²),    log S ~ N(log SPREAD, WIDE²)
+
+    (`comparo.model.estimators.votes`). People are pooled: they share the scores t, and each has a
+    position bias γ, shrunk towards the mean of all. With groups, texts of one group share a part of t.
+
+    Parameters
+    ----------
+    votes : K votes, p of shape (K,): 1 for the first text, 0 for the second, ½ for neither.
+    groups : The group of each item, or pair (context, item); "items": the same item in other contexts.
+    level, limits : As for `comparo.fit`.
+
+    Returns
+    -------
+    Ranking
+        Scores of all n texts with votes, in logits, with the posterior covariance over S.
+
+    Examples
+    --------
+    >>> ranking = rank_votes(Comparisons.from_rows([("a", "b", 1.0), ("b", "c", 1.0), ("a", "c", 1.0)] * 4))
+    >>> list(ranking), bool(np.ptp(ranking.scores) < 8)
+    (['a', 'b', 'c'], True)
+    """
+    graph = Graph.build(votes)
+    group = None if groups is None else group_codes(votes, graph, groups)
+    between = 0.0 if group is None else BETWEEN
+    prior = _without_machine(graph.nodes, None if group is None else group[0])
+    found = voted(votes, graph, prior, limits)
+    point = max(found.points, key=lambda each: each.share)
+    choices = point.choices
+    scores = graph.centre(found.scores)
+    effects = Effects(1.0, found.variance * (1.0 - between), 1.0, bias_error=choices.error)
+    if group is not None:
+        effects = replace(effects, groups=found.variance * between)
+    expert = BradleyTerry() if choices.nu is None else Davidson(choices.nu[votes.judged_by])
+    spread = float(np.sqrt(found.variance))
+    product = Product(votes, graph, expert, spread, scores, choices.gamma, point.laplacian, 1, True, effects)
+    return Ranking("votes", votes, graph, scores, found, level, product, group=group)
+
+
+def shared_ids(votes: Comparisons) -> Literal["items"] | None:
+    """The groups of votes whose texts are not at hand: "items" where an item is in two contexts or more on average.
+
+    >>> shared_ids(Comparisons.from_rows([("a", "b", 1.0)]))
+    """
+    if votes.contexts is None or votes.context is None:
+        return None
+    items = np.concatenate([votes.first, votes.second])
+    texts = np.unique(np.column_stack([np.tile(votes.context, 2), items]), axis=0)
+    return "items" if len(texts) >= 2 * len(np.unique(items)) else None
+
+
+def _without_machine(texts: int, group: Index | None) -> Expectation:
+    between = 0.0 if group is None else BETWEEN
+    return Expectation(np.zeros((texts, 0)), np.zeros(0), np.zeros(0), group, between, 1.0 - between)
+
+
+def expected_of(ranking: Ranking, usual: Usual = USUAL) -> tuple[Expectation, Array]:
+    """What is expected of people's scores before any vote, and the standard deviations of the machine's parts, (D,).
+
+    The validity is the usual one, or the one that the ranking has.
+    """
+    judged, parts = ranking.judged, parts_of(ranking.judged)
+    if parts is not None and ranking.validity is not None:
+        parts = replace(parts, usual=ranking.validity)
+    expectation, sizes = _expected(judged.scores, parts, None if judged.group is None else judged.group[0], usual)
+    return replace(expectation, against=usual.against), sizes
+
+
+def _expected(scores: Array, parts: Parts | None, group: Index | None, usual: Usual) -> tuple[Expectation, Array]:
+    """What is expected of people's scores, and the standard deviations of the machine's parts, (D,)."""
+    size = float(np.std(scores)) or 1.0
+    if parts is None or np.std(parts.expected) < NONE * size or np.std(scores - parts.expected) < NONE * size:
+        between = 0.0 if group is None else BETWEEN
+        left = 1.0 - usual.whole**2
+        column, b, vary = scores[:, None] / size, np.array([usual.whole]), np.array([usual.whole_varies**2])
+        return Expectation(column, b, vary, group, between * left, (1.0 - between) * left), np.array([size])
+    columns = np.column_stack([parts.expected, scores - parts.expected])
+    sizes = np.std(columns, axis=0)
+    if group is None:
+        wanted = sizes * [1.0, parts.usual]
+        b = usual.whole * wanted / float(np.linalg.norm(wanted))
+        vary = np.full(2, usual.whole_varies**2)
+        return Expectation(columns / sizes, b, vary, None, 0.0, 1.0 - usual.whole**2), sizes
+    share = np.array([BETWEEN, 1.0 - BETWEEN])
+    texts = parts.usual * usual.groups * float(np.sqrt(share[0] / share[1])) * sizes[1] / sizes[0]
+    rho = np.array([usual.groups, min(texts, TEXTS_MOST)])
+    rest = share * (1.0 - rho**2)
+    vary = share * np.array([usual.groups_vary, usual.texts_vary]) ** 2
+    return Expectation(columns / sizes, np.sqrt(share) * rho, vary, group, float(rest[0]), float(rest[1])), sizes
+
+
+def _reached(found: Voted) -> tuple[float, float]:
+    """The expected correlation of the scores with people's, and the odds r²/(1 − r²) = Var ŝ / mean Var(t − ŝ).
+
+    r is the correlation if texts differ; that all are equal, where any order is chance, has a probability too.
+    """
+    explained, left = float(np.var(found.scores)), float(np.nanmean(found.std**2))
+    return (1.0 - found.equal) * float(np.sqrt(explained / (explained + left))), explained / left
+
+
+def _are_scattered(first: Index, second: Index) -> bool:
+    """Whether fewer than `SCATTERED` of the votes, at least `SCATTERED_LEAST`, are about a text with another vote."""
+    times = np.bincount(np.concatenate([first, second]))
+    again = np.mean((times[first] > 1) | (times[second] > 1))
+    return bool(len(first) >= SCATTERED_LEAST and again < SCATTERED)
+
+
+def _validity(found: Voted, sizes: Array, level: float) -> tuple[float, float, float]:
+    """k = (b_δ/sd δ)/(b_m/sd m), its median and its interval."""
+    drawn = mixture(found.points, DRAWS, np.random.default_rng(0)) / sizes
+    with np.errstate(divide="ignore"):
+        ratio = np.where(drawn[:, 0] > 0, drawn[:, 1] / drawn[:, 0], np.copysign(np.inf, drawn[:, 1]))
+    low, middle, high = np.quantile(ratio, [(1 - level) / 2, 0.5, (1 + level) / 2], method="nearest")
+    return float(middle), float(low), float(high)
+
+
+def votes_about(votes: Comparisons, known: Sequence[tuple[Any, Any]]) -> Comparisons | None:
+    """The votes of which both texts are among the `known` (context, item); None where there are none.
+
+    >>> len(votes_about(Comparisons.from_rows([("a", "b", 1.0), ("a", "new", 0.0)]), [(None, "a"), (None, "b")]))
+    1
+    """
+    names = [None] * len(votes)
+    if votes.contexts is not None and votes.context is not None:
+        names = votes.contexts[votes.context].tolist()
+    spelt = {(str(context) if votes.contexts is not None else "None", str(item)) for context, item in known}
+    ends = (votes.items[column].tolist() for column in (votes.first, votes.second))
+    about = [
+        (str(name), str(one)) in spelt and (str(name), str(other)) in spelt
+        for name, one, other in zip(names, *ends, strict=True)
+    ]
+    return votes.take(np.array(about)) if any(about) else None
+
+
+def find_voted(votes: Comparisons, known: Sequence[tuple[Any, Any]]) -> tuple[Index, Index]:
+    """The numbers of both texts of each vote, (K,) and (K,), among the `known` (context, item).
+
+    Labels that differ only in being a number or text are the same. A ComparisonsError for a text that is not known, and
+    for a p that is no vote.
+
+    >>> find_voted(Comparisons.from_rows([("1", "2", 1.0)]), [(None, 1), (None, 2)])
+    (array([0], dtype=int32), array([1], dtype=int32))
+    """
+    if not votes.hard:
+        row = int(np.argmin(np.isin(votes.p, (0.0, 0.5, 1.0))))
+        ends = votes.items[[votes.first[row], votes.second[row]]].tolist()
+        raise ComparisonsError(
+            f"the vote on {ends[0]!r} and {ends[1]!r} has p = {votes.p[row]:g}; a vote is for the first (1), the "
+            "second (0) or neither (0.5): give one row per vote, not the share of several"
+        )
+    contexts = list(dict.fromkeys(context for context, _ in known))
+    if votes.contexts is None and len(contexts) > 1:
+        raise ComparisonsError("the votes have no column context, and the texts have several; add it to the votes")
+    named = [contexts[0]] * len(votes)
+    if votes.contexts is not None and votes.context is not None:
+        named = votes.contexts[votes.context].tolist()
+    written = [(str(context), str(item)) for context, item in known]
+    found = []
+    for column in (votes.first, votes.second):
+        labels = list(zip(named, votes.items[column].tolist(), strict=True))
+        nodes = look_up(labels, known)
+        if (nodes < 0).any():
+            nodes = look_up([(str(context), str(item)) for context, item in labels], written)
+        if (nodes < 0).any():
+            row = int(np.argmin(nodes))
+            context, item = labels[row]
+            place = "" if context is None else f" of context {context!r}"
+            raise ComparisonsError(
+                f"a vote is about {item!r}{place}, which is not among the {len(known)} texts that are ranked; "
+                "leave it out, or rank that text too"
+            )
+        found.append(nodes)
+    return found[0], found[1]

@@ -1,0 +1,302 @@
+"""Who judged: what each voice of a run is worth, how far the voices agree, and on which texts they do not.
+
+Everything is relative to what the voices agree on (`panel`), whatever the method of the ranking is. A run
+of one voice has none of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from comparo.analysis.correlations import correlation
+from comparo.analysis.reliability import MEASURES, measured
+from comparo.model.estimators.panel_members import FEW, OTHERS, Heard, hear
+from comparo.ranking.notes import BLIND
+from comparo.ranking.ranks import ranks
+from comparo.report.embed import label, signed
+from comparo.report.measures import position_bias, voter_biases
+from comparo.report.phrases import words_of
+from comparo.report.record import Record
+from comparo.run.budget import dollars
+from comparo.run.database import key_of
+from comparo.types import Array
+
+SHOWN, CROSSED, PLACED = 40, 12, 8  # voices of the table, of the agreement of any two, and of a contested text
+CONTESTED = 5  # texts
+EXCERPT = 600  # characters of such a text
+REASON = 300  # characters of the reason why a voice was left out
+REFITTED, CHEAP = 8, 20_000  # voices and comparisons up to which the ranking is made again without each voice
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A row of the table: one voice, its figures as they are shown, and what else there is to know of it."""
+
+    number: int
+    name: str
+    agreement: str
+    interval: str
+    signal: str
+    flips: str
+    favours: str
+    favours_interval: str
+    calls: str
+    cost: str
+    without: str
+    remarks: list[str]
+
+
+def who_judged(record: Record) -> dict[str, Any] | None:
+    """What the page shows of the voices of a run; None where there is only one.
+
+    Parameters
+    ----------
+    record
+        A run with its ranking.
+
+    Returns
+    -------
+    dict or None
+        `members`, a row per voice; `hidden`, how many are left out of them; `crossed`, the agreement of any two of the
+        first voices as rows of cells (text, hue, share of it), and `uncrossed`, how many are not among them;
+        `contested`, the texts on which they disagree most; and whether a cost (`priced`) and the ranking without each
+        voice (`refitted`) are known.
+    """
+    data = record.ranking.comparisons
+    asked = [str(name) for name in record.configuration["identity"].get("voices", {})]
+    if len(asked) < 2 and (data.judges is None or len(data.judges) < 2):
+        return None
+    heard = _in_order(hear(data, is_biased=record.fitting.bias == "joint"), asked)
+    names = [str(name) for name in heard.names]
+    without = _without(record, heard)
+    costs, reasons = _costs(record, names), _left_out(record)
+    single = [r for r, name in enumerate(names) if name != OTHERS]
+    members = _members(record, heard, without, costs, reasons)
+    for name in asked:
+        if name not in names:
+            members.append(_unheard(record, len(members) + 1, name, reasons.get(name)))
+    return {
+        "members": members[:SHOWN],
+        "hidden": max(0, len(members) - SHOWN),
+        "crossed": _crossed(heard, single[:CROSSED]) if len(single) > 1 else [],
+        "uncrossed": max(0, len(single) - CROSSED),
+        "contested": _contested(record, heard, single) if len(single) > 1 else [],
+        "priced": any(costs.values()),
+        "refitted": bool(without),
+        "level": f"{record.ranking.level:.0%}",
+    }
+
+
+def _in_order(heard: Heard, asked: list[str]) -> Heard:
+    """The voices in the order in which the run names them, whichever answered first; others come last."""
+    place = {name: number for number, name in enumerate(asked)}
+    order = sorted(range(len(heard.names)), key=lambda r: place.get(str(heard.names[r]), len(asked)))
+    both = np.ix_(order, order)
+    return replace(
+        heard,
+        names=tuple(heard.names[r] for r in order),
+        voice=np.argsort(order, kind="stable")[heard.voice],
+        voices=tuple(heard.voices[r] for r in order),
+        agreement=replace(
+            heard.agreement,
+            correlation=heard.agreement.correlation[both],
+            candidates=heard.agreement.candidates[both],
+        ),
+        family=heard.family[order],
+        loading=heard.loading[order],
+        loading_error=heard.loading_error[order],
+        believed=heard.believed[order],
+        anchored=heard.anchored[order],
+    )
+
+
+def _members(
+    record: Record, heard: Heard, without: list[float], costs: Mapping[str, float], reasons: Mapping[str, str]
+) -> list[Member]:
+    """A row for each voice that was heard."""
+    names = [str(name) for name in heard.names]
+    found = dict(zip(MEASURES, measured(record.ranking.comparisons, heard, None), strict=True))
+    ranking = record.ranking
+    own = voter_biases(ranking)
+
+    def favoured(name: str, first: float) -> tuple[str, str]:
+        """Which of two equal texts wins: in a ranking of votes, by the bias that it corrects for, with its interval."""
+        if not own:
+            return favours(first), ""
+        bias = own.get(name) or position_bias(ranking)  # the mean, of people with few votes together
+        ends = (bias.low, bias.high) if bias.wins > 0.495 else (1.0 - bias.high, 1.0 - bias.low)
+        return favours(bias.wins), f"{ends[0]:.0%} to {ends[1]:.0%}"
+
+    low, high = heard.interval(record.ranking.level)
+    calls, is_sure = np.bincount(heard.voice, minlength=len(names)), (low > 0) | (high < 0)
+    members = []
+    for r, name in enumerate(names):
+        known = not math.isnan(found["agreement"][r])
+        remarks = []
+        if (first := int(np.argmax(heard.family == heard.family[r]))) != r:
+            remarks.append(f"gives the same ranking as {label(names[first])}: the two count as one opinion")
+        if known and heard.reversed[r]:
+            remarks.append("ranks against the others: its answers are sign-flipped")
+        elif known and not is_sure[r]:
+            blind = heard.loading[r] < BLIND
+            remarks.append(
+                "tells next to nothing of what the others agree on"
+                if blind
+                else "may agree with the others by chance: its interval contains 0"
+            )
+        if name == OTHERS:
+            remarks.append(f"all {words_of(record).ones} with fewer than {FEW} answers together")
+        if name in reasons:
+            remarks.append(f"was left out: {reasons[name]}")
+        members.append(
+            Member(
+                r + 1,
+                label(name),
+                _number(found["agreement"][r]),
+                f"{_number(low[r])} to {_number(high[r])}" if known else "",
+                _percent(found["signal"][r]),
+                _percent(found["flips"][r]),
+                *favoured(name, float(expit(-found["gamma"][r]))),
+                f"{calls[r]:,}",
+                dollars(costs.get(name, math.nan)),
+                _number(without[r]) if without else "",
+                remarks,
+            )
+        )
+    return members
+
+
+def _unheard(record: Record, number: int, name: str, reason: str | None) -> Member:
+    """A row for a voice with too few answers for figures of its own; its cost is with those of the others."""
+    calls = sum(judgement.question.voice == name for judgement in record.answered)
+    few = f"fewer than {FEW} answers: they are counted under “{OTHERS}”" if calls else "gave no answer"
+    remarks = [few, *([] if reason is None else [f"was left out: {reason}"])]
+    return Member(number, label(name), "–", "", "–", "–", "–", "", f"{calls:,}", "–", "–", remarks)
+
+
+def favours(first: float) -> str:
+    """Which of two equal texts wins, given the probability that the first does.
+
+    >>> favours(0.62), favours(0.3), favours(0.503)
+    ('the first, 62%', 'the second, 70%', 'neither')
+    """
+    share = max(first, 1.0 - first)
+    return "neither" if share < 0.505 else f"the {'first' if first > 0.5 else 'second'}, {share:.0%}"
+
+
+def _costs(record: Record, names: list[str]) -> dict[str, float]:
+    """What each voice cost, where that is known; "others" are all voices without a name among `names`."""
+    costs: dict[str, float] = {}
+    for judgement in record.judgements:
+        if not math.isnan(judgement.spent):
+            voice = str(judgement.question.voice)
+            voice = voice if voice in names else OTHERS
+            costs[voice] = costs.get(voice, 0.0) + judgement.spent
+    return costs
+
+
+def _left_out(record: Record) -> dict[str, str]:
+    """Why voices were left out: the error of questions that were not asked again since."""
+    last = {key_of(judgement.question): judgement for judgement in record.judgements}
+    reasons = {}
+    for judgement in last.values():
+        begin = f"{judgement.question.voice} was left out: "
+        if judgement.failed and str(judgement.error).startswith(begin):
+            reasons[str(judgement.question.voice)] = label(str(judgement.error).removeprefix(begin), REASON)
+    return reasons
+
+
+def _without(record: Record, heard: Heard) -> list[float]:
+    """Spearman's correlation of the ranking without each voice with the full one; none where that takes too long."""
+    ranking = record.ranking if record.ranking.people is None else record.ranking.judged
+    data = ranking.comparisons
+    if not 2 <= len(heard.names) <= REFITTED or len(data) > CHEAP:
+        return []
+    rest = (record.refit(data.take(np.flatnonzero(heard.voice != r))) for r in range(len(heard.names)))
+    return [correlation(ranking, fewer, ranking.scores) for fewer in rest]
+
+
+def _crossed(heard: Heard, single: list[int]) -> list[dict[str, Any]]:
+    """The agreement of some voices with each other: rows of cells, each a number, its hue and the share of it."""
+    found = np.clip(heard.agreement.correlation, -1.0, 1.0).tolist()
+    return [
+        {
+            "number": r + 1,
+            "name": label(heard.names[r]),
+            "cells": [None if r == s else _cell(found[r][s]) for s in single],
+        }
+        for r in single
+    ]
+
+
+def _cell(value: float) -> tuple[str, str, str]:
+    """A correlation in hundredths, so that twelve fit the width of a telephone; its hue and the share of it."""
+    return f"{round(100 * value)}".replace("-", "−"), "blue" if value >= 0 else "orange", f"{60 * abs(value):.0f}%"
+
+
+def _contested(record: Record, heard: Heard, single: list[int]) -> list[Mapping[str, Any]]:
+    """The texts on whose scores voices differ most, and the place that each voice gives them.
+
+    Scores are in standard deviations of those of the same voice, and sign-flipped for a reversed voice. Voices that may
+    agree by chance are left out, unless fewer than two remain, and so are texts that fewer than two voices judged.
+    """
+    graph, (low, high) = heard.graph, heard.interval(record.ranking.level)
+    sure = [r for r in single if low[r] > 0 or high[r] < 0]
+    heeded = sure if len(sure) > 1 else single
+    scores = np.full((len(heeded), graph.nodes), np.nan)
+    places = np.zeros(scores.shape, dtype=np.int64)
+    for row, r in enumerate(heeded):
+        own, answered = np.sign(heard.believed[r]) * heard.voices[r].scores, heard.voice == r
+        seen = np.bincount(np.concatenate([graph.first[answered], graph.second[answered]]), minlength=graph.nodes) > 0
+        spread = float(np.std(own[seen]))
+        if spread > 0:
+            scores[row, seen] = own[seen] / spread
+        places[row] = ranks(graph, own)
+    judged = np.sum(~np.isnan(scores), axis=0)
+    apart = np.full(graph.nodes, -1.0)
+    apart[judged > 1] = np.nanstd(scores[:, judged > 1], axis=0)
+    most = [node for node in np.argsort(-apart, kind="stable")[:CONTESTED].tolist() if apart[node] > 0]
+    sizes = np.bincount(graph.component)
+    found: list[Mapping[str, Any]] = []
+    for node in most:
+        text = record.items.texts[record.row[node]]
+        context = record.ranking.context
+        found.append(
+            {
+                "item": label(record.ranking.items[node]),
+                "context": "" if context is None else label(context[node]),
+                "size": f"{sizes[graph.component[node]]:,}",
+                "places": [
+                    (label(heard.names[heeded[row]]), f"{places[row, node]:,}") for row in _extremes(scores[:, node])
+                ],
+                "text": text[:EXCERPT],
+                "left": max(0, len(text) - EXCERPT),
+            }
+        )
+    return found
+
+
+def _extremes(scores: Array) -> list[int]:
+    """The voices that judged a text, in their order; of more than `PLACED`, those with the lowest and highest scores.
+
+    >>> _extremes(np.array([0.5, np.nan, -1.0]))
+    [0, 2]
+    """
+    known = [row for row in np.argsort(scores, kind="stable").tolist() if not math.isnan(scores[row])]
+    half = PLACED // 2
+    return sorted(known if len(known) <= PLACED else known[:half] + known[-half:])
+
+
+def _number(value: float) -> str:
+    """A correlation in two digits, with a minus where it is negative."""
+    return "–" if math.isnan(value) else signed(value).removeprefix("+")
+
+
+def _percent(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.0%}"

@@ -1,0 +1,249 @@
+"""How the answers of a run become a ranking: the method, and its use of the texts.
+
+A method is that of `comparo.fit`. "mixed" and "panel" also use the texts, unless the run is plain: comparisons are
+weighted by the contrast of their texts, and items of the same group or of similar style inform each other. The groups
+are those of the items, if they have any; otherwise items with the same id in several contexts form a group, as the
+outputs of one system do. The scores may be a consensus, what people would say, as far as one judge can tell
+(`comparo.ranking.consensus`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from comparo.data.comparisons import Comparisons
+from comparo.data.items import Items
+from comparo.methods import Method, quiet_fit
+from comparo.model.estimators.poe import Bias
+from comparo.model.linalg.graph import Graph
+from comparo.ranking.consensus import check_validity, consensus, expected_by
+from comparo.ranking.grouping import Held, control_of, group_codes
+from comparo.ranking.ranking import Ranking
+from comparo.ranking.votes import find_voted, rank_votes, votes_about, with_votes
+from comparo.run.growth import Past, State
+from comparo.selection.text_features import contrasts, fitted_power, styles
+from comparo.types import Array
+
+Scores = Literal["auto", "judge", "consensus"]
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """Ranks comparisons of `items`; if it is not `grouped`, the groups of items are ignored.
+
+    The `estimate` is the judge's own ranking, a consensus with this `validity`, or "auto": a consensus where items have
+    groups and variances are estimated. What `control` names ("length", or numbers of the items) is held equal in
+    `Ranking.controlled`. A consensus without groups is one beyond style. Where the comparisons contain no
+    group twice, as those of one context may, the ranking is the judge's. With `votes` of people about some of the items
+    the ranking of a whole run is people's (`conclude`). Several voices `together` are people whose votes are pooled
+    (`rank_votes`, docs/vote.md). A run that has grown has a `past`: the ranking of the whole run is then on the scale
+    of the first one.
+
+    >>> items = Items.of({"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."})
+    >>> data = Comparisons.from_rows([("ana", "bo", 0.8), ("bo", "cy", 0.7)])
+    >>> Fitting(items).rank(data).comparisons.weight.round(2)
+    array([0.45, 1.55])
+    """
+
+    items: Items
+    method: Method = "mixed"
+    bias: Bias = "joint"
+    plain: bool = False
+    grouped: bool = True
+    estimate: Scores = "judge"
+    validity: float | None = None
+    control: tuple[str, ...] = ()
+    votes: Comparisons | None = None
+    together: bool = False
+    past: Past | None = None
+
+    def check(self) -> None:
+        """Raise a ValueError if the estimate cannot be made from these items by this method."""
+        if self.estimate not in get_args(Scores):
+            raise ValueError(f"estimate is one of {', '.join(get_args(Scores))}, not {self.estimate!r}")
+        check_validity(self.validity)
+        if self.votes is not None:
+            find_voted(self.votes, self._labels)
+        if self.control:
+            self._check_control()
+        if self.estimate == "judge" and self.validity is not None:
+            raise ValueError("validity belongs to a consensus; leave it out, or use --estimate consensus")
+        if self.estimate != "consensus" and self.validity is None:
+            return
+        if not self.pools:
+            raise ValueError(
+                "a consensus needs estimated variances; use --method mixed (panel for several voices) without --plain"
+            )
+        if self._groups is None and (self.estimate == "auto" or self._features is None):
+            raise ValueError(
+                "a consensus needs texts that share a group; name a column by --group, such as the system that wrote "
+                "them, or give them the same ids in several contexts"
+            )
+
+    def _check_control(self) -> None:
+        if not self.pools:
+            raise ValueError(
+                "--control needs estimated variances; use --method mixed (panel for several voices) without --plain"
+            )
+        for name, of_item in self.items.held(self.control).items():
+            values = np.array([len(each) if isinstance(each, str) else each for each in of_item.values()])
+            if not any(np.ptp(values[rows]) > 0 for rows in self.items.groups.values()):
+                raise ValueError(f"--control {name}: all texts of a context are alike in it; leave it out")
+
+    @property
+    def shares(self) -> bool:
+        """Whether the scores are a consensus."""
+        return self.pools and (self.estimate == "consensus" or (self.estimate == "auto" and self._groups is not None))
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether texts share groups."""
+        return self._groups is not None
+
+    @property
+    def group(self) -> dict[Any, dict[Any, Hashable]] | None:
+        """The group of each item, by context; None where no two texts share one."""
+        if self._groups is None:
+            return None
+        group = self.items.ids if self._groups == "items" else self.items.group
+        if group is None:
+            return None
+        own = ((rows, self.items.ids[rows].tolist()) for rows in self.items.groups.values())
+        found = (dict(zip(ids, group[rows].tolist(), strict=True)) for rows, ids in own)
+        return dict(zip(self.items.groups, found, strict=True))
+
+    @property
+    def pools(self) -> bool:
+        """Whether the scores come from the texts too, with variances that are estimated: "mixed" and "panel"."""
+        return not self.plain and self.method in ("mixed", "panel")
+
+    @cached_property
+    def contrast(self) -> Mapping[Any, Array | None]:
+        """The information of each comparison of two items per context; None if all count the same."""
+        return dict.fromkeys(self.items.groups) if self.plain else contrasts(self.items)
+
+    @cached_property
+    def _labels(self) -> list[tuple[Any, Any]]:
+        return list(zip(self.items.contexts[self.items.context].tolist(), self.items.ids.tolist(), strict=True))
+
+    @cached_property
+    def _groups(self) -> Mapping[Any, Hashable] | Literal["items"] | None:
+        if self.grouped and self.items.group is not None:
+            return dict(zip(self._labels, self.items.group.tolist(), strict=True))
+        different = len(set(self.items.ids.tolist()))
+        return "items" if self.grouped and len(self.items.contexts) > 1 and len(self.items) >= 2 * different else None
+
+    @cached_property
+    def _features(self) -> Mapping[Any, Any] | None:
+        style = styles(self.items)
+        return dict(zip(self._labels, style, strict=True)) if style.shape[1] else None
+
+    @cached_property
+    def _held(self) -> Held:
+        return self.items.held(self.control)
+
+    def _control(self, data: Comparisons) -> Held | None:
+        """What is held equal; None while all texts that were compared are alike in it."""
+        if not self.control or not control_of(data, self._held).varies(Graph.build(data)).all():
+            return None
+        return self._held
+
+    def rank(self, data: Comparisons) -> Ranking:
+        """The ranking from comparisons as answered."""
+        if self.together:
+            return rank_votes(data, self._groups)
+        return self.fit(self.weigh(data) if self.pools else data)
+
+    def conclude(self, data: Comparisons) -> Ranking:
+        """The ranking of a whole run: that of its comparisons, or people's where they voted."""
+        ranking = self.rank(data)
+        ranking = ranking if self.votes is None else with_votes(ranking, self.votes)
+        return ranking if self.past is None else self.past.place(ranking, self._ranked)
+
+    def _ranked(self, state: State) -> Ranking:
+        """The ranking of the run as it was, made as it is made now."""
+        if id(state) not in self._earlier:
+            fitting = replace(self, items=state.items, past=None, control=())
+            if self.votes is not None:
+                fitting = replace(fitting, votes=votes_about(self.votes, fitting._labels))
+            self._earlier[id(state)] = fitting.conclude(state.data)
+        return self._earlier[id(state)]
+
+    @cached_property
+    def _earlier(self) -> dict[int, Ranking]:
+        return {}
+
+    def weigh(self, data: Comparisons) -> Comparisons:
+        """The comparisons with weights contrast^a, a estimated from the answers; the sum of weights is unchanged.
+
+        Each voice has its own a and sum of weights.
+        """
+        worth = self._worth(data)
+        if data.judges is None:
+            found = fitted_power(data, worth)
+            if not found:
+                return data
+            weight = data.weights * worth**found
+            return replace(data, weight=weight * (np.sum(data.weights) / np.sum(weight)))
+        weight = data.weights.copy()
+        for judge in np.unique(data.judged_by):
+            rows = data.judged_by == judge
+            own = replace(data.take(rows), judges=None, judge=None)
+            raised = own.weights * worth[rows] ** fitted_power(own, worth[rows])
+            weight[rows] = raised * (np.sum(own.weights) / np.sum(raised))
+        return data if np.array_equal(weight, data.weights) else replace(data, weight=weight)
+
+    def _worth(self, data: Comparisons) -> Array:
+        """The contrast of each comparison, shape (K,); 1 in contexts without contrasts."""
+        contexts = [None] if data.contexts is None else data.contexts.tolist()
+        context = np.zeros(len(data), dtype=np.int32) if data.context is None else data.context
+        worth = np.ones(len(data))
+        order = np.argsort(context, kind="stable")
+        ends = np.cumsum(np.bincount(context, minlength=len(contexts)))
+        for label, rows in zip(contexts, np.split(order, ends[:-1]), strict=True):
+            table = self.contrast[label]
+            if table is not None:
+                place = {item: number for number, item in enumerate(self._names[label])}
+                first, second = (
+                    [place[item] for item in data.items[shown[rows]].tolist()] for shown in (data.first, data.second)
+                )
+                worth[rows] = table[first, second]
+        return worth
+
+    @cached_property
+    def _names(self) -> Mapping[Any, list[Any]]:
+        return self.items.names
+
+    def _came(self, data: Comparisons) -> Mapping[Any, Hashable] | None:
+        """The growth that brought each item, as its group: items that came together may be better on average.
+
+        None for a run that has not grown, one that has groups, and where no items of different growths were compared.
+        """
+        if self.past is None or self._groups is not None:
+            return None
+        came = self.past.cohorts(self._labels)
+        contexts = [None] * len(data) if data.contexts is None else data.contexts[data.context].tolist()
+        ends = (data.items[column].tolist() for column in (data.first, data.second))
+        across = any(came[c, one] != came[c, other] for c, one, other in zip(contexts, *ends, strict=True))
+        return came if across else None
+
+    def fit(self, data: Comparisons) -> Ranking:
+        """The ranking from comparisons whose weights are final."""
+        if not self.pools:
+            ranking = quiet_fit(data, self.method, bias=self.bias)
+            named = None if self._groups is None else group_codes(data, ranking.graph, self._groups)
+            return replace(ranking, group=named)
+        came = self._came(data)
+        groups = self._groups if came is None else came
+        shared: dict[str, Any] = {"groups": groups, "features": self._features, "control": self._control(data)}
+        ranking = quiet_fit(data, self.method, bias=self.bias, **shared)
+        if came is not None:
+            return replace(ranking, group=None)
+        by = expected_by(ranking)
+        is_shared = self.shares and (by == "groups" or (by == "style" and self._groups is None))
+        return consensus(ranking, self.validity) if is_shared else ranking

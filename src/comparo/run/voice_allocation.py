@@ -1,0 +1,197 @@
+"""Which voices get the next questions, decided from the answers of all contexts.
+
+A voice r sees text i as x_ri = a_r·t_i + u_ri, with the variance v_r, of which ρ_r² is the consensus and the rest its
+own taste. An answer has the precision c_r. After m questions about each text, the voice has told of the consensus
+
+    I_r(m) = ρ_r²·s_r·m / (1 + (1 − ρ_r²)·s_r·m),        s_r = v_r·c_r,
+
+the precision of t_i in units of 1/Var t: a voice cannot tell more than its taste allows, ρ²/(1 − ρ²). Voices that are
+copies share one taste and one ρ. Among them more is expected of those whose answers are more about the texts: ρ² is
+multiplied by the content of the voice, divided by the most content among its copies (docs/panel.md). The next questions
+go, step by step, where dI/dm per dollar is largest, or per question where the price of a voice is unknown.
+
+Every voice is asked the same `PILOT` questions. They go on together until the answers of at least one of them show that
+scores order the texts: they are `SURE` times as probable if they do (`comparo.analysis.evidence`). Where prices differ,
+only the cheaper voices go on, until each shows it or has cost as much as the first questions to the dearest. Then, and
+whenever `GROWTH` times as much was spent, ρ, v and c are estimated from all answers (`panel`) and the
+shares are decided anew. A voice gets no more questions
+
+- if its answers do not show that the texts differ: if they are more probable when they do not, or, after the first
+  decision, not `SURE` times as probable when they do; but not before it was asked as many as the first that showed an
+  order. Here an order of the texts counts as well as pairs whose two answers, one in each order, agree: the mean of how
+  many times as probable both are. Pairs alone do not lead to the first decision, since 20 pairs without a loop show
+  that a voice looks at the texts, but too little of what the voices agree on;
+- if its agreement with the consensus is below `BLIND` and may be 0 (the 95% interval is not above it);
+- if it ranks the other way round: its answers count, sign-flipped, but more of them rest on the others being right;
+- if all its questions of a wave failed.
+
+If that leaves none, all go on whose questions did not fail.
+
+Few comparisons that form no loop of texts do not tell noise from taste, and the noise that is estimated then may be far
+too small. So it is averaged with what the two orders of a pair differ by, which has the noise in it and whatever the
+order does besides, as if that had `DOUBT` degrees of freedom.
+
+All of it depends on the answers only, not on when they came.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+from scipy import sparse
+
+from comparo.analysis.evidence import SURE, either, log_evidence, log_pair_evidence
+from comparo.data.comparisons import Comparisons
+from comparo.judges import Judgement
+from comparo.methods import quiet_fit
+from comparo.model.estimators.panel import Panel
+from comparo.model.estimators.voice import Voice
+from comparo.model.inference.choices import Choices
+from comparo.ranking.notes import BLIND
+from comparo.rounding import first_best
+from comparo.run.scheduling import Shares
+from comparo.run.voices import comparisons
+from comparo.types import Array
+
+PILOT = 40  # questions to each voice before voices are compared: 20 pairs in both orders; the model needs 30
+GROWTH = 1.5  # what was spent, relative to the last decision, that makes another one
+STEPS = 64  # parts of what is spent next, which are given out one after the other
+DOUBT = 8.0  # degrees of freedom with which a variance has an error of half of it, √(2/8)
+SPARED = 1e-9  # the share of a voice that is not asked now: none, but it may be where all others were asked everything
+REACH = 1.96  # standard errors on either side of an estimate, for 95%
+
+
+class Allocation:
+    """The shares of the voices, given what each question to a voice costs (nan: unknown).
+
+    `say` is told which voices get no more questions, and why.
+
+    >>> allocation = Allocation({"ana": math.nan, "bo": math.nan}, "joint", print)
+    >>> allocation.shares, allocation.shares.decided
+    ({'ana': 0.5, 'bo': 0.5}, False)
+    """
+
+    def __init__(self, costs: Mapping[str, float], bias: str, say: Callable[[str], None]) -> None:
+        self.shares = Shares(dict.fromkeys(costs, 1.0 / len(costs)))
+        is_known = all(cost > 0 for cost in costs.values())
+        self._prices = dict(costs) if is_known else dict.fromkeys(costs, 1.0)
+        self._bias, self._say = bias, say
+        self._failing: set[str] = set()
+        self._looked_at = 0.0
+        self._is_decided = False
+        self._sure_after = math.inf  # questions to the first voice that showed an order of the texts
+        self.is_fixed = False  # True: every voice is asked the same pairs to the end
+
+    def decide(self, all_answers: list[Judgement], last_wave: list[Judgement]) -> None:
+        """Change the shares after a wave, given everything that came back so far, failed ones too."""
+        for voice in self._prices:
+            answers = [one.failed for one in last_wave if one.question.voice == voice]
+            if answers and all(answers):
+                self._failing.add(voice)
+        left = [voice for voice in self._prices if voice not in self._failing]
+        if not left:
+            return
+        asked = dict.fromkeys(self._prices, 0)
+        for one in all_answers:
+            asked[str(one.question.voice)] += 1
+        spent = sum(asked[voice] * price for voice, price in self._prices.items())
+        due = not self.is_fixed and spent >= GROWTH * self._looked_at and min(asked[voice] for voice in left) >= PILOT
+        if len(left) > 1 and due:
+            self._looked_at = spent
+            self._share(all_answers, asked, left)
+        for voice in self._failing:
+            self.shares[voice] = 0.0
+        if not any(self.shares.values()):
+            self.shares.update(dict.fromkeys(left, 1.0 / len(left)))
+
+    def _share(self, answers: list[Judgement], asked: Mapping[str, int], left: list[str]) -> None:
+        data = comparisons(one for one in answers if one.question.voice in left)
+        own = _by_voice(data)
+        ordered = {voice: log_evidence(rows) for voice, rows in own.items()}
+        sure = [voice for voice, evidence in ordered.items() if evidence >= math.log(SURE)]
+        self._sure_after = min([self._sure_after, *(asked[voice] for voice in sure)])
+        if not self._is_decided:
+            most = PILOT * max(self._prices[voice] for voice in left)
+            unpaid = [voice for voice in left if voice not in sure and asked[voice] * self._prices[voice] < most]
+            if unpaid or not sure:
+                self._go_on(unpaid or left)
+                return
+        panel = quiet_fit(data, "panel", bias="joint" if self._bias == "joint" else "none").panel
+        if panel is None:
+            return
+        place = {str(name): number for number, name in enumerate(panel.names)}
+        least = math.log(SURE) if self._is_decided else 0.0
+        known = [voice for voice in left if voice in place]  # the others failed too often to be compared
+        shown = {voice: either(ordered[voice], log_pair_evidence(own[voice])) for voice in known}
+        mute = {voice: shown[voice] < least and asked[voice] >= self._sure_after for voice in known}
+        useless = {voice: _useless(panel, place[voice], mute[voice]) for voice in known}
+        used = [voice for voice in known if not useless[voice]] or known
+        for voice in known:
+            if voice not in used and self.shares[voice] > 0:
+                self._say(f"{voice} gets no more questions: {useless[voice]}.")
+        prices = np.array([self._prices[voice] for voice in used])
+        calls = np.array([asked[voice] for voice in used], dtype=float)
+        found = _divided(panel, np.array([place[voice] for voice in used]), prices, calls, self._looked_at)
+        self.shares.update(dict.fromkeys(self.shares, 0.0) | dict(zip(used, found.tolist(), strict=True)))
+        self.shares.decided = self._is_decided = True
+
+    def _go_on(self, voices: list[str]) -> None:
+        """Ask some voices on before anything is decided: as much money for each, if prices differ."""
+        if len(set(self._prices.values())) > 1:
+            wanted = {voice: 1.0 / self._prices[voice] for voice in voices}
+            self.shares.update(dict.fromkeys(self.shares, SPARED) | wanted)
+            self.shares.decided = True
+
+
+def _by_voice(data: Comparisons) -> dict[str, Comparisons]:
+    """The comparisons of each voice."""
+    labels = [] if data.judges is None else data.judges.tolist()
+    own = {str(label): data.take(data.judged_by == number) for number, label in enumerate(labels)}
+    return {voice: replace(rows, judges=None, judge=None) for voice, rows in own.items()}
+
+
+def _useless(panel: Panel, place: int, is_mute: bool) -> str:
+    """Why a voice gets no more questions; an empty text if it does."""
+    loading, reach = float(panel.loading[place]), REACH * float(panel.loading_error[place])
+    if is_mute:
+        return "its answers do not show that the texts differ"
+    if panel.reversed[place]:
+        return "it ranks against the other voices"
+    return "it tells next to nothing of what the other voices agree on" if loading < min(BLIND, reach) else ""
+
+
+def _divided(panel: Panel, places: Array, prices: Array, calls: Array, money: float) -> Array:
+    """The share (R,) of each voice of the questions for `money`, for R voices that were asked `calls` (R,) so far."""
+    voices = [panel.voices[place] for place in places]
+    content = np.array([voice.content for voice in voices])
+    precision = np.array([float(np.sum(voice.c)) * _known_noise(voice) for voice in voices]) / panel.calls[places]
+    signal = np.array([voice.variance for voice in voices]) * precision
+    same = panel.family[places][:, None] == panel.family[places]
+    rho = panel.loading[places] ** 2 * content / np.max(np.where(same, content, 0.0), axis=1)
+    about_a_text = 2.0 / panel.graph.nodes  # questions about each text, for a question
+    given, step = np.zeros(len(places)), money / STEPS
+    for _ in range(STEPS):
+        told = same @ (signal * (calls + given) * about_a_text)
+        best = int(first_best(rho * signal / (1.0 + (1.0 - rho) * told) ** 2 / prices))
+        given[best] += step / prices[best]
+    return given / np.sum(given)
+
+
+def _known_noise(voice: Voice) -> float:
+    """The estimated noise of a voice relative to that with which it is reckoned; 1 for choices, whose noise is known.
+
+    φ / φ', φ' = (f·φ + `DOUBT`·w) / (f + `DOUBT`), with f the loops of its comparisons and w the variance of half of
+    the sum of both orders, as of one answer.
+    """
+    if isinstance(voice.model, Choices) or not np.any(voice.model.observations.sum_weight):
+        return 1.0
+    first, second = voice.pattern.first, voice.pattern.second
+    nodes, ends = np.unique(np.concatenate([first, second]), return_inverse=True)
+    one, other = ends.reshape(2, -1)
+    graph = sparse.coo_array((np.ones(len(one)), (one, other)), shape=(len(nodes), len(nodes)))
+    loops = len(one) - len(nodes) + sparse.csgraph.connected_components(graph, directed=False)[0]
+    reckoned = (loops * voice.noise + DOUBT * voice.model.observations.sum_variance) / (loops + DOUBT)
+    return float(voice.noise / reckoned)

@@ -1,0 +1,244 @@
+"""How much two texts differ, which determines how informative their comparison is.
+
+Where two texts are nearly the same, a judge exaggerates the small differences: its answers scatter around the
+difference of the scores several times as far as those about texts that have little in common. The contrast of two texts
+
+    c_ij = 1 − o_ij,   o_ij = 2 Σ_{t in both} r_t / (Σ_{t in i} r_t + Σ_{t in j} r_t),   r_t = log (T + 1)/(T_t + ½),
+
+is determined by o, the overlap of their three-letter sequences t (`sequences`), in which rare ones count more: T_t of
+all T texts have t. A comparison has the information c^a, where a is estimated from the answers (`fitted_power`): that
+is its weight in the fit, and what the choice of pairs reckons with (`Selector`).
+
+The style of texts: a few numbers for each text, computed from its letter sequences.
+
+A text is the vector of its three-letter sequences, log(1 + count) times rarity, of length 1. After the mean of its
+context is subtracted, the vector describes not the subject of the text but how it is written. The first `STYLES`
+principal components of these vectors are its style. A few calls are enough to estimate which style the judge prefers,
+and the score of a text with few comparisons is then estimated also from texts of similar style (`pooling`).
+
+The counts of three-letter sequences in texts, from which contrast and style are computed.
+
+Such sequences need no definition of words and so work for every language, and for code. Upper case and the amount of
+white space are ignored, and a text begins and ends with a space. A sequence is a number, its three code points of 21
+bits each, so that a text of many megabytes is counted by one sort of an array.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from comparo.data.comparisons import Comparisons
+from comparo.data.items import Items
+from comparo.model.noise import power, residuals
+from comparo.model.observations import are_choices
+from comparo.types import Array, LongIndex
+
+BITS = 21  # of a code point
+LETTERS_AT_ONCE = 400_000  # letters: arrays of 3 MB
+
+
+def count_sequences(texts: Sequence[str]) -> sparse.csr_array:
+    """How often each text has each sequence, shape (T, S); S sequences are in some text, and ascend in their number.
+
+    >>> count_sequences(["Oh, oh", "oh"]).toarray().astype(int).tolist()
+    [[2, 1, 1, 1, 1], [1, 0, 0, 1, 0]]
+    """
+    numbers, counts, sizes = zip(*(_counted(some) for some in _text_batches(texts)), strict=True)
+    columns = np.unique(np.concatenate([np.unique(some) for some in numbers]))
+    indices = np.concatenate([np.searchsorted(columns, some).astype(np.int32) for some in numbers])
+    starts = np.cumsum(np.append(0, np.concatenate(sizes)))
+    return sparse.csr_array((np.concatenate(counts), indices, starts), shape=(len(texts), len(columns)))
+
+
+def rarities(counts: sparse.csr_array) -> Array:
+    """r = log (T + 1)/(T_t + ½) of each sequence t, shape (S,): T_t of all T texts have it.
+
+    >>> rarities(count_sequences(["Oh, oh", "oh"])).round(2)
+    array([0.18, 0.69, 0.69, 0.18, 0.69])
+    """
+    texts = np.bincount(counts.indices, minlength=counts.shape[1])
+    return np.asarray(np.log((counts.shape[0] + 1) / (texts + 0.5)))
+
+
+def _text_batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The texts in turn, as many at a time as have about `AT_ONCE` letters."""
+    ends = np.cumsum([len(text) for text in texts])
+    cuts = np.flatnonzero(np.diff(ends // LETTERS_AT_ONCE)) + 1
+    for begin, end in itertools.pairwise([0, *cuts.tolist(), len(texts)]):
+        yield texts[begin:end]
+
+
+def _counted(texts: Sequence[str]) -> tuple[LongIndex, Array, LongIndex]:
+    """The different sequences of each text in turn, how often each is there, and how many each text has, (T,)."""
+    found = [np.sort(_numbers(text)) for text in texts]
+    lengths = np.array([len(numbers) for numbers in found], dtype=np.int64)
+    numbers = np.concatenate([np.empty(0, dtype=np.int64), *found])
+    text = np.repeat(np.arange(len(texts)), lengths)
+    new = np.flatnonzero((np.diff(numbers, prepend=-1) != 0) | (np.diff(text, prepend=-1) != 0))
+    counts = np.diff(new, append=len(numbers)).astype(np.float64)
+    return numbers[new], counts, np.bincount(text[new], minlength=len(texts))
+
+
+def _numbers(text: str) -> NDArray[np.int64]:
+    """The number of each sequence of a text, in the text's order."""
+    letters = f" {' '.join(text.lower().split())} "
+    points = np.frombuffer(letters.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
+    numbers = points[:-2] << BITS
+    numbers |= points[1:-1]
+    numbers <<= BITS
+    numbers |= points[2:]
+    return np.asarray(numbers)
+
+
+POWERS, USUAL, SURE = np.linspace(0.0, 3.0, 31), 1.0, 1.0  # of the contrast, and what is expected of them
+LEAST = 0.05  # so that equal texts may be compared if no other pair is left
+MOST = 512  # items of a context; above it few of all pairs are nearly equal texts, and the matrix is not computed
+AT_ONCE = 4_000_000  # pairs of texts of all contexts that are compared together
+
+
+def fitted_power(data: Comparisons, contrast: Array) -> float:
+    """How the information of answers rises with their contrast (K,): the power a of c^a, 0 for choices.
+
+    The prior of a is 1 ± 1, from 0 to 3: what recorded judges show (docs/efficiency.md). A choice has the noise of a
+    coin, whatever the texts.
+
+    >>> fitted_power(Comparisons.from_rows([("a", "b", 1), ("b", "c", 0)]), np.array([0.5, 1.0]))
+    0.0
+    """
+    if np.all(contrast == contrast[0]) or are_choices(data):
+        return 0.0
+    row, squares, freedom = residuals(data)
+    return power(squares, contrast[row], freedom, POWERS, USUAL, SURE)
+
+
+def overlaps(texts: Sequence[str]) -> Array:
+    """o of every two texts, shape (n, n), r being that among these texts.
+
+    >>> overlaps(["the cat sat", "the cat sat", "A dog ran!"]).round(2)
+    array([[1., 1., 0.],
+           [1., 1., 0.],
+           [0., 0., 1.]])
+    """
+    counts = count_sequences(texts)
+    return _overlaps(counts, rarities(counts), np.array([len(texts)]))[0]
+
+
+def contrasts(items: Items) -> dict[Any, Array | None]:
+    """c of every two items of each context, shape (n, n), in the order of `Items.names`; None for large contexts.
+
+    >>> texts = {"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."}
+    >>> contrasts(Items.of(texts))[None].round(2).tolist()[0]
+    [0.05, 0.29, 1.0]
+    """
+    small = {context: rows for context, rows in items.groups.items() if len(rows) <= MOST}
+    counts = count_sequences([items.texts[row] for rows in small.values() for row in rows.tolist()])
+    rarity = rarities(counts)
+    found: dict[Any, Array | None] = dict.fromkeys(items.groups)
+    begin = 0
+    for some in _parts(small):
+        sizes = np.array([len(small[context]) for context in some])
+        end = begin + int(np.sum(sizes))
+        for context, overlap in zip(some, _overlaps(counts[begin:end], rarity, sizes), strict=True):
+            found[context] = np.maximum(1.0 - overlap, LEAST)
+        begin = end
+    return found
+
+
+def _parts(contexts: Mapping[Any, Sized]) -> Iterator[list[Any]]:
+    """The contexts in turn, as many at a time as have at most `AT_ONCE` pairs of items."""
+    some: list[Any] = []
+    pairs = 0
+    for context, rows in contexts.items():
+        if some and pairs + len(rows) ** 2 > AT_ONCE:
+            yield some
+            some, pairs = [], 0
+        some.append(context)
+        pairs += len(rows) ** 2
+    if some:
+        yield some
+
+
+def _overlaps(counts: sparse.csr_array, rarity: Array, sizes: NDArray[np.int64]) -> list[Array]:
+    """o of every two texts of each context, each (n, n), for the r (S,) of each sequence.
+
+    `counts` (N, S) are those of some contexts of so many texts, one after the other. A sequence of one context is
+    another column than the same sequence of the next, so that one product of matrices serves all of them.
+    """
+    rows, columns = counts.shape
+    starts = np.cumsum(sizes) - sizes
+    context = np.repeat(np.arange(len(sizes)), sizes)
+    key = np.repeat(context, np.diff(counts.indptr)) * columns + counts.indices
+    used, column = np.unique(key, return_inverse=True)
+    has = sparse.csr_array((np.ones(len(column)), column, counts.indptr), shape=(rows, len(used)))
+    shared = (
+        (has @ sparse.diags_array(rarity[used % columns]) @ has.T).tocoo()
+        if columns
+        else sparse.coo_array((rows, rows))
+    )
+    row, other = shared.coords
+    place = (np.cumsum(sizes**2) - sizes**2)[context[row]]
+    flat = np.zeros(int(np.sum(sizes**2)))
+    flat[place + (row - starts[context[row]]) * sizes[context[row]] + other - starts[context[row]]] = shared.data
+    return [
+        _share(block.reshape(n, n)) for block, n in zip(np.split(flat, np.cumsum(sizes**2)[:-1]), sizes, strict=True)
+    ]
+
+
+def _share(shared: Array) -> Array:
+    """o from the sums of r over what two texts share, (n, n)."""
+    own = shared.diagonal()
+    total = own[:, None] + own
+    return np.asarray(np.divide(2.0 * shared, total, out=np.zeros_like(total), where=total > 0))
+
+
+STYLES = 8
+TEXTS = 20  # for each component, at least
+MOST_TEXTS = 20_000  # texts; above it no style is computed
+ITERATIONS = 6  # iterations of the power method, after which the components have converged
+
+
+def styles(items: Items) -> Array:
+    """The style of each text, shape (N, D): D is 8, or less where there are few texts; the mean square of a row is 1.
+
+    >>> words = ["Thou knowest that I went to {} yesterday", "well i mean like we were in {} sort of"]
+    >>> places = "Rome Oslo Lima Kyoto Delhi Paris Perth Cairo Turin Quito".split()
+    >>> style = styles(Items.of([word.format(place) for place in places for word in words]))
+    >>> style.shape, bool(abs(np.corrcoef(style[:, 0], np.tile([0, 1], 10))[0, 1]) > 0.99)
+    ((20, 1), True)
+    """
+    number = min(STYLES, len(items) // TEXTS)
+    if number == 0 or len(items) > MOST_TEXTS:
+        return np.zeros((len(items), 0))
+    vectors = _vectors(items)
+    counts = np.bincount(items.context, minlength=len(items.contexts))
+    belongs = sparse.csr_array((np.ones(len(items)), (items.context, np.arange(len(items)))))
+    means = sparse.diags_array(1.0 / np.maximum(counts, 1)) @ belongs
+
+    def centred(x: Array) -> Array:
+        return np.asarray(x - np.asarray(means @ x)[items.context])
+
+    basis = np.random.default_rng(0).standard_normal((len(items), number + STYLES))
+    for _ in range(ITERATIONS):
+        basis, _ = np.linalg.qr(centred(vectors @ (vectors.T @ centred(basis))))
+    left, size, _ = np.linalg.svd((vectors.T @ centred(basis)).T, full_matrices=False)
+    found = (basis @ left * size)[:, :number]
+    square = float(np.mean(np.sum(found**2, axis=1)))
+    return found / np.sqrt(square) if square > 1e-12 else np.zeros((len(items), 0))
+
+
+def _vectors(items: Items) -> sparse.csr_array:
+    """The texts' vectors as rows, without sequences that only one text has."""
+    vectors = count_sequences(items.texts)
+    np.log1p(vectors.data, out=vectors.data)
+    vectors.data *= rarities(vectors)[vectors.indices]
+    several = np.bincount(vectors.indices, minlength=vectors.shape[1]) > 1
+    vectors = sparse.csr_array(vectors[:, several])
+    length = np.sqrt(np.asarray((vectors * vectors).sum(axis=1)).ravel())
+    vectors.data /= np.repeat(np.where(length > 0, length, 1.0), np.diff(vectors.indptr))
+    return vectors

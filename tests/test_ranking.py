@@ -237,6 +237,7 @@ def test_a_ranking_behaves_like_a_mapping_of_its_items(ranking, tmp_path):
         ranking[0].score = 1.0
     assert ranking.to_csv(tmp_path / "ranking.csv") is None
     assert (tmp_path / "ranking.csv").read_bytes().decode() == ranking.to_csv()
+    assert ranking.to_csv() is ranking.to_csv()  # that of a large ranking takes seconds
 
 
 def test_with_contexts_the_keys_are_pairs():
@@ -297,10 +298,10 @@ def test_names_that_do_not_exist_are_said(ranking):
     rows = [{"context": c, "first": "a", "second": "b", "p": 0.7} for c in "xy"]
     with pytest.raises(KeyError, match="say which of the 2 contexts"):
         fit(rows).probability("a", "b")
-    with pytest.raises(KeyError, match="there is no context 'z'; there are 'x', 'y'"):
+    with pytest.raises(KeyError, match=r"no context 'z'.* 'x', 'y'"):
         fit(rows).probability("a", "b", context="z")
     assert fit(rows).probability("a", "b", context="x") > 0.5
-    with pytest.raises(ValueError, match="k is a whole number from 1 on, not 0"):
+    with pytest.raises(ValueError, match=r"\bk .*1 .*not 0"):
         ranking.top(0)
 
 

@@ -300,7 +300,7 @@ def test_contexts_that_people_do_not_tell_are_left_out_and_said():
     recorded = Recorded.of(comparisons, Items.of(rows), "score")
     assert recorded.has_spread.tolist() == [False, True, True]
     items_left, contexts_left = recorded.notes
-    assert items_left.startswith("1 of 12 items have no human score")
+    assert items_left.startswith("1 of 12 items")
     assert contexts_left.startswith("1 of 3 contexts")
     assert "the same score" in contexts_left
     scores = np.random.default_rng(1).normal(size=(1, 12))

@@ -204,6 +204,10 @@ class Items:
         >>> Items.of(["A story.", "Another."]).digest() == Items.of(["A story.", "Another?"]).digest()
         False
         """
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         encode = json.JSONEncoder(default=repr).encode
         contexts = zip(self.contexts.tolist(), self.context_texts, strict=True)
         items = zip(self.context.tolist(), self.ids.tolist(), self.texts, strict=True)

@@ -244,11 +244,14 @@ class Ranking(Placed):
     def to_csv(self, path: str | os.PathLike[str]) -> None: ...
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
         """Return the table of `to_columns` as CSV, or write it to `path`; missing numbers are empty fields."""
-        text = csv_text(self.to_columns())
         if path is None:
-            return text
-        Path(path).write_text(text, encoding="utf-8", newline="")
+            return self._csv
+        Path(path).write_text(self._csv, encoding="utf-8", newline="")
         return None
+
+    @cached_property
+    def _csv(self) -> str:
+        return csv_text(self.to_columns())
 
     def to_json(self) -> str:
         """The table with method, estimate, level, notes, bias, variances and the leaderboard, as one JSON object.

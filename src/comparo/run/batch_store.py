@@ -124,10 +124,10 @@ class BatchStore:
 
     def keep(self, batch: Batch, judgements: Iterable[tuple[int, Judgement]]) -> list[Judgement]:
         """Store the judgements of some questions of a batch, and that they are judged, in one piece."""
-        kept = []
+        kept: list[Judgement] = []
         with self.store.transaction() as connection:
             for number, judgement in judgements:
-                kept.append(insert(connection, judgement))
+                kept += filter(None, [insert(connection, judgement)])
                 connection.execute(
                     "UPDATE batch_questions SET is_judged = 1 WHERE batch = ? AND number = ?", (batch.number, number)
                 )

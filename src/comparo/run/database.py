@@ -84,13 +84,23 @@ MIGRATIONS = (
     )
     """,
     "ALTER TABLE judgements ADD COLUMN model TEXT",  # as the server's reply names it
+    # Not unique: an older version may have stored a question twice, and an answer that was withdrawn is given again.
+    "CREATE INDEX answered ON judgements (context, first, second, voice) WHERE error IS NULL",
 )
 DATABASE = "judgements.db"
 ANSWER = tuple(field.name for field in fields(Judgement))[1:]
 # Of ANSWER, those that a database of before lacks, and what stands for them.
 LATER = {"tokens_cached": "0", "tokens_reasoning": "0", "cached": "0", "model": "''"}
 COLUMNS = ("at", "context", "first", "second", "voice", *ANSWER)
-INSERT = f"INSERT INTO judgements ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+# Stores no answer to a question that has one.
+INSERT = f"""
+    INSERT INTO judgements ({", ".join(COLUMNS)}) SELECT * FROM (SELECT {", ".join(f"? AS {name}" for name in COLUMNS)})
+    AS new WHERE error IS NOT NULL OR NOT EXISTS (
+        SELECT 1 FROM judgements AS old WHERE old.context = new.context AND old.first = new.first
+        AND old.second = new.second AND old.voice IS new.voice AND old.error IS NULL
+        AND old.number NOT IN (SELECT number FROM withdrawn)
+    )
+"""
 # Raised for values that SQLite cannot store: an integer of more than 64 bits, a lone surrogate, a missing text.
 UNFIT = (OverflowError, UnicodeError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 
@@ -303,18 +313,19 @@ def _columns(connection: sqlite3.Connection) -> set[str]:
     return {row[1] for row in connection.execute("PRAGMA table_info(judgements)")}
 
 
-def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement:
-    """Insert a judgement; if it cannot be stored, with cleaned text, and if it still cannot, as a failed one."""
+def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement | None:
+    """Insert a judgement; if it cannot be stored, with cleaned text, and if it still cannot, as a failed one.
+
+    None where it is an answer to a question that has one: nothing is stored.
+    """
     try:
-        connection.execute(INSERT, _row(judgement))
-        return judgement
+        return judgement if connection.execute(INSERT, _row(judgement)).rowcount else None
     except UNFIT as problem:
         reason = problem
     reply, error = clean(str(judgement.reply)), judgement.error
     cleaned = replace(judgement, reply=reply, error=None if error is None else clean(str(error)))
     try:
-        connection.execute(INSERT, _row(cleaned))
-        return cleaned
+        return cleaned if connection.execute(INSERT, _row(cleaned)).rowcount else None
     except UNFIT:
         failed = Judgement(judgement.question, reply=reply, error=f"the answer cannot be stored ({reason})")
         connection.execute(INSERT, _row(failed))

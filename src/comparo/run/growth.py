@@ -230,12 +230,12 @@ class History:
     def answers(self, growth: int) -> list[Judgement]:
         """The answers about the items of a growth, as they were then, that came in it or before."""
         since = self.since(growth)
-        return [
-            judgement
-            for number, one, other, judgement in self.judgements
-            if (made := bisect_left(self.marks, number)) <= growth
-            and all(label in since and since[label] <= made for label in (one, other))
-        ]
+        found: dict[Any, Judgement] = {}
+        for number, one, other, judgement in self.judgements:
+            made = bisect_left(self.marks, number)
+            if made <= growth and all(label in since and since[label] <= made for label in (one, other)):
+                found.setdefault((one, other, judgement.question.voice), judgement)  # one stored twice counts once
+        return list(found.values())
 
     def state(self, growth: int) -> State:
         """The items of a growth and the answers about them."""

@@ -17,6 +17,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.batch_store import had_batches
 from comparo.run.budget import Progress, Spending, paid_and_spent
 from comparo.run.database import Key, encode, key_of
+from comparo.run.probing import model_sentences
 from comparo.run.scheduling import Chorus, Pair, Rounds, pair_source
 from comparo.run.stopping import Stops
 from comparo.run.store import Store
@@ -136,6 +137,8 @@ class Run:
         lost = [answer for answer in last if answer.failed]
         if is_excess(len(lost), len(last)) or 0 < len(lost) == len(last):
             raise RunError(too_many(len(lost), len(last), lost[-1].error))
+        for sentence in model_sentences(self.judgements):
+            self.say(sentence)
         return self.ranking()
 
     def finish(self) -> Ranking:

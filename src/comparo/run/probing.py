@@ -7,7 +7,8 @@ found before; one that has answers from before there were probes asks nothing bu
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,27 @@ def tokens_sentence(judgements: Sequence[Judgement]) -> str:
     kept = f", {cached:,} of them from the server's cache" if cached else ""
     thought = f", {reasoning:,} of them reasoning" if reasoning else ""
     return f"{read:,} tokens read{kept}, {written:,} written{thought}"
+
+
+def model_sentences(judgements: Iterable[Judgement]) -> tuple[str, ...]:
+    """Of each voice whose answers came from several models, by the names in the server's replies: how many from each.
+
+    >>> from comparo.data.prompts import Question
+    >>> names = ("tiny-1", "tiny-1", "tiny-2")
+    >>> model_sentences(Judgement(Question("ana", "bo"), p=0.7, model=name) for name in names)[0].partition(";")[0]
+    "the server changed the judge's model: tiny-1 gave 2 answers, tiny-2 gave 1 answer"
+    """
+    counts: dict[str | None, Counter[str]] = {}
+    for one in judgements:
+        if one.model and not one.failed:
+            counts.setdefault(one.question.voice, Counter())[one.model] += 1
+    return tuple(
+        f"the server changed {'the judge' if voice is None else voice}'s model: "
+        + ", ".join(f"{name} gave {count:,} answer{'s' if count > 1 else ''}" for name, count in names.items())
+        + "; name one version of the model and run again with --fresh, if they should be from one"
+        for voice, names in counts.items()
+        if len(names) > 1
+    )
 
 
 def _kept(folder: Path | None) -> tuple[list[dict[str, Any]], bool]:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtr
 
-from comparo import Comparisons, Items, expected_spearman, fit, rank, top_probability
+from comparo import Comparisons, Items, fit, rank
+from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.analysis.correlations import spearman_within
 from comparo.judges import load_judge
 from comparo.methods import quiet_fit

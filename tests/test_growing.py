@@ -12,7 +12,7 @@ from sqlite3 import connect
 import numpy as np
 import pytest
 
-from comparo import Items, Selector, load_judge, rank
+from comparo import Items, load_judge, rank
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError, JudgeError, WrongFolderError
 from comparo.judges.simulated import Simulated
@@ -24,6 +24,7 @@ from comparo.run.growth import read_past
 from comparo.run.item_rows import merged
 from comparo.run.resume import Change, grown
 from comparo.run.store import read_judgements, stored_items
+from comparo.selection import Selector
 from comparo.selection.growing import Placing
 from processes import Forked
 from split import one_short

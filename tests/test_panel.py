@@ -10,7 +10,8 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import truncnorm
 
-from comparo import expected_spearman, fit
+from comparo import fit
+from comparo.analysis.confidence import expected_spearman
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.model.estimators.bt_sigma import bt_sigma

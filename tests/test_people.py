@@ -9,7 +9,8 @@ import pytest
 from scipy.special import expit
 
 import comparo
-from comparo import Comparisons, Items, expected_spearman, fit, with_votes
+from comparo import Comparisons, Items, fit, with_votes
+from comparo.analysis.confidence import expected_spearman
 from comparo.errors import ComparisonsError
 from comparo.model.estimators.votes import SPREAD, Expectation, Voted, _Posterior, _Solved, voted
 from comparo.model.inference.choices import Choices

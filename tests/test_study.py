@@ -16,8 +16,9 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 from scipy.stats import pearsonr, spearmanr
 
-from comparo import Comparisons, ComparisonsError, Items, design_log_det, fit
+from comparo import Comparisons, ComparisonsError, Items, fit
 from comparo.cli.app import main
+from comparo.model.linalg.determinant import design_log_det
 from comparo.studies.cells import Cell, Fit, correlate, evaluate, score
 from comparo.studies.claims import Difference, difference
 from comparo.studies.draws import calls_in, draw, reaches

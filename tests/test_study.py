@@ -18,16 +18,13 @@ from scipy.stats import pearsonr, spearmanr
 
 from comparo import Comparisons, ComparisonsError, Items, design_log_det, fit
 from comparo.cli.app import main
-from comparo.studies.cells import Cell, Fit, correlate, evaluate, score
 from comparo.studies.claims import Difference, difference
 from comparo.studies.draws import calls_in, draw, reaches
-from comparo.studies.experiments import Plan, experiment
+from comparo.studies.experiments import METHODS, Plan, experiment
 from comparo.studies.figures import DPI
-from comparo.studies.opening import Opened, open_set
 from comparo.studies.page import _figures, render
-from comparo.studies.paper import METHODS
-from comparo.studies.recorded import Recorded
-from comparo.studies.sweep import Results, Way, everything, sweep
+from comparo.studies.recorded import Opened, Recorded, open_set
+from comparo.studies.sweep import Cell, Fit, Results, Way, correlate, evaluate, everything, score, sweep
 from comparo.studies.tables import (
     Entry,
     Table,

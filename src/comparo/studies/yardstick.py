@@ -18,11 +18,9 @@ from comparo.data.items import Items
 from comparo.ranking.ranking import Ranking
 from comparo.run.fit_policy import Fitting
 from comparo.selection.selector import Selector
-from comparo.studies.cells import Fit, Scorer, evaluate
 from comparo.studies.draws import Draws, calls_in, draw
-from comparo.studies.opening import Opened
-from comparo.studies.recorded import Recorded
-from comparo.studies.sweep import everything, spread
+from comparo.studies.recorded import Opened, Recorded
+from comparo.studies.sweep import Fit, Scorer, evaluate, everything, spread
 from comparo.studies.tables import Entry, Table, reaching
 from comparo.types import Array
 

@@ -509,15 +509,15 @@ def test_an_interrupted_command_says_how_to_come_back(server, folder):
 
 def test_flags_that_do_not_fit_are_refused(server, folder, run):
     for flags, message in (
-        (["--no-wait"], "--no-wait is about a batch; add --batch"),
-        (["--cancel"], "--cancel is about a batch; add --batch"),
+        (["--no-wait"], "--no-wait .*add --batch"),
+        (["--cancel"], "--cancel .*add --batch"),
         (["--batch", "--cancel", "--no-wait"], "drop --no-wait"),
         (["--batch", "--until", "0.9"], "--until goes by answers"),
     ):
         asked = [flag for flag in command(server, *flags) if flag != "--batch" or "--batch" in flags]
         found = run(folder, asked, OPENAI_API_KEY=KEY)
         assert found.returncode == 2
-        assert message in " ".join(found.stderr.split())
+        assert re.search(message, " ".join(found.stderr.split()))
     assert server.routes == []
 
 

@@ -207,7 +207,7 @@ def test_groups_that_cannot_be_compared_are_said(rows, by, problem):
 
 
 def test_contexts_are_new_or_these():
-    with pytest.raises(ValueError, match="contexts is 'new' or 'these', not 'all'"):
+    with pytest.raises(ValueError, match=r"contexts .*'new' or 'these', not 'all'"):
         quiet_fit([("a", "b", 0.7), ("b", "c", 0.6)]).groups(by={"a": 1, "b": 2, "c": 1}, contexts="all")
 
 
@@ -223,7 +223,7 @@ def test_the_table_as_text_csv_json_and_frame():
     assert len(str(board).splitlines()) == 4
     assert board.to_frame("polars").shape == (3, 15)
     assert "<table>" in board._repr_html_()
-    with pytest.raises(KeyError, match="there is no group 'x'; there are"):
+    with pytest.raises(KeyError, match=r"no group 'x'.*\b0\b"):
         board.probability("x", 0)
 
 

@@ -77,7 +77,7 @@ def test_an_effort_that_the_model_does_not_take_is_refused_with_those_that_it_ta
     model = LUNA if effort == "minimal" else O3
     with Api(model) as api, pytest.raises(JudgeError) as caught:
         judge(api, model.name, effort=effort, votes=1).probe()
-    assert f"does not take effort = {effort} for {model.name} (400)" in str(caught.value)
+    assert re.search(rf"effort = {effort} .*{model.name} \(400\)", str(caught.value))
     assert "'low', 'medium', 'high'" in str(caught.value)
     assert str(caught.value).endswith("drop effort")
 
@@ -85,7 +85,7 @@ def test_an_effort_that_the_model_does_not_take_is_refused_with_those_that_it_ta
 def test_reasoning_and_log_probabilities_do_not_go_together():
     with pytest.raises(ValueError, match=r"effort = low .*votes=5"):
         load("gpt-6-luna", effort="low")
-    with pytest.raises(ValueError, match="effort = 3 is not a word"):
+    with pytest.raises(ValueError, match="effort = 3 "):
         load("gpt-6-luna", effort=3)
     with pytest.raises(ValueError, match="effort is for endpoint = chat"):
         load("gpt-6-luna", effort="none", endpoint="completion")
@@ -167,7 +167,7 @@ def test_a_reply_that_its_limit_cuts_is_a_failure_and_never_a_tie(votes):
             judge(api, "o3", votes=votes, effort="high", max_tokens=200).probe()
     assert answer.failed
     assert math.isnan(answer.p)
-    assert re.search("cut at 200 tokens .*raise max_tokens, or lower effort$", answer.error)
+    assert re.search("200 tokens .*max_tokens.* effort$", answer.error)
     assert answer.tokens_reasoning == 200 * votes  # which are paid for
 
 
@@ -274,7 +274,7 @@ def test_the_table_has_a_date_and_todays_models():
     price = find_price("gpt-6-luna")
     assert price[:4] == (0.10, 0.50, 0.01, 0.125)
     assert date(2026, 10, 1) < date.fromisoformat(price.day) <= date(2026, 11, 16)
-    assert price.source(date(2026, 11, 16)) == f"list prices of {price.day}, 21 days old"
+    assert re.search(rf"{price.day}.*\b21 days", price.source(date(2026, 11, 16)))
     assert find_price("claude-sonnet-5-5", provider="anthropic").written > 0
 
 
@@ -314,7 +314,7 @@ def test_a_run_probes_once_says_and_stores_what_it_found_and_counts_its_cost(run
         printed = ranked(run, folder, api, "gpt-6-luna", "--budget", "5n", "--format", "json")
         assert json.loads(printed.stdout)["calls"]["prices"]["openai/gpt-6-luna"]["day"] == "2026-10-26"
     assert re.search("gpt-6-luna: .*of 20 tokens, effort none", done.stderr)
-    assert "a probe of 1 call, 108 tokens, $0.000010" in done.stderr
+    assert "1 call, 108 tokens, $0.000010" in done.stderr
     assert "a probe" not in again.stderr
     assert re.search("3,000 tokens read, 1,200 .*cache, 240 written", again.stderr)
     assert "prices: list prices of 2026-10-26" in again.stderr

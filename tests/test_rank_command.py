@@ -140,7 +140,7 @@ def test_flags_come_from_the_environment_and_from_a_file(comparo, folder):
     (folder / "comparo.toml").write_text("judgde = 3\n")
     done = comparo("rank", "items.jsonl", folder=folder)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "comparo.toml: no command has a flag 'judgde'" in done.stderr
+    assert re.search(r"comparo\.toml: .*flag 'judgde'", done.stderr)
 
 
 def test_runs_and_reports_are_found_again(comparo, folder):

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import signal
 import socket
 import sqlite3
@@ -330,7 +331,7 @@ def test_several_judges_on_ray_are_asked_what_they_are_asked_on_one_machine_and_
         ray_judge("frail/soft", {"fails": "item 7"}, cpus=0.5) as other,
     ):
         ranking = rank(texts, "better", judge=[one, other], budget="10n", say=said.append)
-    assert said[0].startswith("simulated/soft 2 is left out: the key was withdrawn")
+    assert re.match("simulated/soft 2 .*the key was withdrawn", said[0])
     assert said[0].endswith(" simulated/soft 1.")
     assert len(ranking.comparisons) == 240
 

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -367,7 +368,7 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path):
 def test_without_run_json_another_run_is_still_refused_and_the_same_one_goes_on(tmp_path):
     run(task(), tmp_path)
     (tmp_path / "run.json").unlink()
-    with pytest.raises(StoreError, match="holds another run: seed was 0 and is 1"):
+    with pytest.raises(StoreError, match="seed was 0 and is 1"):
         run(task(seed=1), tmp_path)
     judge = Told()
     run(task(judge=judge), tmp_path)
@@ -381,7 +382,7 @@ def test_judgements_of_nobody_knows_what_are_refused(tmp_path):
     with sqlite3.connect(tmp_path / "judgements.db") as connection:  # as an older version made it
         connection.execute("DELETE FROM run")
     connection.close()
-    with pytest.raises(StoreError, match=r"run\.json is missing, so nothing says what the judgements .* are of"):
+    with pytest.raises(StoreError, match=r"run\.json is missing"):
         run(task(), tmp_path)
 
 
@@ -417,7 +418,7 @@ def test_a_folder_deleted_in_the_middle_stops_the_run_at_once(tmp_path):
                 yield answer
 
     judge = Deleting()
-    with pytest.raises(StoreError, match="was deleted or moved while the run was writing to it"):
+    with pytest.raises(StoreError, match=rf"{re.escape(str(tmp_path / 'run'))} .*deleted or moved"):
         run(task(size=100, judge=judge), tmp_path / "run")
     assert judge.count == 30
 
@@ -500,26 +501,45 @@ def test_a_file_system_without_locks_is_named_as_such(tmp_path, monkeypatch, num
         Store(tmp_path / "run", {})
 
 
-@pytest.fixture
-def read_only(tmp_path):
-    """A function that runs commands of comparo beside a read-only folder, and returns what they print."""
+# Runs commands of comparo without the capabilities by which root writes to any file.
+WITHOUT_RIGHTS = """
+import ctypes, json, os, sys
+from pathlib import Path
+from typer.testing import CliRunner
+from comparo.cli.app import app
+if os.geteuid() == 0:
+    ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)())
+writable = [str(path) for path in Path(sys.argv[1]).rglob("*") if os.access(path, os.W_OK)]
+assert not writable, writable
+found = [CliRunner().invoke(app, words) for words in json.loads(sys.argv[2])]
+print(json.dumps([(one.exit_code, one.stdout) for one in found]))
+"""
+
+
+@pytest.fixture(params=["mount", "mode"])
+def read_only(tmp_path, request):
+    """A function that runs commands of comparo beside a read-only folder, and returns what they print.
+
+    The folder is mounted read-only where the system permits this, and else without permission to write.
+    """
     source, work = tmp_path / "source", tmp_path / "work"
-    mount = f'mount --bind {source} {source} && mount -o remount,ro,bind {source} && cd {work} && exec "$@"'
-    start = ["unshare", "--mount", "sh", "-c", mount, "sh"]
+    start = ["unshare", "--mount", "sh", "-c", f'mount --bind -o ro {source} {source} && exec "$@"', "sh"]
     source.mkdir()
     work.mkdir()
-    if shutil.which("unshare") is None or subprocess.run([*start, "true"], capture_output=True).returncode:
-        pytest.skip("a folder cannot be mounted here")
-
-    code = "import json, sys; from typer.testing import CliRunner; from comparo.cli.app import app\n"
-    code += "found = [CliRunner().invoke(app, words) for words in json.loads(sys.argv[1])]\n"
-    code += "print(json.dumps([(one.exit_code, one.stdout) for one in found]))"
+    mounts = request.param == "mount" and shutil.which("unshare") is not None
+    mounts = mounts and subprocess.run([*start, "true"], capture_output=True).returncode == 0
 
     def commands(*given):
-        command = [*start, sys.executable, "-c", code, json.dumps(given)]
-        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        if not mounts:
+            for path in [*source.rglob("*"), source]:
+                path.chmod(path.stat().st_mode & ~0o222)
+        command = [sys.executable, "-c", WITHOUT_RIGHTS, source, json.dumps(given)]
+        command = [*start, *command] if mounts else command
+        return json.loads(subprocess.run(command, cwd=work, capture_output=True, text=True, check=True).stdout)
 
-    return commands
+    yield commands
+    for path in [source, *source.rglob("*")]:  # so that pytest can remove them
+        path.chmod(path.stat().st_mode | 0o200)
 
 
 @pytest.mark.long
@@ -633,7 +653,7 @@ def test_until_never_stops_before_all_items_of_a_context_are_connected():
 @pytest.mark.parametrize("mass", [0.0, 0.3])
 def test_a_judge_that_does_not_answer_with_the_labels_is_stopped_early_with_its_words(mass):
     judge = Told(mass=mass, reply="As a language model")
-    with pytest.raises(RunError, match=r"of its probability on the labels A and B in its first 20.*'As a language"):
+    with pytest.raises(RunError, match=r"labels A and B .*first 20\b.*'As a language"):
         run(task(size=40, judge=judge))
     assert judge.count <= 40
     assert len(run(task(size=40, judge=judge, least_mass=0.0)).scores) == 40
@@ -649,7 +669,7 @@ def test_a_cut_prompt_is_told_at_once():
     said = []
     run(task(judge=Told(cut=900)), say=said.append)
     assert len(said) == 1
-    assert "900 characters of a prompt were cut" in said[0]
+    assert re.search("900 characters .*cut", said[0])
 
 
 # Stopped
@@ -667,8 +687,8 @@ def test_a_run_that_is_stopped_pays_again_for_no_more_than_the_calls_in_flight(w
     else:
         assert found.paid_twice == 0
         name = {signal.SIGINT: "Interrupted", signal.SIGTERM: "Stopped by SIGTERM"}[which]
-        assert all("Waiting up to 10 s for the calls in flight" in words for words in found.words)
-        assert all(f"{name}: " in words and "the same command goes on from here" in words for words in found.words)
+        assert all(re.search(r"\b10 s .*in flight", words) for words in found.words)
+        assert all(f"{name}: " in words and "same command" in words for words in found.words)
 
 
 @pytest.mark.long
@@ -695,4 +715,4 @@ def test_interrupted_twice_a_run_leaves_at_once(tmp_path):
             words = process.stderr.read()
     assert process.returncode == 130
     assert "Traceback" not in words
-    assert "Interrupted: what was judged is kept (1)" in words
+    assert re.search(r"Interrupted: .*kept \(1\)", words)

@@ -16,8 +16,9 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 from scipy.stats import pearsonr, spearmanr
 
-from comparo import Comparisons, ComparisonsError, Items, design_log_det, fit
+from comparo import Comparisons, ComparisonsError, Items, fit
 from comparo.cli.app import main
+from comparo.model.linalg.determinant import design_log_det
 from comparo.studies.claims import Difference, difference
 from comparo.studies.draws import calls_in, draw, reaches
 from comparo.studies.experiments import METHODS, Plan, experiment
@@ -296,7 +297,7 @@ def test_contexts_that_people_do_not_tell_are_left_out_and_said():
     recorded = Recorded.of(comparisons, Items.of(rows), "score")
     assert recorded.has_spread.tolist() == [False, True, True]
     items_left, contexts_left = recorded.notes
-    assert items_left.startswith("1 of 12 items have no human score")
+    assert items_left.startswith("1 of 12 items")
     assert contexts_left.startswith("1 of 3 contexts")
     assert "the same score" in contexts_left
     scores = np.random.default_rng(1).normal(size=(1, 12))

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 import shlex
 import sqlite3
 from itertools import pairwise
@@ -253,11 +254,11 @@ def test_a_voice_that_dies_is_left_out_its_answers_count_and_its_calls_go_to_the
     assert made["told/bo"] == 60
     assert sum(made.values()) == 480
     (sentence,) = [sentence for sentence in said if "left out" in sentence]
-    assert sentence == "told/bo is left out: the key was withdrawn. The run goes on with told/ana, told/cy."
+    assert re.fullmatch("told/bo .*the key was withdrawn.* told/ana, told/cy.*", sentence)
     lost = [one for one in judgements if one.failed]
     assert lost
     assert {one.question.voice for one in lost} == {"told/bo"}
-    assert all("was left out: the key was withdrawn" in one.error and math.isnan(one.p) for one in lost)
+    assert all(re.search("left out.*the key was withdrawn", one.error) and math.isnan(one.p) for one in lost)
     assert 60 in ranking.voices["calls"]
     # The same command again: the voice is back, but all calls are made.
     back = told("bo")
@@ -338,9 +339,9 @@ def test_small_contexts_use_up_all_pairs_of_all_voices():
 
 
 def test_the_budget_must_connect_the_items_for_all_voices_together():
-    with pytest.raises(ValueError, match=r"24 calls cannot connect the 24 items: at least 46 are needed.* --budget 5n"):
+    with pytest.raises(ValueError, match=r"24 calls .*24 items.*\b46\b.* --budget 5n"):
         task([told("ana"), told("bo"), told("cy")], budget="1n").check()
-    with pytest.raises(ValueError, match="for several voices, texts that share a group"):
+    with pytest.raises(ValueError, match=r"several voices.* group"):
         task([told("ana"), told("bo")], estimate="consensus")
 
 
@@ -403,7 +404,7 @@ def test_a_good_voice_goes_on_where_pairs_of_many_contexts_have_not_made_an_orde
             object.__setattr__(judge, "title", f"told/{number}")
             judges.append(judge)
         run(task(judges, items=contexts(20, 6), budget="8n"), say=said.append)
-        assert not [sentence for sentence in said if "do not show that the texts differ" in sentence]
+        assert not [sentence for sentence in said if "told/" in sentence]
 
 
 def test_a_voice_whose_questions_all_fail_in_a_wave_gets_no_more():
@@ -518,7 +519,7 @@ def test_python_takes_lists_of_judges_wordings_and_options(tmp_path):
     assert [word for flag, word in pairwise(words) if flag == "--wording"] == ["paper", "compare"]
     read = Comparisons.read(tmp_path / "run")
     assert {str(name) for name in read.judges} == names
-    with pytest.raises(ValueError, match="3 mappings of options for 2 judges"):
+    with pytest.raises(ValueError, match=r"3 mappings .*2 judges"):
         rank(TEXTS, "better", judge=["simulated/soft", "simulated/hard"], options=[{}, {}, {}])
 
 

@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from comparo.cli.settings import UNNAMED, Command, name_variables, options_of, read_settings, settings_file
 from comparo.data.sanitize import visible
-from comparo.errors import ComparisonsError, JudgeError, RunError, StoreError
+from comparo.errors import ComparoError
 
 KINDS = {str: "TEXT", int: "N", float: "X", Path: "PATH"}
 WIDEST = 16  # characters of the choices that stand beside a flag; longer lists of them are in the text
@@ -190,9 +190,9 @@ def main() -> None:
     """
     try:
         typer.main.get_command(app)(standalone_mode=True)
-    except (ComparisonsError, ValueError, ImportError) as error:
+    except (ValueError, ImportError) as error:
         _fail(error, 2)
-    except (JudgeError, RunError, StoreError) as error:
+    except ComparoError as error:
         _fail(error, 1)
     except KeyboardInterrupt:
         _fail("interrupted", 130)

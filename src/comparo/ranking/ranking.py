@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Hashable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +36,6 @@ from comparo.ranking.notes import (
 )
 from comparo.ranking.ordering import Placed
 from comparo.types import Array, Index
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Estimate = Literal["judge", "consensus"]
 Whose = Literal["judge", "consensus", "people"]
@@ -298,12 +294,6 @@ class Ranking(Placed):
         names = self.comparisons.judges if self.panel is None else np.array(self.panel.names, dtype=object)
         expert = BradleyTerry() if self.product is None else self.product.expert
         return bias_columns(self.comparisons.contexts, names, self.bias, is_logit(expert))
-
-    def plot(self, context: Hashable = None, top: int = 40, ax: Axes | None = None) -> Axes:
-        """Plot the best `top` items with their intervals and tiers (`comparo.plot_ranking`); needs matplotlib."""
-        from comparo.plots.rankings import plot_ranking
-
-        return plot_ranking(self, context, top, ax)
 
     def __repr__(self) -> str:
         contexts = "" if self.context is None else f" in {self.graph.contexts} contexts"

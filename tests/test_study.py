@@ -400,8 +400,8 @@ def made_up(values, full):
     cells = {}
     for calls, value in zip(("8", "16", "24"), values, strict=True):
         cells["score", "poe-bt", calls] = Cell(np.array([value - 0.1, value + 0.1]), np.zeros(2), np.array([value]))
-    whole = {("score", "poe-bt"): Cell(np.array([full]), np.array([full]), np.array([full]))}
-    return Results({"score": recorded}, (way,), ("8", "16", "24"), 2, cells, whole)
+    cells["score", "poe-bt", None] = Cell(np.array([full]), np.array([full]), np.array([full]))
+    return Results({"score": recorded}, (way,), ("8", "16", "24"), 2, cells)
 
 
 def test_calls_for_95_percent_are_where_the_line_crosses():
@@ -425,7 +425,7 @@ def test_a_difference_has_the_interval_of_students_t_over_contexts():
     cells = {
         ("score", name, "10"): Cell(np.zeros(2), np.zeros(2), row) for name, row in zip("ab", by_context, strict=True)
     }
-    found = Results({"score": recorded}, (way,), ("10",), 2, cells, {})
+    found = Results({"score": recorded}, (way,), ("10",), 2, cells)
     apart = difference(found, "a", found, "b", "10")
     gaps = 100 * np.array([0.1, 0.0, 0.3])
     reach = 4.302652729696142 * np.std(gaps, ddof=1) / np.sqrt(3)  # t of 2 degrees of freedom at 97.5%

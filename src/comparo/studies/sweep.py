@@ -1,20 +1,14 @@
-"""A sweep: every way of spending calls and of scoring them, at every number of calls, for every attribute.
+"""A sweep: every way to spend calls and to score the answers, at every number of calls, for every attribute.
 
-Ways with the same orders and strategy are scored on the same draws, so that they can be compared draw by draw. A draw
-is determined by the seed, the attribute, the orders, the strategy and the calls: it does not depend on the other ways
-studied, nor on the number of processes.
-
-One cell of a study's table: how well the scores of one method, from K calls per context, agree with people.
-
-All contexts of all draws are fitted in one call, with draw·C + context as the context. Where a method shares something
-between contexts, such as a position bias, each draw is fitted separately, so that draws stay independent.
+A cell is one way at one number of calls. Ways with the same orders and strategy are scored on the same draws and can be
+compared draw by draw. Seed, attribute, orders, strategy and calls determine a draw, whatever else is studied and however
+many processes share the work. All contexts of all draws are fitted in one call, with draw·C + context as the context,
+unless the method shares something between contexts, such as a position bias: then each draw is fitted separately.
 
 With a the method's and b people's scores of a context's items, centred, Pearson's correlation is Σab / √(Σa²·Σb²), and
 Spearman's the same of their ranks, ties at their mean rank. A cell has the mean over contexts in each draw; contexts in
 which people gave all items the same score are left out, and a method that gives all items the same score has
 correlation 0.
-
-Scorers: functions from comparisons to scores that a study can compare, among them the methods of `comparo.fit`.
 """
 
 from __future__ import annotations
@@ -24,10 +18,9 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from multiprocessing import get_context
-from operator import methodcaller
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -139,7 +132,6 @@ def evaluate(draws: Draws, scorer: Scorer) -> Cell:
 
     >>> from comparo.studies.draws import draw
     >>> from comparo.studies.recorded import example
-    >>> from comparo.studies.sweep import Fit
     >>> evaluate(draw(example(), 6, 2, rng=np.random.default_rng(0)), Fit("poe-bt")).spearman
     array([1., 1.])
     """
@@ -153,13 +145,13 @@ def score(draws: Draws, scorer: Scorer) -> Array:
         once = Draws(recorded, draws.rows[:1], draws.calls, whole=True)
         return np.repeat(score(once, scorer), number, axis=0)
     if not scorer.independent:
-        return np.concatenate([_placed(recorded, scorer(draws.one(each)), 1) for each in range(number)])
+        return np.concatenate([placed(recorded, scorer(draws.one(each)), 1) for each in range(number)])
     step = max(1, TOGETHER // draws.rows.shape[1])
     parts = [slice(begin, min(begin + step, number)) for begin in range(0, number, step)]
-    return np.concatenate([_placed(recorded, scorer(draws.together(part)), part.stop - part.start) for part in parts])
+    return np.concatenate([placed(recorded, scorer(draws.together(part)), part.stop - part.start) for part in parts])
 
 
-def _placed(recorded: Recorded, scored: Scored, draws: int) -> Array:
+def placed(recorded: Recorded, scored: Scored, draws: int) -> Array:
     """Scores of all candidates, shape (draws, n), from those of contexts draw·C + context."""
     contexts, items, candidates = len(recorded.contexts), len(recorded.items), len(recorded.item)
     draw, context = np.divmod(scored.graph.context.astype(np.int64), contexts)
@@ -212,6 +204,7 @@ def deviation(values: Array) -> float:
 
 
 Measure = Literal["spearman", "pearson"]
+Result = TypeVar("Result")
 
 BLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -243,18 +236,17 @@ class Way:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """The cells of a sweep by attribute, way's name and calls; `full` by attribute and way, from all that was recorded.
+    """The cells of a sweep by attribute, way's name and calls; calls None are all that was recorded.
 
-    `draws` is S. `calls` are as they were asked for ("48", "3n", "all"); a way for which
-    too few judgements were recorded has no cell there. `made` is the number of calls per context, by way and calls.
+    `draws` is S. `calls` are as they were asked for ("48", "3n", "all"); a way for which too few judgements were
+    recorded has no cell there.
     """
 
     recorded: Mapping[str, Recorded] = field(repr=False)
     ways: tuple[Way, ...]
     calls: tuple[str, ...]
     draws: int
-    cells: Mapping[tuple[str, str, str], Cell] = field(repr=False)
-    full: Mapping[tuple[str, str], Cell] = field(repr=False)
+    cells: Mapping[tuple[str, str, str | None], Cell] = field(repr=False)
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -275,7 +267,7 @@ class Results:
     def whole(self, way: str, measure: Measure = "spearman", attribute: str | None = None) -> float:
         """The correlation from all that was recorded."""
         names = self.attributes if attribute is None else (attribute,)
-        return float(np.mean([getattr(self.full[name, way], measure) for name in names]))
+        return float(np.mean([getattr(self.cells[name, way, None], measure) for name in names]))
 
     def by_context(self, way: str, calls: str) -> Array:
         """Spearman's correlation in each context, shape (C,), mean over draws and attributes."""
@@ -296,27 +288,17 @@ class Results:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Job:
-    """Draws of one attribute, and the scorers that they are for; `calls` None is all that was recorded, once."""
-
-    attribute: str
-    recorded: Recorded
-    scorers: tuple[Scorer, ...]
-    calls: str | None
-    orders: Orders
-    strategy: Strategy
-    draws: int
-    seed: int
-
-    def run(self) -> list[Cell]:
-        if self.calls is None:
-            drawn = everything(self.recorded)
-        else:
-            key = f"{self.attribute} {self.orders} {self.strategy} {self.calls}"
-            rng = np.random.default_rng([self.seed, zlib.crc32(key.encode())])
-            drawn = draw(self.recorded, self.calls, self.draws, rng=rng, orders=self.orders, strategy=self.strategy)
-        return [evaluate(drawn, scorer) for scorer in self.scorers]
+def _cells(
+    attribute: str, recorded: Recorded, ways: Sequence[Way], calls: str | None, draws: int, seed: int
+) -> list[Cell]:
+    """The cell of each of some ways with the same draws; `calls` None is all that was recorded, once."""
+    if calls is None:
+        drawn = everything(recorded)
+    else:
+        orders, strategy = ways[0].orders, ways[0].strategy
+        rng = np.random.default_rng([seed, zlib.crc32(f"{attribute} {orders} {strategy} {calls}".encode())])
+        drawn = draw(recorded, calls, draws, rng=rng, orders=orders, strategy=strategy)
+    return [evaluate(drawn, way.scorer) for way in ways]
 
 
 def sweep(
@@ -345,25 +327,21 @@ def sweep(
     if not recorded or not ways or not calls:
         raise ValueError("a sweep needs recorded judgements, ways and calls, at least one of each")
     wanted = _different(recorded, tuple(dict.fromkeys(str(each) for each in calls)), ways)
-    kinds = list(dict.fromkeys((way.orders, way.strategy) for way in ways))
-    jobs, keys = [], []
-    for attribute, judgements in recorded.items():
-        for orders, strategy in kinds:
-            group = tuple(way for way in ways if (way.orders, way.strategy) == (orders, strategy))
-            scorers = tuple(way.scorer for way in group)
-            for each in (*wanted, None):
-                if each is None or reaches(judgements, each, orders):
-                    jobs.append(_Job(attribute, judgements, scorers, each, orders, strategy, draws, seed))
-                    keys.append([(attribute, way.name, each) for way in group])
-    cells: dict[tuple[str, str, str], Cell] = {}
-    full: dict[tuple[str, str], Cell] = {}
-    for names_of_job, found in zip(keys, spread(jobs, processes), strict=True):
-        for (attribute, way, each), cell in zip(names_of_job, found, strict=True):
-            if each is None:
-                full[attribute, way] = cell
-            else:
-                cells[attribute, way, each] = cell
-    return Results(dict(recorded), tuple(ways), wanted, draws, cells, full)
+    alike: dict[tuple[Orders, Strategy], list[Way]] = {}
+    for way in ways:
+        alike.setdefault((way.orders, way.strategy), []).append(way)
+    jobs = [
+        partial(_cells, attribute, judgements, group, each, draws, seed)
+        for attribute, judgements in recorded.items()
+        for (orders, _), group in alike.items()
+        for each in (*wanted, None)
+        if each is None or reaches(judgements, each, orders)
+    ]
+    cells: dict[tuple[str, str, str | None], Cell] = {}
+    for job, found in zip(jobs, spread(jobs, processes), strict=True):
+        attribute, _, group, each, *_ = job.args
+        cells |= {(attribute, way.name, each): cell for way, cell in zip(group, found, strict=True)}
+    return Results(dict(recorded), tuple(ways), wanted, draws, cells)
 
 
 def everything(recorded: Recorded) -> Draws:
@@ -389,16 +367,16 @@ def _different(recorded: Mapping[str, Recorded], calls: tuple[str, ...], ways: S
     return tuple(found.values())
 
 
-def spread(jobs: Sequence[Any], processes: int) -> Iterator[Any]:
-    """What `run` of each job returns, by processes with one BLAS thread each: more would wait for each other."""
+def spread(jobs: Sequence[partial[Result]], processes: int) -> Iterator[Result]:
+    """What each job returns, by processes with one BLAS thread each: more would wait for each other."""
     if processes == 1 or len(jobs) == 1:
-        yield from (job.run() for job in jobs)
+        yield from (job() for job in jobs)
         return
     before = {name: os.environ[name] for name in BLAS if name in os.environ}
     os.environ.update(dict.fromkeys(BLAS, "1"))
     try:
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            yield from pool.map(methodcaller("run"), jobs)
+            yield from pool.map(partial.__call__, jobs)
     finally:
         for name in BLAS:
             del os.environ[name]

@@ -21,7 +21,7 @@ from comparo.model.estimators.panel_loadings import signs
 from comparo.model.estimators.panel_members import Heard, hear
 from comparo.ranking.ranking import Ranking
 from comparo.selection.text_features import styles
-from comparo.studies.opening import scored_items
+from comparo.studies.recorded import scored_items
 from comparo.types import Array
 
 FOLDERS = ("panel", "wordings")

@@ -12,9 +12,8 @@ import typer
 from comparo.cli.criteria_output import answers_to, check_criterion, criteria_in, print_criteria_fit
 from comparo.cli.printing import Format, print_board, print_notes, print_ranking, say
 from comparo.cli.settings import command_line
-from comparo.data.comparisons import Comparisons
+from comparo.data.comparisons import Comparisons, read_several
 from comparo.data.items import LENGTH, Items
-from comparo.data.read_many import read_several
 from comparo.data.sources import database_of
 from comparo.methods import Method, PriorPairs, quiet_fit
 from comparo.model.estimators.bradley_terry import Algorithm

@@ -18,7 +18,7 @@ from comparo.model.linalg.determinant import log_det
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.pattern import Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
-from comparo.model.posterior import ProductCovariance, difference_variances, sampled_variances
+from comparo.model.posterior import Posterior, difference_variances
 from comparo.model.tuning import Limits
 
 A = 1.7  # σ²
@@ -95,13 +95,13 @@ def test_the_covariance_with_an_uneven_ridge_is_that_of_the_dense_matrix():
     inverse = centre @ np.linalg.inv(hessian) @ centre
     (batch,) = system.pattern.batches
     np.testing.assert_allclose(laplacian.inverse(batch)[0], inverse, atol=1e-10)
-    np.testing.assert_allclose(ProductCovariance(laplacian).std ** 2, np.diagonal(inverse), rtol=1e-9)
+    np.testing.assert_allclose(Posterior((laplacian,)).std ** 2, np.diagonal(inverse), rtol=1e-9)
     exact = np.einsum("ki,ij,kj->k", design, inverse, design)[system.pattern.order]
     np.testing.assert_allclose(difference_variances(laplacian), exact, rtol=1e-9)
     assert log_det(laplacian) == pytest.approx(np.linalg.slogdet(hessian).logabsdet, rel=1e-12)
     many = replace(SMALL, error_draws=6_000, error_columns=1_000)
     drawn = Pattern(graph, limits=many)
-    sampled = sampled_variances(replace(system, pattern=drawn).laplacian(1 / A), 0)
+    sampled = replace(system, pattern=drawn).laplacian(1 / A).variances(0)
     np.testing.assert_allclose(sampled, np.diagonal(inverse), rtol=0.05)
 
 

@@ -145,7 +145,12 @@ def _of_those_that_count(judged: Ranking) -> Ranking:
         return judged
     heard, comparisons = panel.of_those_that_count(), judged.comparisons.take(panel.counts[panel.voice])
     return replace(
-        judged, comparisons=comparisons, graph=heard.graph, scores=heard.scores, covariance=heard.opinion, panel=heard
+        judged,
+        comparisons=comparisons,
+        graph=heard.graph,
+        scores=heard.scores,
+        covariance=heard.opinion.posterior,
+        panel=heard,
     )
 
 

@@ -29,6 +29,7 @@ from comparo.model.linalg.determinant import log_det
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.pattern import Pattern
+from comparo.model.posterior import Posterior
 from comparo.model.tuning import LIMITS, Limits
 from comparo.types import Array
 
@@ -107,6 +108,15 @@ class Product:
         squares, curvature = self._sum(information)
         unknown = 1.0 / (1.0 + freedom)
         return float((unknown + rows * squares / max(curvature, np.finfo(float).tiny)) / (unknown + freedom))
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        """φ·H⁻¹ (Laplace's approximation for Bradley–Terry), and the covariance of estimated group means and styles."""
+        effects, roots = self.effects, None
+        if effects is not None and effects.spread is not None and effects.between is not None:
+            values, vectors = np.linalg.eigh(effects.between)
+            roots = np.asarray(effects.spread @ (vectors * np.sqrt(np.maximum(values, 0.0))))
+        return Posterior((self.laplacian,), scale=self.dispersion, roots=roots)
 
     @cached_property
     def is_bias_determined(self) -> bool:

@@ -26,6 +26,7 @@ from scipy.optimize import brentq
 from comparo.model.control import without
 from comparo.model.inference.reml import Variances
 from comparo.model.linalg.graph import Graph
+from comparo.model.posterior import mixture_moments
 from comparo.types import Array, Index
 
 NEGLIGIBLE = 1e-10  # an eigenvalue of a precision, relative to the largest: the mean of all groups is not determined
@@ -111,13 +112,12 @@ class Predicted:
     def _mixture(self, found: Sequence[tuple[Array, Array]], by: Array) -> tuple[Array, Array]:
         """Mean and covariance of equally probable normal distributions of the scores' means `by` W."""
         means, covariances = (np.array(part) for part in zip(*found, strict=True))
-        mean = np.mean(means, axis=0)
-        apart = means - mean
-        covariance = self.widening * np.mean(covariances, axis=0) + apart.T @ apart / len(apart)
+        shares = np.full(len(means), 1.0 / len(means))
+        mean, covariance = mixture_moments(means, self.widening * covariances, shares)
         if self.lean is not None:
             shifted = by @ self.lean
             covariance = covariance + shifted @ shifted.T
-        return self.unit * mean, self.unit**2 * 0.5 * (covariance + covariance.T)
+        return self.unit * mean, self.unit**2 * covariance
 
 
 @dataclass(frozen=True)

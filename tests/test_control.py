@@ -12,8 +12,9 @@ from comparo.data.items import Items
 from comparo.model.control import Control
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.panel import panel
-from comparo.model.inference.solution import Shared
-from comparo.model.likelihoods.experts import BradleyTerry, Gaussian
+from comparo.model.inference.random_effects import Shared
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.likelihoods.gaussian import Gaussian
 from comparo.model.linalg.graph import Graph
 from comparo.ranking.consensus import consensus
 from comparo.run.fit_policy import Fitting

@@ -15,7 +15,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.model.estimators.bt_sigma import bt_sigma
 from comparo.model.estimators.panel import panel
-from comparo.model.estimators.panel_loadings import EVEN, MOST, USUAL, Agreement, copies, loadings, signs
+from comparo.model.estimators.panel_members import EVEN, MOST, USUAL, Agreement, copies, loadings, signs
 from comparo.model.estimators.voice import Voice
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS

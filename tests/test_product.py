@@ -8,11 +8,10 @@ from comparo import BradleyTerry, Comparisons, Gaussian, StudentT, fit
 from comparo.analysis.calibration import Interpolated
 from comparo.model.estimators.poe import multiply
 from comparo.model.inference.newton import Problem
-from comparo.model.likelihoods.experts import Constant, Linear
+from comparo.model.likelihoods.gaussian import Constant, Linear
 from comparo.model.linalg.determinant import log_det
-from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.linalg.pattern import Pattern
 from comparo.model.posterior import Posterior
 from comparo.model.tuning import LIMITS, Limits
 from oracle import best_scores, centred_inverse, comparisons_of, incidence, simulate, weights

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from comparo.metrics import cohen_kappa as cohen_kappa
     from comparo.metrics import krippendorff_alpha as krippendorff_alpha
     from comparo.metrics import raw_agreement as raw_agreement
-    from comparo.model.likelihoods.experts import BradleyTerry as BradleyTerry
-    from comparo.model.likelihoods.experts import Davidson as Davidson
+    from comparo.model.likelihoods.bradley_terry import BradleyTerry as BradleyTerry
+    from comparo.model.likelihoods.davidson import Davidson as Davidson
     from comparo.model.likelihoods.experts import Expert as Expert
-    from comparo.model.likelihoods.experts import Gaussian as Gaussian
-    from comparo.model.likelihoods.experts import StudentT as StudentT
+    from comparo.model.likelihoods.gaussian import Gaussian as Gaussian
+    from comparo.model.likelihoods.student_t import StudentT as StudentT
     from comparo.model.linalg.determinant import design_log_det as design_log_det
     from comparo.plots.leaderboards import plot_agreement as plot_agreement
     from comparo.plots.leaderboards import plot_groups as plot_groups
@@ -81,7 +81,11 @@ _NAMES = {
     "judges": "Judge Judgement load_judge",
     "methods": "fit",
     "model.linalg.determinant": "design_log_det",
-    "model.likelihoods.experts": "BradleyTerry Davidson Expert Gaussian StudentT",
+    "model.likelihoods.bradley_terry": "BradleyTerry",
+    "model.likelihoods.davidson": "Davidson",
+    "model.likelihoods.experts": "Expert",
+    "model.likelihoods.gaussian": "Gaussian",
+    "model.likelihoods.student_t": "StudentT",
     "ranking.criteria_ranking": "CriteriaRanking",
     "ranking.leaderboard": "Leaderboard",
     "ranking.votes": "with_votes",

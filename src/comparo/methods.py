@@ -19,15 +19,15 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.control import Control
 from comparo.model.estimators.bradley_terry import Algorithm, zermelo
 from comparo.model.estimators.bt_sigma import bt_sigma
-from comparo.model.estimators.davidson import davidson
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.panel import panel
-from comparo.model.estimators.poe import WIDE, Bias, Prior, multiply
+from comparo.model.estimators.poe import WIDE, Bias, Prior, davidson, multiply
 from comparo.model.inference.newton import Problem
-from comparo.model.likelihoods.experts import BradleyTerry, Expert, Gaussian
-from comparo.model.linalg.graph import Graph
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.likelihoods.experts import Expert
+from comparo.model.likelihoods.gaussian import Gaussian
+from comparo.model.linalg.graph import Batch, Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.linalg.pattern import Batch, Pattern
 from comparo.model.posterior import Posterior
 from comparo.model.tuning import LIMITS, Limits
 from comparo.ranking.consensus import check_validity, consensus

@@ -14,8 +14,8 @@ from typing import Protocol
 
 import numpy as np
 
+from comparo.model.linalg.graph import Batch, Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.linalg.pattern import Batch, Pattern
 from comparo.types import Array
 
 
@@ -145,7 +145,7 @@ def difference_variances(laplacian: Laplacian) -> Array:
 
     >>> from comparo.data.comparisons import Comparisons
     >>> from comparo.model.linalg.graph import Graph
-    >>> from comparo.model.linalg.pattern import Pattern
+    >>> from comparo.model.linalg.graph import Pattern
     >>> pattern = Pattern(Graph.build(Comparisons.from_rows([("a", "b", 0.7)])))
     >>> difference_variances(Laplacian(pattern, np.ones(1), np.ones(2)))
     array([0.66666667])

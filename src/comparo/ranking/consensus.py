@@ -22,8 +22,8 @@ import numpy as np
 from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.panel_covariance import Opinion
 from comparo.model.estimators.poe import Product
-from comparo.model.estimators.random_effects import Effects
-from comparo.model.linalg.pattern import Batch, Pattern
+from comparo.model.inference.random_effects import Effects
+from comparo.model.linalg.graph import Batch, Pattern
 from comparo.model.posterior import Covariance
 from comparo.ranking.flips import orders_correlation
 from comparo.ranking.grouping import group_means

@@ -18,9 +18,10 @@ from comparo.model.control import Control
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.panel import Panel, panel
 from comparo.model.estimators.poe import Product
-from comparo.model.estimators.random_effects import Predicted
 from comparo.model.estimators.votes import Voted
-from comparo.model.likelihoods.experts import BradleyTerry, is_logit
+from comparo.model.inference.random_effects import Predicted
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.likelihoods.experts import is_logit
 from comparo.model.linalg.graph import Graph
 from comparo.model.posterior import Covariance
 from comparo.model.tuning import Limits

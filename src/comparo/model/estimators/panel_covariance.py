@@ -27,13 +27,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.model.estimators.random_effects import Predicted
 from comparo.model.estimators.voice import Voice
+from comparo.model.inference.random_effects import Predicted, Shared
 from comparo.model.inference.reml import estimate
-from comparo.model.inference.solution import Shared
-from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.graph import Batch, Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.linalg.pattern import Batch, Pattern
 from comparo.model.linalg.spectrum import Moments, Spectrum
 from comparo.model.posterior import Posterior
 from comparo.model.tuning import Limits

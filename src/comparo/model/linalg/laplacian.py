@@ -20,7 +20,7 @@ from scipy import sparse
 from scipy.linalg import lapack
 from scipy.sparse.linalg import SuperLU, splu
 
-from comparo.model.linalg.pattern import Batch, Pattern
+from comparo.model.linalg.graph import Batch, Pattern
 from comparo.types import Array
 
 # Unknowns per column up to which a dense factorisation of a context is faster than conjugate gradients for all columns.

@@ -255,7 +255,7 @@ def test_failed_answers_are_left_out_and_counted_and_no_key_is_written(comparo, 
 
 
 def test_margins_know_the_true_differences_better_than_the_answers_do():
-    """Five simulated runs: which text is better in all pairs that were judged, and by how much (docs/assets.md)."""
+    """Five simulated runs: which text is better in all pairs that were judged, and by how much (docs/runs.md)."""
     right, near, kept = [], [], []
     for seed in range(5):
         truth = dict(enumerate(np.random.default_rng(seed).normal(0, 1.5, 20).tolist()))

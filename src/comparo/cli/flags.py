@@ -38,7 +38,7 @@ AllowChanges = Annotated[
     bool,
     typer.Option(
         "--allow-changes",
-        help="Leave out judgements about texts that changed or are gone (docs/growing.md).",
+        help="Leave out judgements about texts that changed or are gone (docs/runs.md).",
         rich_help_panel="Output",
     ),
 ]

@@ -85,7 +85,7 @@ class JudgeFlags(UncachedJudgeFlags):
     cache: Annotated[
         str | None,
         typer.Option(
-            help=f"The file of answers that need not be asked again (docs/cache.md), or off. Default: {ROOT / CACHE}",
+            help=f"The file of answers that need not be asked again (docs/runs.md), or off. Default: {ROOT / CACHE}",
             show_default=False,
         ),
     ] = None

@@ -72,7 +72,7 @@ class Ranking(Placed):
     people
         What people's votes told, where the scores are people's (`comparo.with_votes`); else None.
     grown
-        What each candidate was before items were added to the run (docs/growing.md); None where none were.
+        What each candidate was before items were added to the run (docs/runs.md); None where none were.
 
     Examples
     --------
@@ -144,7 +144,7 @@ class Ranking(Placed):
 
     @property
     def ties(self) -> dict[str, NDArray[Any]] | None:
-        """The tie parameter ν of each judge, and P(tie) of two equal texts (docs/ties.md); None without ties."""
+        """The tie parameter ν of each judge, and P(tie) of two equal texts (docs/fitting.md); None without ties."""
         return tie_columns(self.comparisons, self.product, self.panel)
 
     @property

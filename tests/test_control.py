@@ -322,7 +322,7 @@ def test_the_commands_hold_length_equal(run, tmp_path):
     assert "more of it is worth" in done.stderr
     header = (tmp_path / "run" / "ranking.csv").read_text(encoding="utf-8").splitlines()[0]
     assert "equal_length_price_score" in header
-    assert run(tmp_path, ["report", "run"]).returncode == 0
+    assert run(tmp_path, ["runs", "--report", "run"]).returncode == 0
     assert "Equal price" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "twice the length" in run(tmp_path, ["fit", "run", "--method", "mixed", "--control", "length"]).stderr
     assert "--control needs estimated variances" in run(tmp_path, [*asked, "--plain", "--control", "length"]).stderr

@@ -419,7 +419,7 @@ def test_the_commands_work_on_a_folder_that_has_grown(run_folder, run, tmp_path)
     file = tmp_path / "changed.jsonl"
     given = texts(ALL) | {"t5": "Another text."}
     file.write_text("\n".join(json.dumps({"id": name, "text": text}) for name, text in given.items()))
-    for arguments in (["report", "run"], ["fit", "run"], ["export", "run"], ["runs", "."]):
+    for arguments in (["runs", "--report", "run"], ["fit", "run"], ["export", "run"], ["runs", "."]):
         done = run(tmp_path, arguments)
         assert done.returncode == 0, done.stderr
     more = ["rank", str(file), "--out", "run", "--criterion", "better", "--judge", "simulated/soft"]

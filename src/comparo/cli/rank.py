@@ -173,7 +173,6 @@ def rank_command(
     The ranking goes to stdout, progress to stderr, and everything asked to a run folder with a report to open in a
     browser. The same command continues a run that was stopped.
     """
-    asked.check()  # flags that do not fit are an error before anything is read
     Budget.of(plan.budget)
     numbers = [name for name in how.control or () if name != LENGTH]
     old = None if fresh or out is None else items_there(out)

@@ -51,7 +51,6 @@ def rejudge_command(
     """
     if len(asked.judges) > 1:
         raise ValueError("comparo rejudge asks one judge; give one --judge, and rejudge the new folder by the next")
-    asked.check()  # flags that do not fit together are an error before anything is read
     (judge,) = asked.make(stored_items(run), context)
 
     def folder(task: Repeated) -> Path | None:

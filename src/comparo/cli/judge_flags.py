@@ -11,11 +11,10 @@ import typer
 
 from comparo.data.items import Items
 from comparo.judges import Judge, accepted_options, load_judge, ray_judge
-from comparo.run.cache import CACHE
-from comparo.run.caching_judge import Recalling, remembering
+from comparo.run.cache import CACHE, Recalling, remembering
 from comparo.run.folders import ROOT
-from comparo.run.starting import reader
 from comparo.run.task import DEFAULT_JUDGE
+from comparo.run.voices import reader
 
 NAMES = (
     "provider/model: local/smollm2 (embedded), local/PATH.gguf, hf/NAME-OR-FOLDER, openai/MODEL (any "

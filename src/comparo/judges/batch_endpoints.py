@@ -22,8 +22,7 @@ from typing import Any, NoReturn, TypeVar
 
 from comparo.data.prompts import Question
 from comparo.errors import JudgeError
-from comparo.judges.batch_http import BatchClient, Refused
-from comparo.judges.batches import WINDOW, Batches, GarbledError, Line, State
+from comparo.judges.batches import WINDOW, BatchClient, Batches, GarbledError, Line, Refused, State
 from comparo.judges.caller import Caller
 from comparo.judges.http import Answer, HttpClient, NoAnswerError, as_json
 from comparo.judges.prices import count

@@ -2,7 +2,7 @@
 
 A run asks one question with its own settings (and one more where the reply is begun): what the server refuses costs
 nothing, and changes the question as `caller` does. Anthropic and Google also list their models, which costs nothing; a
-server of the user's own may not have such a list. `survey` tries all that there is, for `comparo probe`.
+server of the user's own may not have such a list. `survey` tries all that there is, for `comparo judge --probe`.
 """
 
 import asyncio

@@ -79,7 +79,7 @@ class Complaint:
 
     @property
     def share(self) -> float:
-        """How much of a question that is too long to keep: 0.9 of the share that counts of tokens allow, without them 0.7.
+        """How much to keep of a question that is too long: 0.9 of the share by counts of tokens, without them 0.7.
 
         >>> read_complaint("the limit is 1000 tokens, and you sent 2000 tokens").share
         0.45

@@ -295,7 +295,7 @@ def test_the_score_is_the_expected_one():
         assert all(request.body["logprobs"] for request in api.requests)
     assert scored.scores == pytest.approx([(2.0 + 1.0 + 0.1) / 0.8, (0.6 + 1.8) / 0.9])
     assert [judgement.mass for judgement in scored.judgements] == pytest.approx([0.8, 0.9])
-    assert scored.calls == len(api.requests) == 2
+    assert len(scored.judgements) == len(api.requests) == 2
     asked = api.requests[0].body["messages"][0]["content"]
     assert asked == (
         "Sentence: The cat sat on the mat.\n\nRate the fluency of the Sentence from 1 (lowest) to 5 (highest), by the "
@@ -395,7 +395,7 @@ def test_every_attribute_of_the_paper_has_a_prompt_for_its_score(name):
 
 def test_a_score_prompt_is_checked():
     assert score_prompt("wit", scale=3).labels == ("3", "2", "1")
-    assert score_prompt("wit {", steps="1. Read {it}.").text(Question(1, 1, None, "x")).count("{it}") == 1
+    assert "the wit { of" in score_prompt("wit {").text(Question(1, 1, None, "x"))
     for labels in (("2", "1"), ("1", "2", "3"), ("5", "3", "1"), tuple(map(str, range(10, 0, -1)))):
         with pytest.raises(ValueError, match="scores of a scale"):
             ScorePrompt("{first}", labels=labels)

@@ -163,17 +163,18 @@ def _reported(method: str, rival: str) -> str:
     )
 
 
+def _gap(found: Experiment, one: Results, way: str, other: Results, rival: str, point: str, where: str = "") -> Finding:
+    apart = difference(one, way, other, rival, point)
+    return f"{found.plan.title} {_at(point)}{where}: {apart}", apart.verdict
+
+
 def _probabilities_beat_decisions(found: Experiment) -> Iterator[Finding]:
-    point = found.plan.point
-    apart = difference(found.random, "avg-prob", found.random, "win-ratio", point)
-    yield f"{found.plan.title} {_at(point)}: {apart}", apart.verdict
+    yield _gap(found, found.random, "avg-prob", found.random, "win-ratio", found.plan.point)
 
 
 def _products_beat_means(found: Experiment) -> Iterator[Finding]:
-    point = found.plan.point
-    best = max(("avg-prob", "win-ratio"), key=lambda name: found.random.mean(name, point))
-    apart = difference(found.random, "poe-bt", found.random, best, point)
-    yield f"{found.plan.title} {_at(point)} over {best}: {apart}", apart.verdict
+    best = max(("avg-prob", "win-ratio"), key=lambda name: found.random.mean(name, found.plan.point))
+    yield _gap(found, found.random, "poe-bt", found.random, best, found.plan.point, f" over {best}")
 
 
 def _a_fifth_is_enough(found: Experiment) -> Iterator[Finding]:
@@ -192,24 +193,21 @@ def _experts_agree(found: Experiment) -> Iterator[Finding]:
 
 
 def _selection_adds(found: Experiment) -> Iterator[Finding]:
-    apart = difference(found.selected, "poe-bt, greedy", found.random, "poe-bt", found.plan.point)
-    yield f"{found.plan.title} {_at(found.plan.point)}: {apart}", apart.verdict
+    yield _gap(found, found.selected, "poe-bt, greedy", found.random, "poe-bt", found.plan.point)
 
 
 def _debiasing_is_needed(found: Experiment) -> Iterator[Finding]:
     mean = [float(np.mean(judgements.p)) for judgements in found.opened.recorded.values()]
-    apart = difference(found.one, DEBIASED, found.one, "poe-bt, one order", found.plan.one_point)
-    where = f"{_at(found.plan.one_point)} (mean p {min(mean):.2f} to {max(mean):.2f})"
-    yield f"{found.plan.title} {where}: {apart}", apart.verdict
+    where = f" (mean p {min(mean):.2f} to {max(mean):.2f})"
+    yield _gap(found, found.one, DEBIASED, found.one, "poe-bt, one order", found.plan.one_point, where)
 
 
 def _one_order_is_as_good(found: Experiment) -> Iterator[Finding]:
     """Debiased poe-bt in one order against both orders with as many calls, also at the fewest."""
     fewest = next(calls for calls in found.one.calls if calls in found.random.calls)
     for point in dict.fromkeys((fewest, found.plan.one_point)):
-        apart = difference(found.one, DEBIASED, found.random, "poe-bt", point)
-        verdict = apart.verdict.replace(OPEN, f"{HELD} (no significant difference)")
-        yield f"{found.plan.title} {_at(point)}: {apart}", f"{verdict} {_at(point)}"
+        figure, verdict = _gap(found, found.one, DEBIASED, found.random, "poe-bt", point)
+        yield figure, f"{verdict.replace(OPEN, f'{HELD} (no significant difference)')} {_at(point)}"
 
 
 def _converges_within_ten(found: Experiment) -> Iterator[Finding]:

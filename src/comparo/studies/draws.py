@@ -69,9 +69,8 @@ class Group:
         """The paper's design for items in shuffled order, a new order for each set."""
         contexts, count = self.pairs.shape[:2]
         if count < self.items * (self.items - 1) // 2:
-            sets = [
-                greedy_among(self.pairs[c], self.items, self.wanted, rng) for _ in range(draws) for c in range(contexts)
-            ]
+            every = [pairs for _ in range(draws) for pairs in self.pairs]
+            sets = [greedy_among(pairs, self.items, self.wanted, rng) for pairs in every]
             return np.array(sets).reshape(draws, contexts, -1)
         design = greedy_pairs(self.items, self.wanted, rng)
         shuffled = rng.permuted(np.tile(np.arange(self.items), (draws * contexts, 1)), axis=1)

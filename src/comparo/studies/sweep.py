@@ -1,9 +1,9 @@
 """A sweep: every way to spend calls and to score the answers, at every number of calls, for every attribute.
 
 A cell is one way at one number of calls. Ways with the same orders and strategy are scored on the same draws and can be
-compared draw by draw. Seed, attribute, orders, strategy and calls determine a draw, whatever else is studied and however
-many processes share the work. All contexts of all draws are fitted in one call, with draw·C + context as the context,
-unless the method shares something between contexts, such as a position bias: then each draw is fitted separately.
+compared draw by draw. Seed, attribute, orders, strategy and calls determine a draw, whatever else is studied and
+however many processes share the work. All contexts of all draws are fitted in one call, with draw·C + context as the
+context, unless the method shares something between contexts, such as a position bias: then each draw is fitted alone.
 
 With a the method's and b people's scores of a context's items, centred, Pearson's correlation is Σab / √(Σa²·Σb²), and
 Spearman's the same of their ranks, ties at their mean rank. A cell has the mean over contexts in each draw; contexts in

@@ -213,19 +213,6 @@ def test_a_pair_that_is_missing_is_named():
         sort_contexts(items.names, answer, rng=np.random.default_rng(0))
 
 
-def test_what_cannot_be_sorted_is_refused():
-    rng = np.random.default_rng(0)
-    with pytest.raises(ValueError, match=r"beam = 0 .*at least 1"):
-        pairs("ab", lambda *_: 0.5, beam=0, rng=rng)
-    with pytest.raises(ValueError, match=r"threshold = 0\.6 from 0 to 0\.5"):
-        pairs("ab", lambda *_: 0.5, threshold=0.6, rng=rng)
-    with pytest.raises(ValueError, match="have the same name"):
-        pairs("aba", lambda *_: 0.5, rng=rng)
-    with pytest.raises(ValueError, match=r"against .* is nan"):
-        pairs("ab", lambda *_: math.nan, rng=rng)
-    assert pairs("", lambda *_: 0.5, rng=rng).order == ()
-
-
 real = pytest.mark.recorded
 
 

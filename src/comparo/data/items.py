@@ -1,16 +1,13 @@
 """The items to rank: ids and texts, the context that each belongs to, and people's scores if there are any.
 
-Every source of items becomes a `Table` first, so that all are checked in the same way before a judge is called. The
-roles `id`, `text`, `context`, `context_id` and `group` are columns of that name unless another name is given.
-
-The columns of items by their role: ids, texts, contexts, groups and scores, every value checked.
+Every source of items becomes a `Table` first, and all are checked in the same way before a judge is called. The roles
+`id`, `text`, `context`, `context_id` and `group` are columns of that name unless another name is given.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.columns import Column, Table, factorise, shown
+from comparo.data.columns import Column, Table, as_number, factorise, is_blank, shown
 from comparo.data.prompts import Question
 from comparo.data.reading import columns_from_objects
 from comparo.data.sources import table_of
@@ -49,7 +46,7 @@ def context_codes(
     table: Table, rows: int, name: str | None, label_name: str | None
 ) -> tuple[NDArray[Any], NDArray[np.int32], tuple[str | None, ...]]:
     """The labels of the contexts (C,), the code of each row's (N,), and their texts (C,)."""
-    values = [None if _is_blank(value) else value for value in table.columns[name]] if name else []
+    values = [None if is_blank(value) else value for value in table.columns[name]] if name else []
     if label_name:
         labels, (codes,) = factorise(table, label_name)
         if bad := [row for row, value in enumerate(values) if not isinstance(value, str | None)]:
@@ -85,9 +82,9 @@ def checked_texts(table: Table, name: str | None) -> tuple[str, ...]:
     if name is None:
         raise no_column(table, "text", "text")
     column = table.columns[name]
-    if bad := [row for row, text in enumerate(column) if not isinstance(text, str) or _is_blank(text)]:
+    if bad := [row for row, text in enumerate(column) if not isinstance(text, str) or is_blank(text)]:
         text = column[bad[0]]
-        problem = "there is no text; write it" if _is_blank(text) else f"{shown(text)} is not text; put it in quotes"
+        problem = "there is no text; write it" if is_blank(text) else f"{shown(text)} is not text; put it in quotes"
         raise table.error(bad, name, f"{problem}, or drop the row")
     return tuple(column)
 
@@ -98,7 +95,7 @@ def checked_scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str
     found = {name.removeprefix("score_"): (name, table.columns[name]) for name in marked}
     objects = table.columns.get("scores", ())
     if any(isinstance(value, Mapping) for value in objects):
-        if bad := [row for row, value in enumerate(objects) if not (isinstance(value, Mapping) or _is_blank(value))]:
+        if bad := [row for row, value in enumerate(objects) if not (isinstance(value, Mapping) or is_blank(value))]:
             raise table.error(
                 bad, "scores", f"{shown(objects[bad[0]])} is not an object of names and numbers; correct it"
             )
@@ -130,13 +127,8 @@ def checked_numbers(table: Table, chosen: Sequence[str]) -> dict[str, NDArray[np
 
 
 def _numbers(table: Table, name: str, column: Column, flag: str = "scores") -> NDArray[np.float64]:
-    values, bad = np.full(len(column), np.nan), []
-    for row, value in enumerate(column):
-        try:
-            values[row] = math.nan if _is_blank(value) else float(value)
-        except (TypeError, ValueError, OverflowError):
-            bad.append(row)
-    if bad := bad or np.flatnonzero(np.isinf(values)).tolist():
+    values = np.array([as_number(value) for value in column])
+    if bad := np.flatnonzero(np.isinf(values)).tolist():
         problem = f"{shown(column[bad[0]])} is not a number; correct it, leave it empty, or choose others with --{flag}"
         raise table.error(bad, name, problem)
     return values
@@ -151,12 +143,6 @@ def check_characters(table: Table, name: str) -> None:
         bad = [row for row, value in enumerate(strings) if any("\ud800" <= letter <= "\udfff" for letter in value)]
         problem = f"{error.object[error.start]!a} is half a character; write the whole, or drop it"
         raise table.error(bad, name, problem) from None
-
-
-def _is_blank(value: Any) -> bool:
-    if isinstance(value, str):
-        return not value.strip()
-    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 LENGTH = "length"  # of the texts, which is known without a column

@@ -40,7 +40,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.columns import Column, Table, shown
+from comparo.data.columns import Column, Table, as_number, shown
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER
 from comparo.data.reading import read_columns
@@ -258,12 +258,7 @@ def _label(table: Table, row: int, name: str, value: Any) -> Any:
 
 def _number(table: Table, row: int, name: str, value: Any) -> float:
     """A score, NaN where there is none."""
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return math.nan
-    try:
-        number = math.inf if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.inf
+    number = math.inf if isinstance(value, bool) else as_number(value)
     if math.isinf(number):
         raise table.error([row], name, f"{shown(value)} is not a number; correct it, or leave it empty")
     return number

@@ -8,7 +8,7 @@ recorded rows, shape (S, T), in the order of the contexts.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -235,9 +235,6 @@ def draw(
     """
     if draws < 1:
         raise ValueError(f"draws are at least 1, not {draws}")
-    for name, value, known in (("orders", orders, Orders), ("strategy", strategy, Strategy)):
-        if value not in get_args(known):
-            raise ValueError(f"{name} is one of {', '.join(map(repr, get_args(known)))}, not {value!r}")
     pairs, available = _usable(recorded, orders)
     each = 2 if orders == "both" else 1
     counts = calls if isinstance(calls, np.ndarray) else calls_in(recorded, calls, orders)

@@ -71,11 +71,7 @@ def sort_contexts(
     >>> sorted_by[None].order, sorted_by[None].calls
     (('b', 'a'), 1)
     """
-    if beam < 1 or not 0 <= threshold <= 0.5:
-        raise ValueError(f"beam = {beam} is to be at least 1, and threshold = {threshold} from 0 to 0.5")
     candidates: list[tuple[Any, Any]] = [(context, name) for context, group in names.items() for name in group]
-    if len(set(candidates)) < len(candidates):
-        raise ValueError("two candidates of a context have the same name; give each its own")
     start, sorts = 0, []
     for group in names.values():
         sorts.append(_sort((start + rng.permutation(len(group))).tolist(), beam, threshold))
@@ -86,9 +82,7 @@ def sort_contexts(
         ordered = [*wanted, *((second, first) for first, second in wanted if both)]
         asked = [(candidates[first][0], candidates[first][1], candidates[second][1]) for first, second in ordered]
         found = answer(asked)
-        for (context, *pair), p in zip(asked, found, strict=True):
-            if not 0 <= p <= 1:
-                raise ValueError(f"the answer to {pair[0]!r} against {pair[1]!r} is {p}, which is no probability")
+        for context, *_ in asked:
             calls[context] += 1
         if both:
             found = [(p + 1 - turned) / 2 for p, turned in zip(found, found[len(wanted) :], strict=False)]

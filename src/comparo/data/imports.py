@@ -144,9 +144,9 @@ MARKS = ("winner_model_a", "winner_model_b", "winner_tie")
 def read_battles(table: Table) -> Imported:
     """Battles of Chatbot Arena: the cleaned battles, and the table of the Kaggle competition.
 
-    The battles hold model_a (shown on the left, or above), model_b and winner (model_a, model_b, tie, or tie (bothbad)),
-    and where they were kept question_id, judge, turn, and conversation_a and conversation_b, lists of messages with role
-    and content. The human judgements of MT-Bench have the same columns. The table has id, model_a, model_b, prompt,
+    The battles hold model_a (shown on the left, or above), model_b and winner (model_a, model_b, tie, or tie
+    (bothbad)), and where they were kept question_id, judge, turn, and conversation_a and conversation_b, lists of
+    messages with role and content. The human judgements of MT-Bench have the same columns. The table has id, model_a, model_b, prompt,
     response_a and response_b, each a JSON list with a text per turn, and three columns of 0 and 1 for the winner. A
     battle is a context, or its question where several battles are about one.
     """
@@ -368,9 +368,8 @@ def read_results(table: Table) -> Imported:
         cases.setdefault(_repeated(context, repeat), {})[name[row]] = (row, text)
     for context, outputs in cases.items():
         for item, (row, text) in outputs.items():
-            found.add_text(
-                context, item, text, _field(found, row, "prompt", "raw") if has_one_prompt else _variables(found, row)
-            )
+            asked = _field(found, row, "prompt", "raw") if has_one_prompt else _variables(found, row)
+            found.add_text(context, item, text, asked)
         if len(outputs) < 2:
             found.left_out["test cases with a single output"] += 1
         elif not _selected(found, context, outputs):

@@ -1,4 +1,4 @@
-"""comparo against other libraries on the recorded judgements, at the same calls: the figures of docs/alternatives.md.
+"""comparo against other libraries on the recorded judgements, at the same calls: docs/measurements/rivals.md.
 
 What do other libraries make of the very same answers? What does a sort (PairS) find with the calls that it needs? And
 what does `comparo rank` find with as many calls as each? Spearman × 100 with people's scores, mean over contexts and

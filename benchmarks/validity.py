@@ -1,4 +1,4 @@
-"""How much of what one judge says of a single text people share: the figures of docs/validity.md.
+"""How much of what one judge says of a single text people share: the figures of docs/measurements/validity.md.
 
 A judge's score of a text is s = m + δ, with m what is expected of the text (the mean of its system over all contexts,
 or what its style predicts) and δ its own part. The consensus estimate is t = m + k·δ. For every recorded judge whose

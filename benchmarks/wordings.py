@@ -1,4 +1,4 @@
-"""Ten wordings of one question to one judge, against people's scores: the figures of docs/judges.md.
+"""Ten wordings of one question to one judge, against people's scores: the figures of docs/measurements/wordings.md.
 
 The judge is Qwen2.5-Coder-1.5B-Instruct; the sets are the first 25 articles of SummEval and all of TopicalChat, every
 ordered pair. `p` is P(the text shown first is better); an answer flips if the judge prefers the same position in both

@@ -209,7 +209,7 @@ def test_mistakes_are_told():
 
 
 def show_calibration():
-    """The table of docs/planning.md: actual, expected, and expected where a context knows nothing of the others."""
+    """The table of docs/measurements/planning.md: actual, expected, and expected of each context alone."""
     for hard in (False, True):
         for regime, (data, ranking, true) in zip(REGIMES, calibration(hard, 300), strict=True):
             alone = []

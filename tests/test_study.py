@@ -614,7 +614,7 @@ def test_one_order_needs_the_bias_term(relevance):
 @pytest.mark.long
 @real
 def test_the_written_study_has_the_figures_that_its_command_makes(relevance):
-    page = (ROOT / "docs" / "study.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "measurements" / "study.md").read_text(encoding="utf-8")
     table = page.split("By attribute, at 48 calls:")[1]
     [row] = re.findall(r"\| poe-bt \|(.*)\|", table.split("Kept of")[0])
     names = re.findall(r"\w+", table.strip().splitlines()[0])

@@ -496,7 +496,7 @@ SOURCES: dict[Source, tuple[frozenset[str], Callable[[Table], Imported]]] = {
 
 
 def import_file(path: str | os.PathLike[str], source: Source | None = None) -> Imported:
-    """The comparisons, and the texts where there are any, of a file that another tool wrote (docs/assets.md).
+    """The comparisons, and the texts where there are any, of a file that another tool wrote (docs/runs.md).
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ def export_run(
     least_margin: float = 0.0,
     force: bool = False,
 ) -> Exported:
-    """Write what a run found into a file or a folder for other tools (docs/assets.md).
+    """Write what a run found into a file or a folder for other tools (docs/runs.md).
 
     Parameters
     ----------

@@ -17,8 +17,9 @@ from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
 from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.poe import Product
-from comparo.model.estimators.random_effects import Effects
-from comparo.model.likelihoods.experts import BradleyTerry, is_logit
+from comparo.model.inference.random_effects import Effects
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.likelihoods.experts import is_logit
 from comparo.ranking.display import bias_columns, json_rows, plain, table_html, table_text
 from comparo.ranking.grouping import Groups, asked_groups, leaderboard, why_not
 from comparo.ranking.growth import Grown, People, moved_columns, new_columns
@@ -72,7 +73,7 @@ class Ranking(Placed):
     people
         What people's votes told, where the scores are people's (`comparo.with_votes`); else None.
     grown
-        What each candidate was before items were added to the run (docs/growing.md); None where none were.
+        What each candidate was before items were added to the run (docs/runs.md); None where none were.
 
     Examples
     --------
@@ -144,7 +145,7 @@ class Ranking(Placed):
 
     @property
     def ties(self) -> dict[str, NDArray[Any]] | None:
-        """The tie parameter ν of each judge, and P(tie) of two equal texts (docs/ties.md); None without ties."""
+        """The tie parameter ν of each judge, and P(tie) of two equal texts (docs/fitting.md); None without ties."""
         return tie_columns(self.comparisons, self.product, self.panel)
 
     @property

@@ -42,7 +42,7 @@ def write_study(
         raise ValueError(f"there is no summeval.jsonl in {data}; give the folder of the data sets with --data")
     options = "" if (draws, seed) == (100, 0) else f" --draws {draws} --seed {seed}"
     where = f" --judgements {judgements}" if judgements is not None else ""
-    text = render(found, draws, f"comparo study all --data {data}{where} --out {out.name}{options}")
+    text = render(found, draws, f"comparo study all --data {data}{where} --out {out}{options}")
     save(_figures(found), out / "images", "study_")
     path = out / "study.md"
     path.write_text(text, encoding="utf-8")

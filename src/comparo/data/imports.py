@@ -146,9 +146,9 @@ def read_battles(table: Table) -> Imported:
 
     The battles hold model_a (shown on the left, or above), model_b and winner (model_a, model_b, tie, or tie
     (bothbad)), and where they were kept question_id, judge, turn, and conversation_a and conversation_b, lists of
-    messages with role and content. The human judgements of MT-Bench have the same columns. The table has id, model_a, model_b, prompt,
-    response_a and response_b, each a JSON list with a text per turn, and three columns of 0 and 1 for the winner. A
-    battle is a context, or its question where several battles are about one.
+    messages with role and content. The human judgements of MT-Bench have the same columns. The table has id, model_a,
+    model_b, prompt, response_a and response_b, each a JSON list with a text per turn, and three columns of 0 and 1 for
+    the winner. A battle is a context, or its question where several battles are about one.
     """
     found = Gathering(table)
     p = _marked(found) if set(MARKS) <= set(table.columns) else _named(found)

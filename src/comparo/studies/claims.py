@@ -12,12 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
+from comparo.methods import Method
 from comparo.studies.experiments import (
+    METHODS,
     PAPER_HANNA,
     PAPER_PAIRS,
     PAPER_SELECTED,
     PAPER_SUMMEVAL,
     PAPER_TOPICALCHAT,
+    PAPER_WHOLE,
     Experiment,
     between,
     signed,
@@ -98,10 +101,10 @@ def _unpaired(a: Array, b: Array) -> Difference:
 
 def claims(experiments: Experiments) -> list[Claim]:
     """All claims, on the data sets that were studied."""
-    gains = [row["greedy"]["poe-bt"] - row["random"]["poe-bt"] for row in PAPER_SELECTED.values()]
-    kept = [row["48"]["poe-bt"] / row["240"]["poe-bt"] for row in PAPER_SUMMEVAL.values()]
-    ends = [rows["50n"]["poe-bt"] - rows["10n"]["poe-bt"] for row in PAPER_HANNA.values() for rows in row.values()]
-    sorts = [after - before for pair in PAPER_PAIRS.values() for before, after in zip(*pair, strict=True)]
+    kept = [few / whole for few, whole in PAPER_WHOLE]
+    gains, ends, sorts = (
+        [after - before for before, after in pairs] for pairs in (PAPER_SELECTED, PAPER_HANNA, PAPER_PAIRS)
+    )
     every: list[tuple[str, str, Callable[[Experiment], Iterator[Finding]]]] = [
         (
             "Probabilities beat decisions: avg-prob over win-ratio",
@@ -139,7 +142,11 @@ def claims(experiments: Experiments) -> list[Claim]:
             "curves only: similar",
             _one_order_is_as_good,
         ),
-        ("PoE-BT converges within 10 N calls on HANNA", f"{between(ends)} from 10 N to 50 N", _converges_within_ten),
+        (
+            "PoE-BT converges within 10 N calls on HANNA",
+            f"{between(ends)} from 10 N to 50 N",
+            _converges_within_ten,
+        ),
         ("PoE-BT beats PairS", f"SummEval, PairS-beam: {between(sorts, 0)} by attribute", _beats_sorting),
     ]
     found = []
@@ -155,11 +162,11 @@ def _at(calls: str) -> str:
     return f"at {calls.replace('n', ' N')} calls"
 
 
-def _reported(method: str, rival: str) -> str:
-    sets = (("SummEval", PAPER_SUMMEVAL, "48"), ("TopicalChat", PAPER_TOPICALCHAT, "18"))
+def _reported(method: Method, rival: Method) -> str:
+    one, other = METHODS.index(method), METHODS.index(rival)
     return "; ".join(
-        f"{title} {_at(calls)} {between(row[calls][method] - row[calls][rival] for row in table.values())}"
-        for title, table, calls in sets
+        f"{title} {between(row[one] - row[other] for row in rows)}"
+        for title, rows in (("SummEval at 48 calls", PAPER_SUMMEVAL), ("TopicalChat at 18 calls", PAPER_TOPICALCHAT))
     )
 
 

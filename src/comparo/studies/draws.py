@@ -7,7 +7,7 @@ recorded rows, shape (S, T), in the order of the contexts.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -160,18 +160,15 @@ class Draws:
         contexts = len(recorded.contexts)
         number = np.arange(len(rows), dtype=np.int32)[:, None]
         context = number * contexts + np.repeat(np.arange(contexts, dtype=np.int32), self.calls)
-        return self._taken(rows.ravel(), np.arange(len(rows) * contexts), context.ravel())
+        taken = rows.ravel()
+        first, second = recorded.item[recorded.first[taken]], recorded.item[recorded.second[taken]]
+        weight = None if recorded.weight is None else recorded.weight[taken]
+        labels = np.arange(len(rows) * contexts)
+        return Comparisons(recorded.items, first, second, recorded.p[taken], weight, labels, context.ravel())
 
     def one(self, draw: int) -> Comparisons:
         """The comparisons of one draw, contexts with the labels they have."""
-        contexts = np.arange(len(self.recorded.contexts), dtype=np.int32)
-        return self._taken(self.rows[draw], self.recorded.contexts, np.repeat(contexts, self.calls))
-
-    def _taken(self, rows: Index, contexts: NDArray[np.generic], context: Index) -> Comparisons:
-        recorded = self.recorded
-        first, second = recorded.item[recorded.first[rows]], recorded.item[recorded.second[rows]]
-        weight = None if recorded.weight is None else recorded.weight[rows]
-        return Comparisons(recorded.items, first, second, recorded.p[rows], weight, contexts, context)
+        return replace(self.together(slice(draw, draw + 1)), contexts=self.recorded.contexts)
 
 
 def calls_in(recorded: Recorded, calls: int | str, orders: Orders = "both") -> NDArray[np.int64]:

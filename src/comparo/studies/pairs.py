@@ -30,7 +30,7 @@ from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
-from comparo.errors import ComparisonsError, JudgeError
+from comparo.errors import JudgeError
 from comparo.judges import Judge
 from comparo.judges.replay import Replay
 from comparo.rounding import TIES, merge_ties
@@ -108,29 +108,17 @@ def recorded_answers(recorded: Comparisons) -> Answer:
 
     >>> recorded_answers(Comparisons.from_rows([("a", "b", 0.3)]))([(None, "b", "a")])
     Traceback (most recent call last):
-    comparo.errors.ComparisonsError: 'b' against 'a' was not recorded in this order; PairS chooses its own pairs, ...
+    comparo.errors.JudgeError: replay/memory on 'b' against 'a': ...
     """
-    replay = Replay(recorded)
+    return judge_answers(Replay(recorded))
+
+
+def judge_answers(judge: Judge, prompt: Prompt | None = None, items: Items | None = None) -> Answer:
+    """Answers from a judge that is asked with a prompt about the texts of `items`; a failed one raises a JudgeError."""
 
     def answer(asked: Sequence[Asked]) -> list[float]:
-        answers = []
-        for judgement in replay.judge(Question(first, second, context) for context, first, second in asked):
-            if judgement.failed:
-                raise ComparisonsError(
-                    f"{_named(judgement.question)} was not recorded in this order; PairS chooses its own pairs, and "
-                    "needs every ordered pair of a context"
-                )
-            answers.append(judgement.p)
-        return answers
-
-    return answer
-
-
-def judge_answers(judge: Judge, prompt: Prompt, items: Items) -> Answer:
-    """Answers from a judge that is asked with this prompt; a failed answer ends the sort with a JudgeError."""
-
-    def answer(asked: Sequence[Asked]) -> list[float]:
-        questions = [items.question(*one) for one in asked]
+        names = (Question(first, second, context) for context, first, second in asked)
+        questions = list(names if items is None else (items.question(*one) for one in asked))
         found = {}
         for judgement in judge.judge(questions, prompt):
             question = judgement.question

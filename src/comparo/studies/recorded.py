@@ -221,10 +221,9 @@ def scored_items(
 ) -> tuple[str, Items, tuple[str, ...], Path | None]:
     """A data set's name, its items, the attributes to study, and where judgements may be; see `open_set`."""
     if name_or_path in READERS:
-        name, place = name_or_path, None if data is None else Path(data)
-        file = None if place is None else _file(place, name)
-        found = load_dataset(name) if file is None else load_dataset(name, file)
-        texts, scored = replace(found.items, group=found.systems), found.attributes
+        name, file = name_or_path, None if data is None else _file(Path(data), name_or_path)
+        found = load_dataset(name, file)
+        texts, scored = found.items, found.attributes
         folder = None if file is None else file.parent / "judgements"
     else:
         file = Path(name_or_path)
@@ -244,11 +243,10 @@ def scored_items(
 
 def _file(place: Path, name: str) -> Path:
     """The file of a data set in a folder, or the file itself."""
-    if place.is_file():
-        return place
-    if (file := _named(place, name)) is not None:
-        return file
-    raise ValueError(f"there is no {name}.jsonl (or .json, .csv, .parquet) in {place}; name its folder with --data")
+    file = place if place.is_file() else _named(place, name)
+    if file is None:
+        raise ValueError(f"there is no {name}.jsonl (or .json, .csv, .parquet) in {place}; name its folder with --data")
+    return file
 
 
 def _named(place: Path, stem: str) -> Path | None:
@@ -271,12 +269,9 @@ def _judged(name: str, place: Path | None, attributes: tuple[str, ...], named: b
                 f"{place} holds the judgements of one attribute; say which with --attribute: {', '.join(attributes)}"
             )
         return {first: place}
-    found = {}
-    for attribute in attributes:
-        if (file := _named(place, f"{name}.{attribute}")) is not None:
-            found[attribute] = file
-        elif named:
-            raise ValueError(f"there are no judgements {name}.{attribute}.csv (or .csv.gz, …) in {place}; {remedy}")
-    if not found:
-        raise ValueError(f"there are no judgements such as {name}.{first}.csv (or .csv.gz, …) in {place}; {remedy}")
+    files = ((attribute, _named(place, f"{name}.{attribute}")) for attribute in attributes)
+    found = {attribute: file for attribute, file in files if file is not None}
+    missing = [attribute for attribute in attributes if attribute not in found]
+    if missing and (named or not found):
+        raise ValueError(f"there are no judgements {name}.{missing[0]}.csv (or .csv.gz, …) in {place}; {remedy}")
     return found

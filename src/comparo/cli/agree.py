@@ -16,7 +16,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.read_many import join, read_parts
 from comparo.data.reading import read_columns
-from comparo.data.sources import database_of
+from comparo.data.run_folder import database_of
 from comparo.errors import ComparisonsError
 
 EPILOG = (

@@ -15,7 +15,7 @@ from comparo.cli.settings import command_line
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import LENGTH, Items
 from comparo.data.read_many import read_several
-from comparo.data.sources import database_of
+from comparo.data.run_folder import database_of
 from comparo.methods import Method, PriorPairs, quiet_fit
 from comparo.model.estimators.bradley_terry import Algorithm
 from comparo.model.estimators.poe import Bias

@@ -9,7 +9,7 @@ import typer
 from comparo.cli.fit import spelt
 from comparo.cli.printing import Format, print_board, print_text, say
 from comparo.data.read_many import read_several
-from comparo.data.sources import database_of
+from comparo.data.run_folder import database_of
 from comparo.data.writing import csv_text
 from comparo.ranking.grouping import Groups
 from comparo.ranking.leaderboard import Over

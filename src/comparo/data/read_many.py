@@ -19,7 +19,7 @@ import numpy as np
 from comparo.data.comparisons import Comparisons
 from comparo.data.layouts import LABELS, WANTED, judged_fields
 from comparo.data.reading import read_columns
-from comparo.data.sources import database_of, judged
+from comparo.data.run_folder import database_of, judged
 from comparo.errors import ComparisonsError
 
 logger = logging.getLogger(__name__)

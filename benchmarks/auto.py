@@ -1,4 +1,4 @@
-"""--wording auto against fixed wordings, at 3n calls on recorded answers: figures of docs/judges.md.
+"""--wording auto against fixed wordings, at 3n calls on recorded answers: figures of docs/measurements/wordings.md.
 
 Every way makes its calls by `comparo.rank`. "auto" spends 320 of them on an audition of the eight built-in wordings.
 The fixed wording of a set is the one with the highest mean on the three other sets: no set chooses its own.
@@ -23,7 +23,7 @@ from comparo.judges import Judgement
 from comparo.judges.replay import Replay, load
 from comparo.run.audition import AUTO
 from comparo.run.rank import rank
-from comparo.studies.opening import scored_items
+from comparo.studies.recorded import scored_items
 from comparo.types import Array
 
 SETS = (

@@ -1,4 +1,4 @@
-"""Several voices in one run against one voice and against equal shares, at equal calls: the figures of docs/ranking.md.
+"""Several voices in one run against one voice and against equal shares, at equal calls: docs/measurements/panel.md.
 
 Simulated: 40 texts of a known quality t. Voice r sees a·(t + τ·u), u its own taste, and answers with noise; a coin sees
 nothing. Spearman × 100 with t, the mean of `DRAWS` draws with the standard error of the difference. Recorded: voices of
@@ -29,7 +29,7 @@ from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.voice_allocation import Shares
 from comparo.run.voices import voices_of
-from comparo.studies.opening import scored_items
+from comparo.studies.recorded import scored_items
 
 TEXTS, DRAWS, BUDGET = 40, 20, "20n"
 FEW = "6n"  # for recorded voices

@@ -12,7 +12,7 @@ from sqlite3 import connect
 import numpy as np
 import pytest
 
-from comparo import Items, Selector, load_judge, rank
+from comparo import Items, load_judge, rank
 from comparo.data.comparisons import Comparisons
 from comparo.data.run_folder import key_of
 from comparo.errors import ComparisonsError, JudgeError, WrongFolderError
@@ -23,6 +23,7 @@ from comparo.report.record import read_record
 from comparo.run.rank import prepare_rank
 from comparo.run.resume import Change, merged, read_past
 from comparo.run.store import read_judgements, stored_items
+from comparo.selection import Selector
 from comparo.selection.growing import Placing
 from processes import Forked
 from split import one_short
@@ -408,7 +409,7 @@ def test_the_commands_work_on_a_folder_that_has_grown(run_folder, run, tmp_path)
     file = tmp_path / "changed.jsonl"
     given = texts(ALL) | {"t5": "Another text."}
     file.write_text("\n".join(json.dumps({"id": name, "text": text}) for name, text in given.items()))
-    for arguments in (["report", "run"], ["fit", "run"], ["export", "run"], ["runs", "."]):
+    for arguments in (["runs", "--report", "run"], ["fit", "run"], ["export", "run"], ["runs", "."]):
         done = run(tmp_path, arguments)
         assert done.returncode == 0, done.stderr
     more = ["rank", str(file), "--out", "run", "--criterion", "better", "--judge", "simulated/soft"]

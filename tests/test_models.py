@@ -363,7 +363,7 @@ def test_a_dry_run_counts_what_an_earlier_probe_saw_a_reply_write(run, folder):
         assert ranked(run, folder, api, "gpt-6-luna", *reasoning).returncode == 0
         made = len(api.requests)
         saw = "about 22,176 written (924 a call, reasoning included, as a probe by a few words saw), about $0.01"
-        for more in ((), ("--out", "other"), ("--no-cache",)):  # from the cache and the folder, each of them alone
+        for more in ((), ("--out", "other"), ("--cache", "off")):  # from the cache and the folder, each of them alone
             told = ranked(run, folder, api, "gpt-6-luna", "--dry-run", *reasoning, *more)
             assert saw in told.stdout
         several = ("--criterion", "size=larger", "--criterion", "length=longer", "--out", "more")
@@ -378,10 +378,11 @@ def test_a_dry_run_counts_what_an_earlier_probe_saw_a_reply_write(run, folder):
 
 def test_the_command_that_only_probes(run, folder):
     with Api(LUNA) as api:
-        done = run(folder, ("probe", "openai/gpt-6-luna", "--base-url", api.url), OPENAI_API_KEY="sk-test-0123456")
+        probe = ("judge", "--probe", "--judge", "openai/gpt-6-luna", "--base-url", api.url)
+        done = run(folder, probe, OPENAI_API_KEY="sk-test-0123456")
     assert done.returncode == 0, done.stderr
     lines = dict(line.split("  ", 1) for line in done.stdout.splitlines()[1:])
     assert lines["log-probabilities"].strip() == "of 20 tokens with effort none"
     assert "list prices of 2026-10-26, " in lines["price"]
-    other = run(folder, ("probe", "simulated/soft"))
+    other = run(folder, ("judge", "--probe", "--judge", "simulated/soft"))
     assert (other.returncode, "not behind a server" in other.stderr) == (2, True)

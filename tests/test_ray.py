@@ -345,13 +345,12 @@ def test_the_command_on_a_ray_of_its_own_asks_what_it_asks_on_one_machine(run, t
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("COMPARO_", "RAY_"))}
 
     what = ["rank", "items.jsonl", "--judge", "simulated/soft", "--strategy", "adaptive", "-o", "seed=5", "--out"]
-    refused = run(tmp_path, [*what, "run", "--judge-gpus", "1"])
+    refused = run(tmp_path, [*what, "run", "-o", "gpus=1"])
     assert refused.returncode == 2
-    assert "--judge-gpus " in refused.stderr
-    assert "--engine ray" in refused.stderr
+    assert "no option 'gpus'" in refused.stderr
     alone = run(tmp_path, [*what, "alone"])
     command = [sys.executable, "-m", "comparo.cli", *what, "there"]
-    command += ["--engine", "ray", "--judge-replicas", "2", "--judge-cpus", "0.5"]
+    command += ["-o", "engine=ray", "-o", "replicas=2", "-o", "cpus=0.5"]
     there = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=variables)
     assert there.returncode == 0, there.stderr
     assert there.stdout == alone.stdout
@@ -365,7 +364,7 @@ def test_comparo_judge_joins_the_cluster_at_an_address(cluster, run, tmp_path):
     (tmp_path / "items.jsonl").write_text("\n".join(json.dumps({"id": k, "text": f"Text {k}."}) for k in "abc"))
     (tmp_path / "pairs.csv").write_text("first,second\na,b\nb,c\nc,a\n")
     what = ["judge", "pairs.csv", "--items", "items.jsonl", "--judge", "simulated/soft"]
-    flags = ["--engine", "ray", "--ray-address", cluster.address, "--judge-cpus", "0.5"]
+    flags = ["-o", "engine=ray", "-o", f"address={cluster.address}", "-o", "cpus=0.5"]
     command = [sys.executable, "-m", "comparo.cli", *what, *flags]
     there = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
     outputs = [run(tmp_path, what).stdout, there.stdout]

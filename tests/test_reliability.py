@@ -545,7 +545,9 @@ def test_a_killed_run_on_read_only_storage_is_read_with_its_log(read_only, tmp_p
 def check_read_only(commands, folder):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     runs = ["runs", str(folder.parent), "--format", "csv"]
-    listed, fitted, *paths = commands(runs, *([name, str(folder)] for name in ("fit", "report", "export")))
+    listed, fitted, *paths = commands(
+        runs, ["fit", str(folder)], ["runs", "--report", str(folder)], ["export", str(folder)]
+    )
     assert [listed[0], fitted[0]] == [0, 0]
     assert ",48,0," in listed[1]
     assert "item 11" in fitted[1]

@@ -31,12 +31,7 @@ from comparo.cli import main
 
 STORED = Path(__file__).with_name("unchanged.json.gz")
 SHOWN, NEAR, LESS_NEAR = 3, 1e-8, 1e-6
-THREADS = (
-    "run of",
-    "run with",
-    "audition",
-    "export",
-)  # their answers come in any order, and a panel's fit ends within 1e-7
+THREADS = ("run of", "run with", "audition", "export")  # answers in any order; a panel ends within 1e-7
 FEW = {"limits": replace(signature(c.fit).parameters["limits"].default, exact=8)}  # above 8 items as with thousands
 WORDS = "amber birch cedar delta ember fjord grove haven islet jetty".split()
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")

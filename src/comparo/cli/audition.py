@@ -56,7 +56,6 @@ def audition_command(
     A voice is a judge with a wording (--wording all: every one that can put the criterion). Prints for each voice how
     much of what it says is about the texts, about their order, and agreed on by the others; names the voice to use.
     """
-    asked.check()  # flags that do not fit together are an error before anything is read
     items = columns.read(data, group=group, scores=None)
     question = question.spelled_out("all")
 

@@ -86,7 +86,6 @@ def compare_command(
     Both texts of an input are shown in both orders. The answer goes to stdout, and to the run folder as compare.json
     and compare.md, beside the report. The same command continues a run that was stopped.
     """
-    asked.check()  # flags that do not fit together are an error before anything is read
     if fail_if_worse is not None and not 0 < fail_if_worse < 1:
         raise ValueError(f"--fail-if-worse {fail_if_worse} is not between 0 and 1; 0.95 is a usual choice")
     # Calls must not stop before the bets can be as sure as asked: a side has half of the error of both.

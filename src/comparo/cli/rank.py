@@ -12,8 +12,8 @@ from comparo.cli.finishing import Shown, fail_if_unreliable, print_plan, rank_by
 from comparo.cli.flags import BatchFlags, ColumnFlags, with_groups
 from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.settings import command_line
+from comparo.data.comparisons import read_several
 from comparo.data.items import LENGTH
-from comparo.data.read_many import read_several
 from comparo.methods import Method
 from comparo.model.estimators.poe import Bias
 from comparo.run.audition import AUTO
@@ -168,7 +168,6 @@ def rank_command(
     The ranking goes to stdout, progress to stderr, and everything asked to a run folder with a report to open in a
     browser. The same command continues a run that was stopped.
     """
-    asked.check()  # flags that do not fit are an error before anything is read
     Budget.of(plan.budget)
     numbers = [name for name in how.control or () if name != LENGTH]
     old = None if fresh or out is None else items_there(out)

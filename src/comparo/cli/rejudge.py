@@ -49,7 +49,6 @@ def rejudge_command(
     """
     if len(asked.judges) > 1:
         raise ValueError("comparo rejudge asks one judge; give one --judge, and rejudge the new folder by the next")
-    asked.check()  # flags that do not fit together are an error before anything is read
     (judge,) = asked.make(stored_items(run), context)
 
     notes = {"command": command_line(context)}

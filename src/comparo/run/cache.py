@@ -300,7 +300,7 @@ def _kind(error: sqlite3.Error) -> int:
 def _damaged(path: Path, error: sqlite3.Error) -> str:
     return (
         f"the cache {path} is damaged or no cache ({error}); delete it to start a new one, or go on without it by "
-        "--no-cache. Run folders do not need it"
+        "--cache off. Run folders do not need it"
     )
 
 

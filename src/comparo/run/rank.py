@@ -124,11 +124,11 @@ def rank(
         weighed again without calls.
     out, fresh, allow_changes, notes
         A folder in which everything asked is stored; a call that was stopped continues there. Items that the run of the
-        folder does not have are added to it, and the budget is then for them (docs/growing.md); with `allow_changes`,
+        folder does not have are added to it, and the budget is then for them (docs/runs.md); with `allow_changes`,
         judgements about texts that changed or are not given any more are left out. With `fresh` an existing folder is
         renamed first. `notes` are added to its run.json.
     cache
-        The file of a judgement cache (docs/cache.md): answers that it holds are not asked again, and what is asked is
+        The file of a judgement cache (docs/runs.md): answers that it holds are not asked again, and what is asked is
         kept in it, for every run that names the same file. The ranking is the same as without it.
     batch
         Whether the questions go to the server as a batch, which costs half and may take a day (docs/batch.md). True

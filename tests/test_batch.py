@@ -15,8 +15,8 @@ import pytest
 import comparo
 from batch_runs import CALLS, QUICK, answers, check_whole, go, task, texts, work
 from batch_server import EXPIRED, BatchServer
+from comparo.data.run_folder import key_of
 from comparo.errors import JudgeError, PendingError, RunError, StoreError
-from comparo.run.database import key_of
 from comparo.run.repair import repair
 from comparo.run.store import read_judgements
 from processes import CONTEXT, Forked

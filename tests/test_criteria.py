@@ -90,7 +90,7 @@ def test_the_overall_is_the_mean_of_standardised_scores_by_weight():
 
 def test_two_criteria_that_are_one_have_its_intervals_and_not_narrower_ones():
     rng = np.random.default_rng(0)
-    pairs = np.concatenate([greedy_pairs(10, 30, rng=1)] * 2)
+    pairs = np.concatenate([greedy_pairs(10, 30, seed=1)] * 2)
     p = expit(rng.normal(size=10)[pairs] @ [1, -1] + rng.normal(size=len(pairs)))
     data = Comparisons.from_columns(*pairs.T.tolist(), p)
     one = quiet_fit(data, "poe-bt", bias="joint", prior="estimated")
@@ -109,7 +109,7 @@ def test_intervals_of_the_overall_hold_although_one_call_answers_both(hard, alik
     rng, inside, narrow = np.random.default_rng(3), [], []
     for _ in range(25):
         truth = rng.multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], 20)
-        pairs = greedy_pairs(20, 100, rng=rng)
+        pairs = greedy_pairs(20, 100, seed=rng)
         pairs = np.concatenate([pairs, pairs[:, ::-1]])
         error = rng.multivariate_normal([0, 0], [[1, alike], [alike, 1]], len(pairs))
         rankings = {}

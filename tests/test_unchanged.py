@@ -254,7 +254,7 @@ WAYS |= {"adaptive of many": WAYS["adaptive"] | FEW, "top of many": WAYS["top"] 
 
 @over(WAYS, ("one", "both"), KINDS)
 def select(way, orders, kind):
-    selector, scores, rows = c.Selector(range(12), orders=orders, rng=2, **WAYS[way]), truth(2, 12)[0], []
+    selector, scores, rows = c.Selector(range(12), orders=orders, seed=2, **WAYS[way]), truth(2, 12)[0], []
     for _ in range(5):
         for x, y in selector.next(8):
             p = 1 / (1 + math.exp(scores[y] - scores[x] - math.sin(7 * x + y)))
@@ -309,7 +309,7 @@ def calibrate(mean, variance):
 
 @over(KINDS, ("random", "adaptive"), ("one", "both"))
 def plan(kind, strategy, orders):
-    found = c.plan(10, 0.8, 0.8, answers=kind, strategy=strategy, orders=orders, repeats=4, bias=0.2, rng=1)
+    found = c.plan(10, 0.8, 0.8, answers=kind, strategy=strategy, orders=orders, repeats=4, bias=0.2, seed=1)
     return found.to_columns() | {"calls": found.calls}
 
 

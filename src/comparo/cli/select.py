@@ -111,10 +111,10 @@ def select_command(
         goal=goal,
         repeats=repeats,
         contrast=contrasts(found) if found.texts else None,
-        rng=rng,
+        seed=rng,
     )
     if names:
-        shared = share_out(chosen, names, twice=twice, asked=known, rng=rng)
+        shared = share_out(chosen, names, twice=twice, asked=known, seed=rng)
         if sheet:
             _write(out, shared, found)
             return

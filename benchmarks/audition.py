@@ -18,7 +18,7 @@ from comparo.analysis.reliability import measured, reliability
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.model.estimators.panel_members import hear
-from comparo.model.estimators.voice import LOGISTIC
+from comparo.model.likelihoods.bradley_terry import LOGISTIC
 from comparo.types import Array
 
 DRAWS, BUDGET, PILOT = 5, 4, 1  # draws of calls; calls per text in all, and of these for the audition

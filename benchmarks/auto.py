@@ -23,7 +23,7 @@ from comparo.judges import Judgement
 from comparo.judges.replay import Replay, load
 from comparo.run.rank import rank
 from comparo.run.wording_choice import AUTO
-from comparo.studies.opening import scored_items
+from comparo.studies.recorded import scored_items
 from comparo.types import Array
 
 SETS = (

@@ -19,7 +19,7 @@ from comparo.run.fit_policy import Fitting
 from comparo.selection.designs import in_both_orders, random_pairs
 from comparo.selection.selector import Selector
 from comparo.selection.text_features import contrasts, overlaps
-from comparo.studies.opening import open_set
+from comparo.studies.recorded import open_set
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 SETS = ("summeval", "topicalchat", "hanna")

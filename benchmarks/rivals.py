@@ -16,9 +16,9 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.linalg.graph import Graph
 from comparo.run.fit_policy import Fitting
 from comparo.studies.baselines import pairs_cell
-from comparo.studies.cells import Fit, evaluate
 from comparo.studies.draws import draw
-from comparo.studies.opening import open_set
+from comparo.studies.recorded import open_set
+from comparo.studies.sweep import Fit, evaluate
 from comparo.studies.yardstick import chosen, judged_and_shared
 from comparo.types import Array, Index
 

@@ -28,10 +28,9 @@ from comparo.ranking.flips import text_variance
 from comparo.ranking.ranking import Ranking
 from comparo.run.fit_policy import Fitting
 from comparo.selection.text_features import styles
-from comparo.studies.cells import correlate
 from comparo.studies.draws import draw
-from comparo.studies.opening import scored_items
-from comparo.studies.recorded import Recorded
+from comparo.studies.recorded import Recorded, scored_items
+from comparo.studies.sweep import correlate
 from comparo.types import Array, Index
 
 GRID = np.linspace(0.0, 1.0, 21)

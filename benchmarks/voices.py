@@ -29,7 +29,7 @@ from comparo.run.scheduling import Shares
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.voices import voices_of
-from comparo.studies.opening import scored_items
+from comparo.studies.recorded import scored_items
 
 TEXTS, DRAWS, BUDGET = 40, 20, "20n"
 FEW = "6n"  # for recorded voices

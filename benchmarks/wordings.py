@@ -17,10 +17,8 @@ from benchmarks.efficiency import DATA
 from benchmarks.verdict import table
 from comparo.data.items import Items
 from comparo.run.fit_policy import Fitting
-from comparo.studies.cells import Fit, evaluate
-from comparo.studies.opening import scored_items
-from comparo.studies.recorded import Recorded
-from comparo.studies.sweep import everything
+from comparo.studies.recorded import Recorded, scored_items
+from comparo.studies.sweep import Fit, evaluate, everything
 from comparo.studies.yardstick import chosen, judged_and_shared
 from comparo.types import Array
 

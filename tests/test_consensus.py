@@ -25,8 +25,7 @@ from comparo.report.record import read_record
 from comparo.report.sections import line
 from comparo.report.views import display_order
 from comparo.run.fit_policy import Fitting
-from comparo.studies.opening import scored_items
-from comparo.studies.recorded import Recorded
+from comparo.studies.recorded import Recorded, scored_items
 from comparo.studies.yardstick import chosen, judged_and_shared
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

@@ -17,7 +17,7 @@ from scipy.special import logit
 
 from comparo import Comparisons, ComparisonsError, Items, export_run, fit, load_judge, rank
 from comparo.data.prompts import delimited
-from comparo.export.tables import preferred_pairs
+from comparo.export.preferences import preferred_pairs
 from comparo.methods import quiet_fit
 from comparo.report.record import read_record
 from comparo.run.database import DATABASE, open_database

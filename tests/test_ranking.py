@@ -10,7 +10,7 @@ from scipy.stats import norm, rankdata
 from comparo import Comparisons, fit
 from comparo.analysis.confidence import top_probability
 from comparo.methods import METHODS
-from comparo.model.posterior import ProductCovariance
+from comparo.model.posterior import Posterior
 from comparo.model.tuning import Limits
 from comparo.plots import plot_ranking
 from oracle import simulate
@@ -205,7 +205,7 @@ def test_soft_answers_are_surer_than_hard_ones():
     assert soft.product.dispersion < 0.1
     assert hard.product.dispersion == 1.0
     assert soft.std.mean() < 0.5 * hard.std.mean()
-    assert isinstance(soft.covariance, ProductCovariance)
+    assert isinstance(soft.covariance, Posterior)
 
 
 def test_json_and_html_carry_the_table_and_escape_it():

@@ -14,9 +14,8 @@ from comparo.cli.criteria_output import answers_to, check_criterion, criteria_in
 from comparo.cli.flags import names_in
 from comparo.cli.printing import Format, print_board, print_notes, print_ranking, print_text, say
 from comparo.cli.settings import command_line
-from comparo.data.comparisons import Comparisons
+from comparo.data.comparisons import Comparisons, read_several
 from comparo.data.items import LENGTH, Items
-from comparo.data.read_many import read_several
 from comparo.data.sources import database_of
 from comparo.data.writing import csv_text
 from comparo.methods import Method, PriorPairs, quiet_fit

@@ -14,9 +14,9 @@ from comparo.cli.flags import BatchFlags, ColumnFlags, with_groups
 from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.printing import Console
 from comparo.cli.settings import command_line
+from comparo.data.comparisons import read_several
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.items import LENGTH
-from comparo.data.read_many import read_several
 from comparo.methods import Method
 from comparo.model.estimators.poe import Bias
 from comparo.run.audition import Trial

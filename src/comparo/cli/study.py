@@ -16,7 +16,7 @@ from comparo.selection.designs import Orders
 from comparo.studies.baselines import Baseline, judged_table
 from comparo.studies.datasets import READERS
 from comparo.studies.draws import Strategy
-from comparo.studies.opening import open_set, scored_items
+from comparo.studies.recorded import open_set, scored_items
 from comparo.studies.sweep import Results, Way, sweep
 from comparo.studies.tables import Table, attributes_table, correlations_table, retention_table
 

@@ -17,8 +17,9 @@ from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
 from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.poe import Product
-from comparo.model.estimators.random_effects import Effects
-from comparo.model.likelihoods.experts import BradleyTerry, is_logit
+from comparo.model.inference.random_effects import Effects
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.likelihoods.experts import is_logit
 from comparo.ranking.display import bias_columns, json_rows, plain, table_html, table_text
 from comparo.ranking.grouping import Groups, asked_groups, leaderboard, why_not
 from comparo.ranking.growth import Grown, People, moved_columns, new_columns

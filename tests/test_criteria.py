@@ -243,8 +243,8 @@ BOTH = flags("coherence=more coherent", "fluency=more fluent")
 
 
 def test_the_command_prints_a_column_a_criterion_and_the_correlations(run, tmp_path, items):
-    asked = ["rank", items, *BOTH, "--judge", "simulated/soft", "--out", "run", "--scores", "coherence"]
-    done = run(tmp_path, [*asked, "--weight", "coherence=3"])
+    asked = ["rank", items, *BOTH, "--judge", "simulated/soft", "--out", "run", "--columns", "scores=coherence"]
+    done = run(tmp_path, [f"{flag}; weight=3" if flag == BOTH[1] else flag for flag in asked])
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[:4] == ["item", "overall", "coherence", "fluency"]
     assert re.search(r"correlation +coherence +fluency", done.stdout)
@@ -279,12 +279,10 @@ def test_one_criterion_without_a_name_is_asked_as_ever(run, tmp_path, items):
         (flags("wit=funnier", "length="), "the criterion is empty"),
         (flags("wit=funnier", "B=shorter"), "cannot be named 'B'"),
         (flags("wit=funnier", "rank=shorter"), "cannot be named 'rank'"),
-        ([*BOTH, "--weight", "wit=2"], "weight for 'wit', which is no criterion"),
-        ([*BOTH, "--weight", "fluency"], "is not NAME=NUMBER"),
-        ([*BOTH, "--weight", "fluency=-1"], "give a number from 0 up"),
-        ([*BOTH, "--weight", "fluency=much"], "is not a number"),
-        ([*BOTH, "--weight", "fluency=0", "--weight", "coherence=0"], "all weights are 0"),
-        (["--criterion", "funnier", "--weight", "wit=2"], "weights are of several criteria"),
+        (flags("wit=funnier; weight=-1", "length=shorter"), "give a number from 0 up"),
+        (flags("wit=funnier; weight=much", "length=shorter"), "is not a number"),
+        (flags("wit=funnier; weight=0", "length=shorter; weight=0"), "all weights are 0"),
+        (flags("funnier; weight=2"), "weights are of several criteria"),
         ([*BOTH, "--wording", "auto"], "--wording auto is not"),
         ([*BOTH, "--wording", "before-after"], "asks before the texts too"),
         ([*BOTH, "--wording", "paper", "--wording", "compare"], "one judge in one wording"),

@@ -109,7 +109,7 @@ def checked_scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str
             raise ComparisonsError(
                 f"{table.source or 'the data'}: there are no scores {missing[0]!r}; there are "
                 f"{', '.join(found) or 'none'}, and the columns {', '.join(table.columns)}. "
-                "Name others with --scores"
+                "Name others with --columns scores=NAME"
             )
         found = {name: every[name] for name in chosen}
     return {name: _numbers(table, *place) for name, place in found.items()}
@@ -135,7 +135,7 @@ def _numbers(table: Table, name: str, column: Column, flag: str = "scores") -> N
         except (TypeError, ValueError, OverflowError):
             bad.append(row)
     if bad := bad or np.flatnonzero(np.isinf(values)).tolist():
-        problem = f"{shown(column[bad[0]])} is not a number; correct it, leave it empty, or choose others with --{flag}"
+        problem = f"{shown(column[bad[0]])} is not a number; correct it, leave it empty, or choose another column of {flag}"
         raise table.error(bad, name, problem)
     return values
 
@@ -388,7 +388,7 @@ def _named(table: Table, column: Mapping[str, str | None], old: Items | None = N
     if twice.size:
         label = shown(labels[codes[twice[0]]])
         contexts_known = column["context"] or column["context_id"]
-        remedy = "" if contexts_known else ", or name the column of its context with --context or --context-id"
+        remedy = "" if contexts_known else ", or name the column of its context with --context"
         raise table.error(twice, name, f"{label} stands there before; give each item its own name{remedy}")
     known = {} if old is None else dict(zip(old.contexts.tolist(), old.context_texts, strict=True))
     shared = zip(contexts.tolist(), context_texts, strict=True)

@@ -175,7 +175,7 @@ def check_no_batch(store: Store) -> None:
         lines = sum(batch.lines for batch in waiting)
         raise StoreError(
             f"{store.folder} waits for a batch of {lines:,} questions at the server; add --batch (batch=True) to go on "
-            "with it, or --batch --cancel to end it early"
+            "with it, or --batch cancel to end it early"
         )
 
 

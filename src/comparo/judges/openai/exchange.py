@@ -188,7 +188,7 @@ class Exchange:
     def lost(self, problem: Refused) -> LostError:
         """The error for a batch, or results, that the server does not give any more."""
         return LostError(
-            f"{self.address} has lost the batch, or its results {problem}. With --batch --cancel it is given up, and "
+            f"{self.address} has lost the batch, or its results {problem}. With --batch cancel it is given up, and "
             "the same command then asks its questions again"
         )
 

@@ -17,7 +17,7 @@ from comparo.analysis.agree import PEOPLE
 from comparo.analysis.judge_votes import Clusters, share_of
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
-from comparo.ranking.flips import wilson
+from comparo.ranking.self_consistency import wilson
 from conftest import RECORDED
 from split import one_short
 

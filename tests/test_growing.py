@@ -16,7 +16,7 @@ from comparo import Items, Selector, load_judge, rank
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError, JudgeError, WrongFolderError
 from comparo.judges.simulated import Simulated
-from comparo.ranking.growth import growth_sentences
+from comparo.ranking.display import growth_sentences
 from comparo.report import write_report
 from comparo.report.record import read_record
 from comparo.run.database import key_of

@@ -37,7 +37,7 @@ from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.metrics import CONTEXTS, Verdicts, judge_code
-from comparo.ranking.flips import wilson
+from comparo.ranking.self_consistency import wilson
 from comparo.types import Array
 
 Codes = NDArray[np.integer]

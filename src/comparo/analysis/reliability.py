@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from comparo.analysis.correlations import mean_known
-from comparo.analysis.transitivity import flips, ties, transitivity
 from comparo.data.comparisons import Comparisons
 from comparo.data.reading import read_columns
 from comparo.data.sources import database_of, masses
 from comparo.model.estimators.panel_members import Heard, hear
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.self_consistency import flips, ties, transitivity
 from comparo.types import Array
 
 PARTS = 20  # of the jackknife: each leaves out a twentieth; Student's t with 19 degrees of freedom

@@ -19,8 +19,8 @@ from comparo.data.sources import database_of
 from comparo.methods import Method, PriorPairs, quiet_fit
 from comparo.model.estimators.bradley_terry import Algorithm
 from comparo.model.estimators.poe import Bias
+from comparo.ranking.display import control_sentences, tie_sentences
 from comparo.ranking.grouping import group_codes
-from comparo.ranking.notes import control_sentences, tie_sentences
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import rank_votes, shared_ids, with_votes
 from comparo.run.fit_policy import Fitting

@@ -25,9 +25,9 @@ from comparo.model.estimators.poe import Product
 from comparo.model.estimators.random_effects import Effects
 from comparo.model.linalg.pattern import Batch, Pattern
 from comparo.model.posterior import Covariance
-from comparo.ranking.flips import orders_correlation
 from comparo.ranking.grouping import group_means
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.self_consistency import orders_correlation
 from comparo.types import Array
 
 PEOPLE = 1.2  # how much more people's scores vary within systems than between them

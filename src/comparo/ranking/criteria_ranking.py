@@ -39,8 +39,7 @@ from comparo.model.likelihoods.davidson import answer_moments
 from comparo.model.likelihoods.experts import is_logit
 from comparo.model.linalg.pattern import Batch, Pattern
 from comparo.model.posterior import Covariance
-from comparo.ranking.display import json_rows
-from comparo.ranking.notes import comparison_ties
+from comparo.ranking.display import comparison_ties, json_rows
 from comparo.ranking.ranking import Ranking
 from comparo.rounding import mean_ranks
 from comparo.types import Array
@@ -59,7 +58,7 @@ def expected(ranking: Ranking, equal: bool = False) -> Array:
     if ranking.panel is not None:
         d, between = ranking.panel.differences()
     d = d - between if equal else d
-    nu = comparison_ties(ranking.comparisons, product, ranking.panel)
+    nu = comparison_ties(ranking)
     if nu is not None:
         return answer_moments(d, nu)[0]
     return np.asarray(expit(d) if in_logits(ranking) else np.clip(0.5 + d, 0.0, 1.0))

@@ -24,8 +24,9 @@ from comparo.model.likelihoods.experts import BradleyTerry, is_logit
 from comparo.model.linalg.graph import Graph
 from comparo.model.posterior import Covariance, ProductCovariance
 from comparo.model.tuning import Limits
+from comparo.ranking.display import DOUBLING
 from comparo.ranking.leaderboard import Leaderboard, Over, win_probability
-from comparo.ranking.ranks import among_best
+from comparo.ranking.ranks import places
 from comparo.rounding import merge_ties
 from comparo.types import Array, Index
 
@@ -120,7 +121,7 @@ def leaderboard(ranked: Fitted, group: Index, names: NDArray[Any], contexts: Ove
     centre = np.eye(count) - 1.0 / count
     order = np.argsort(-merge_ties(score), kind="stable")
     cov = (centre @ cov @ centre)[np.ix_(order, order)]
-    best = np.where(is_single[graph.position], _observed_best(ranked), among_best(scores, covariance, 1))
+    best = np.where(is_single[graph.position], _observed_best(ranked), places(scores, covariance, ranked.level)[2])
     won = np.bincount(group, best, count).astype(np.float64)
     pairs = np.unique(np.column_stack([group, graph.position]), axis=0)
     return Leaderboard(
@@ -313,7 +314,6 @@ def _met_means(group: Index, score: Array, std: Array, count: int) -> tuple[Arra
 
 
 Held = Mapping[str, Mapping[Any, float | str]]
-DOUBLING = "twice"  # the step of a length: its numbers are logarithms to the base 2
 
 
 def named_traits(

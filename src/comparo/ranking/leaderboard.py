@@ -18,10 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, stdtr, stdtrit
 
-from comparo.data.columns import frame_from_columns
-from comparo.data.writing import csv_text
 from comparo.model.inference.reml import NARROWEST, WIDEST
-from comparo.ranking.display import json_rows, table_html, table_text
+from comparo.ranking.display import Tabular, json_rows, table_html, table_text
 from comparo.types import Array, LongIndex
 
 Over = Literal["new", "these"]
@@ -32,7 +30,7 @@ DRAWS = 10_000  # of all means, for P(best): its error is at most 0.005
 
 
 @dataclass(frozen=True, eq=False)
-class Leaderboard:
+class Leaderboard(Tabular):
     """The groups of a ranking, best first: their mean scores, and what is known of their order.
 
     Arrays have one entry per group, shape (G,), best first. `len(board)` is G, and `print(board)` shows the table.
@@ -199,18 +197,6 @@ class Leaderboard:
             "texts": self.texts,
             "comparisons": self.calls,
         }
-
-    def wins_columns(self) -> dict[str, NDArray[Any]]:
-        """The win rates of every two groups as a table: a row per group, a column per group it meets."""
-        return {"group": self.group} | {str(name): self.wins[:, place] for place, name in enumerate(self.group)}
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """The table of `to_columns` as a pandas, polars or pyarrow frame: the first that is installed, or `backend`."""
-        return frame_from_columns(self.to_columns(), backend)
-
-    def to_csv(self) -> str:
-        """The table of `to_columns` as CSV."""
-        return csv_text(self.to_columns())
 
     def to_json(self) -> str:
         """The table and the win rates as one JSON object."""

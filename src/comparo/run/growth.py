@@ -37,7 +37,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.sources import named_rows, table_of_rows
 from comparo.judges import Judgement
-from comparo.ranking.growth import Grown
+from comparo.ranking.display import Grown
 from comparo.ranking.ranking import Ranking
 from comparo.rounding import merge_ties
 from comparo.run.budget import Budget, rounded

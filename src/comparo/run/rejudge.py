@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from comparo.analysis.correlations import spearman_within
-from comparo.analysis.transitivity import flips
 from comparo.data.columns import look_up
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.data.wordings import WORDINGS
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.self_consistency import flips
 from comparo.run.budget import PROBES, Budget, Progress, Spending, paid_and_spent
 from comparo.run.caching_judge import recalled, remembering
 from comparo.run.database import key_of

@@ -42,8 +42,7 @@ from comparo.selection.designs import (
     orient,
     top_of,
 )
-from comparo.selection.greedy import Border, Greedy, inverse, join
-from comparo.selection.resistance import Goal, Resistance, matching
+from comparo.selection.greedy import Border, Goal, Greedy, Resistance, inverse, join, matching
 from comparo.selection.text_features import USUAL, fitted_power
 from comparo.types import Array, Seed, as_generator
 

@@ -206,7 +206,6 @@ def serve(
     """
     import uvicorn
 
-
     waiting = Waiting(most_connections(), patience)
     config = uvicorn.Config(
         app,

@@ -21,8 +21,8 @@ from comparo.data.sources import standing
 from comparo.data.writing import csv_text
 from comparo.judges import Judgement
 from comparo.metrics import Estimate, krippendorff_alpha
-from comparo.ranking.flips import Flips, count_flips
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.self_consistency import Flips, count_flips
 from comparo.report.measures import Position, voter_biases
 from comparo.run.database import decode, reading
 from comparo.run.stopping import connected, sure_contexts

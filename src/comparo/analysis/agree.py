@@ -1,19 +1,16 @@
-"""A judge against people on the same pairs: how often they agree, where they do not, and what more votes would tell.
+"""A judge against people on the same pairs: how often they agree, where they do not, and what more votes would add.
 
 The accuracy is the share of people's votes with the judge's verdict, among those that both decided. Its ceiling is how
-often two people agree with each other. κ and α correct for chance and count ties (`annotators`); κ is that of the judge
-and any person. Intervals know that votes on the same texts belong together (`shares`); those of κ and α are a bootstrap
-over contexts or, below 20 of them, over pairs, made as much wider as pairs that share a text make it.
+often two people agree with each other. κ and α correct for chance and count ties (`comparo.metrics`); κ is that of the
+judge and any person. Intervals take into account that votes on the same texts are alike (`judge_votes.share_of`); those
+of κ and α are a bootstrap over contexts or, below 20 of them, over pairs, widened for pairs that share a text.
 
-How many more votes of people are worth having: how intervals shrink with twice and four times as many.
-
-The accuracy with m times as many votes, on new pairs of these texts or on new contexts, has the interval of `shares`
-with
+With m times as many votes, on new pairs of these texts or on new contexts, the variance of the accuracy is
 
     V(m) = V_texts + V_pairs/m,
 
-V_texts being what pairs of the same text have in common, which more votes do not change. It is 0 where contexts are
-what belongs together, since more votes then come from more contexts, and the interval shrinks with 1/√m.
+V_texts being the covariance of pairs that share a text, which more votes do not change. It is 0 where contexts are the
+clusters, since more votes then come from more contexts, and the interval shrinks with 1/√m.
 
 The rank correlation r of the judge's ranking with the one that people would give after infinitely many votes is
 ρ / q(1): ρ is the correlation with the ranking of the votes there are, and q(m) the expected correlation of people's
@@ -22,21 +19,16 @@ ranking with their own true one after m times as many votes on the same texts (`
     ρ(m) = r·q(m),    interval of r with m times as many votes = tanh(atanh ρ(m) ± z·s) / q(m),
     s² = (1 + ρ(m)²/2) / (N − 3)  (Bonett and Wright 2000) for N texts of one context,
 
-or, with several contexts, ρ(m) ± t·(the standard error of the mean over contexts), divided by q(m). So votes lower the
-part that comes from votes, and what the number of texts leaves open remains.
+or, with several contexts, ρ(m) ± t·(the standard error of the mean over contexts), divided by q(m).
 
-Where a judge and people agree, and where they do not: by confidence, by length, calibration, texts and kinds.
-
-Every function returns rows as dictionaries, for one judge. A share comes with the ends of its interval (`shares`), the
-number of votes and that of pairs.
+Tables are lists of rows, each a dictionary.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection, Hashable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -45,26 +37,205 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
 from comparo.analysis.confidence import expected_spearman
-from comparo.analysis.correlations import aligned, mean_known, spearman_within
+from comparo.analysis.correlations import mean_known, spearman_within
 from comparo.analysis.judge_votes import Panel, Share, Votes, share_of, without_bias
+from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.methods import quiet_fit
 from comparo.metrics import DRAWS, Estimate, alpha_of, kappa_of
+from comparo.ranking.criteria_ranking import aligned
+from comparo.ranking.display import plain
 from comparo.ranking.self_consistency import NEAR
+from comparo.ranking.votes import shared_ids
 from comparo.types import Array
 
 Row = dict[str, Any]
+PEOPLE = "people among themselves"
+TABLES = ("judges", "confidence", "length", "calibration", "disagreements", "more")
 CONFIDENCE = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # edges of the judge's probability for its choice
 RATIOS = (1.0, 1.1, 1.5, 2.0, np.inf)  # edges of the length of the longer text in lengths of the shorter
 BINS = 10  # of p, for calibration
 LISTED = 10  # votes of a text or kind that is listed
+TIMES = (1, 2, 4)
+KNOWN = 0.5  # q(1) below which people's own ranking is mostly noise, and ρ / q would be too
+RANKED = 5  # texts of a context for a correlation: Fisher's transformation needs more than 3
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The tables that `agree` returns, as lists of rows; NaN where the votes do not determine a number.
+
+    Parameters
+    ----------
+    people : The names of the people.
+    judges : A row per judge: pairs, votes, accuracy, κ, α, ties, calibration errors; last, people among themselves.
+    confidence, length : The accuracy by the judge's confidence, and by how much longer one text is.
+    calibration : People's share for the text shown first, in bins of the judge's p.
+    disagreements : By person, text, item, group, context and length: the share of votes against the judge.
+    more : The intervals with as many votes, twice and four times as many.
+    level : The coverage of the intervals.
+    """
+
+    people: tuple[str, ...]
+    judges: list[Row]
+    confidence: list[Row]
+    length: list[Row]
+    calibration: list[Row]
+    disagreements: list[Row]
+    more: list[Row]
+    level: float
+
+    def to_json(self) -> str:
+        """The rows as JSON, null where a number is not known."""
+        tables = {
+            name: [{key: plain(cell) for key, cell in row.items()} for row in getattr(self, name)] for name in TABLES
+        }
+        return json.dumps({"people": self.people, **tables, "level": self.level}, ensure_ascii=False)
+
+
+def agree(
+    data: Any,
+    people: Collection[Hashable],
+    *,
+    items: Any = None,
+    level: float = 0.95,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Agreement:
+    """Compare judges with people on the pairs that both judged.
+
+    Parameters
+    ----------
+    data
+        Comparisons with judges, in any form that `fit` reads: the votes of people and the answers of judges.
+    people
+        The judges that are people; all others are judges to compare with them.
+    items
+        The texts, in any form that `Items.of` reads: for what depends on length or on groups. None: unknown.
+    level, draws, seed
+        The coverage of the intervals, and the number of draws and the seed of the bootstrap of κ and α.
+
+    Returns
+    -------
+    Agreement
+
+    Raises
+    ------
+    ComparisonsError
+        If the data cannot be used, if a person is not one of the judges, or if no pair was judged by both.
+    ValueError
+        If `level` is not between 0 and 1.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows = []
+    >>> for _ in range(300):
+    ...     i, j = rng.permutation(30)[:2].tolist()
+    ...     right = i > j
+    ...     for judge, chance in (("ana", 0.95), ("bo", 0.95), ("gpt", 0.85)):
+    ...         p = right if rng.random() < chance else not right
+    ...         rows.append({"first": i, "second": j, "p": float(p), "judge": judge})
+    >>> found = agree(rows, ["ana", "bo"])
+    >>> [(row["judge"], round(row["accuracy"], 2)) for row in found.judges]
+    [('gpt', 0.87), ('people among themselves', 0.97)]
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
+    panel = Panel.of(Comparisons.of(data), people)
+    length, group = _lengths_and_groups(panel.comparisons, None if items is None else Items.of(items))
+    tables: dict[str, list[Row]] = {name: [] for name in TABLES}
+    for judge in panel.judges.tolist():
+        votes, curve = panel.votes(judge), list(calibration(panel, judge, level))
+        parts = {
+            "judges": [_measured(panel, judge, votes, curve, (level, draws, seed))],
+            "confidence": by_confidence(votes, level),
+            "length": () if length is None else by_length(votes, length, level),
+            "calibration": curve,
+            "disagreements": disagreements(panel, votes, length, group, level),
+            "more": more_votes(panel, judge, accuracy(votes, level), level),
+        }
+        for table, rows in parts.items():
+            tables[table] += [{"judge": str(panel.name(judge)), **row} for row in rows]
+    tables["judges"].append({"judge": PEOPLE, **_ceiling(panel, (level, draws, seed))})
+    return Agreement(tuple(str(panel.name(code)) for code in panel.people.tolist()), **tables, level=level)
+
+
+def _lengths_and_groups(comparisons: Comparisons, items: Items | None) -> tuple[Array | None, Mapping[int, Any]]:
+    """The length of each text by its number (context · items + item), NaN where unknown, and its group.
+
+    CSV has text where the items may have numbers: labels are compared as text.
+    """
+    if items is None:
+        return None, {}
+    contexts = [None] if comparisons.contexts is None else comparisons.contexts.tolist()
+    wanted = [(str(context), str(label)) for context in contexts for label in comparisons.items.tolist()]
+    labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
+    row = look_up(wanted, [(str(context), str(label)) for context, label in labels])
+    length = np.where(row < 0, np.nan, np.array([len(text) for text in items.texts])[row])
+    known = np.flatnonzero(row >= 0).tolist()
+    return length, {} if items.group is None else {text: items.group[row[text]] for text in known}
+
+
+Bootstrap = tuple[float, int, int]  # level, draws and seed
+
+
+def _measured(panel: Panel, judge: int, votes: Votes, curve: list[Row], how: Bootstrap) -> Row:
+    """The row of a judge."""
+    pair, told, level = votes.clusters.pair.astype(np.int64), panel.verdicts, how[0]
+    counted = (np.isin(told.judge, panel.people) | (told.judge == judge)) & np.isin(told.pair, pair)
+    said, fair = (
+        calibration_error([row for row in curve if row["answers"] == answers])
+        for answers in ("as said", "without position bias")
+    )
+    return {
+        **_agreement(panel, pair, votes.judged, votes.said, counted, how),
+        "accuracy_fair": accuracy(without_position(votes), level).value,
+        "ties": float(np.mean(votes.judged == 0)),
+        "people_ties": float(np.mean(votes.said == 0)),
+        "calibration": said[0],
+        "calibration_fair": fair[0],
+        "calibration_chance": said[1],
+    }
+
+
+def _ceiling(panel: Panel, how: Bootstrap) -> Row:
+    """How far people agree with each other: a row like that of a judge, as far as it has a meaning."""
+    person = np.isin(panel.verdicts.judge, panel.people)
+    ties = float(np.mean(panel.verdicts.said[person] == 0))
+    return {**_agreement(panel, *panel.between_people(), person, how), "people_ties": ties}
+
+
+def _agreement(
+    panel: Panel,
+    pair: NDArray[np.int64],
+    one: NDArray[np.int64],
+    other: NDArray[np.int64],
+    counted: NDArray[np.bool_],
+    how: Bootstrap,
+) -> Row:
+    """Accuracy and κ of two verdicts on each pair (V,), and α of the verdicts that are `counted`."""
+    told = panel.verdicts
+    units = len(told.unit)
+    decided = (one != 0) & (other != 0)
+    same = share_of((one == other)[decided].astype(np.float64), panel.clusters(pair[decided]), how[0])
+    slots = 3 * told.pair[counted] + told.said[counted] + 1
+    counts = np.bincount(slots, minlength=3 * units).reshape(-1, 3).astype(np.float64)
+    found: dict[str, Share | Estimate] = {
+        "accuracy": same,
+        "kappa": kappa_of(one, other, told.unit[pair], *how, panel.texts(pair)),
+        "alpha": alpha_of(counts, told.unit, *how, panel.texts(np.arange(units))),
+    }
+    row: Row = {"pairs": len(np.unique(pair)), "votes": len(pair), "decided": same.votes}
+    for name, each in found.items():
+        row |= {name: each.value, f"{name}_low": each.low, f"{name}_high": each.high}
+    return row
 
 
 def share_row(name: str, share: Share) -> Row:
     """A share as columns: value, low, high, votes and pairs."""
-    ends = {name: share.value, "low": share.low, "high": share.high}
-    return {**ends, "votes": share.votes, "pairs": share.pairs}
+    return {name: share.value, "low": share.low, "high": share.high, "votes": share.votes, "pairs": share.pairs}
 
 
 def by_confidence(votes: Votes, level: float) -> Iterator[Row]:
@@ -86,9 +257,8 @@ def accuracy(votes: Votes, level: float) -> Share:
 
 def without_position(votes: Votes) -> Votes:
     """The decided votes with the verdict that the judge would give without its position bias."""
-    fair = replace(
-        votes, judged=np.where(np.abs(votes.fair - 0.5) > NEAR, np.sign(votes.fair - 0.5), 0).astype(np.int64)
-    )
+    away = votes.fair - 0.5
+    fair = replace(votes, judged=np.where(np.abs(away) > NEAR, np.sign(away), 0).astype(np.int64))
     return fair.take(fair.decided)
 
 
@@ -97,8 +267,8 @@ def by_length(votes: Votes, length: Array, level: float) -> Iterator[Row]:
 
     `length` is that of each text by its number (context · items + item), NaN where it is unknown.
     """
-    first, second = length[votes.clusters.first], length[votes.clusters.second]
-    some = votes.take(votes.decided & np.isfinite(first) & np.isfinite(second))
+    known = np.isfinite(length[votes.clusters.first]) & np.isfinite(length[votes.clusters.second])
+    some = votes.take(votes.decided & known)
     first, second = length[some.clusters.first], length[some.clusters.second]
     ratio = np.maximum(first, second) / np.maximum(np.minimum(first, second), 1)
     place = np.searchsorted(RATIOS, ratio, side="right") - 1
@@ -210,12 +380,7 @@ def _sides(codes: NDArray[np.integer], name: Any) -> list[tuple[Any, NDArray[np.
     return [(label, np.unique(rows % codes.shape[1])) for label, rows in _parts(np.concatenate(codes), name)]
 
 
-TIMES = (1, 2, 4)
-KNOWN = 0.5  # q(1) below which people's own ranking is mostly noise, and ρ / q would be too
-RANKED = 5  # texts of a context for a correlation: Fisher's transformation needs more than 3
-
-
-def more_votes(panel: Panel, judge: int, accuracy: Share, level: float) -> Iterator[dict[str, Any]]:
+def more_votes(panel: Panel, judge: int, accuracy: Share, level: float) -> Iterator[Row]:
     """The intervals of the accuracy and of the rank correlation with as many votes, twice and four times as many.
 
     Items that are in several contexts, such as systems that answer many questions, are ranked over all contexts.
@@ -247,18 +412,13 @@ def _ranked(panel: Panel, judge: int) -> tuple[list[float], Array, int]:
     if not large.any():
         return [np.nan] * len(TIMES), np.full(1, np.nan), 0
     quality = [float(np.nanmean(expected_spearman(ranking, times - 1.0)[large])) for times in TIMES]
-    correlations = spearman_within(aligned(ranking, judged), ranking.scores, graph.position, graph.contexts)[large]
+    correlations = spearman_within(aligned(judged, ranking), ranking.scores, graph.position, graph.contexts)[large]
     return quality, correlations, int(np.max(np.bincount(graph.position)))
 
 
 def _pooled(comparisons: Comparisons) -> Comparisons:
     """The comparisons without contexts where most items are in several of them."""
-    if comparisons.context is None:
-        return comparisons
-    ends = np.concatenate([comparisons.first, comparisons.second]).astype(np.int64)
-    texts = np.unique(np.tile(comparisons.context, 2) * np.int64(len(comparisons.items)) + ends)
-    several = len(texts) >= 2 * len(np.unique(ends))
-    return replace(comparisons, contexts=None, context=None) if several else comparisons
+    return comparisons if shared_ids(comparisons) is None else replace(comparisons, contexts=None, context=None)
 
 
 def _reach(expected: float, correlations: Array, texts: int, level: float) -> tuple[float, float]:
@@ -271,198 +431,3 @@ def _reach(expected: float, correlations: Array, texts: int, level: float) -> tu
         return expected - reach, expected + reach
     error = float(ndtri((1 + level) / 2) * np.sqrt((1 + expected**2 / 2) / (texts - 3)))
     return float(np.tanh(np.arctanh(expected) - error)), float(np.tanh(np.arctanh(expected) + error))
-
-
-PEOPLE = "people among themselves"
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """What `agree` found, as lists of rows; NaN is what the votes do not tell.
-
-    Parameters
-    ----------
-    people : The names of the people.
-    judges : A row per judge: pairs, votes, accuracy, κ, α, ties, calibration errors; last, people among themselves.
-    confidence, length : The accuracy by the judge's confidence, and by how much longer one text is.
-    calibration : People's share for the text shown first, in bins of the judge's p.
-    disagreements : By person, text, item, group, context and length: the share of votes against the judge.
-    more : The intervals with as many votes, twice and four times as many.
-    level : The coverage of the intervals.
-    """
-
-    people: tuple[str, ...]
-    judges: list[Row]
-    confidence: list[Row]
-    length: list[Row]
-    calibration: list[Row]
-    disagreements: list[Row]
-    more: list[Row]
-    level: float
-
-    def to_json(self) -> str:
-        """The rows as JSON, null where a number is not known."""
-        return json.dumps(_plain(asdict(self)), ensure_ascii=False)
-
-
-def agree(
-    data: Any,
-    people: Collection[Hashable],
-    *,
-    items: Any = None,
-    level: float = 0.95,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> Agreement:
-    """Compare judges with people on the pairs that both judged.
-
-    Parameters
-    ----------
-    data
-        Comparisons with judges, in any form that `fit` reads: the votes of people and the answers of judges.
-    people
-        The judges that are people; all others are judges to compare with them.
-    items
-        The texts, in any form that `Items.of` reads: for what depends on length or on groups. None: unknown.
-    level, draws, seed
-        The coverage of the intervals, and the number of draws and the seed of the bootstrap of κ and α.
-
-    Returns
-    -------
-    Agreement
-
-    Raises
-    ------
-    ComparisonsError
-        If the data cannot be used, if a person is not one of the judges, or if no pair was judged by both.
-    ValueError
-        If `level` is not between 0 and 1.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> rows = []
-    >>> for _ in range(300):
-    ...     i, j = rng.permutation(30)[:2].tolist()
-    ...     right = i > j
-    ...     for judge, chance in (("ana", 0.95), ("bo", 0.95), ("gpt", 0.85)):
-    ...         p = right if rng.random() < chance else not right
-    ...         rows.append({"first": i, "second": j, "p": float(p), "judge": judge})
-    >>> found = agree(rows, ["ana", "bo"])
-    >>> [(row["judge"], round(row["accuracy"], 2)) for row in found.judges]
-    [('gpt', 0.87), ('people among themselves', 0.97)]
-    """
-    if not 0 < level < 1:
-        raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
-    panel = Panel.of(Comparisons.of(data), people)
-    length, group = _known(panel.comparisons, None if items is None else Items.of(items))
-    tables: dict[str, list[Row]] = {
-        name: [] for name in ("confidence", "length", "calibration", "disagreements", "more")
-    }
-    judges = []
-    for judge in panel.judges.tolist():
-        votes, name = panel.votes(judge), str(panel.name(judge))
-        found = accuracy(votes, level)
-        curve = list(calibration(panel, judge, level))
-        judges.append({"judge": name, **_measured(panel, judge, votes, curve, level, draws, seed)})
-        parts = {
-            "confidence": by_confidence(votes, level),
-            "length": () if length is None else by_length(votes, length, level),
-            "calibration": curve,
-            "disagreements": disagreements(panel, votes, length, group, level),
-            "more": more_votes(panel, judge, found, level),
-        }
-        for table, rows in parts.items():
-            tables[table] += [{"judge": name, **row} for row in rows]
-    judges.append({"judge": PEOPLE, **_ceiling(panel, level, draws, seed)})
-    names = tuple(str(panel.name(code)) for code in panel.people.tolist())
-    return Agreement(names, judges, **tables, level=level)
-
-
-def _measured(panel: Panel, judge: int, votes: Votes, curve: list[Row], level: float, draws: int, seed: int) -> Row:
-    """The row of a judge."""
-    told = panel.verdicts
-    here = np.zeros(len(told.unit), dtype=bool)
-    here[votes.clusters.pair] = True
-    counted = (np.isin(told.judge, panel.people) | (told.judge == judge)) & here[told.pair]
-    counts = np.bincount(3 * told.pair[counted] + told.said[counted] + 1, minlength=3 * len(here)).reshape(-1, 3)
-    alpha = alpha_of(counts.astype(np.float64), told.unit, level, draws, seed, panel.texts(np.arange(len(here))))
-    texts = panel.texts(votes.clusters.pair.astype(np.int64))
-    kappa = kappa_of(votes.judged, votes.said, votes.unit, level, draws, seed, texts)
-    errors = {
-        name: calibration_error([row for row in curve if row["answers"] == answers])
-        for name, answers in (("calibration", "as said"), ("calibration_fair", "without position bias"))
-    }
-    return {
-        "pairs": len(np.unique(votes.clusters.pair)),
-        "votes": len(votes),
-        "decided": int(np.count_nonzero(votes.decided)),
-        **_ends("accuracy", share_row("accuracy", accuracy(votes, level))),
-        "accuracy_fair": accuracy(without_position(votes), level).value,
-        **_estimated("kappa", kappa),
-        **_estimated("alpha", alpha),
-        "ties": float(np.mean(votes.judged == 0)),
-        "people_ties": float(np.mean(votes.said == 0)),
-        **{name: found[0] for name, found in errors.items()},
-        "calibration_chance": errors["calibration"][1],
-    }
-
-
-def _ceiling(panel: Panel, level: float, draws: int, seed: int) -> Row:
-    """How far people agree with each other: a row like that of a judge, as far as it has a meaning."""
-    pair, one, other = panel.between_people()
-    decided = (one != 0) & (other != 0)
-    same = share_of((one == other)[decided].astype(np.float64), panel.clusters(pair[decided]), level)
-    told = panel.verdicts
-    every = panel.texts(np.arange(len(told.unit)))
-    person = np.isin(told.judge, panel.people)
-    counts = np.bincount(3 * told.pair[person] + told.said[person] + 1, minlength=3 * len(told.unit)).reshape(-1, 3)
-    return {
-        "pairs": len(np.unique(pair)),
-        "votes": len(pair),
-        "decided": same.votes,
-        **_ends("accuracy", share_row("accuracy", same)),
-        **_estimated("kappa", kappa_of(one, other, told.unit[pair], level, draws, seed, panel.texts(pair))),
-        **_estimated("alpha", alpha_of(counts.astype(np.float64), told.unit, level, draws, seed, every)),
-        "people_ties": float(np.mean(told.said[person] == 0)),
-    }
-
-
-def _ends(name: str, row: Row) -> Row:
-    return {name: row[name], f"{name}_low": row["low"], f"{name}_high": row["high"]}
-
-
-def _estimated(name: str, found: Estimate) -> Row:
-    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
-
-
-def _known(comparisons: Comparisons, items: Items | None) -> tuple[Array | None, Mapping[int, Any]]:
-    """The length of each text by its number (context · items + item), NaN where unknown, and its group.
-
-    CSV has text where the items may have numbers, so that labels are compared as text.
-    """
-    if items is None:
-        return None, {}
-    contexts = [None] if comparisons.contexts is None else comparisons.contexts.tolist()
-    labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
-    row = {(None if context is None else str(context), str(label)): k for k, (context, label) in enumerate(labels)}
-    size = len(comparisons.items)
-    found = {
-        context * size + item: row[key]
-        for context, place in enumerate(contexts)
-        for item, label in enumerate(comparisons.items.tolist())
-        if (key := (None if place is None else str(place), str(label))) in row
-    }
-    length = np.full(len(contexts) * size, np.nan)
-    length[list(found)] = [len(items.texts[k]) for k in found.values()]
-    groups = {} if items.group is None else {text: items.group[k] for text, k in found.items()}
-    return length, groups
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

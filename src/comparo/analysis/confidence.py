@@ -1,11 +1,7 @@
-"""How well a ranking as a whole agrees with the true one.
+"""How well a ranking as a whole agrees with the true one: the expected Spearman correlation and P(the top k are right).
 
-Scores vary by more than the true ones do, so that draws around them would find an order even in pure noise. Draws come
-from a posterior with a prior on the true scores instead (`comparo.analysis.confidence`).
-
-The posterior of the true scores of each context, with a prior N(0, τ²) whose τ² is estimated.
-
-The experts are replaced by a quadratic,
+Scores vary by more than the true ones do, and draws around them would find an order even in pure noise. The draws come
+from a posterior with a prior N(0, τ²) on the true scores of each context. The experts are replaced by a quadratic,
 
     log p(comparisons | s) ≈ bᵀs − ½ sᵀQs,    s | τ² ~ N(Sb, S),    S = (Q + I/τ²)⁻¹,
 
@@ -18,18 +14,16 @@ and coordinates β of b, everything needed for any τ² is cheap:
 τ² has weights on a grid, with the most probable prior that all contexts could share: for many contexts it is the
 distribution of their τ², for a single one it is close to the τ² that makes its comparisons most probable.
 
-Where variances were estimated (`mixed`), the posterior of that model is used as it is (`Estimated`).
-
-The order of groups of items that no comparison connects is not determined (q = 0): there the prior alone decides.
-Contexts of more than `Limits.correlated` items take the errors of scores as independent, with the variances of a graph
-without short cycles, v_i = 1 / Σ_j 1/(1/Q_ij + v_j).
+Where variances were estimated (`mixed`), the posterior of that model is used as it is. The order of groups of items
+that no comparison connects is not determined (q = 0): there the prior alone decides. Contexts of more than
+`Limits.correlated` items take the errors of scores as independent, with the variances of a graph without short cycles,
+v_i = 1 / Σ_j 1/(1/Q_ij + v_j).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +33,7 @@ from comparo.model.estimators.votes import Voted
 from comparo.model.likelihoods.experts import BradleyTerry, of_rows
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.pattern import Pattern
+from comparo.model.tuning import Limits
 from comparo.ranking.ranking import Ranking
 from comparo.rounding import mean_ranks, merge_ties
 from comparo.types import Array
@@ -50,23 +45,199 @@ NARROWEST, WIDEST = 0.0025, 3000.0
 STEP = 0.5  # of log τ²
 
 
-class Coordinates(Protocol):
-    """Some contexts of one size, whose scores are drawn as independent coordinates."""
+def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
+    """Return the expected Spearman correlation of each context's ranking with its true one.
 
-    @property
-    def contexts(self) -> slice: ...
+    The true ranking is the one that the judge would give after infinitely many comparisons; whether the judge is right
+    is another question. Of a consensus, it is the expected correlation of the judge's own ranking (`Ranking.judged`).
+
+    Parameters
+    ----------
+    ranking
+        What `fit` returned.
+    more
+        The correlation after this many times as many further comparisons: 1 doubles them.
+
+    Returns
+    -------
+    ndarray of shape (C,)
+        In the order of `ranking.contexts`. From 256 draws, fewer in contexts of thousands of items, whose correlation
+        varies little: the standard error is at most about 0.01.
+
+    Raises
+    ------
+    ValueError
+        If `more` is negative.
+
+    Examples
+    --------
+    >>> from comparo import fit
+    >>> sure = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1), ("b", "a", 0.2), ("c", "b", 0.3)])
+    >>> vague = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.9), ("b", "a", 0.4), ("c", "b", 0.6)])
+    >>> bool(expected_spearman(sure)[0] > 0.9), bool(expected_spearman(vague)[0] < 0.5)
+    (True, True)
+    """
+    if not more >= 0:
+        raise ValueError(f"more is a number from 0 up, not {more!r}")
+    ranking = ranking.judged
+    found, rng = np.empty(ranking.graph.contexts), np.random.default_rng(1)
+    for some in _draws(ranking):
+        drawn, size = some.rotate(some.x), some.x.shape[2]
+        estimated = some.rotate(some.later(more, rng)) if more else some.select(ranking.scores)[:, None]
+        rank = mean_ranks(np.round(estimated, 9)) - (size + 1) / 2
+        norm = np.sqrt(np.sum(rank**2, axis=2) * (size**3 - size) / 12)
+        order = np.argsort(drawn, axis=2, kind="stable")
+        ordered = np.take_along_axis(np.broadcast_to(rank, drawn.shape), order, axis=2)
+        inner = ordered @ (np.arange(size) - (size - 1) / 2)
+        found[some.contexts] = np.mean(inner / np.where(norm > 0, norm, 1.0), axis=1)
+    if isinstance(ranking.covariance, Voted):
+        found *= 1.0 - ranking.covariance.equal  # with equal texts any order is chance
+    return found[_in_order(ranking)]
+
+
+def top_probability(ranking: Ranking, k: int) -> Array:
+    """Return P(the best k of each context's ranking are exactly the true best k).
+
+    Parameters
+    ----------
+    ranking
+        What `fit` returned.
+    k
+        A whole number from 1 on.
+
+    Returns
+    -------
+    ndarray of shape (C,)
+        In the order of `ranking.contexts`, from the draws of `expected_spearman`; 1 where a context has at most k
+        items.
+
+    Raises
+    ------
+    ValueError
+        If `k` is not a whole number from 1 on.
+
+    Examples
+    --------
+    >>> from comparo import fit
+    >>> bool(top_probability(fit([("a", "b", 0.99), ("b", "a", 0.01), ("a", "b", 0.98)]), 1)[0] > 0.9)
+    True
+    """
+    if not isinstance(k, int) or k < 1:
+        raise ValueError(f"k is a whole number from 1 on, not {k!r}")
+    ranking = ranking.judged
+    found = np.ones(ranking.graph.contexts)
+    for some in _draws(ranking):
+        if k < some.x.shape[2]:
+            best = np.argsort(-some.select(merge_ties(ranking.scores)), axis=1, kind="stable")[:, None]
+            drawn = np.take_along_axis(some.rotate(some.x), np.broadcast_to(best, some.x.shape), axis=2)
+            found[some.contexts] = np.mean(np.min(drawn[..., :k], axis=2) > np.max(drawn[..., k:], axis=2), axis=1)
+    return found[_in_order(ranking)]
+
+
+def _in_order(ranking: Ranking) -> NDArray[np.intp]:
+    """The position in the graph of each of the comparisons' contexts."""
+    return np.argsort(ranking.graph.context[ranking.graph.starts[:-1]], kind="stable")
+
+
+@dataclass(frozen=True)
+class Draws:
+    """D draws x (B, D, size) of the scores of B contexts of one size, in independent coordinates N(mean, v).
+
+    `vectors` (B, size, size) turn coordinates into scores; without them the coordinates are the items' own. The
+    precision 1/v is that of the comparisons, `q` (B, size), and that of the prior, `prior`.
+    """
+
+    contexts: slice
+    nodes: slice
+    vectors: Array | None
+    mean: Array
+    q: Array
+    prior: Array
+    x: Array
 
     def select(self, scores: Array) -> Array:
         """The scores of these contexts out of all (n,), shape (B, size)."""
-        ...
+        return scores[self.nodes].reshape(self.q.shape)
 
     def rotate(self, coordinates: Array) -> Array:
         """Scores from coordinates, both (B, D, size)."""
-        ...
+        return coordinates if self.vectors is None else coordinates @ self.vectors.transpose(0, 2, 1)
 
-    def later(self, x: Array, spread: Array, more: float, rng: np.random.Generator) -> Array:
-        """The most probable coordinates after `more` times as many further comparisons, if x (B, D, size) is true."""
-        ...
+    def later(self, more: float, rng: np.random.Generator) -> Array:
+        """The most probable coordinates after `more` times as many further comparisons, if x is true."""
+        q = self.q[:, None]
+        pull = (q + self.prior) * self.mean + more * q * self.x
+        pull += np.sqrt(more * q) * _standard_normal(self.x.shape, self.vectors, rng)
+        return np.asarray(pull / ((1 + more) * q + self.prior))
+
+
+def _draws(ranking: Ranking) -> Iterator[Draws]:
+    """Draws of the true scores of all contexts, some contexts of one size at a time."""
+    effects = ranking.effects
+    if isinstance(ranking.covariance, Voted):
+        return _estimated(ranking, ranking.covariance.variance)
+    if ranking.panel is not None:
+        return _estimated(ranking, ranking.panel.variance)
+    if effects is not None:
+        return _estimated(ranking, effects.scores + (effects.groups or 0.0) + (effects.style or 0.0))
+    return Posterior.of(ranking).draws()
+
+
+def _estimated(ranking: Ranking, own: float) -> Iterator[Draws]:
+    """Draws from a model with estimated variances; `own` is the variance of scores before any comparison."""
+    covariance, graph = ranking.covariance, ranking.graph
+    limits, rng = covariance.pattern.limits, np.random.default_rng(0)
+    for batch in covariance.pattern.batches:
+        shape = (-1, batch.size)
+        means, vectors = ranking.scores[batch.nodes].reshape(shape), None
+        if batch.size <= limits.correlated:
+            variances, vectors = np.linalg.eigh(covariance.block(batch))
+            means = np.einsum("bij,bi->bj", vectors, means)
+        else:
+            variances = np.nan_to_num(ranking.std[batch.nodes].reshape(shape)) ** 2
+        for rows, draws in _parts(len(means), batch.size, limits):
+            contexts, nodes = _slices(batch.begin, batch.nodes.start, rows, batch.size)
+            mean, v = means[rows][:, None], np.maximum(variances[rows], 0.0)[:, None]
+            some = None if vectors is None else vectors[rows]
+            x = mean + np.sqrt(v) * _standard_normal((len(mean), draws, batch.size), some, rng)
+            if graph.components > graph.contexts:
+                moved = np.sqrt(own) * _shifts(graph.component[nodes].reshape(-1, batch.size), draws, rng)
+                x += moved if some is None else moved @ some
+            precision = 1.0 / np.maximum(v, 1e-9 * own)  # of a component's mean, which is known, v is 0
+            q = np.maximum(precision - 1.0 / own, 0.0)
+            yield Draws(contexts, nodes, some, mean, q[:, 0], precision - q, x)
+
+
+def _parts(contexts: int, size: int, limits: Limits) -> Iterator[tuple[slice, int]]:
+    """Some of the contexts of one size at a time, and how many draws are made for each."""
+    draws = min(max(limits.agreement_entries // size, 16), limits.agreement_draws)
+    step = max(1, limits.agreement_entries // (size * draws))
+    for begin in range(0, contexts, step):
+        yield slice(begin, min(begin + step, contexts)), draws
+
+
+def _slices(context: int, node: int, rows: slice, size: int) -> tuple[slice, slice]:
+    """Those contexts, and their nodes, in the graph; the first of a batch begins at `context` and `node`."""
+    nodes = slice(node + rows.start * size, node + rows.stop * size)
+    return slice(context + rows.start, context + rows.stop), nodes
+
+
+def _standard_normal(shape: tuple[int, ...], vectors: Array | None, rng: np.random.Generator) -> Array:
+    """Independent coordinates (B, D, size), drawn for the items and then rotated to the eigenvectors.
+
+    The signs of eigenvectors, and their directions where eigenvalues are equal, depend on the machine: drawn as
+    coordinates of these, the same numbers would be other scores.
+    """
+    drawn = rng.standard_normal(shape)
+    return drawn if vectors is None else np.asarray(drawn @ vectors)
+
+
+def _shifts(component: NDArray[np.integer], draws: int, rng: np.random.Generator) -> Array:
+    """How far the mean of each connected component (B, size) is from that of all, for τ² = 1: shape (B, D, size)."""
+    component = component - component[0, 0]
+    items = np.bincount(component.ravel())
+    shift = rng.standard_normal((draws, len(items))) / np.sqrt(items)
+    return np.asarray(shift[:, component].transpose(1, 0, 2))
 
 
 @dataclass(frozen=True)
@@ -82,45 +253,11 @@ class Quadratic:
     beta: Array
     vectors: Array | None
 
-    def select(self, scores: Array) -> Array:
-        return scores[self.nodes].reshape(self.q.shape)
-
-    def rotate(self, coordinates: Array) -> Array:
-        return coordinates if self.vectors is None else coordinates @ self.vectors.transpose(0, 2, 1)
-
     def log_evidence(self, spreads: Array) -> Array:
         """log p(comparisons | τ²) for every τ² of `spreads` (G,), shape (B, G)."""
         square, q = self.beta**2, self.q
         gain = [np.sum(square * spread / (1 + q * spread) - np.log1p(q * spread), axis=1) for spread in spreads]
         return 0.5 * np.array(gain).T
-
-    def later(self, x: Array, spread: Array, more: float, rng: np.random.Generator) -> Array:
-        q, beta = self.q[:, None], self.beta[:, None]
-        later = beta + more * q * x + np.sqrt(more * q) * _standard_normal(x.shape, self.vectors, rng)
-        return np.asarray(later / ((1 + more) * q + 1 / spread))
-
-    def parts(self, contexts: int) -> Iterator[Quadratic]:
-        """The same in parts of at most so many contexts."""
-        count, size = self.q.shape
-        for begin in range(0, count, contexts):
-            end = min(begin + contexts, count)
-            yield Quadratic(
-                slice(self.contexts.start + begin, self.contexts.start + end),
-                slice(self.nodes.start + begin * size, self.nodes.start + end * size),
-                self.q[begin:end],
-                self.beta[begin:end],
-                None if self.vectors is None else self.vectors[begin:end],
-            )
-
-
-def _standard_normal(shape: tuple[int, ...], vectors: Array | None, rng: np.random.Generator) -> Array:
-    """Independent coordinates (B, D, size), drawn for the items and then turned to the eigenvectors.
-
-    The signs of eigenvectors, and their directions where eigenvalues are equal, depend on the machine: drawn as
-    coordinates of these, the same numbers would be other scores.
-    """
-    drawn = rng.standard_normal(shape)
-    return drawn if vectors is None else np.asarray(drawn @ vectors)
 
 
 def _quadratics(laplacian: Laplacian, b: Array) -> Iterator[Quadratic]:
@@ -218,19 +355,23 @@ class Posterior:
             laplacian, b = experts.quadratic(mean, variance)
         return cls(laplacian, b, spreads, _weights(evidence, limits.sharing_rounds))
 
-    def draws(self) -> Iterator[tuple[Coordinates, Array, Array]]:
-        """Some contexts, D draws of the coordinates of their true scores (B, D, size), and the τ² of each (B, D, 1)."""
-        limits, rng = self.laplacian.pattern.limits, np.random.default_rng(0)
-        for quadratic in _quadratics(self.laplacian, self.b):
-            size = quadratic.q.shape[1]
-            draws = min(max(limits.agreement_entries // size, 16), limits.agreement_draws)
-            for some in quadratic.parts(max(1, limits.agreement_entries // (size * draws))):
-                spread = self._spreads(some.contexts, draws)[:, :, None]
-                v = spread / (1 + some.q[:, None] * spread)
-                x = v * some.beta[:, None] + np.sqrt(v) * _standard_normal((len(v), draws, size), some.vectors, rng)
-                if some.vectors is None:
-                    x += np.sqrt(spread) * self._shifts(some, draws, rng)
-                yield some, x, spread
+    def draws(self) -> Iterator[Draws]:
+        """Draws of the true scores, each with a τ² of its own."""
+        pattern, rng = self.laplacian.pattern, np.random.default_rng(0)
+        for every in _quadratics(self.laplacian, self.b):
+            count, size = every.q.shape
+            for rows, draws in _parts(count, size, pattern.limits):
+                contexts, nodes = _slices(every.contexts.start, every.nodes.start, rows, size)
+                q, vectors = every.q[rows], None if every.vectors is None else every.vectors[rows]
+                spread = self._spreads(contexts, draws)[:, :, None]
+                v = spread / (1 + q[:, None] * spread)
+                mean = v * every.beta[rows][:, None]
+                x = mean + np.sqrt(v) * _standard_normal((len(v), draws, size), vectors, rng)
+                if vectors is None:
+                    component = pattern.graph.component[nodes].reshape(-1, size)
+                    alone = np.bincount(component.ravel())[component] == 1
+                    x += np.sqrt(spread) * np.where(alone[:, None], 0.0, _shifts(component, draws, rng))
+                yield Draws(contexts, nodes, vectors, mean, q, 1 / spread, x)
 
     def _spreads(self, contexts: slice, draws: int) -> Array:
         """Quantiles of τ² in some contexts, shape (B, D)."""
@@ -240,107 +381,6 @@ class Posterior:
         middles = np.arange(count)[:, None] + (np.arange(draws) + 0.5) / draws
         which = np.searchsorted(edges.ravel(), middles) - np.arange(count)[:, None] * (grid - 1)
         return np.asarray(self.spreads[np.clip(which, 0, grid - 1)])
-
-    def _shifts(self, some: Quadratic, draws: int, rng: np.random.Generator) -> Array:
-        """How far the mean of each group of items is from that of all, for τ² = 1: shape (B, D, size)."""
-        component = self.laplacian.pattern.graph.component[some.nodes].reshape(some.q.shape)
-        component = component - component[0, 0]
-        items = np.bincount(component.ravel())
-        shift = rng.standard_normal((draws, len(items))) * (items > 1) / np.sqrt(items)
-        return np.asarray(shift[:, component].transpose(1, 0, 2))
-
-
-@dataclass(frozen=True)
-class Normal:
-    """Scores of some contexts of one size: N(mean, v) in coordinates (B, size), of which `vectors` make scores.
-
-    Without vectors the coordinates are the items' own. `own` is σ², the variance of scores before any comparison.
-    """
-
-    contexts: slice
-    nodes: slice
-    mean: Array
-    v: Array
-    vectors: Array | None
-    own: float
-
-    def select(self, scores: Array) -> Array:
-        return scores[self.nodes].reshape(self.mean.shape)
-
-    def rotate(self, coordinates: Array) -> Array:
-        return coordinates if self.vectors is None else coordinates @ self.vectors.transpose(0, 2, 1)
-
-    def later(self, x: Array, spread: Array, more: float, rng: np.random.Generator) -> Array:
-        precision = 1.0 / np.maximum(self.v, 1e-9 * self.own)  # of a component's mean, which is known, v is 0
-        information = more * np.maximum(precision - 1.0 / self.own, 0.0)
-        pull = (precision * self.mean)[:, None] + information[:, None] * x
-        pull += np.sqrt(information)[:, None] * _standard_normal(x.shape, self.vectors, rng)
-        return np.asarray(pull / (precision + information)[:, None])
-
-    def parts(self, contexts: int) -> Iterator[Normal]:
-        """The same in parts of at most so many contexts."""
-        count, size = self.mean.shape
-        for begin in range(0, count, contexts):
-            end = min(begin + contexts, count)
-            yield Normal(
-                slice(self.contexts.start + begin, self.contexts.start + end),
-                slice(self.nodes.start + begin * size, self.nodes.start + end * size),
-                self.mean[begin:end],
-                self.v[begin:end],
-                None if self.vectors is None else self.vectors[begin:end],
-                self.own,
-            )
-
-
-@dataclass(frozen=True)
-class Estimated:
-    """The posterior of a model with estimated variances: its scores and their covariance."""
-
-    ranking: Ranking
-    own: float
-
-    def draws(self) -> Iterator[tuple[Coordinates, Array, Array]]:
-        """As `Posterior.draws`."""
-        covariance, graph = self.ranking.covariance, self.ranking.graph
-        limits, rng = covariance.pattern.limits, np.random.default_rng(0)
-        shift = np.sqrt(self.own / np.bincount(graph.component))
-        for batch in covariance.pattern.batches:
-            contexts, shape = slice(batch.begin, batch.end), (-1, batch.size)
-            mean, vectors = self.ranking.scores[batch.nodes].reshape(shape), None
-            if batch.size <= limits.correlated:
-                v, vectors = np.linalg.eigh(covariance.block(batch))
-                mean = np.einsum("bij,bi->bj", vectors, mean)
-            else:
-                v = np.nan_to_num(self.ranking.std[batch.nodes].reshape(shape)) ** 2
-            every = Normal(contexts, batch.nodes, mean, np.maximum(v, 0.0), vectors, self.own)
-            draws = min(max(limits.agreement_entries // batch.size, 16), limits.agreement_draws)
-            for some in every.parts(max(1, limits.agreement_entries // (batch.size * draws))):
-                x = _standard_normal((len(some.mean), draws, batch.size), some.vectors, rng)
-                x = some.mean[:, None] + np.sqrt(some.v)[:, None] * x
-                if graph.components > graph.contexts:  # what no comparison says of groups that are not connected
-                    component = graph.component[some.nodes].reshape(some.mean.shape)
-                    begin, end = component[0, 0], component[-1, -1] + 1
-                    moved = shift[begin:end] * rng.standard_normal((draws, end - begin))
-                    moved = moved[:, component - begin].transpose(1, 0, 2)
-                    x += moved if some.vectors is None else moved @ some.vectors
-                yield some, x, np.full((len(some.mean), draws, 1), self.own)
-
-
-def posterior(ranking: Ranking) -> Posterior | Estimated:
-    """The posterior of the true scores of a ranking.
-
-    >>> from comparo import fit
-    >>> type(posterior(fit([("a", "b", 0.8), ("b", "c", 0.7)], prior="estimated"))).__name__
-    'Estimated'
-    """
-    effects = ranking.effects
-    if isinstance(ranking.covariance, Voted):
-        return Estimated(ranking, ranking.covariance.variance)
-    if ranking.panel is not None:
-        return Estimated(ranking, ranking.panel.variance)
-    if effects is None:
-        return Posterior.of(ranking)
-    return Estimated(ranking, effects.scores + (effects.groups or 0.0) + (effects.style or 0.0))
 
 
 def _grid(mean: Array, *laplacians: Laplacian) -> Array:
@@ -359,105 +399,11 @@ def _round(laplacian: Laplacian, b: Array, spreads: Array) -> tuple[Array, Array
         evidence.append(some.log_evidence(spreads))
         spread = (_weights(evidence[-1], pattern.limits.sharing_rounds) @ spreads)[:, None]
         v = spread / (1 + some.q * spread)
-        mean[some.nodes] = some.rotate((v * some.beta)[:, None]).ravel()
-        variance[some.nodes] = v.ravel()
+        mean[some.nodes], variance[some.nodes] = (v * some.beta).ravel(), v.ravel()
         if some.vectors is not None:
+            mean[some.nodes] = np.einsum("bij,bj->bi", some.vectors, v * some.beta).ravel()
             covariance = (some.vectors * v[:, None]) @ some.vectors.transpose(0, 2, 1)
             variance[some.nodes] = np.einsum("bii->bi", covariance).ravel()
             shared[batch.rows] = covariance.ravel()[pattern.entries(batch)]
     between = variance[pattern.first] + variance[pattern.second] - 2 * shared
     return np.concatenate(evidence), mean, np.maximum(between, 0.0)
-
-
-def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
-    """Return the expected Spearman correlation of each context's ranking with its true one.
-
-    The true ranking is the one that the judge would give after infinitely many comparisons; whether the judge is right
-    is another question. Of a consensus, it is the expected correlation of the judge's own ranking (`Ranking.judged`).
-
-    Parameters
-    ----------
-    ranking
-        What `fit` returned.
-    more
-        The correlation after this many times as many further comparisons: 1 doubles them.
-
-    Returns
-    -------
-    ndarray of shape (C,)
-        In the order of `ranking.contexts`. From 256 draws, fewer in contexts of thousands of items, whose correlation
-        varies little: the standard error is at most about 0.01.
-
-    Raises
-    ------
-    ValueError
-        If `more` is negative.
-
-    Examples
-    --------
-    >>> from comparo import fit
-    >>> sure = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1), ("b", "a", 0.2), ("c", "b", 0.3)])
-    >>> vague = fit([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.9), ("b", "a", 0.4), ("c", "b", 0.6)])
-    >>> bool(expected_spearman(sure)[0] > 0.9), bool(expected_spearman(vague)[0] < 0.5)
-    (True, True)
-    """
-    if not more >= 0:
-        raise ValueError(f"more is a number from 0 up, not {more!r}")
-    ranking = ranking.judged
-    found, rng = np.empty(ranking.graph.contexts), np.random.default_rng(1)
-    for some, x, spread in posterior(ranking).draws():
-        drawn, size = some.rotate(x), x.shape[2]
-        estimated = some.rotate(some.later(x, spread, more, rng)) if more else some.select(ranking.scores)[:, None]
-        rank = mean_ranks(np.round(estimated, 9)) - (size + 1) / 2
-        norm = np.sqrt(np.sum(rank**2, axis=2) * (size**3 - size) / 12)
-        order = np.argsort(drawn, axis=2, kind="stable")
-        ordered = np.take_along_axis(np.broadcast_to(rank, drawn.shape), order, axis=2)
-        inner = ordered @ (np.arange(size) - (size - 1) / 2)
-        found[some.contexts] = np.mean(inner / np.where(norm > 0, norm, 1.0), axis=1)
-    if isinstance(ranking.covariance, Voted):
-        found *= 1.0 - ranking.covariance.equal  # with equal texts any order is chance
-    return found[_in_order(ranking)]
-
-
-def top_probability(ranking: Ranking, k: int) -> Array:
-    """Return P(the best k of each context's ranking are exactly the true best k).
-
-    Parameters
-    ----------
-    ranking
-        What `fit` returned.
-    k
-        A whole number from 1 on.
-
-    Returns
-    -------
-    ndarray of shape (C,)
-        In the order of `ranking.contexts`, from the draws of `expected_spearman`; 1 where a context has at most k
-        items.
-
-    Raises
-    ------
-    ValueError
-        If `k` is not a whole number from 1 on.
-
-    Examples
-    --------
-    >>> from comparo import fit
-    >>> bool(top_probability(fit([("a", "b", 0.99), ("b", "a", 0.01), ("a", "b", 0.98)]), 1)[0] > 0.9)
-    True
-    """
-    if not isinstance(k, int) or k < 1:
-        raise ValueError(f"k is a whole number from 1 on, not {k!r}")
-    ranking = ranking.judged
-    found = np.ones(ranking.graph.contexts)
-    for some, x, _ in posterior(ranking).draws():
-        if k < x.shape[2]:
-            best = np.argsort(-some.select(merge_ties(ranking.scores)), axis=1, kind="stable")[:, None]
-            drawn = np.take_along_axis(some.rotate(x), np.broadcast_to(best, x.shape), axis=2)
-            found[some.contexts] = np.mean(np.min(drawn[..., :k], axis=2) > np.max(drawn[..., k:], axis=2), axis=1)
-    return found[_in_order(ranking)]
-
-
-def _in_order(ranking: Ranking) -> NDArray[np.intp]:
-    """The position in the graph of each of the comparisons' contexts."""
-    return np.argsort(ranking.graph.context[ranking.graph.starts[:-1]], kind="stable")

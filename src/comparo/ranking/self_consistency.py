@@ -1,16 +1,14 @@
-"""How far a judge says the same about a text in both positions: winners that change, and a correlation.
+"""How consistent a judge's answers are: winners that change with the order, cycles, and a correlation of both orders.
+
+The verdict of an answer is the text that it prefers, p > ½ or p < ½, or a tie. Flips and cycles are counts over pairs
+and triads, each of one judge, without scores; they are the same for a reversed judge.
 
 Of a pair asked in both orders, with answers y and y′ in logits (probabilities, where answers are decisions),
 
     (y − y′)/2 = x_first − x_second + noise,    (y + y′)/2 = −γ + e_first + e_second + noise,
 
-x is what the judge says about a text, and e what the position does to it. As the first of its pairs a text is worth
+x is the judge's view of a text, and e the effect of the position on it. As the first of its pairs a text is worth
 x + e, as the second x − e; the correlation of the two, without noise, is (Var x − Var e) / (Var x + Var e).
-
-What the verdicts of voices show without a model: flips, cycles and ties.
-
-The verdict of an answer is the text that it prefers, p > ½ or p < ½, or a tie. Everything here is a count over pairs or
-triads, each of one voice, so that it needs neither scores nor other voices, and is the same for a voice turned round.
 """
 
 from __future__ import annotations
@@ -115,11 +113,10 @@ def wilson(value: float, count: float, z: float) -> tuple[float, float]:
 
 
 def orders_correlation(comparisons: Comparisons, graph: Graph, group: Index | None = None) -> float | None:
-    """The correlation of what a text is worth as the first and as the second of its pairs, beyond its group.
+    """The correlation of a text's worth as the first and as the second of its pairs, beyond its group.
 
-    None where no text has two pairs that were asked in both orders; 0 where texts do not differ. What the judge
-    says about a group, and what the position does to it, are taken out by least squares first: `group` (n,) is the
-    number of each candidate's group.
+    None where no text has two pairs that were asked in both orders; 0 where texts do not differ. Effects of groups on
+    both parts are removed by least squares first: `group` (n,) is the number of each candidate's group.
 
     >>> rng, x, e = np.random.default_rng(0), *np.random.default_rng(1).normal(size=(2, 20))
     >>> ends = [(i, j) for i in range(20) for j in range(20) if i != j]
@@ -172,8 +169,7 @@ def _both(comparisons: Comparisons, graph: Graph) -> tuple[Index, Index, Array, 
     p = comparisons.p
     y = p if are_choices(comparisons) else logit(np.clip(p, CLIPPED, 1 - CLIPPED))
     number, both = pairs(comparisons, graph)
-    turned = graph.first > graph.second
-    slot = 2 * number[both] + turned[both]
+    slot = 2 * number[both] + (graph.first > graph.second)[both]
     size = 2 * (int(number.max()) + 1)
     asked = np.bincount(slot, minlength=size)
     mean = (np.bincount(slot, y[both], size) / np.maximum(asked, 1)).reshape(-1, 2)
@@ -202,16 +198,6 @@ def _explained(first: Index, second: Index, values: Array, sign: int, context: I
 
 
 STEPS = 20_000_000  # walks of three comparisons that are counted, at most: about a second
-
-
-def flips(comparisons: Comparisons) -> float:
-    """The share of pairs asked in both orders whose verdicts contradict each other; NaN without such pairs.
-
-    >>> data = Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.7), ("a", "c", 0.6), ("c", "a", 0.2)])
-    >>> flips(data)
-    0.5
-    """
-    return count_flips(comparisons).share
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,12 +266,3 @@ def _apart(comparisons: Comparisons) -> Comparisons:
 def _closed(matrix: sparse.csr_array, rows: NDArray[np.int64]) -> float:
     """Closed walks of three steps that begin at `rows`, the diagonal of A³."""
     return float((matrix[rows] @ matrix).multiply(sparse.csr_array(matrix.T)[rows]).sum())
-
-
-def ties(comparisons: Comparisons) -> float:
-    """The share of answers that are a tie, p = ½.
-
-    >>> ties(Comparisons.from_rows([("a", "b", 0.5), ("b", "a", 0.7)]))
-    0.5
-    """
-    return float(np.mean(comparisons.p == 0.5))

@@ -22,7 +22,7 @@ from comparo.data.wordings import WORDINGS
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement
 from comparo.ranking.ranking import Ranking
-from comparo.ranking.self_consistency import flips
+from comparo.ranking.self_consistency import count_flips
 from comparo.run.budget import PROBES, Budget, Progress, Spending, paid_and_spent
 from comparo.run.caching_judge import recalled, remembering
 from comparo.run.database import key_of
@@ -296,7 +296,7 @@ def _compared(task: Repeated, ranking: Ranking, answered: Sequence[Judgement]) -
         mean_of_contexts,
         agree,
         len(both),
-        (flips(answers[0]), flips(answers[1])),
+        (count_flips(answers[0]).share, count_flips(answers[1]).share),
         str(voice.name),
     )
 

@@ -1,4 +1,4 @@
-"""What `agree` found, as tables to read: on a terminal, or as Markdown."""
+"""The tables of `agree` to read: on a terminal, or as Markdown."""
 
 from __future__ import annotations
 

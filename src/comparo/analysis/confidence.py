@@ -180,7 +180,7 @@ def _draws(ranking: Ranking) -> Iterator[Draws]:
         return _estimated(ranking, ranking.panel.variance)
     if effects is not None:
         return _estimated(ranking, effects.scores + (effects.groups or 0.0) + (effects.style or 0.0))
-    return Posterior.of(ranking).draws()
+    return _by_evidence(ranking)
 
 
 def _estimated(ranking: Ranking, own: float) -> Iterator[Draws]:
@@ -301,86 +301,65 @@ def _weights(log_evidence: Array, rounds: int) -> Array:
     return np.asarray(weights)
 
 
-@dataclass(frozen=True)
-class _Experts:
-    """The experts of a product on its scores alone: biases stay what they were estimated to be."""
+def _quadratic(product: Product, pattern: Pattern, mean: Array, variance: Array | float) -> tuple[Laplacian, Array]:
+    """Q and b for scores around `mean` (n,) whose differences have the `variance` (K,), in the pattern's order.
 
-    product: Product
-    pattern: Pattern
-
-    def quadratic(self, mean: Array, variance: Array) -> tuple[Laplacian, Array]:
-        """Q and b for scores around `mean` (n,) whose differences have the `variance` (K,), in the pattern's order."""
-        pattern, product = self.pattern, self.product
-        comparisons, expert = product.comparisons, of_rows(product.expert, pattern.order)
-        p, weight = comparisons.p[pattern.order], comparisons.weights[pattern.order] / product.dispersion
-        difference = mean[pattern.first] - mean[pattern.second]
-        middle = difference
-        if product.bias.size:
-            judge = comparisons.judged_by[pattern.order]
-            middle = difference - product.bias[pattern.context[pattern.first], judge]
-        slope, curvature = np.zeros((2, len(p)))
-        for point, share in POINTS:
-            d = middle + point * np.sqrt(variance)
-            slope += share * expert.slope(d, p)
-            curvature += share * expert.curvature(d, p)
-        curvature = weight * np.maximum(curvature, 0.0)
-        b = pattern.gather(weight * slope + curvature * difference)
-        return Laplacian(pattern, curvature, np.zeros(pattern.unknowns)), b
+    Biases stay as they were estimated.
+    """
+    comparisons, expert = product.comparisons, of_rows(product.expert, pattern.order)
+    p, weight = comparisons.p[pattern.order], comparisons.weights[pattern.order] / product.dispersion
+    difference = mean[pattern.first] - mean[pattern.second]
+    middle = difference
+    if product.bias.size:
+        judge = comparisons.judged_by[pattern.order]
+        middle = difference - product.bias[pattern.context[pattern.first], judge]
+    slope, curvature = np.zeros((2, len(p)))
+    for point, share in POINTS:
+        d = middle + point * np.sqrt(variance)
+        slope += share * expert.slope(d, p)
+        curvature += share * expert.curvature(d, p)
+    curvature = weight * np.maximum(curvature, 0.0)
+    b = pattern.gather(weight * slope + curvature * difference)
+    return Laplacian(pattern, curvature, np.zeros(pattern.unknowns)), b
 
 
-@dataclass(frozen=True)
-class Posterior:
-    """Q and b of all contexts, and the weights (C, G) that each gives to every τ² of `spreads` (G,)."""
+def _by_evidence(ranking: Ranking) -> Iterator[Draws]:
+    """Draws given the ranking's comparisons, each with a τ² of its own; methods without experts use those of poe-bt."""
+    limits, rng = ranking.covariance.pattern.limits, np.random.default_rng(0)
+    product = ranking.product or multiply(ranking.comparisons, BradleyTerry(), prior=WIDE, limits=limits)
+    pattern, mean = Pattern(product.graph, limits=limits), product.scores
+    laplacian, b = _quadratic(product, pattern, mean, 0.0)
+    spreads = _grid(mean, laplacian, _quadratic(product, pattern, np.zeros(len(mean)), 0.0)[0])
+    for _ in range(limits.evidence_rounds):
+        before = mean
+        evidence, mean, variance = _round(laplacian, b, spreads)
+        if np.mean((mean - before) ** 2) < limits.evidence_change**2 * np.mean(mean**2):
+            break
+        laplacian, b = _quadratic(product, pattern, mean, variance)
+    weights = _weights(evidence, limits.sharing_rounds)
+    for every in _quadratics(laplacian, b):
+        count, size = every.q.shape
+        for rows, draws in _parts(count, size, limits):
+            contexts, nodes = _slices(every.contexts.start, every.nodes.start, rows, size)
+            q, vectors = every.q[rows], None if every.vectors is None else every.vectors[rows]
+            spread = _quantiles(spreads, weights[contexts], draws)[:, :, None]
+            v = spread / (1 + q[:, None] * spread)
+            mean = v * every.beta[rows][:, None]
+            x = mean + np.sqrt(v) * _standard_normal((len(v), draws, size), vectors, rng)
+            if vectors is None:
+                component = pattern.graph.component[nodes].reshape(-1, size)
+                alone = np.bincount(component.ravel())[component] == 1
+                x += np.sqrt(spread) * np.where(alone[:, None], 0.0, _shifts(component, draws, rng))
+            yield Draws(contexts, nodes, vectors, mean, q, 1 / spread, x)
 
-    laplacian: Laplacian
-    b: Array
-    spreads: Array
-    weights: Array
 
-    @classmethod
-    def of(cls, ranking: Ranking) -> Posterior:
-        """The posterior given the ranking's comparisons; methods without experts use those of poe-bt."""
-        limits = ranking.covariance.pattern.limits
-        product = ranking.product or multiply(ranking.comparisons, BradleyTerry(), prior=WIDE, limits=limits)
-        experts = _Experts(product, Pattern(product.graph, limits=limits))
-        mean, none = product.scores, np.zeros(len(product.comparisons))
-        laplacian, b = experts.quadratic(mean, none)
-        equal, _ = experts.quadratic(np.zeros(len(mean)), none)
-        spreads = _grid(mean, laplacian, equal)
-        for _ in range(limits.evidence_rounds):
-            before = mean
-            evidence, mean, variance = _round(laplacian, b, spreads)
-            if np.mean((mean - before) ** 2) < limits.evidence_change**2 * np.mean(mean**2):
-                break
-            laplacian, b = experts.quadratic(mean, variance)
-        return cls(laplacian, b, spreads, _weights(evidence, limits.sharing_rounds))
-
-    def draws(self) -> Iterator[Draws]:
-        """Draws of the true scores, each with a τ² of its own."""
-        pattern, rng = self.laplacian.pattern, np.random.default_rng(0)
-        for every in _quadratics(self.laplacian, self.b):
-            count, size = every.q.shape
-            for rows, draws in _parts(count, size, pattern.limits):
-                contexts, nodes = _slices(every.contexts.start, every.nodes.start, rows, size)
-                q, vectors = every.q[rows], None if every.vectors is None else every.vectors[rows]
-                spread = self._spreads(contexts, draws)[:, :, None]
-                v = spread / (1 + q[:, None] * spread)
-                mean = v * every.beta[rows][:, None]
-                x = mean + np.sqrt(v) * _standard_normal((len(v), draws, size), vectors, rng)
-                if vectors is None:
-                    component = pattern.graph.component[nodes].reshape(-1, size)
-                    alone = np.bincount(component.ravel())[component] == 1
-                    x += np.sqrt(spread) * np.where(alone[:, None], 0.0, _shifts(component, draws, rng))
-                yield Draws(contexts, nodes, vectors, mean, q, 1 / spread, x)
-
-    def _spreads(self, contexts: slice, draws: int) -> Array:
-        """Quantiles of τ² in some contexts, shape (B, D)."""
-        weights = self.weights[contexts]
-        count, grid = weights.shape
-        edges = np.arange(count)[:, None] + np.cumsum(weights[:, :-1], axis=1)
-        middles = np.arange(count)[:, None] + (np.arange(draws) + 0.5) / draws
-        which = np.searchsorted(edges.ravel(), middles) - np.arange(count)[:, None] * (grid - 1)
-        return np.asarray(self.spreads[np.clip(which, 0, grid - 1)])
+def _quantiles(spreads: Array, weights: Array, draws: int) -> Array:
+    """Quantiles of τ² in B contexts, shape (B, D), from the weights (B, G) that each gives to `spreads` (G,)."""
+    count, grid = weights.shape
+    edges = np.arange(count)[:, None] + np.cumsum(weights[:, :-1], axis=1)
+    middles = np.arange(count)[:, None] + (np.arange(draws) + 0.5) / draws
+    which = np.searchsorted(edges.ravel(), middles) - np.arange(count)[:, None] * (grid - 1)
+    return np.asarray(spreads[np.clip(which, 0, grid - 1)])
 
 
 def _grid(mean: Array, *laplacians: Laplacian) -> Array:

@@ -79,11 +79,11 @@ class Ranking(Tabular):
     panel
         The solution for several voices where the method is "panel" and there is more than one judge.
     controlled
-        The ranking with the length of the texts, or something else, held equal (docs/control.md); else None.
+        The ranking controlled for the length of the texts, or for other numbers (docs/control.md); else None.
     group
         The number of each candidate's group, (n,), and the names of the groups, where there are any.
     people
-        What people's votes told, where the scores are people's (`comparo.with_votes`); else None.
+        The summary of people's votes, where the scores are people's (`comparo.with_votes`); else None.
     grown
         What each candidate was before items were added to the run (docs/growing.md); None where none were.
 
@@ -196,8 +196,8 @@ class Ranking(Tabular):
 
         A tier ends before the first item that its best item beats with a probability of at least `level`. Contexts of
         more than 4096 items take the errors of two scores as independent. All are in one tier where a test at
-        1 − `level` (`equality`) does not show that any items differ, so that equal items are split in at
-        most that share of runs.
+        1 − `level` (`equality`) does not show that any items differ: equal items are split in at most that share of
+        runs.
         """
         if equality(self.comparisons, self.covariance.pattern.limits) > 1 - self.level:
             return np.ones(len(self), dtype=np.int64)
@@ -205,10 +205,7 @@ class Ranking(Tabular):
 
     @property
     def estimate(self) -> Whose:
-        """Whose ranking it is: "judge"; "consensus" for what people would say, as far as one judge can tell; "people".
-
-        The last has votes of people (`comparo.ranking.votes`).
-        """
+        """Whose ranking it is: "judge", "consensus" (people's, estimated from one judge) or "people" (with votes)."""
         if self.people is not None:
             return "people"
         return "judge" if self.opinion is None else "consensus"
@@ -405,7 +402,7 @@ class Ranking(Tabular):
         """The table as columns, best first: item, score, std, low, high, rank, tier, comparisons.
 
         With contexts, a column context comes first; where the graph is not connected, a column component is added. A
-        consensus has the columns judge_score and judge_rank after score and rank. Where the length is held equal,
+        consensus has the columns judge_score and judge_rank after score and rank. With control of the length,
         equal_length_score, equal_length_std and equal_length_rank come last. A ranking that has grown has a column new.
         """
         own = self.opinion

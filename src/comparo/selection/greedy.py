@@ -1,17 +1,15 @@
-"""The pair that lowers the uncertainty most, found repeatedly without computing the gains of all pairs each time.
+"""The pairs that lower the uncertainty of scores most, one at a time or, for many items, many at a time.
 
 A = H⁻¹ is the covariance of the scores, H the curvature of the comparisons so far. A comparison of x and y of curvature
 c multiplies det H by 1 + c·R_xy with the variance of the difference R_xy = A_xx + A_yy − 2A_xy, and turns A into
 
     A − v vᵀ,   v = A r·√(c / (1 + c·R_xy)),   r = e_x − e_y   (Sherman and Morrison).
 
-So R_xy never grows as comparisons are added. Items are numbered in shuffled order; among pairs whose gains differ by
-less than rounding does (`comparo.rounding`) the first in that order is taken: the seed decides among equal pairs.
+R_xy never grows as comparisons are added. Items are numbered in shuffled order; among pairs whose gains differ by less
+than rounding does (`comparo.rounding`) the first in that order is taken: the seed decides among equal pairs.
 
-The variance of every difference of two scores without an N × N array, and the many pairs chosen by it at a time.
-
-In units of a comparison's curvature the variance R_xy of s_x − s_y is the effective resistance between x and y in the
-graph of comparisons. With D the diagonal of the curvature H and S = D − H,
+Without an N × N array, R_xy is estimated (`Resistance`), and many pairs are chosen at a time (`matching`). With D the
+diagonal of the curvature H and S = D − H,
 
     H⁻¹ = D⁻¹ + D⁻¹ S D⁻¹ + D⁻¹ S H⁻¹ S D⁻¹,    so    R_xy = 1/D_xx + 1/D_yy + E‖Y_x − Y_y‖²
 
@@ -22,6 +20,7 @@ costs one solution with H. Only the last term is random: at ten comparisons per 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +90,7 @@ def join(component: NDArray[np.int32], asked: NDArray[np.int32], worth: Array, m
     return chosen
 
 
+@dataclass(eq=False)
 class Greedy:
     """The free pairs by falling gain c·R, each taken into A before the next is found.
 
@@ -108,25 +108,17 @@ class Greedy:
     ((0, 3), (0, 2))
     """
 
-    def __init__(
-        self,
-        covariance: Array,
-        free: Mask,
-        scores: Array | None = None,
-        calls: int = 1,
-        repeats: bool = False,
-        worth: Array | None = None,
-        limits: Limits = LIMITS,
-    ) -> None:
-        n = len(covariance)
-        self.limits = limits
-        self.worth = worth
-        self.covariance = covariance
-        self.free = free
-        self.scores = scores
-        self.calls = calls
-        self.repeats = repeats
-        self.variance = covariance.diagonal().copy()
+    covariance: Array
+    free: Mask
+    scores: Array | None = None
+    calls: int = 1
+    repeats: bool = False
+    worth: Array | None = None
+    limits: Limits = LIMITS
+
+    def __post_init__(self) -> None:
+        n, limits = len(self.covariance), self.limits
+        self.variance = self.covariance.diagonal().copy()
         self.vectors = np.empty((limits.pending, n))
         self.pending = 0
         many = n * (n - 1) > 2 * limits.candidates
@@ -208,19 +200,43 @@ class Greedy:
         return float(np.partition(gains, -above - 1)[-above - 1]) * (1 - 1e-6)
 
 
+class Information:
+    """The covariance A of n scores, and B = A L A: which comparison lowers Σ w_gh·Var(s_g − s_h) most.
+
+    L is the Laplacian of the weights w. A comparison of x and y with the information c lowers the sum by
+
+        c·(B_xx + B_yy − 2B_xy) / (1 + c·(A_xx + A_yy − 2A_xy)).
+    """
+
+    def __init__(self, covariance: Array, weight: Array) -> None:
+        self.covariance = covariance.copy()
+        self.laplacian = np.diag(weight.sum(axis=1)) - weight
+        self.worth = self.covariance @ self.laplacian @ self.covariance
+
+    def gains(self, c: Array, pairs: Any = ...) -> Array:
+        """The decrease for each pair, (n, n), or for the `pairs` of an index."""
+        return np.asarray(c * differences(self.worth)[pairs] / (1.0 + c * differences(self.covariance)[pairs]))
+
+    def add(self, x: int, y: int, c: float) -> None:
+        """Take a comparison of x and y with the information c into account: A and B change by rank one and two."""
+        v = self.covariance[x] - self.covariance[y]
+        v *= np.sqrt(c / (1.0 + c * (v[x] - v[y])))
+        u = self.covariance @ (self.laplacian @ v)
+        self.covariance -= np.outer(v, v)
+        crossed = np.outer(u - 0.5 * (v @ self.laplacian @ v) * v, v)
+        self.worth -= crossed + crossed.T
+
+
 class Border:
     """The free pairs that are most informative about the top k, each taken into A before the next is found.
 
     For i inside and j outside of the best k by `scores` (N,), 1[s_i > s_j] has the variance P(1 − P) with
     P = Φ(z_ij), z_ij = (s_i − s_j)/√(φ·R_ij). An answer that lowers the variance of s_i − s_j by Δ lowers it, in
-    expectation and to first order, by w_ij·Δ with w_ij = n(z_ij)²/R_ij, n the normal density. Summed over all such i
-    and j, with L the Laplacian of w (up to a factor, which changes no choice), a comparison of x and y is worth
+    expectation and to first order, by w_ij·Δ with w_ij = n(z_ij)²/R_ij, n the normal density. The pair with the largest
+    sum over all such i and j (`Information`) is taken, up to a factor of w, which changes no choice; w is not updated.
 
-        c·(B_xx + B_yy − 2B_xy) / (1 + c·R_xy),   B = A L A.
-
-    Both A and B are updated by rank one; w is not updated. Only the `WINDOW` items nearest to the border, by their
-    distance from the middle of the k-th and the next score in standard errors, count and are compared. `dispersion` is
-    φ.
+    Only the `WINDOW` items nearest to the border, by their distance from the middle of the k-th and the next score in
+    standard errors, count and are compared. `dispersion` is φ.
 
     >>> covariance, free = np.eye(4), np.triu(np.ones((4, 4), dtype=bool), 1)
     >>> Border(covariance, free, np.array([9.0, 0.1, 0.0, -9.0]), top=2).pick()
@@ -241,30 +257,22 @@ class Border:
         z = (scores - np.mean(scores[best[top - 1 : top + 1]])) / np.sqrt(covariance.diagonal())
         self.items = items = np.sort(np.argsort(merge_ties(np.abs(z)), kind="stable")[:WINDOW])
         upper = np.triu(covariance[np.ix_(items, items)])
-        self.covariance = upper + np.triu(upper, 1).T
-        self.free = free[np.ix_(items, items)]
-        self.repeats = repeats
+        covariance = upper + np.triu(upper, 1).T
+        self.free, self.repeats = free[np.ix_(items, items)], repeats
         difference = scores[items, None] - scores[items]
         self.c = calls * logistic_curvature(difference)
-        resistance = differences(self.covariance) + np.eye(len(items))
+        resistance = differences(covariance) + np.eye(len(items))
         inside = np.isin(items, best[:top])
         across = inside[:, None] != inside
         apart = difference**2 / (dispersion * resistance)
         w = across * np.exp(np.min(apart[across], initial=np.inf) - apart) / resistance
-        self.laplacian = np.diag(w.sum(axis=1)) - w
-        self.worth = self.covariance @ self.laplacian @ self.covariance
+        self.information = Information(covariance, w)
 
     def pick(self) -> tuple[int, int]:
         """The free pair worth most, (x, y) with x < y; there must be one."""
-        resistance = differences(self.covariance)
-        value = np.where(self.free, self.c * differences(self.worth) / (1.0 + self.c * resistance), -np.inf)
+        value = np.where(self.free, self.information.gains(self.c), -np.inf)
         x, y = divmod(int(first_best(value)), len(self.items))
-        scale = self.c[x, y] / (1.0 + self.c[x, y] * resistance[x, y])
-        v = np.sqrt(scale) * (self.covariance[x] - self.covariance[y])
-        u = self.covariance @ (self.laplacian @ v)
-        self.covariance -= np.outer(v, v)
-        crossed = np.outer(u - 0.5 * (v @ self.laplacian @ v) * v, v)
-        self.worth -= crossed + crossed.T
+        self.information.add(x, y, float(self.c[x, y]))
         if not self.repeats:
             self.free[x, y] = False
         return int(self.items[x]), int(self.items[y])

@@ -1,17 +1,14 @@
-"""Pairs shared out to judges: who judges which pair, and which text each of them sees first.
+"""Pairs for several contexts and several judges: the next pairs of each context, who judges which, and the first votes.
 
-No judge gets a pair twice, also counting what was handed out before; some pairs go to two judges, so that their
-agreement can be measured. Every judge gets as many rows as the others, to within one where the judges are free, and
-sees each text first as often as second, as nearly as its pairs allow.
+`next_pairs` has a selector for each context. `share_out` gives no judge a pair twice, also counting earlier sheets, and
+gives some pairs to two judges, which measures their agreement. Every judge gets as many rows as the others, to within
+one where the judges are free, and sees each text first as often as second, as nearly as its pairs allow.
 
-The next pairs of every context, each context with a selector of its own.
-
-Which pairs people should vote on first: those that tell most about how far a judge can be believed.
-
-People's scores are t = X b + rest (`votes`), with X (n, D) the parts of the judge's view: what it says of
-a text's group, and of the text beyond that. The validity is the ratio of the two b, and where there is one part, b
-itself is what votes tell. A vote about texts i and j observes x·b, x = X_i − X_j, with the noise of a coin and of both
-rests, of precision w. With C the covariance of b before it and g the gradient of the validity, it takes
+`telling_pairs` are those whose votes lower the variance of the validity most. People's scores are t = X b + rest
+(`comparo.ranking.votes`), with X (n, D) the parts of the judge's view: that of a text's group, and that of the text
+beyond it. The validity is the ratio of the two b; with one part, it is b. A vote about texts i and j observes x·b,
+x = X_i − X_j, with the noise of a coin and of both rests, of precision w. With C the covariance of b before it and g
+the gradient of the validity, it takes
 
     (gᵀC x)² · w / (1 + w·xᵀC x)
 
@@ -224,7 +221,7 @@ MOST = 50_000  # pairs that are considered; of more, so many at random
 
 
 def telling_pairs(ranking: Ranking, number: int, rng: Seed = None) -> list[tuple[Any, Any, Any]]:
-    """Pairs (context, item, item) whose votes tell most of how much of a judge's view people share, the first most.
+    """Pairs (context, item, item) whose votes determine best how much of a judge's view people share, best first.
 
     No text is in two of them while there are others.
 
@@ -232,7 +229,7 @@ def telling_pairs(ranking: Ranking, number: int, rng: Seed = None) -> list[tuple
     ----------
     ranking : The judge's.
     number : How many pairs; fewer come back where there are fewer.
-    rng : A seed or a generator; it decides among pairs that tell the same, and which of very many pairs are considered.
+    rng : A seed or a generator; it decides among pairs of equal gain, and which of very many pairs are considered.
 
     Examples
     --------
@@ -274,19 +271,14 @@ def _chosen(expected: Expectation, first: Index, second: Index, number: int) -> 
     weight = 1.0 / (1.0 / logistic_curvature(x @ b) + rest)
     used, chosen, taken = np.zeros(len(expected.columns), dtype=np.int64), [], np.zeros(len(x), dtype=bool)
     for _ in range(number):
-        gain = _gains(x, weight, covariance, gradient)
+        along = x @ covariance
+        gain = (along @ gradient) ** 2 * weight / (1.0 + weight * np.sum(along * x, axis=1))
         often = used[first] + used[second]
         gain[taken | (often > np.min(often[~taken]))] = -1.0
         best = int(first_best(gain))
         chosen.append(best)
         taken[best] = True
         used[[first[best], second[best]]] += 1
-        along = covariance @ x[best]
-        covariance = covariance - weight[best] / (1.0 + weight[best] * x[best] @ along) * np.outer(along, along)
+        v = along[best]
+        covariance = covariance - weight[best] / (1.0 + weight[best] * x[best] @ v) * np.outer(v, v)
     return chosen
-
-
-def _gains(x: Array, weight: Array, covariance: Array, gradient: Array) -> Array:
-    """What a vote about each pair takes from the variance of the validity, (P,)."""
-    along = x @ covariance
-    return np.asarray((along @ gradient) ** 2 * weight / (1.0 + weight * np.sum(along * x, axis=1)))

@@ -11,7 +11,7 @@ from comparo.errors import JudgeError
 from comparo.judges import load_judge
 from comparo.judges.anthropic.judge import load
 from comparo.judges.protocol import Writing
-from comparo.studies.geval import ScorePrompt
+from comparo.studies.baselines import ScorePrompt
 from servers import Api, Reply
 
 KEY = "sk-ant-test-0123456789abcdefghijklmnop"

@@ -356,7 +356,7 @@ def test_a_folder_of_before_the_probes_asks_only_its_questions(run, folder):
                 database.execute(f"ALTER TABLE {table} DROP COLUMN {column}" if column else f"DROP TABLE {table}")
             database.execute(f"PRAGMA user_version = {first}")
         made = len(api.requests)
-        assert run(folder, ("report", "run")).returncode == 0  # reads an old database as it is
+        assert run(folder, ("runs", "--report", "run")).returncode == 0  # reads an old database as it is
         done = ranked(run, folder, api, "gpt-4o-mini", "--budget", "5n")
         assert done.returncode == 0, done.stderr
         assert len(api.requests) == made + 6
@@ -386,7 +386,7 @@ def test_a_dry_run_counts_what_an_earlier_probe_saw_a_reply_write(run, folder):
         assert ranked(run, folder, api, "gpt-6-luna", *reasoning).returncode == 0
         made = len(api.requests)
         saw = "about 22,176 written (924 a call, reasoning included, as a probe by a few words saw), about $0.01"
-        for more in ((), ("--out", "other"), ("--no-cache",)):  # from the cache and the folder, each of them alone
+        for more in ((), ("--out", "other"), ("--cache", "off")):  # from the cache and the folder, each of them alone
             told = ranked(run, folder, api, "gpt-6-luna", "--dry-run", *reasoning, *more)
             assert saw in told.stdout
         several = ("--criterion", "size=larger", "--criterion", "length=longer", "--out", "more")
@@ -401,10 +401,11 @@ def test_a_dry_run_counts_what_an_earlier_probe_saw_a_reply_write(run, folder):
 
 def test_the_command_that_only_probes(run, folder):
     with Api(LUNA) as api:
-        done = run(folder, ("probe", "openai/gpt-6-luna", "--base-url", api.url), OPENAI_API_KEY="sk-test-0123456")
+        probe = ("judge", "--probe", "--judge", "openai/gpt-6-luna", "--base-url", api.url)
+        done = run(folder, probe, OPENAI_API_KEY="sk-test-0123456")
     assert done.returncode == 0, done.stderr
     lines = dict(line.split("  ", 1) for line in done.stdout.splitlines()[1:])
     assert lines["log-probabilities"].strip() == "of 20 tokens with effort none"
     assert "list prices of 2026-10-26, " in lines["price"]
-    other = run(folder, ("probe", "simulated/soft"))
+    other = run(folder, ("judge", "--probe", "--judge", "simulated/soft"))
     assert (other.returncode, "not behind a server" in other.stderr) == (2, True)

@@ -34,10 +34,10 @@ from comparo.report import write_report
 from comparo.run.budget import RECENT, Budget, Spending
 from comparo.run.database import key_of, reading
 from comparo.run.folders import choose_folder, list_runs, set_aside
-from comparo.run.growth import History
 from comparo.run.loop import Run
 from comparo.run.probing import model_sentences
 from comparo.run.repair import repair
+from comparo.run.resume import History
 from comparo.run.store import Store, count_judgements, read_configuration, read_judgements
 from comparo.run.task import Task
 from comparo.run.worker import CHANCE, FAILED, is_excess
@@ -333,10 +333,9 @@ class Renamed(Told):
             yield replace(answer, model="tiny-2026-11" if self.count <= 30 else "tiny-2026-12<b>")
 
 
-def test_a_model_that_the_server_changes_is_told_and_in_the_report(tmp_path):
-    said = []
-    run(task(judge=Renamed()), tmp_path, say=said.append)
-    (sentence,) = [one for one in said if "tiny" in one]
+def test_a_model_that_the_server_changes_is_told_and_in_the_report(tmp_path, caplog):
+    run(task(judge=Renamed()), tmp_path)
+    (sentence,) = [one for one in caplog.messages if "tiny" in one]
     assert "tiny-2026-11 gave 30 " in sentence
     assert "tiny-2026-12<b> gave 18 " in sentence
     assert "tiny-2026-12&lt;b&gt; gave 18 " in write_report(tmp_path).read_text()
@@ -563,7 +562,9 @@ def test_a_killed_run_on_read_only_storage_is_read_with_its_log(read_only, tmp_p
 def check_read_only(commands, folder):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     runs = ["runs", str(folder.parent), "--format", "csv"]
-    listed, fitted, *paths = commands(runs, *([name, str(folder)] for name in ("fit", "report", "export")))
+    listed, fitted, *paths = commands(
+        runs, ["fit", str(folder)], ["runs", "--report", str(folder)], ["export", str(folder)]
+    )
     assert [listed[0], fitted[0]] == [0, 0]
     assert ",48,0," in listed[1]
     assert "item 11" in fitted[1]
@@ -665,11 +666,10 @@ def test_a_small_run_too_is_stopped_before_it_is_over():
         run(task(size=4, budget="3n", judge=judge))
 
 
-def test_a_cut_prompt_is_told_at_once():
-    said = []
-    run(task(judge=Told(cut=900)), say=said.append)
-    assert len(said) == 1
-    assert re.search("900 characters .*cut", said[0])
+def test_a_cut_prompt_is_told_at_once(caplog):
+    run(task(judge=Told(cut=900)))
+    (sentence,) = caplog.messages
+    assert re.search("900 characters .*cut", sentence)
 
 
 # Stopped

@@ -236,7 +236,7 @@ def test_what_cannot_be_compared_is_an_error_before_anything_is_asked(rows, opti
 def test_too_few_calls_are_an_error():
     with pytest.raises(ValueError, match=r"8 calls .*6 groups.*\b10\b"):
         task(budget="8").check()
-    assert task(budget="10").expense().calls == 10
+    assert task(budget="10").expense.calls == 10
 
 
 def test_the_command_compares_systems(request, tmp_path):

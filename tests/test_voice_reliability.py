@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from comparo import fit, reliability
 from comparo.data.comparisons import Comparisons
-from comparo.model.estimators.voice import LOGISTIC
+from comparo.model.likelihoods.bradley_terry import LOGISTIC
 from comparo.ranking.self_consistency import count_flips, transitivity
 from split import one_short
 

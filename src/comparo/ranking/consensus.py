@@ -22,8 +22,8 @@ import numpy as np
 from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.panel_covariance import Opinion
 from comparo.model.estimators.poe import Product
-from comparo.model.estimators.random_effects import Effects
-from comparo.model.linalg.pattern import Batch, Pattern
+from comparo.model.inference.random_effects import Effects
+from comparo.model.linalg.graph import Batch, Pattern
 from comparo.model.posterior import Covariance
 from comparo.ranking.grouping import group_means
 from comparo.ranking.ranking import Ranking
@@ -145,7 +145,12 @@ def _of_those_that_count(judged: Ranking) -> Ranking:
         return judged
     comparisons, panel = judged.comparisons.take(panel.counts[panel.voice]), panel.of_those_that_count()
     return replace(
-        judged, comparisons=comparisons, graph=panel.graph, scores=panel.scores, covariance=panel.opinion, panel=panel
+        judged,
+        comparisons=comparisons,
+        graph=panel.graph,
+        scores=panel.scores,
+        covariance=panel.opinion.posterior,
+        panel=panel,
     )
 
 

@@ -36,7 +36,7 @@ from scipy.special import expit
 from comparo.data.columns import look_up
 from comparo.model.likelihoods.davidson import answer_moments
 from comparo.model.likelihoods.experts import is_logit
-from comparo.model.linalg.pattern import Batch, Pattern
+from comparo.model.linalg.graph import Batch, Pattern
 from comparo.model.posterior import Covariance
 from comparo.ranking.display import comparison_ties, json_rows
 from comparo.ranking.ranking import Ranking

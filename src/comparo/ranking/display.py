@@ -20,7 +20,7 @@ from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
 from comparo.model.estimators.panel import Panel
 from comparo.model.inference.choices import Choices
-from comparo.model.likelihoods.experts import Davidson
+from comparo.model.likelihoods.davidson import Davidson
 from comparo.ranking.self_consistency import unexplained_flips
 from comparo.rounding import merge_ties
 from comparo.types import Array, Mask

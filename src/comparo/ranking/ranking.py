@@ -17,7 +17,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.sanitize import visible
 from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.poe import Product
-from comparo.model.estimators.random_effects import Effects
+from comparo.model.inference.random_effects import Effects
 from comparo.model.inference.soft import equality
 from comparo.model.likelihoods.experts import is_logit
 from comparo.model.linalg.graph import Graph
@@ -46,8 +46,6 @@ from comparo.rounding import merge_ties
 from comparo.types import Array, Index
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from comparo.ranking.votes import People
 
 Estimate = Literal["judge", "consensus"]
@@ -85,7 +83,7 @@ class Ranking(Tabular):
     people
         The summary of people's votes, where the scores are people's (`comparo.with_votes`); else None.
     grown
-        What each candidate was before items were added to the run (docs/growing.md); None where none were.
+        What each candidate was before items were added to the run (docs/runs.md); None where none were.
 
     Examples
     --------
@@ -249,7 +247,7 @@ class Ranking(Tabular):
 
     @property
     def ties(self) -> Columns | None:
-        """The tie parameter ν of each judge, and P(tie) of two equal texts (docs/ties.md); None without ties."""
+        """The tie parameter ν of each judge, and P(tie) of two equal texts (docs/fitting.md); None without ties."""
         return tie_columns(self)
 
     @property
@@ -467,12 +465,6 @@ class Ranking(Tabular):
         if self.product is None or is_logit(self.product.expert):
             columns["first_wins"] = np.asarray(expit(-bias.ravel()))
         return columns
-
-    def plot(self, context: Hashable = None, top: int = 40, ax: Axes | None = None) -> Axes:
-        """Plot the best `top` items with their intervals and tiers (`comparo.plot_ranking`); needs matplotlib."""
-        from comparo.plots.rankings import plot_ranking
-
-        return plot_ranking(self, context, top, ax)
 
     def __repr__(self) -> str:
         contexts = "" if self.context is None else f" in {self.graph.contexts} contexts"

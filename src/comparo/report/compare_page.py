@@ -1,6 +1,6 @@
 """The page of a comparison of two systems: the verdict and its interval, then the inputs with both texts.
 
-It is made from compare.json and the texts of the run folder, so that `comparo report` makes it again.
+It is made from compare.json and the texts of the run folder, so that `comparo runs --report` makes it again.
 """
 
 from __future__ import annotations

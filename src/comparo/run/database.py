@@ -11,10 +11,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
+from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.sources import counted, read_only, standing
 from comparo.errors import StoreError, WrongFolderError
@@ -346,3 +348,36 @@ def plain(value: Any) -> Any:
 def clean(text: str) -> str:
     """Replace lone surrogates, which UTF-8 cannot encode, by question marks."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+Label = tuple[str, str]  # an item by its context and id, both encoded
+
+
+def texts_of(items: Items) -> dict[Label, tuple[tuple[Any, Any], str, str | None]]:
+    """Labels, text and context of each item, by its encoded labels."""
+    shared = [None if text is None else clean(text) for text in items.context_texts]
+    contexts = items.contexts.tolist()
+    rows = zip(items.context.tolist(), items.ids.tolist(), map(clean, items.texts), strict=True)
+    return {
+        (encode(contexts[code]), encode(label)): ((contexts[code], label), text, shared[code])
+        for code, label, text in rows
+    }
+
+
+def item_rows(items: Items) -> tuple[list[tuple[str, str | None]], list[tuple[str, str, str, str, str | None]]]:
+    """The rows of the table of contexts (label, text), and of the items (context, id, text, scores, group).
+
+    >>> item_rows(Items.of({"ana": "A story.", "bo": "Another."}))[1][0]
+    ('null', '"ana"', 'A story.', '{}', None)
+    """
+    contexts = [encode(label) for label in items.contexts.tolist()]
+    names = list(items.scores)
+    scores = zip(*(items.scores[name].tolist() for name in names), strict=True) if names else repeat((), len(items))
+    groups = repeat(None, len(items)) if items.group is None else map(encode, items.group.tolist())
+    columns = zip(items.context, items.ids.tolist(), map(clean, items.texts), scores, groups, strict=False)
+    rows = [
+        (contexts[context], encode(label), text, json.dumps(dict(zip(names, map(plain, values), strict=True))), of)
+        for context, label, text, values, of in columns
+    ]
+    shared = [None if text is None else clean(text) for text in items.context_texts]
+    return list(zip(contexts, shared, strict=True)), rows

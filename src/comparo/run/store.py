@@ -35,6 +35,7 @@ from comparo.run.database import (
     clean,
     explained,
     insert,
+    item_rows,
     lock,
     make_private,
     open_database,
@@ -44,7 +45,6 @@ from comparo.run.database import (
     voice_column,
     write_text,
 )
-from comparo.run.item_rows import item_rows
 
 CONFIGURATION = "run.json"
 VOTES = "votes.csv"

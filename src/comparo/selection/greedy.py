@@ -27,10 +27,9 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.likelihoods.experts import logistic_curvature
-from comparo.model.linalg.graph import Graph
+from comparo.model.likelihoods.bradley_terry import logistic_curvature
+from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.linalg.pattern import Pattern
 from comparo.model.tuning import LIMITS, Limits
 from comparo.rounding import TIES, first_best, merge_ties
 from comparo.selection.designs import Pairs

@@ -15,8 +15,8 @@ import pytest
 import comparo
 from batch_runs import CALLS, QUICK, answers, check_whole, go, task, texts, work
 from batch_server import EXPIRED, BatchServer
+from comparo.data.run_folder import key_of
 from comparo.errors import JudgeError, PendingError, RunError, StoreError
-from comparo.run.database import key_of
 from comparo.run.repair import repair
 from comparo.run.store import read_judgements
 from processes import CONTEXT, Forked
@@ -192,14 +192,14 @@ def test_a_full_queue_is_waited_for(server, tmp_path, caplog):
 
 
 def test_large_runs_are_split(server, tmp_path, monkeypatch):
-    monkeypatch.setattr("comparo.judges.openai.batches.OpenAIBatches.most_lines", 15)
+    monkeypatch.setattr("comparo.judges.batch_endpoints.OpenAIBatches.most_lines", 15)
     go(server.url, tmp_path / "run")
     check_whole(server, tmp_path / "run")
     assert [len(batch["lines"]) for batch in server.made] == [15, 15, 9]
 
 
 def test_large_files_are_split(server, tmp_path, monkeypatch):
-    monkeypatch.setattr("comparo.judges.openai.batches.OpenAIBatches.most_bytes", 5000)
+    monkeypatch.setattr("comparo.judges.batch_endpoints.OpenAIBatches.most_bytes", 5000)
     go(server.url, tmp_path / "run")
     check_whole(server, tmp_path / "run")
     assert len(server.made) > 2

@@ -173,7 +173,7 @@ def test_results_that_are_whole_at_the_second_download_are_taken(endpoint, serve
 
 
 def test_results_that_are_never_whole_stop_only_their_own_batch(server, begin, tmp_path, monkeypatch):
-    for name in ("openai.batches.OpenAIBatches", "anthropic.batches.AnthropicBatches"):
+    for name in ("batch_endpoints.OpenAIBatches", "batch_endpoints.AnthropicBatches"):
         monkeypatch.setattr(f"comparo.judges.{name}.most_lines", 15)
     server.does.lines = lambda batch, lines: lines if batch else lines[2:]
     for _ in range(2):

@@ -29,7 +29,7 @@ from scipy.special import stdtrit
 from comparo.analysis.correlations import mean_known
 from comparo.data.comparisons import Comparisons
 from comparo.data.reading import read_columns
-from comparo.data.sources import database_of, masses
+from comparo.data.run_folder import database_of, masses
 from comparo.model.estimators.panel_members import Heard, hear
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import count_flips, transitivity

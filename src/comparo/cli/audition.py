@@ -18,7 +18,7 @@ from comparo.cli.settings import command_line
 from comparo.data.writing import csv_text
 from comparo.run.audition import PAIRS, Audition, prepare_audition
 from comparo.run.budget import paid_and_spent
-from comparo.run.database import write_text
+from comparo.run.files import write_text
 from comparo.run.plan import Storage
 from comparo.run.task import DEFAULT_LEAST_MASS
 from comparo.run.voices import count_cached, voices_of

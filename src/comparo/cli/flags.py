@@ -17,7 +17,7 @@ import typer
 
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt
-from comparo.data.sources import DATABASE, database_of
+from comparo.data.run_folder import DATABASE, database_of
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.judges.batches import WINDOW
 from comparo.run.audition import all_wordings

@@ -25,11 +25,12 @@ from pathlib import Path
 from uuid import uuid4
 
 from comparo.data.prompts import Question
+from comparo.data.run_folder import decode, encode
 from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judgement
 from comparo.judges.batches import Batches, Line, LostError, State
-from comparo.run.database import OWNER, decode, encode, explained, insert, reading
-from comparo.run.store import Store
+from comparo.run.files import OWNER, explained
+from comparo.run.store import Store, insert, reading
 
 COLUMNS = "number, name, lines, file, sent, id, others, status, done"
 
@@ -190,8 +191,6 @@ def check_no_batch(store: Store) -> None:
 def waiting_for(folder: Path) -> str:
     """What a run folder waits for, as it was last seen: "in progress, 120 of 500 done"; "" where it does not wait."""
     with reading(folder) as connection:
-        if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'batches'").fetchone():
-            return ""
         rows = connection.execute(
             "SELECT status, sum(lines), sum(done), max(seen) FROM batches WHERE closed IS NULL AND sent IS NOT NULL "
             "GROUP BY status ORDER BY min(number)"

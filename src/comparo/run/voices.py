@@ -20,7 +20,7 @@ from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt, choose_prompt
 from comparo.data.wordings import DEFAULT_WORDING
 from comparo.judges import Judge, Judgement, as_judge, load_judge
-from comparo.judges.several import Several
+from comparo.judges.protocol import Several
 from comparo.run.cache import remembering
 
 

@@ -132,7 +132,7 @@ def test_files_import_each_other_in_no_circle():
 
 
 def test_rooms_of_studies_import_only_rooms_above():
-    order = """layouts datasets geval pairs recorded draws cells sweep tables figures
+    order = """bt_sigma layouts datasets geval pairs recorded draws cells sweep tables figures
         opening paper baselines experiments claims page yardstick""".split()
     folder = ROOT / "src" / "comparo" / "studies"
     assert {file.stem for file in folder.glob("*.py")} == {"__init__", *order}

@@ -13,13 +13,14 @@ from scipy.stats import truncnorm
 from comparo import expected_spearman, fit
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
-from comparo.model.estimators.bt_sigma import bt_sigma
+from comparo.model.design import Design
 from comparo.model.estimators.panel import panel
 from comparo.model.estimators.panel_members import EVEN, MOST, USUAL, Agreement, copies, loadings, signs
 from comparo.model.estimators.voice import Voice
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS
 from comparo.ranking.consensus import PANEL_STYLE, consensus
+from comparo.studies.bt_sigma import bt_sigma
 from split import one_short
 
 SCALES = np.array([1.0, 1.0, 0.5, -0.7, 1.0, 0.3])
@@ -371,7 +372,7 @@ def test_moments_come_close_to_the_maximum_of_the_likelihood():
     for seed in range(3):
         _, data = voices(np.random.default_rng(seed), 30, 1, 100, [1.0, 0.8, -0.9], [0.5, 0.8, 0.4], bias=0.0)
         graph = Graph.build(data)
-        found = panel(data, is_biased=False)
+        found = panel(data, Design(is_biased=False))
         start = np.concatenate(
             [
                 np.log([voice.variance for voice in found.voices]),
@@ -505,7 +506,7 @@ def test_a_voice_seen_from_the_panel():
     graph = Graph.build(data)
     rows = data.judged_by == 1
     own = replace(data.take(rows), judges=None, judge=None)
-    voice = Voice.of(own, replace(graph, first=graph.first[rows], second=graph.second[rows]), True, LIMITS)
+    voice = Voice.of(own, replace(graph, first=graph.first[rows], second=graph.second[rows]), Design(), LIMITS)
     matrix = np.zeros((graph.nodes, graph.nodes))
     for i, j, c in zip(voice.pattern.first, voice.pattern.second, voice.c, strict=True):
         matrix[[i, j], [i, j]] += c
@@ -534,7 +535,6 @@ def test_what_a_panel_tells():
         ({"method": "panel", "people": "ana"}, r"such as \['ana'\]"),
         ({"method": "mixed", "people": ["ana"]}, "people belong to method='panel'"),
         ({"method": "mixed", "prior": 2.0}, "estimates its prior"),
-        ({"method": "bt-sigma", "bias": "joint"}, "'bt-sigma' has no bias term"),
     ],
 )
 def test_arguments_of_panels(arguments, message):
@@ -551,7 +551,7 @@ def test_bt_sigma_finds_discriminations():
     assert found.converged
     assert found.discrimination * np.mean([1.0, 0.5, 0.25, 0.5]) == pytest.approx([1.0, 0.5, 0.25, -0.5], abs=0.06)
     one = data.take(data.judged_by == 0)
-    assert fit(one, "bt-sigma").scores == pytest.approx(fit(one, "poe-bt").scores, abs=1e-4)
+    assert bt_sigma(one).scores == pytest.approx(fit(one, "poe-bt").scores, abs=1e-4)
 
 
 def test_judges_without_comparisons_have_no_part_in_bt_sigma():

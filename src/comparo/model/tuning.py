@@ -40,10 +40,6 @@ class Limits:
     last_step: float = 1e-6  # largest step that ends the iteration where curvatures differ by more than `even`
     even: float = 1e3  # ratio of curvatures up to which a gradient within `accuracy` leaves errors of at most 1e-5
 
-    # Measured: 12 s for 100 comparisons; chains of 10, 20 and 40 items need 604, 3769 and 21,291 iterations.
-    zermelo_iterations: int = 100_000
-    zermelo_error: float = 0.05  # of a score that has arrived, in logits: a tenth of the error of 16 decisions
-
     # Estimated variances (`spectrum`, `mixed`). An eigenvector decomposition of 256 items takes 20 ms. Measured against
     # 60 steps and 64 vectors on 400 to 5000 items: variances within 1% for three or more comparisons per item, within
     # 3% for fewer, a tenth of their standard error.

@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.control import Control
+from comparo.model.design import Control, Design
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.panel import Panel, panel
 from comparo.model.estimators.poe import Product
@@ -220,11 +220,11 @@ def _model(judged: Fitted, group: Index, is_biased: bool) -> tuple[Array, Covari
         raise ValueError("what is held equal was found without these groups; give fit groups=… together with control=…")
     if several is not None and (several.group is None or not _same(several.group, group)):
         people = [name for name, own in zip(several.names, several.anchored.tolist(), strict=True) if own]
-        several = panel(judged.comparisons, groups=group, people=people, limits=_limits(judged.covariance))
+        several = panel(judged.comparisons, Design(groups=group), people, _limits(judged.covariance))
     if several is not None:
         if several.opinion.predicted is None:
             raise ValueError("a context is too large for groups in a panel; rank smaller contexts, or one judge")
-        return several.scores, several.opinion.posterior, several.opinion.predicted, several.converged
+        return several.scores, several.posterior, several.opinion.predicted, several.converged
     product = judged.product
     predicted = None if effects is None else effects.predicted
     # Choices are fitted again for the means of groups (`mixed`).
@@ -234,10 +234,7 @@ def _model(judged: Fitted, group: Index, is_biased: bool) -> tuple[Array, Covari
         product = mixed(
             judged.comparisons,
             BradleyTerry(),
-            is_biased=is_biased,
-            groups=group,
-            features=_style(predicted),
-            control=_control(product),
+            Design(group, _style(predicted), _control(product), is_biased),
             for_groups=True,
             limits=_limits(judged.covariance),
         )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.control import Held
+from comparo.model.design import Held
 from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.poe import Product
 from comparo.model.inference.choices import Choices

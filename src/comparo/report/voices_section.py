@@ -16,6 +16,7 @@ from scipy.special import expit
 
 from comparo.analysis.correlations import correlation
 from comparo.analysis.reliability import MEASURES, measured
+from comparo.model.design import Design
 from comparo.model.estimators.panel_members import FEW, OTHERS, Heard, hear
 from comparo.ranking.notes import BLIND
 from comparo.ranking.ranks import ranks
@@ -72,7 +73,7 @@ def who_judged(record: Record) -> dict[str, Any] | None:
     asked = [str(name) for name in record.configuration["identity"].get("voices", {})]
     if len(asked) < 2 and (data.judges is None or len(data.judges) < 2):
         return None
-    heard = _in_order(hear(data, is_biased=record.fitting.bias == "joint"), asked)
+    heard = _in_order(hear(data, Design(is_biased=record.fitting.bias == "joint")), asked)
     names = [str(name) for name in heard.names]
     without = _without(record, heard)
     costs, reasons = _costs(record, names), _left_out(record)

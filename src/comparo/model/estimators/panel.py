@@ -23,14 +23,13 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.control import Control
+from comparo.model.design import PLAIN, Design, Shared
 from comparo.model.estimators.panel_covariance import Opinion, Star
 from comparo.model.estimators.panel_members import Heard, hear
 from comparo.model.estimators.voice import Voice
 from comparo.model.inference.choices import Choices
-from comparo.model.inference.random_effects import Shared
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.posterior import difference_variances
+from comparo.model.posterior import Posterior, difference_variances
 from comparo.model.tuning import LIMITS, Limits
 from comparo.types import Array, Index
 
@@ -78,6 +77,10 @@ class Panel(Heard):
         return self if heard is None else _together(heard, self.shared, self.leans, self.opinion.star.limits)
 
     @property
+    def posterior(self) -> Posterior:
+        return self.opinion.posterior
+
+    @property
     def calls(self) -> NDArray[np.int64]:
         """How many comparisons each voice made, (R,)."""
         return np.bincount(self.voice, minlength=len(self.names))
@@ -107,20 +110,12 @@ class Panel(Heard):
 
 
 def panel(
-    comparisons: Comparisons,
-    *,
-    is_biased: bool = True,
-    groups: NDArray[np.integer] | None = None,
-    features: Array | None = None,
-    people: Collection[Any] = (),
-    control: Control | None = None,
-    limits: Limits = LIMITS,
+    comparisons: Comparisons, design: Design = PLAIN, people: Collection[Any] = (), limits: Limits = LIMITS
 ) -> Panel:
     """The model of several voices, one for each judge of the comparisons.
 
-    `groups` (n,) and `features` (n, D) are those of the candidates, in the order of `Graph.build`. Voices named in
-    `people` are the consensus itself, without a taste of their own. With `control` the consensus is that at equal
-    numbers of it, and each voice has its own coefficients.
+    Voices named in `people` are the consensus itself, without a taste of their own. With a control each voice has its
+    own coefficients.
 
     >>> rng = np.random.default_rng(0)
     >>> truth, rows = rng.standard_normal(30), []
@@ -132,9 +127,8 @@ def panel(
     >>> np.sign(found.loading), bool(np.corrcoef(found.scores, truth)[0, 1] > 0.98)
     (array([ 1.,  1., -1.]), True)
     """
-    within = groups if control is not None else None
-    heard = hear(comparisons, is_biased=is_biased, people=people, control=control, groups=within, limits=limits)
-    shared = Shared.of(heard.graph, groups, features, limits.shared_entries)
+    heard = hear(comparisons, design, people, limits)
+    control, shared = design.control, Shared.of(heard.graph, replace(design, control=None), limits.shared_entries)
     return _together(heard, shared, None if control is None else heard.graph.centre(control.values), limits)
 
 

@@ -34,7 +34,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtri
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.control import Control
+from comparo.model.design import PLAIN, Design
 from comparo.model.estimators.voice import Voice
 from comparo.model.likelihoods.gaussian import censored_moments
 from comparo.model.linalg.graph import Graph
@@ -252,17 +252,11 @@ class Heard:
 
 
 def hear(
-    comparisons: Comparisons,
-    *,
-    is_biased: bool = True,
-    people: Collection[Any] = (),
-    control: Control | None = None,
-    groups: NDArray[np.integer] | None = None,
-    limits: Limits = LIMITS,
+    comparisons: Comparisons, design: Design = PLAIN, people: Collection[Any] = (), limits: Limits = LIMITS
 ) -> Heard:
-    """Each voice on its own, and how far they agree: a panel before its consensus.
+    """Fit each voice on its own, and estimate how far they agree: a panel before its consensus.
 
-    With `control` each voice is heard at equal numbers of it, whose coefficients are found within `groups` (n,).
+    With a control each voice has its own coefficients, found within the groups.
 
     >>> rows = [{"first": a, "second": b, "p": p} for a, b, p in (("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7))]
     >>> hear(Comparisons.from_rows(rows)).names
@@ -270,9 +264,12 @@ def hear(
     """
     graph = Graph.build(comparisons)
     names, code = _named(comparisons, people)
-    parts = ((comparisons, graph, code == r, is_biased, limits, control, groups) for r in range(len(names)))
-    voices = tuple(_voice(*part) for part in parts)
-    return _agreeing(graph, names, code, voices, np.array([name in people for name in names]))
+    voices = []
+    for r in range(len(names)):
+        own = replace(comparisons.take(code == r), judges=None, judge=None)
+        seen = replace(graph, first=graph.first[code == r], second=graph.second[code == r])
+        voices.append(Voice.of(own, seen, design, limits))
+    return _agreeing(graph, names, code, tuple(voices), np.array([name in people for name in names]))
 
 
 def _agreeing(
@@ -318,17 +315,3 @@ def pooled(comparisons: Comparisons) -> Comparisons:
     if comparisons.judges is None or len(names) == len(np.unique(comparisons.judged_by)):
         return comparisons
     return replace(comparisons, judges=np.array(names, dtype=object), judge=code.astype(np.int32))
-
-
-def _voice(
-    comparisons: Comparisons,
-    graph: Graph,
-    rows: NDArray[np.bool_],
-    is_biased: bool,
-    limits: Limits,
-    control: Control | None,
-    groups: NDArray[np.integer] | None,
-) -> Voice:
-    own = replace(comparisons.take(rows), judges=None, judge=None)
-    seen = replace(graph, first=graph.first[rows], second=graph.second[rows])
-    return Voice.of(own, seen, is_biased, limits, control, groups)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.control import Held
+from comparo.model.design import Held
 from comparo.model.inference.newton import Problem, Solution
 from comparo.model.inference.position import Biases, bias_variances, plug_in
 from comparo.model.inference.random_effects import Effects

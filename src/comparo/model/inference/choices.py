@@ -30,10 +30,11 @@ import numpy as np
 from scipy.special import expit, logit
 
 from comparo.data.comparisons import Comparisons
+from comparo.model.design import Shared
 from comparo.model.inference.ep import sites_from, without_site
 from comparo.model.inference.newton import Solution
 from comparo.model.inference.position import information_share, pairs
-from comparo.model.inference.random_effects import Shared, differences, random_effects, shrunk, solve
+from comparo.model.inference.random_effects import differences, random_effects, shrunk, solve
 from comparo.model.inference.reml import NARROWEST, PULL, WIDEST, Variances, estimate
 from comparo.model.likelihoods.bradley_terry import LOGISTIC, attenuation
 from comparo.model.likelihoods.davidson import (

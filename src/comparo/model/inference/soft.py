@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc, fdtr, fdtrc
 
 from comparo.data.comparisons import Comparisons
+from comparo.model.design import Shared
 from comparo.model.inference.ep import sites_from, without_site
 from comparo.model.inference.newton import Solution
 from comparo.model.inference.position import CLEARLY, Biases, leaked_share
-from comparo.model.inference.random_effects import Shared, apart, differences, shrunk, solve
+from comparo.model.inference.random_effects import apart, differences, shrunk, solve
 from comparo.model.inference.reml import LEAST_NOISE, Variances, estimate
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.experts import Expert
@@ -41,8 +42,8 @@ MANY = 8  # observations per candidate from which a residual is noise by 3/4: it
 class Soft:
     """Observations of differences; only γ, where it does not cancel, saturated answers and heavy tails need rounds.
 
-    `noise` is φ, and `freedom` that of Student's t, infinite for normal noise. `leaked_share` is the share of the residual variance of
-    the answers that reaches the scores (`comparo.model.inference.position`).
+    `noise` is φ, and `freedom` that of Student's t, infinite for normal noise. `leaked_share` is the share of the
+    residual variance that reaches the scores (`position.leaked_share`).
     """
 
     observations: Observations

@@ -28,6 +28,7 @@ from comparo.model.estimators.panel_covariance import Opinion, Star
 from comparo.model.estimators.panel_members import Heard, hear
 from comparo.model.estimators.voice import Voice
 from comparo.model.inference.choices import Choices
+from comparo.model.inference.ep import distance, settle
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.posterior import Posterior, difference_variances
 from comparo.model.tuning import LIMITS, Limits
@@ -220,22 +221,26 @@ def _settled(
     """
     changing = [r for r, voice in enumerate(voices) if isinstance(voice.model, Choices)]
     edges = np.concatenate([[0], np.cumsum([len(voice.c) for voice in voices])])
-    before = None
-    for _ in range(star.limits.mixed_rounds):
+    before: Array | float = np.inf
+
+    def solved(voices: list[Voice], _: int) -> tuple[list[Voice], tuple[Array, Laplacian], float]:
+        nonlocal before
         c = np.concatenate([share[r] * voice.c for r, voice in enumerate(voices)])
         pull = np.concatenate([share[r] * voice.pull for r, voice in enumerate(voices)])
         laplacian = star.laplacian(c, alpha, ties)
-        x = laplacian.solve(star.rhs(pull, alpha), accuracy=ACCURACY)
-        moved = np.inf if before is None else float(np.sqrt(np.mean((x - before) ** 2)))
-        if not changing or moved < star.limits.mixed_change:
-            return voices, x, laplacian, True
-        before, variance = x, star.observed(difference_variances(laplacian))
-        difference = x[star.first] - x[star.second]
+        last, before = before, laplacian.solve(star.rhs(pull, alpha), accuracy=ACCURACY)
+        return voices, (before, laplacian), distance(before, last) if changing else 0.0
+
+    def learn(voices: list[Voice], found: tuple[Array, Laplacian], _: int) -> list[Voice]:
+        x, laplacian = found
+        difference, variance = x[star.first] - x[star.second], star.observed(difference_variances(laplacian))
+        voices = voices.copy()
         for r in changing:
             rows = slice(edges[r], edges[r + 1])
-            voices = [
-                *voices[:r],
-                voices[r].learn(alpha[r] * difference[rows], alpha[r] ** 2 * variance[rows]),
-                *voices[r + 1 :],
-            ]
-    return voices, x, laplacian, False
+            voices[r] = voices[r].learn(alpha[r] * difference[rows], alpha[r] ** 2 * variance[rows])
+        return voices
+
+    voices, (x, laplacian), _, converged = settle(
+        voices, solved, learn, star.limits.mixed_change, star.limits.mixed_rounds
+    )
+    return voices, x, laplacian, converged

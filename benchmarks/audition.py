@@ -1,4 +1,4 @@
-"""Which voice to pay: an audition at few calls, and whether the intervals of reliabilities hold; part of docs/panel.md.
+"""Which voice to pay: an audition at few calls, and do the intervals of reliabilities hold; docs/measurements/panel.md.
 
 Of 4n calls in all, n go to all voices alike, on the same random pairs in both orders, and the rest to the voice that
 shows most. No label is used to choose. People's scores say how much of the way from one voice at random to the best one

@@ -20,7 +20,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.estimators.panel_members import Heard, hear, signs
 from comparo.ranking.ranking import Ranking
 from comparo.selection.text_features import styles
-from comparo.studies.opening import scored_items
+from comparo.studies.recorded import scored_items
 from comparo.types import Array
 
 FOLDERS = ("panel", "wordings")

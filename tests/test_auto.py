@@ -1,6 +1,7 @@
 """--wording auto: an audition of the wordings out of the budget, then the best of each judge."""
 
 import json
+import re
 from collections import Counter
 
 import pytest
@@ -9,7 +10,7 @@ from comparo import rank
 from comparo.data.prompts import criterion_prompt
 from comparo.errors import StoreError
 from comparo.run.audition import Trial, all_wordings
-from comparo.run.loop import Run
+from comparo.run.rank import prepare_rank
 from comparo.run.store import Store, read_configuration, read_judgements
 from servers import Api, prefers
 from test_voices import TEXTS, Told, asked, told
@@ -41,14 +42,14 @@ def test_the_budget_pays_for_the_audition_and_the_best_wording_gets_the_rest(com
         flags = ("rank", "items.jsonl", "--criterion", "better", "--wording", "auto", "--out", "run")
         flags += ("--judge", f"openai/model; base-url={api.url}")
         planned = comparo(*flags, "--dry-run")
-        assert "At most 600 calls in all; the first of them are an audition of the wordings:" in planned.stdout
+        assert re.search("At most 600 calls .*audition of the wordings", planned.stdout)
         assert "280 calls at most" in planned.stdout
         assert not api.asked
         done = comparo(*flags, "--format", "json")
         assert done.returncode == 0, done.stderr
         assert len(api.asked) == 600
         assert max(sent(api).values()) == 1
-        assert "The wording is letter: of 7 that were asked the same 20 pairs" in done.stderr
+        assert re.search(r"wording is letter: .*\b7 .*\b20 pairs", done.stderr)
         assert json.loads(done.stdout)["ranking"][0]["item"] == f"item {SIZE - 1}"
         assert comparo(*flags).returncode == 0
         assert len(api.asked) == 600
@@ -81,9 +82,9 @@ def test_every_judge_has_its_own_wording(comparo, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--budget", "5n"], "280 calls, which is more than half of the 300 that the budget allows; allow more, such"),
-        (["--audition", "items.jsonl"], "makes an audition of its own; leave --audition out"),
-        (["--budget", "$0.01", "--judge", "openai/x; price=1,1"], "which is more than half of the budget"),
+        (["--budget", "5n"], r"280 calls,.* half of the 300 .*allow more"),
+        (["--audition", "items.jsonl"], "leave --audition out"),
+        (["--budget", "$0.01", "--judge", "openai/x; price=1,1"], "half of the budget"),
     ],
 )
 def test_what_auto_cannot_do_is_one_sentence_before_anything_is_asked(comparo, tmp_path, arguments, message):
@@ -91,7 +92,7 @@ def test_what_auto_cannot_do_is_one_sentence_before_anything_is_asked(comparo, t
     judge = () if "--judge" in arguments else ("--judge", "simulated/soft")
     done = comparo("rank", "items.jsonl", *flags, *judge, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
+    assert re.search(message, done.stderr)
     assert not (tmp_path / "comparo-runs").exists()
     (tmp_path / "mine.txt").write_text("{first} or {second}?")
     done = comparo("rank", "items.jsonl", "--prompt", "mine.txt", "--wording", "auto", "--judge", "simulated/soft")
@@ -114,30 +115,29 @@ def judge(best="letter"):
 
 @pytest.mark.long
 @pytest.mark.parametrize("stop", [5, 100, 170, 300])
-def test_a_run_that_was_stopped_in_either_part_ends_like_an_unbroken_one(tmp_path, stop):
+def test_a_run_that_was_stopped_in_either_part_ends_like_an_unbroken_one(tmp_path, monkeypatch, stop):
     prompts = [criterion_prompt("better", wording=wording) for wording in ("paper", "letter", "which", "between")]
 
-    def go(folder, finish=Run.finish):
-        more = {"budget": "18n", "out": tmp_path / folder, "finish": finish}
+    def go(folder):
+        more = {"budget": "18n", "out": tmp_path / folder}
         return rank(TEXTS, judge=judge(), prompt=prompts, wording="auto", **more)
 
     go("whole")
     left = [stop]
 
-    class Stopping(Store):
-        def add(self, judgements):
-            judgements = list(judgements)
-            if left[0] < len(judgements):
-                raise StoreError("the power failed")
-            left[0] -= len(judgements)
-            return super().add(judgements)
+    add = Store.add
 
-    def finish(run):
-        run.store.__class__ = Stopping
-        return run.finish()
+    def stopping(store, judgements):
+        judgements = list(judgements)
+        if left[0] < len(judgements):
+            raise StoreError("the power failed")
+        left[0] -= len(judgements)
+        return add(store, judgements)
 
-    with pytest.raises(StoreError, match="power"):
-        go("run", finish)
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "add", stopping)
+        with pytest.raises(StoreError, match="power"):
+            go("run")
     go("run")
     for name in ("", "-audition"):
         found = [asked(read_judgements(tmp_path / f"{folder}{name}")) for folder in ("run", "whole")]
@@ -147,18 +147,14 @@ def test_a_run_that_was_stopped_in_either_part_ends_like_an_unbroken_one(tmp_pat
 
 @pytest.mark.long
 def test_python_chooses_among_prompts_of_ones_own_too():
-    tasks = []
-
-    def finish(run):
-        tasks.append(run.task)
-        return run.finish()
-
     prompts = [criterion_prompt("better", wording=wording) for wording in ("paper", "compare", "which")]
-    rank(TEXTS, judge=judge("compare"), prompt=prompts, wording="auto", budget="12n", finish=finish)
-    trial, chosen = tasks
+    plan = prepare_rank(TEXTS, judge=judge("compare"), prompt=prompts, wording="auto", budget="12n")
+    trial = plan.base.task
+    plan.run()
+    chosen = plan.base.task
     assert isinstance(trial, Trial)
     assert chosen.prompt.wording == "compare"
-    assert (len(trial.voices), len(chosen.given), chosen.expense().calls) == (3, 40, 288 - 80)
+    assert (len(trial.voices), len(chosen.given), chosen.expense.calls) == (3, 40, 288 - 80)
     with pytest.raises(ValueError, match="there is only one prompt"):
         rank(TEXTS, judge=judge(), prompt=prompts[0], wording="auto")
     assert "letter" in all_wordings("better")

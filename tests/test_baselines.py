@@ -21,9 +21,8 @@ from comparo.data.prompts import PAPER, Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
 from comparo.judges.replay import Replay
-from comparo.studies.baselines import longer
+from comparo.studies.baselines import ScorePrompt, geval, longer, paper_score_prompt, score_prompt
 from comparo.studies.datasets import load_dataset
-from comparo.studies.geval import ScorePrompt, geval, paper_score_prompt, score_prompt
 from comparo.studies.pairs import judge_answers, recorded_answers, sort_contexts
 from letters import save_letters
 from servers import Api, llama_server, refusal, tokens, words

@@ -140,7 +140,7 @@ def test_rows_belong_together_by_id_by_context_id_or_by_number(tmp_path):
 @pytest.mark.parametrize(
     ("one", "other", "problem"),
     [
-        ({"x": "a"}, {"y": "b"}, "A and B have no input in common: the first is 'x' in one and 'y' in the other"),
+        ({"x": "a"}, {"y": "b"}, "no input in common.*'x' .*'y'"),
         ([{"id": "x", "text": "a"}] * 2, {"x": "b"}, r"row 2, column 'id': 'x' stands there before"),
         ([{"id": "x", "text": " "}], {"x": "b"}, "there is no text"),
         ([{"id": "x", "words": "a"}], {"x": "b"}, "there is no column 'text'"),
@@ -161,10 +161,10 @@ def test_two_groups_of_one_file():
     items = Items.of(rows[:-1])
     assert pair_groups(items, "old", "new").items.contexts.tolist() == ["x", "y", "z"]
     assert pair_groups(items, "old", "own").unmatched == (("z",), ())
-    with pytest.raises(ComparisonsError, match="no text is of 'mine'; there are old, new, own"):
+    with pytest.raises(ComparisonsError, match=r"'mine'.* old, new, own"):
         pair_groups(items, "old", "mine")
     twice = Items.of([*rows, {"id": "again", "text": "t", "context_id": "x", "group": "old"}])
-    with pytest.raises(ComparisonsError, match="'old' has two texts in context 'x'"):
+    with pytest.raises(ComparisonsError, match=r"'old' .*two texts .*'x'"):
         pair_groups(twice, "old", "new")
     with pytest.raises(ComparisonsError, match="both sides are called 'old'"):
         pair_groups(items, "old", "old")
@@ -187,7 +187,7 @@ def test_it_stops_once_it_is_sure_and_asks_no_input_twice():
     old, new, judge = answers()
     duel = compare(old, new, "better", judge=judge)
     assert duel.side == 1
-    assert duel.verdict.startswith("B is better than A: win rate")
+    assert duel.verdict.startswith("B is better than A")
     assert duel.calls == 2 * len(duel.win) < 120
     every = compare(old, new, "better", judge=judge, stop=False)
     assert (every.calls, len(every.win)) == (120, 60)
@@ -268,7 +268,7 @@ def test_the_same_texts_are_not_asked_about():
     assert (duel.calls, duel.same, len(duel.win)) == (20, 10, 20)
     assert sorted(duel.wins) == sorted((duel.wins[0], duel.wins[1], 10))
     none = compare(old, dict(old), "better", judge=judge)
-    assert none.verdict == "no difference: A and B have the same text on all 20 inputs"
+    assert re.match("no difference: A and B .*same text .*20 inputs", none.verdict)
     assert (none.calls, none.side) == (0, 0)
     assert json.loads(none.to_json())["score_difference"]["value"] is None
 
@@ -277,9 +277,9 @@ def test_a_budget_ends_it():
     old, new, judge = answers(better=0.0)
     duel = compare(old, new, "better", judge=judge, budget=20)
     assert (duel.calls, len(duel.win), duel.planned) == (20, 10, 60)
-    assert "no difference found between A and B: win rate" in duel.verdict
+    assert re.search("no difference .*A and B", duel.verdict)
     for wrong in ("3", "10n", 2):
-        with pytest.raises(ValueError, match="not a number of calls from 4 on"):
+        with pytest.raises(ValueError, match=rf"budget = {wrong!r} .*\b4\b"):
             compare(old, new, "better", judge=judge, budget=wrong)
     with pytest.raises(ValueError, match="level is a probability"):
         compare(old, new, "better", judge=judge, level=95)
@@ -348,7 +348,7 @@ def test_a_judge_that_hardly_reads_is_named():
     old, new, _ = answers(30)
     duel = compare(old, new, "better", judge=always_first, stop=False)
     assert (duel.flips.flipped, duel.flips.pairs, duel.side) == (30, 30, 0)
-    assert any("30 of 30 winners change with the order" in note for note in duel.notes)
+    assert any("30 of 30 winners change" in note for note in duel.notes)
     assert "30 of 30 winners change" in duel.to_markdown()
     assert json.loads(duel.to_json())["judge_unreliable"]
     reads = compare(old, new, "better", judge=answers(30)[2], stop=False)
@@ -396,10 +396,10 @@ def files(tmp_path):
 def test_the_command_with_a_server(run, files):
     with Api(prefers_long) as api:
         asked = ("--criterion", "longer", "--kind", "Answer", "--judge", "openai/model", "--base-url", api.url)
-        command = ("compare", "old.jsonl", "new.jsonl", *asked, "--concurrency", "2", "--out", "run")
+        command = ("compare", "old.jsonl", "new.jsonl", *asked, "-o", "concurrency=2", "--out", "run")
         done = run(files, command, OPENAI_API_KEY="sk-none")
         assert done.returncode == 0, done.stderr
-        assert done.stdout.startswith("new is better than old: win rate ")
+        assert done.stdout.startswith("new is better than old")
         made = len(api.asked)
         assert made < 80
         document = json.loads((files / "run" / "compare.json").read_text())
@@ -412,7 +412,7 @@ def test_the_command_with_a_server(run, files):
         again = run(files, (*command, "--format", "json"), OPENAI_API_KEY="sk-none")
         assert json.loads(again.stdout) == document
         assert len(api.asked) == made
-        worse = ("compare", "new.jsonl", "old.jsonl", *asked, "--concurrency", "2", "--fail-if-worse", "0.95")
+        worse = ("compare", "new.jsonl", "old.jsonl", *asked, "-o", "concurrency=2", "--fail-if-worse", "0.95")
         refused = run(files, (*worse, "--format", "markdown", "--out", "worse"), OPENAI_API_KEY="sk-none")
         assert refused.returncode == 3
         assert "**old is worse than new" in refused.stdout
@@ -445,8 +445,8 @@ def test_an_interrupted_comparison_goes_on_to_the_same_answer(tmp_path):
     [
         (("old.jsonl", "nowhere.jsonl"), "nowhere.jsonl"),
         (("old.jsonl", "old.jsonl"), "both sides are called"),
-        (("old.jsonl", "new.jsonl", "--fail-if-worse", "95"), "--fail-if-worse 95.0 is not between 0 and 1"),
-        (("old.jsonl", "new.jsonl", "--names", "one"), "--names are two names with a comma between"),
+        (("old.jsonl", "new.jsonl", "--fail-if-worse", "95"), "--fail-if-worse 95.0 .*0 and 1"),
+        (("old.jsonl", "new.jsonl", "--names", "one"), "--names are two names"),
         (("old.jsonl", "new.jsonl", "--judge", "a/b", "--judge", "c/d"), "one judge in one wording"),
         (("old.jsonl", "new.jsonl", "--judge", "a/b"), "a/b"),
         (("one", "two", "--data", "old.jsonl"), "no text is of 'one'"),
@@ -456,7 +456,7 @@ def test_an_interrupted_comparison_goes_on_to_the_same_answer(tmp_path):
 def test_what_is_wrong_is_said_before_anything_is_asked(run, files, flags, problem):
     done = run(files, ("compare", *flags, "--criterion", "longer"))
     assert done.returncode == 2
-    assert problem in done.stderr
+    assert re.search(problem, done.stderr)
     assert not (files / "comparo-runs").exists()
 
 

@@ -226,8 +226,8 @@ def test_of(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [3, None, {"first": ["a"]}, np.zeros(3), pandas.Series([1]), {("a", "b", 0.5)}])
 def test_of_anything_else(data: Any) -> None:
-    accepted = "accepted are Comparisons, the path of a file, a square numpy matrix, a list or iterator of rows, and a"
-    with pytest.raises(ComparisonsError, match=f"a {type(data).__name__} does not hold comparisons; {accepted}"):
+    accepted = "Comparisons, .*file, .*matrix, .*rows, .*frame"
+    with pytest.raises(ComparisonsError, match=rf"\b{type(data).__name__} .*{accepted}"):
         Comparisons.of(data)
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtr
 
-from comparo import Comparisons, Items, expected_spearman, fit, rank, top_probability
+from comparo import Comparisons, Items, fit, rank
+from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.analysis.correlations import spearman_within
 from comparo.judges import load_judge
 from comparo.methods import quiet_fit
@@ -24,8 +25,7 @@ from comparo.report.record import read_record
 from comparo.report.sections import line
 from comparo.report.views import display_order
 from comparo.run.fit_policy import Fitting
-from comparo.studies.opening import scored_items
-from comparo.studies.recorded import Recorded
+from comparo.studies.recorded import Recorded, scored_items
 from comparo.studies.yardstick import chosen, judged_and_shared
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -389,7 +389,7 @@ def command(run, tmp_path):
 def test_the_command_says_whose_scores_it_prints_and_changes_it_without_calls(command, tmp_path):
     done = command("--validity", 0.3, "--format", "csv")
     assert done.returncode == 0, done.stderr
-    assert "scores: consensus, validity 0.30: what people would say, as far as one judge can tell" in done.stderr
+    assert "scores: consensus, validity 0.30" in done.stderr
     consensus_rows = list(csv.DictReader(io.StringIO(done.stdout)))
     before = (tmp_path / "run" / "judgements.db").stat().st_size
     again = command("--estimate", "judge", "--format", "csv")

@@ -1,6 +1,7 @@
 """What is held equal, against dense Gaussian models, finite differences and judges with a planted taste for length."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -226,7 +227,7 @@ def test_the_leaderboard_at_equal_length_is_that_of_the_truth():
             covered.append((board.low <= true) & (true <= board.high))
     assert np.mean(inside) > 0.85
     assert np.mean(raw) < 0.5
-    with pytest.raises(ValueError, match="held equal was found without these groups"):
+    with pytest.raises(ValueError, match=r"held equal .*groups"):
         ranking.controlled.groups(by={item: item % 2 for item in range(8)})
 
 
@@ -277,15 +278,15 @@ def test_tables_have_the_scores_beside_each_other():
     [
         ({"method": "poe-bt", "control": {"length": {"a": 1, "b": 2}}}, "control belongs to prior='estimated'"),
         ({"control": {"length": {"a": 1}}}, "have no entry for item 'b'"),
-        ({"control": {"length": {"a": 1, "b": "long"}}}, "control 'length' of item 'a' is not a number"),
-        ({"control": {"length": {"a": 1, "b": float("nan")}}}, "control 'length' of item 'b' is not a number"),
-        ({"control": {"length": {"a": 1, "b": 1}}}, "all texts of a context are alike"),
+        ({"control": {"length": {"a": 1, "b": "long"}}}, "'length' of item 'a' .*number"),
+        ({"control": {"length": {"a": 1, "b": float("nan")}}}, "'length' of item 'b' .*number"),
+        ({"control": {"length": {"a": 1, "b": 1}}}, "texts .*alike"),
     ],
 )
 def test_arguments_that_make_no_sense(arguments, message):
     with pytest.raises(ValueError, match=message):
         fit([("a", "b", 0.7), ("b", "a", 0.2)], **{"method": "mixed"} | arguments)
-    with pytest.raises(TypeError, match="control maps a name to a mapping"):
+    with pytest.raises(TypeError, match=r"control .*mapping"):
         fit([("a", "b", 0.7)], "mixed", control={"a": 1.0})
 
 
@@ -311,7 +312,7 @@ def test_the_commands_hold_length_equal(run, tmp_path):
     (tmp_path / "pairs.csv").write_text("\n".join(pairs), encoding="utf-8")
     fitted = ["fit", "pairs.csv", "--method", "mixed", "--control", "length"]
     done = run(tmp_path, [*fitted, "--items", "texts.jsonl", "--format", "csv"])
-    assert "the judge prefers longer texts: twice the length is worth" in done.stderr
+    assert re.search(r"longer texts: twice the length .*\d", done.stderr)
     assert done.stdout.splitlines()[0].endswith("equal_length_score,equal_length_std,equal_length_rank")
     assert "name their file by --items" in run(tmp_path, fitted).stderr
     assert "--items belongs to --control" in run(tmp_path, ["fit", "pairs.csv", "--items", "texts.jsonl"]).stderr
@@ -321,7 +322,7 @@ def test_the_commands_hold_length_equal(run, tmp_path):
     assert "more of it is worth" in done.stderr
     header = (tmp_path / "run" / "ranking.csv").read_text(encoding="utf-8").splitlines()[0]
     assert "equal_length_price_score" in header
-    assert run(tmp_path, ["report", "run"]).returncode == 0
+    assert run(tmp_path, ["runs", "--report", "run"]).returncode == 0
     assert "Equal price" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "twice the length" in run(tmp_path, ["fit", "run", "--method", "mixed", "--control", "length"]).stderr
     assert "--control needs estimated variances" in run(tmp_path, [*asked, "--plain", "--control", "length"]).stderr
@@ -335,7 +336,7 @@ def test_a_run_is_ranked_while_the_texts_compared_are_alike():
     fitting.check()
     alike = Comparisons.from_rows([("a", "b", 0.7), ("b", "a", 0.4)])
     assert fitting.rank(alike).controlled is None
-    with pytest.raises(ValueError, match="all texts of a context are alike"):
+    with pytest.raises(ValueError, match=r"texts .*alike"):
         Fitting(Items.of({"a": "one", "b": "two"}), control=("length",)).check()
     unlike = Comparisons.from_rows([("a", "c", 0.7), ("b", "a", 0.4)])
     assert fitting.rank(unlike).control["column"].tolist() == ["length"]

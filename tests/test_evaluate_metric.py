@@ -40,7 +40,7 @@ def test_contexts_are_shown_to_the_judge():
 
 
 def test_lists_of_different_lengths_are_refused_before_anything_is_asked():
-    with pytest.raises(ValueError, match="there are 30 predictions, 29 references; give one of each per input"):
+    with pytest.raises(ValueError, match=r"30 predictions, 29 references.*one of each"):
         compute(MIXED, REFERENCES[1:], "better", judge=longer)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import re
 
 import pytest
 from google.genai.errors import ClientError
@@ -112,7 +113,7 @@ def test_log_probabilities_in_another_form_fail():
     broken = likeliest({"A": 0.9})
     broken.body["candidates"][0]["logprobsResult"]["topCandidates"] = [{"candidates": 7}]
     with Api(gemini(broken)) as api:
-        assert failure(api) == "the log-probabilities are not in the form of Gemini's API"
+        assert re.search("log-probabilities .*Gemini", failure(api))
 
 
 def test_a_sampled_token_that_is_not_among_the_likeliest_counts():
@@ -239,7 +240,7 @@ def test_the_pause_that_a_refusal_asks_for_is_in_its_body():
             "refused the key (400); set GEMINI_API_KEY",
         ),
         (refused(401, "UNAUTHENTICATED", "No."), "refused the key (401); set GEMINI_API_KEY"),
-        (refused(403, "PERMISSION_DENIED", "No."), "does not let this key use 'gemini-3.8-flash' (403)"),
+        (refused(403, "PERMISSION_DENIED", "No."), "use 'gemini-3.8-flash' (403)"),
         (refused(404, "NOT_FOUND", "models/x is not found for API version v1beta"), "has no model 'gemini-3.8-flash'"),
         (refused(400, "FAILED_PRECONDITION", "Free tier is not available."), "check its billing"),
         (refused(429, "RESOURCE_EXHAUSTED", "Your prepayment credits are depleted."), "has no credit left"),
@@ -294,7 +295,7 @@ def test_a_probe_reads_the_list_of_models_and_asks_one_small_question():
 @pytest.mark.parametrize(
     ("about", "options", "said"),
     [
-        (Reply(MODEL), {"max_tokens": 100_000}, "writes 65536 tokens at most, not 100000; lower max_tokens"),
+        (Reply(MODEL), {"max_tokens": 100_000}, "65536 .*not 100000.* max_tokens"),
         (Reply(MODEL | {"thinking": False}), {"effort": "low"}, "does not reason; drop effort"),
         (Reply(MODEL | {"supportedGenerationMethods": ["embedContent"]}), {}, "does not write texts"),
         (refused(400, INVALID, "No.", {"reason": "API_KEY_INVALID"}), {}, "refused the key .400.; set GEMINI_API_KEY"),
@@ -316,10 +317,10 @@ def test_the_other_variable_is_taken_too(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"votes": -1}, "votes = -1 is not a whole number from 0 up"),
-        ({"effort": "xhigh"}, "effort = 'xhigh' is not one of none, minimal, low, medium, high"),
+        ({"votes": -1}, "votes = -1 .* 0 "),
+        ({"effort": "xhigh"}, "effort = 'xhigh' .*none, minimal, low, medium, high"),
         ({"effort": "low", "thinking": 2000}, "drop one of them"),
-        ({"temperature": 3.0}, "temperature = 3.0 is not a number from 0 to 2"),
+        ({"temperature": 3.0}, "temperature = 3.0 .*0 to 2"),
     ],
 )
 def test_options_are_checked(options, said):

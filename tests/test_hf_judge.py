@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -319,7 +320,7 @@ def test_a_map_of_devices_is_passed_on(folder):
     judge = hf.load(str(folder("llama")), device_map={"": "cpu"})
     np.testing.assert_allclose(asked(judge, questions)[:, 0], by_hand(folder("llama"), questions)[:, 0], atol=1e-4)
     model = AutoModelForCausalLM.from_pretrained(folder("llama"))
-    with pytest.raises(JudgeError, match="no room for the model's output head"):
+    with pytest.raises(JudgeError, match=r"no room .*output head"):
         network.Network(accelerate.cpu_offload(model, execution_device=torch.device("cpu")))
 
 
@@ -386,7 +387,7 @@ def test_a_batch_that_memory_does_not_hold_is_halved(folder, monkeypatch, caplog
     monkeypatch.setattr(judge._network, "_logits", scarce)
     np.testing.assert_allclose(asked(judge, questions), expected, atol=1e-4)
     assert sizes == [12, 6, 3, 3, 6, 3, 3]
-    assert "out of memory at 12 questions at once" in caplog.text
+    assert re.search("out of memory .*12 questions", caplog.text)
     sizes.clear()
     asked(judge, questions)
     assert max(sizes) < 6
@@ -398,9 +399,8 @@ def test_a_batch_that_memory_does_not_hold_is_halved(folder, monkeypatch, caplog
 def test_logits_that_are_no_numbers_are_a_failure(folder):
     judge = hf.load(str(folder("llama")), device="cpu")
     judge._network._model.get_output_embeddings().weight.data.fill_(math.nan)
-    assert [answer.error for answer in answers(judge, some_questions(1))] == [
-        "the model's logits are not numbers; use dtype='float32'"
-    ]
+    [answer] = answers(judge, some_questions(1))
+    assert re.search("logits .*dtype='float32'", answer.error)
 
 
 def test_a_judge_says_who_it_is(folder):
@@ -429,11 +429,11 @@ def test_a_model_that_is_nowhere_is_named(tmp_path, monkeypatch):
         hf.load(str(tmp_path / "nothing.gguf"))
     with pytest.raises(JudgeError, match=r"check that the folder holds config\.json"):
         hf.load(str(tmp_path))
-    with pytest.raises(JudgeError, match=r"nobody/nothing could not be loaded: .*check its name and the network"):
+    with pytest.raises(JudgeError, match=r"nobody/nothing .*loaded: .* name .*network"):
         hf.load("nobody/nothing")
     with pytest.raises(ValueError, match="dtype = 'double precision'"):
         hf.load(str(tmp_path), dtype="double precision")
-    with pytest.raises(ValueError, match="reuse = 'roots' is not known; use auto, tree, true or false"):
+    with pytest.raises(ValueError, match=r"reuse = 'roots' .*auto, tree, true or false"):
         hf.load(str(tmp_path), reuse="roots")
 
 

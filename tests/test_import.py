@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import re
 
 import pandas
 import pytest
@@ -342,7 +343,7 @@ def test_the_command_writes_files_that_fit_and_rank_read(comparo, write, tmp_pat
     done = comparo("import", "annotations.json")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "annotations-comparisons.csv\nannotations-items.jsonl\n"
-    assert done.stderr.startswith("alpaca_eval: 3 comparisons of 2 items in 3 contexts by weighted_gpt4; ")
+    assert re.match("alpaca_eval: 3 comparisons .*2 items .*3 contexts .*weighted_gpt4; ", done.stderr)
     assert ": 1 without a preference\n" in done.stderr
     assert Comparisons.read(tmp_path / "annotations-comparisons.csv").p.tolist() == [1, 0, 0.75]
     assert len(Items.of(tmp_path / "annotations-items.jsonl")) == 8
@@ -357,5 +358,5 @@ def test_the_command_writes_files_that_fit_and_rank_read(comparo, write, tmp_pat
     assert named.stdout == "judged.parquet\njudged-items.jsonl\n"
     wrong = comparo("import", "annotations.json", "--from", "arena", "--out", "x.csv")
     assert wrong.returncode == 2
-    assert "annotations.json is not a file of arena" in wrong.stderr
+    assert re.search(r"annotations\.json .*arena", wrong.stderr)
     assert "no model_a, model_b; it has annotator" in wrong.stderr

@@ -224,15 +224,15 @@ def test_standard_input_with_named_columns_is_csv(pipe):
     [
         ("", {}, "^there are no items in standard input"),
         (" \n", {"text": "story"}, "^standard input is empty"),
-        (b"caf\xe9\nb\n", {}, "^standard input is not UTF-8 text .*; save it again as UTF-8"),
+        (b"caf\xe9\nb\n", {}, "^standard input .*UTF-8 .*save .*UTF-8"),
         ('{"text": "A"}\n{"text": \n', {}, "^standard input, line 2: this is not JSON"),
-        ("id,text\nx,A\ny,B,C\n", {}, "^standard input, line 3: 3 fields where the header has 2"),
+        ("id,text\nx,A\ny,B,C\n", {}, "^standard input, line 3: 3 fields .*header .*2"),
         (
             "name,story\nx,A\ny,B\n",
             {},
-            "^standard input: there is no column 'text'; the columns are name, story. .*--text",
+            "^standard input: .*no column 'text'.* name, story.* --text",
         ),
-        ("name,story\nx,A\ny,B\n", {"text": "essay"}, "no column 'essay'; the columns are name, story"),
+        ("name,story\nx,A\ny,B\n", {"text": "essay"}, "no column 'essay'.* name, story"),
     ],
 )
 def test_standard_input_that_holds_no_items(pipe, content, options, message):
@@ -496,12 +496,12 @@ class Stream:
 
 @pytest.mark.parametrize("data", [Splits(train=DataSet(pyarrow.table({"text": ["A", "B"]}))), Stream()])
 def test_a_data_set_is_one_loaded_split(data):
-    with pytest.raises(ComparisonsError, match=rf"^{type(data).__name__} is not one loaded split; give load_dataset\("):
+    with pytest.raises(ComparisonsError, match=rf"^{type(data).__name__} .*load_dataset\("):
         Items.of(data)
 
 
 def test_two_columns_of_the_same_name():
-    with pytest.raises(ComparisonsError, match="two columns of the frame have the same name"):
+    with pytest.raises(ComparisonsError, match=r"two columns .*same name"):
         Items.of(pandas.DataFrame([["A", "B"]], columns=["text", "text"]))
 
 
@@ -515,7 +515,7 @@ def test_rows_and_questions():
     assert Items.of(["A", "B"]).question(None, np.int64(1), 0).first_text == "B"
     with pytest.raises(ComparisonsError, match=r"no item 'bo' in context 'y'"):
         items.row("y", "bo")
-    with pytest.raises(ComparisonsError, match=r"^there is no item '0'; add it"):
+    with pytest.raises(ComparisonsError, match=r"no item '0'.*add"):
         Items.of(["A", "B"]).question(None, 0, "0")
 
 
@@ -637,10 +637,10 @@ def test_ids_by_context_without_texts(tmp_path, name, text, expected):
     ("text", "message"),
     [
         ("id\na\nb\na\n", r"row 3 \(line 4\), column 'id': 'a' stands there before"),
-        ("id,context\na,x\nb,x\na,y\n", r"row 3 \(line 4\), column 'id': 'a' is the only item in context 'y'"),
-        ("id\na\n", "'a' is the only item; there is nothing to compare it with"),
+        ("id,context\na,x\nb,x\na,y\n", r"row 3 \(line 4\), column 'id': 'a' .*only .*context 'y'"),
+        ("id\na\n", "'a' is the only item"),
         ("id,text\n,One\nb,Two\n", r"row 1 \(line 2\), column 'id': '' is not a label"),
-        ("id\n", "there are no items in .*items.csv; give at least two"),
+        ("id\n", "no items in .*items.csv.* two"),
     ],
 )
 def test_ids_that_cannot_be_ranked(tmp_path, text, message):
@@ -686,12 +686,10 @@ def test_the_items_of_a_run_are_those_it_was_given(tmp_path, contexts):
 
 def test_an_id_that_stands_in_two_contexts_is_told_of_context(tmp_path):
     rows = [{"id": name, "text": "T", "article": article} for article in "xy" for name in "ab"]
-    with pytest.raises(
-        ComparisonsError, match=r"'a' stands there before; .* name the column of its context with --cont"
-    ):
+    with pytest.raises(ComparisonsError, match=r"'a' .*before.* column .*--context"):
         Items.of(rows)
     assert Items.of(rows, context="article").names == {"x": ["a", "b"], "y": ["a", "b"]}
-    with pytest.raises(ComparisonsError, match=r"'a' stands there before; give each item its own name$"):
+    with pytest.raises(ComparisonsError, match=r"'a' .*before.* own name$"):
         Items.of([*rows, rows[0]], context="article")
     path = written(tmp_path, "items.jsonl", json_lines(rows))
     assert read_items(path, id="id", context="article").names == {"x": ["a", "b"], "y": ["a", "b"]}

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -85,7 +86,7 @@ def test_a_full_disk_leaves_whole_lines_and_the_same_command_goes_on(run, tmp_pa
     with Api(YES) as api:
         done = process(tmp_path, FULL.format(room), command(tmp_path, *ask(api), out=out))
         assert done.returncode == 1
-        assert f"{out} cannot be written to (File too large)" in done.stderr
+        assert re.search(rf"{re.escape(str(out))} .*\(File too large\)", done.stderr)
         assert "the same command" in done.stderr
         assert "Traceback" not in done.stderr
         path = tmp_path / out
@@ -129,13 +130,13 @@ def test_half_a_line_that_a_kill_left_is_removed_wherever_it_was_cut(run, tmp_pa
     [
         ("notes.csv", "dear diary,p\nx,1\n", "has no column 'first'; choose another"),
         ("notes.csv", "dear diary", "holds something else than judgements"),
-        ("notes.csv", "first,second,p,error,mood\na,b,1,,good\n", "has a column 'mood', which judgements have not"),
+        ("notes.csv", "first,second,p,error,mood\na,b,1,,good\n", "column 'mood'"),
         ("notes.jsonl", '{"first": 1}\n', "has no column 'second'"),
         ("notes.jsonl", "dear diary\n", "has no column 'first'"),
         ("notes.jsonl", "dear diary", "holds something else than judgements"),
-        ("notes.txt", "", "are written to a .csv or a .jsonl file"),
-        ("notes.parquet", "", "are written to a .csv or a .jsonl file"),
-        ("none/notes.csv", None, "cannot be opened (No such file or directory)"),
+        ("notes.txt", "", ".csv or a .jsonl file"),
+        ("notes.parquet", "", ".csv or a .jsonl file"),
+        ("none/notes.csv", None, "(No such file or directory)"),
     ],
 )
 def test_another_file_is_refused_and_stays_as_it_is(run, tmp_path, name, content, message):
@@ -230,13 +231,13 @@ def test_the_judge_is_probed_once_and_what_it_takes_is_kept_in_the_cache(run, tm
             assert ("of 20 tokens, effort none" in done.stderr) == (calls > 0)
             assert len(api.asked) == pairs  # none of them is refused, since the probe has shown what is
         assert (
-            "a probe of 1 call, 108 tokens, $0.000014"
+            "1 call, 108 tokens, $0.000014"
             in run(
-                tmp_path, command(tmp_path, *asked, "--base-url", api.url, "--no-cache", out="third.csv"), **key
+                tmp_path, command(tmp_path, *asked, "--base-url", api.url, "--cache", "off", out="third.csv"), **key
             ).stderr
         )
         made = len(api.requests)
-        run(tmp_path, command(tmp_path, *asked, "--base-url", api.url, "--no-cache", out="third.csv"), **key)
+        run(tmp_path, command(tmp_path, *asked, "--base-url", api.url, "--cache", "off", out="third.csv"), **key)
         assert len(api.requests) == made  # with all answers in the file, nothing is probed either
 
 

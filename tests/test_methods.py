@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from scipy.special import expit
 
-from comparo import BradleyTerry, Comparisons, Gaussian, StudentT, design_log_det, fit
+from comparo import Comparisons, fit
 from comparo.methods import METHODS, quiet_fit
 from comparo.model.estimators.poe import multiply
+from comparo.model.likelihoods import BradleyTerry, Gaussian, StudentT
+from comparo.model.linalg.determinant import design_log_det
 from comparo.model.tuning import Limits
 from comparo.types import as_generator
 from oracle import comparisons_of, incidence, simulate, weights
@@ -253,15 +255,15 @@ def test_a_judge_with_signal_is_ranked_right(method):
     ("arguments", "message"),
     [
         ({"method": "elo"}, "method is one of 'win-ratio'.*not 'elo'"),
-        ({"method": 3}, "method is a name .* or an expert such as .*, not 3"),
-        ({"method": StudentT}, "method is a name .* or an expert such as StudentT\\(\\), not"),
+        ({"method": 3}, "method .*name .*expert .*, not 3"),
+        ({"method": StudentT}, r"method .*name .*expert .*StudentT\(\), not"),
         ({"prior": True}, "prior is a standard deviation"),
         ({"prior": 1e-200}, "prior is a standard deviation"),
-        ({"bias": "both"}, "bias is one of 'none', 'plug-in', 'joint', not 'both'"),
-        ({"prior": -1.0}, "prior is a standard deviation above 0, 'first' or 'estimated', not -1.0"),
+        ({"bias": "both"}, "bias .*'none', 'plug-in', 'joint', not 'both'"),
+        ({"prior": -1.0}, "prior .*above 0, 'first' or 'estimated', not -1.0"),
         ({"prior": "last"}, "prior is a standard deviation"),
-        ({"level": 95}, "level is a probability between 0 and 1, not 95"),
-        ({"method": "bt", "bias": "joint"}, "'bt' has no bias term; use method='poe-bt'"),
+        ({"level": 95}, "level .*0 and 1, not 95"),
+        ({"method": "bt", "bias": "joint"}, "'bt' .*bias.* method='poe-bt'"),
         ({"method": "avg-prob", "prior": 1.0}, "'avg-prob' takes no prior"),
         ({"prior_pairs": "all"}, "belongs to method='bt'"),
         ({"method": "bt-sigma"}, "method is one of"),

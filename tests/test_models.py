@@ -77,7 +77,7 @@ def test_an_effort_that_the_model_does_not_take_is_refused_with_those_that_it_ta
     model = LUNA if effort == "minimal" else O3
     with Api(model) as api, pytest.raises(JudgeError) as caught:
         judge(api, model.name, effort=effort, votes=1).probe()
-    assert f"does not take effort = {effort} for {model.name} (400)" in str(caught.value)
+    assert re.search(rf"effort = {effort} .*{model.name} \(400\)", str(caught.value))
     assert "'low', 'medium', 'high'" in str(caught.value)
     assert str(caught.value).endswith("drop effort")
 
@@ -85,7 +85,7 @@ def test_an_effort_that_the_model_does_not_take_is_refused_with_those_that_it_ta
 def test_reasoning_and_log_probabilities_do_not_go_together():
     with pytest.raises(ValueError, match=r"effort = low .*votes=5"):
         load("gpt-6-luna", effort="low")
-    with pytest.raises(ValueError, match="effort = 3 is not a word"):
+    with pytest.raises(ValueError, match="effort = 3 "):
         load("gpt-6-luna", effort=3)
     with pytest.raises(ValueError, match="effort is for endpoint = chat"):
         load("gpt-6-luna", effort="none", endpoint="completion")
@@ -167,7 +167,7 @@ def test_a_reply_that_its_limit_cuts_is_a_failure_and_never_a_tie(votes):
             judge(api, "o3", votes=votes, effort="high", max_tokens=200).probe()
     assert answer.failed
     assert math.isnan(answer.p)
-    assert re.search("cut at 200 tokens .*raise max_tokens, or lower effort$", answer.error)
+    assert re.search("200 tokens .*max_tokens.* effort$", answer.error)
     assert answer.tokens_reasoning == 200 * votes  # which are paid for
 
 
@@ -274,7 +274,7 @@ def test_the_table_has_a_date_and_todays_models():
     price = find_price("gpt-6-luna")
     assert price[:4] == (0.10, 0.50, 0.01, 0.125)
     assert date(2026, 10, 1) < date.fromisoformat(price.day) <= date(2026, 11, 16)
-    assert price.source(date(2026, 11, 16)) == f"list prices of {price.day}, 21 days old"
+    assert re.search(rf"{price.day}.*\b21 days", price.source(date(2026, 11, 16)))
     assert find_price("claude-sonnet-5-5", provider="anthropic").written > 0
 
 
@@ -314,7 +314,7 @@ def test_a_run_probes_once_says_and_stores_what_it_found_and_counts_its_cost(run
         printed = ranked(run, folder, api, "gpt-6-luna", "--budget", "5n", "--format", "json")
         assert json.loads(printed.stdout)["calls"]["prices"]["openai/gpt-6-luna"]["day"] == "2026-10-26"
     assert re.search("gpt-6-luna: .*of 20 tokens, effort none", done.stderr)
-    assert "a probe of 1 call, 108 tokens, $0.000010" in done.stderr
+    assert "1 call, 108 tokens, $0.000010" in done.stderr
     assert "a probe" not in again.stderr
     assert re.search("3,000 tokens read, 1,200 .*cache, 240 written", again.stderr)
     assert "prices: list prices of 2026-10-26" in again.stderr
@@ -356,7 +356,7 @@ def test_a_folder_of_before_the_probes_asks_only_its_questions(run, folder):
                 database.execute(f"ALTER TABLE {table} DROP COLUMN {column}" if column else f"DROP TABLE {table}")
             database.execute(f"PRAGMA user_version = {first}")
         made = len(api.requests)
-        assert run(folder, ("report", "run")).returncode == 0  # reads an old database as it is
+        assert run(folder, ("runs", "--report", "run")).returncode == 0  # reads an old database as it is
         done = ranked(run, folder, api, "gpt-4o-mini", "--budget", "5n")
         assert done.returncode == 0, done.stderr
         assert len(api.requests) == made + 6
@@ -386,7 +386,7 @@ def test_a_dry_run_counts_what_an_earlier_probe_saw_a_reply_write(run, folder):
         assert ranked(run, folder, api, "gpt-6-luna", *reasoning).returncode == 0
         made = len(api.requests)
         saw = "about 22,176 written (924 a call, reasoning included, as a probe by a few words saw), about $0.01"
-        for more in ((), ("--out", "other"), ("--no-cache",)):  # from the cache and the folder, each of them alone
+        for more in ((), ("--out", "other"), ("--cache", "off")):  # from the cache and the folder, each of them alone
             told = ranked(run, folder, api, "gpt-6-luna", "--dry-run", *reasoning, *more)
             assert saw in told.stdout
         several = ("--criterion", "size=larger", "--criterion", "length=longer", "--out", "more")
@@ -401,10 +401,11 @@ def test_a_dry_run_counts_what_an_earlier_probe_saw_a_reply_write(run, folder):
 
 def test_the_command_that_only_probes(run, folder):
     with Api(LUNA) as api:
-        done = run(folder, ("probe", "openai/gpt-6-luna", "--base-url", api.url), OPENAI_API_KEY="sk-test-0123456")
+        probe = ("judge", "--probe", "--judge", "openai/gpt-6-luna", "--base-url", api.url)
+        done = run(folder, probe, OPENAI_API_KEY="sk-test-0123456")
     assert done.returncode == 0, done.stderr
     lines = dict(line.split("  ", 1) for line in done.stdout.splitlines()[1:])
     assert lines["log-probabilities"].strip() == "of 20 tokens with effort none"
     assert "list prices of 2026-10-26, " in lines["price"]
-    other = run(folder, ("probe", "simulated/soft"))
+    other = run(folder, ("judge", "--probe", "--judge", "simulated/soft"))
     assert (other.returncode, "not behind a server" in other.stderr) == (2, True)

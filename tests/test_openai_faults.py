@@ -6,6 +6,7 @@ import itertools
 import json
 import logging
 import math
+import re
 import subprocess
 import sys
 import time
@@ -80,7 +81,7 @@ def test_a_try_has_a_deadline_however_steadily_it_drips(part):
     with raw_server(behave) as url:
         begin = time.monotonic()
         error = failure(url, timeout=0.3, retries=1)
-        assert "2 tries of 0.3 s each (TimeoutError)" in error
+        assert re.search(r"2 tries .*0\.3 s .*\(TimeoutError\)", error)
         assert time.monotonic() - begin < 5
 
 
@@ -154,7 +155,7 @@ def test_packed_answers_are_read_and_others_fail():
         assert ask(api.url)[0].p == pytest.approx(0.7 / 0.9)
         assert api.requests[0].headers["accept-encoding"] == "gzip"
     with Api(Reply(packed[:-20], headers={"Content-Encoding": "gzip"})) as api:
-        assert "1 tries of 10 s each (error)" in failure(api.url)
+        assert re.search(r"1 tries .*10 s .*\(error\)", failure(api.url))
     with Api(Reply(packed, headers={"Content-Encoding": "br"})) as api:
         assert "'br'" in failure(api.url, retries=3)
     assert len(api.requests) == 1

@@ -10,7 +10,8 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import truncnorm
 
-from comparo import expected_spearman, fit
+from comparo import fit
+from comparo.analysis.confidence import expected_spearman
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.model.design import Design
@@ -531,7 +532,7 @@ def test_what_a_panel_tells():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"method": "panel", "people": ["zoe"]}, "no judge 'zoe'; their judges are ana, bo"),
+        ({"method": "panel", "people": ["zoe"]}, "no judge 'zoe'.* ana, bo"),
         ({"method": "panel", "people": "ana"}, r"such as \['ana'\]"),
         ({"method": "mixed", "people": ["ana"]}, "people belong to method='panel'"),
         ({"method": "mixed", "prior": 2.0}, "estimates its prior"),
@@ -618,7 +619,7 @@ def test_a_consensus_of_people_is_that_of_the_voices_which_say_enough_about_the_
     features = {(c, i): [float(style[c, i])] for c in range(20) for i in range(8)}
     options = {"features": features, "estimate": "consensus"}
     found = quiet_fit(rows, "panel", **options)
-    assert any(note.startswith("'dee' says too little about the texts") for note in found.notes)
+    assert any(note.startswith("'dee' says too little") for note in found.notes)
     alone = quiet_fit([row for row in rows if row["judge"] != "dee"], "panel", **options)
     np.testing.assert_allclose(found.scores, alone.scores, atol=1e-6)
     np.testing.assert_allclose(found.std, alone.std, rtol=1e-6)

@@ -9,7 +9,8 @@ import pytest
 from scipy.special import expit
 
 import comparo
-from comparo import Comparisons, Items, expected_spearman, fit, with_votes
+from comparo import Comparisons, Items, fit, with_votes
+from comparo.analysis.confidence import expected_spearman
 from comparo.errors import ComparisonsError
 from comparo.model.estimators.votes import SPREAD, Expectation, Voted, _Posterior, _Solved, voted
 from comparo.model.inference.choices import Choices
@@ -205,7 +206,7 @@ def test_votes_that_never_meet_a_text_again_are_noted(example):
     votes = [row | {"p": float(rng.integers(2))} for row in rows]
     machine = fit(rows, "mixed", groups="items", bias="none")
     (note,) = with_votes(machine, votes).notes
-    assert "hardly any text is in two votes" in note
+    assert "two votes" in note
     assert with_votes(machine, votes[:90]).notes == ()
 
 
@@ -259,12 +260,9 @@ def test_without_groups_there_is_no_validity():
 @pytest.mark.parametrize(
     ("votes", "message"),
     [
-        ([("a", "x", 1.0)], r"a vote is about 'x', which is not among the 3 texts"),
-        ([("a", "b", 1.0), ("a", "b", 0.3)], r"the vote on 'a' and 'b' has p = 0.3; a vote is for the first \(1\)"),
-        (
-            [{"first": "a", "second": "b", "p": 1.0, "context": "one"}],
-            "of context 'one', which is not among the 3 texts",
-        ),
+        ([("a", "x", 1.0)], r"vote .*'x', .*3 texts"),
+        ([("a", "b", 1.0), ("a", "b", 0.3)], r"vote .*'a' and 'b' .*p = 0\.3; .*first \(1\)"),
+        ([{"first": "a", "second": "b", "p": 1.0, "context": "one"}], "context 'one', .*3 texts"),
     ],
 )
 def test_votes_about_unknown_texts(votes, message):
@@ -325,7 +323,7 @@ def test_rank_refuses_votes_before_it_asks(tmp_path):
         asked.append((first, second))
         return 0.5
 
-    with pytest.raises(ComparisonsError, match="a vote is about 'nobody' of context 'c0'"):
+    with pytest.raises(ComparisonsError, match=r"'nobody' .*context 'c0'"):
         comparo.rank(TEXTS, "better", judge=judge, votes=str(votes))
     assert not asked
 

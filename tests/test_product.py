@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from comparo import BradleyTerry, Comparisons, Gaussian, StudentT, fit
+from comparo import Comparisons, fit
 from comparo.analysis.calibration import Interpolated
 from comparo.model.estimators.poe import multiply
 from comparo.model.inference.newton import Problem
+from comparo.model.likelihoods import BradleyTerry, Gaussian, StudentT
 from comparo.model.likelihoods.gaussian import Constant, Linear
 from comparo.model.linalg.determinant import log_det
 from comparo.model.linalg.graph import Graph, Pattern

@@ -12,6 +12,7 @@ from comparo.analysis.confidence import top_probability
 from comparo.methods import METHODS
 from comparo.model.posterior import Posterior
 from comparo.model.tuning import Limits
+from comparo.plots import plot_ranking
 from oracle import simulate
 
 COLUMNS = ["item", "score", "std", "low", "high", "rank", "tier", "comparisons"]
@@ -236,6 +237,7 @@ def test_a_ranking_behaves_like_a_mapping_of_its_items(ranking, tmp_path):
         ranking[0].score = 1.0
     assert ranking.to_csv(tmp_path / "ranking.csv") is None
     assert (tmp_path / "ranking.csv").read_bytes().decode() == ranking.to_csv()
+    assert ranking.to_csv() is ranking.to_csv()  # that of a large ranking takes seconds
 
 
 def test_with_contexts_the_keys_are_pairs():
@@ -281,7 +283,7 @@ def test_the_bias_is_had_by_label():
 
 
 def test_the_picture_shows_the_best(ranking):
-    ax = ranking.plot(top=5)
+    ax = plot_ranking(ranking, top=5)
     labels = [label.get_text() for label in ax.get_yticklabels()]
     assert labels == [str(item) for item in ranking.to_columns()["item"][:5]]
     assert "95% interval" in ax.get_xlabel()
@@ -296,10 +298,10 @@ def test_names_that_do_not_exist_are_said(ranking):
     rows = [{"context": c, "first": "a", "second": "b", "p": 0.7} for c in "xy"]
     with pytest.raises(KeyError, match="say which of the 2 contexts"):
         fit(rows).probability("a", "b")
-    with pytest.raises(KeyError, match="there is no context 'z'; there are 'x', 'y'"):
+    with pytest.raises(KeyError, match=r"no context 'z'.* 'x', 'y'"):
         fit(rows).probability("a", "b", context="z")
     assert fit(rows).probability("a", "b", context="x") > 0.5
-    with pytest.raises(ValueError, match="k is a whole number from 1 on, not 0"):
+    with pytest.raises(ValueError, match=r"\bk .*1 .*not 0"):
         ranking.top(0)
 
 
@@ -318,5 +320,5 @@ def test_json_has_no_infinity():
 
 
 def test_a_label_is_text_in_the_picture():
-    fit([("$x_$", "b$\\frac", 0.6)]).plot().figure.canvas.draw()
+    plot_ranking(fit([("$x_$", "b$\\frac", 0.6)])).figure.canvas.draw()
     pyplot.close("all")

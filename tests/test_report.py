@@ -204,14 +204,14 @@ def test_untrusted_text_stays_text(tmp_path):
     assert found["שלום \u202eabc"] == texts["שלום \u202eabc"]
     assert found["long"] == "x" * 20_000
     assert "{{ 7 * 7 }}" in found
-    assert "holds the first 20,000 characters of each text (1 are longer)" in " ".join(page.split())
+    assert re.search(r"first 20,000 characters [^<]*\(1 ", " ".join(page.split()))
 
 
 def test_no_answers_yet(tmp_path):
     with pytest.raises(StoreError, match="holds no answers yet"):
         write_report(folder_of(tmp_path / "none", {"a": "A.", "b": "B."}, []))
     failed = [Judgement(Question("a", "b"), error="the server is down")]
-    with pytest.raises(StoreError, match="1 failed, the last with: the server is down"):
+    with pytest.raises(StoreError, match=r"1 failed.*the server is down"):
         write_report(folder_of(tmp_path / "failed", {"a": "A.", "b": "B."}, failed))
     assert not (tmp_path / "failed" / "report.html").exists()
 
@@ -249,7 +249,7 @@ def test_groups_that_nothing_joins(tmp_path):
     assert "group 2" in page
     assert "fall into groups" in page
     told = " ".join(page.split())
-    assert "not known</strong>: no comparison connects the 2 groups that the 4 candidates are in" in told
+    assert re.search("not known</strong>[^<]*2 groups [^<]*4 candidates", told)
     assert "is the best of" not in told
     assert "comes first" not in told
     assert "more would change little" not in told
@@ -260,7 +260,7 @@ def test_items_that_were_not_compared(tmp_path):
     folder = folder_of(tmp_path / "run", dict.fromkeys("abc", "text"), [Judgement(Question("a", "b"), p=0.9)])
     page = shown_in(written(folder))
     assert "1 not compared" in page
-    assert "Who is best is not known : no comparison connects the 2 groups that the 3 candidates are in" in page
+    assert re.search("best is not known[^.]*2 groups [^.]*3 candidates", page)
     assert "is the best of" not in page
 
 
@@ -320,7 +320,7 @@ def test_groups_of_one_context_have_a_leaderboard(tmp_path):
     page = written(folder)
     assert data_of(page)["mean"]["item"] == ["<b>2</b>", "<b>1</b>", "<b>0</b>"]
     assert "<b>2" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
-    assert "is the best of 3 groups of texts" in shown_in(page)
+    assert "is the best of 3 groups" in shown_in(page)
 
 
 def test_context_rows_are_in_the_items_order(tmp_path):
@@ -579,8 +579,7 @@ def test_a_page_keeps_its_limit_and_says_what_is_left_out(tmp_path, shape):
     kept, whole = data["candidates"]["text"], data["candidates"]["characters"]
     assert len(kept) == data["contexts"][-1]["to"] > 5
     assert min(map(len, kept)) >= min(80, min(whole))
-    assert "So that it stays small, this page holds" in text
-    assert f"the first {max(map(len, kept)):,} characters of each text" in text
+    assert re.search(rf"this page holds [^.]*first {max(map(len, kept)):,} characters", text)
     if shape == "contexts":
         assert f"the first {len(data['contexts'])} of 80 contexts" in text or len(data["contexts"]) == 80
         assert data["contexts"][0]["text"].startswith("Article 0")
@@ -654,7 +653,7 @@ def test_secrets_and_markup_in_the_settings_do_not_reach_the_page(tmp_path):
 def test_a_configuration_without_a_question_is_said(tmp_path, broken):
     folder = run_folder(tmp_path / "run", stories(4))
     reconfigure(folder, lambda configuration: {"identity": configuration["identity"] | broken})
-    with pytest.raises(StoreError, match="does not say which judge was asked what"):
+    with pytest.raises(StoreError, match=rf"{re.escape(str(folder))} .*judge"):
         write_report(folder)
 
 
@@ -666,8 +665,8 @@ def test_the_folder_may_be_given_as_text(tmp_path):
 @pytest.mark.parametrize(
     ("orders", "bias", "said"),
     [
-        ("both", "joint", "One order alone would have misled; the scores use both."),
-        ("both", "none", "both orders of each pair were asked, in which it cancels"),
+        ("both", "joint", "One order alone [^.]*both."),
+        ("both", "none", "both orders [^.]*cancels"),
         ("one", "none", "use --bias joint, or --orders both."),
     ],
 )
@@ -675,7 +674,7 @@ def test_no_card_advises_what_was_done(tmp_path, orders, bias, said):
     judge = load_judge("simulated/soft", bias=2.0, seed=1)
     folder = run_folder(tmp_path / "run", stories(), judge, budget="4n", orders=orders, bias=bias, plain=True)
     text = shown_in(written(folder))
-    assert said in text
+    assert re.search(said, text)
     assert ("or --orders both" in text) == (orders == "one")
 
 
@@ -708,9 +707,9 @@ def test_the_page_explains_its_words(tmp_path):
     items = [{name: row[name] for name in ("id", "text")} for row in stories()]
     page = written(run_folder(tmp_path / "run", items))
     text = shown_in(page)
-    assert "A difference of 1 means that the better one is expected to win 73 of 100 times" in text
+    assert re.search("difference of 1 [^.]*73 of 100", text)
     special = text.partition("For specialists: all settings")[2]
-    assert "mixed (model of the judge's answers with variances estimated from them)" in special
+    assert re.search(r"mixed \([^)]*variances", special)
     main, folded = page, 1
     while folded:  # those within others first
         main, folded = re.subn(r"<details(?:(?!<details).)*?</details>", "", main, flags=re.DOTALL)
@@ -747,6 +746,6 @@ def test_the_bootstrap_of_many_texts_takes_little_memory_and_is_that_of_all_draw
 def test_a_report_and_a_finished_run_of_20_000_items_take_at_most_300_mb(tmp_path):
     finished(tmp_path, 40_000, 20_000)
     run = str(tmp_path / "comparo-runs" / "finished")
-    assert command_size(tmp_path, "report", run)[2] < 300
+    assert command_size(tmp_path, "runs", "--report", run)[2] < 300
     again = ("rank", "items.jsonl", "--budget", "2n", "--judge", "simulated/soft", "--format", "csv")
     assert command_size(tmp_path, *again)[2] < 300

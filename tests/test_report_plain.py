@@ -106,7 +106,7 @@ def test_a_vote_speaks_of_people_and_votes(tmp_path):
     assert "Judged by 2 people: ana and bo Votes 90 of 112 possible Date" in text
     assert "How far any two people agree" in text
     assert "Were pairs skipped?" in text
-    assert re.search(r"(Ana|Bo|ana|bo) saw essay \d first and essay \d second, and chose the (first|second)", text)
+    assert re.search(r"(Ana|Bo|ana|bo) saw essay \d first [^.]*essay \d second[^.]* the (first|second)", text)
     before = text.partition("How it was made")[0]
     for word in ("the judge", "judge's", "calls", "Cost", "probability on", "voice", "stronger judge", "--budget"):
         assert word not in before.replace("How it was made", "")

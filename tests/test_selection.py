@@ -239,7 +239,7 @@ def test_nothing_is_asked_twice(items: int, strategy: Any, orders: Any, batches:
         left = selector.remaining
         assert left == total - len(asked)
         if batch > left:
-            with pytest.raises(ValueError, match=f"{batch} calls are more than the {left} "):
+            with pytest.raises(ValueError, match=rf"\b{batch} calls .*\b{left} "):
                 selector.next(batch)
             continue
         rows = selector.next(batch)
@@ -357,9 +357,9 @@ def test_greedy_takes_account_of_pairs_it_did_not_hand_out() -> None:
         ({"items": ["a"]}, "nothing to compare: 1 items"),
         ({"items": ["a", "b", "a"]}, "item 'a' is there more than once"),
         ({"strategy": "best"}, "'random', 'greedy', 'adaptive', not 'best'"),
-        ({"orders": "two"}, "orders is 'one' or 'both', not 'two'"),
+        ({"orders": "two"}, "orders .*'one' or 'both', not 'two'"),
         ({"goal": "top"}, "'top-5', not 'top'"),
-        ({"goal": "top-3"}, "among 3 items; choose from top-1 to top-2"),
+        ({"goal": "top-3"}, "3 items.* top-1 to top-2"),
         ({"goal": "top-0"}, "goal='top-0' decides nothing"),
         (
             {"goal": "top-1", "strategy": "greedy"},
@@ -374,7 +374,7 @@ def test_what_a_selector_cannot_be_made_of(arguments: dict[str, Any], message: s
 
 def test_what_cannot_be_asked_or_observed() -> None:
     selector = Selector(["a", "b", "c"], orders="both", strategy="adaptive", rng=np.random.default_rng(0))
-    with pytest.raises(ValueError, match="batch is at least 1, not 0"):
+    with pytest.raises(ValueError, match=r"batch .*1, not 0"):
         selector.next(0)
     with pytest.raises(ValueError, match=r"7 calls .* the 6 .*3 items make 3 pairs.*both orders"):
         selector.next(7)
@@ -452,7 +452,7 @@ def test_next_pairs_says_in_which_context_it_fails() -> None:
     items, rng = {"x": ["a", "b"], "y": ["a", "b", "c"]}, np.random.default_rng(0)
     with pytest.raises(ValueError, match=r"context 'x': 2 calls .* the 1 .*2 items make 1 pairs"):
         next_pairs(items, 2, strategy="adaptive", orders="one", rng=rng)
-    with pytest.raises(ValueError, match=r"^2 calls are more than the 1"):
+    with pytest.raises(ValueError, match=r"^2 calls .*\b1\b"):
         next_pairs({None: ["a", "b"]}, 2, strategy="adaptive", orders="one", rng=rng)
     with pytest.raises(ComparisonsError, match="add a column context"):
         next_pairs(items, 1, Comparisons.from_rows([("a", "b", 0.5)]), strategy="adaptive", orders="one", rng=rng)

@@ -199,11 +199,11 @@ def test_a_seed_reproduces_a_design_and_global_state_is_left_alone(make: type) -
     ("call", "message"),
     [
         (lambda rng: random_pairs(1, 1, rng), "nothing to compare: 1 items"),
-        (lambda rng: random_pairs(9, 4, rng), "4 pairs cannot hold 9 items; .* 5 pairs"),
-        (lambda rng: random_pairs(5, 11, rng), "11 pairs are more than the 10 "),
+        (lambda rng: random_pairs(9, 4, rng), "4 pairs .*9 items.* 5 pairs"),
+        (lambda rng: random_pairs(5, 11, rng), "11 pairs .* 10 "),
         (lambda rng: greedy_pairs(0, 1, rng), "nothing to compare: 0 items"),
-        (lambda rng: greedy_pairs(5, 3, rng), "3 pairs cannot connect 5 items; .* 4,"),
-        (lambda rng: greedy_pairs(5, 11, rng), "11 pairs are more than the 10 "),
+        (lambda rng: greedy_pairs(5, 3, rng), "3 pairs .*5 items.* 4,"),
+        (lambda rng: greedy_pairs(5, 11, rng), "11 pairs .* 10 "),
     ],
 )
 def test_a_design_that_cannot_be_is_refused(call: type, message: str) -> None:

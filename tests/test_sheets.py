@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import io
 import random
+import re
 from itertools import combinations, pairwise
 from pathlib import Path
 from zipfile import ZipFile
@@ -14,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comparo.data.annotator_sheets import sheet_columns, write_sheets
-from comparo.data.comparisons import Comparisons
+from comparo.data.comparisons import Comparisons, read_several
 from comparo.data.documents import CELL
 from comparo.data.items import Items
-from comparo.data.read_many import read_several
 from comparo.errors import ComparisonsError
 from comparo.methods import fit
 from comparo.selection.sharing import next_pairs, share_out
@@ -80,7 +80,7 @@ def test_what_was_handed_out_before_goes_to_others():
     assert {frozenset(pair) for pair in zip(*shared["bo"].values(), strict=True)} >= {frozenset("ab"), frozenset("bc")}
     with pytest.raises(ValueError, match="'a' and 'b', and ana"):
         share_out(columns, ["ana"], asked=before)
-    with pytest.raises(ValueError, match="two judges are needed for 'a' and 'b'"):
+    with pytest.raises(ValueError, match=r"two judges .*'a' and 'b'"):
         share_out({"first": ["a"], "second": ["b"]}, ["ana", "bo"], twice=1, asked=before)
     for judges, twice, message in ((["ana", "ana"], 0.2, "once, not ana, ana"), ([], 0.2, "none"), (["a"], 2, "share")):
         with pytest.raises(ValueError, match=message):
@@ -101,7 +101,7 @@ def test_a_sheet_has_both_texts_and_no_cell_is_executed(comparo, essays, tmp_pat
     done = comparo("select", "essays", "--next", 30, "--for", "ana, bo", "--sheet")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [f"sheets/{name}.{kind}" for name in ("ana", "bo") for kind in ("csv", "xlsx")]
-    assert "ana 18, bo 18. Fill in the column winner, then: comparo fit sheets/*.xlsx" in done.stderr
+    assert re.search(r"ana 18, bo 18\..* column winner.* comparo fit sheets/\*\.xlsx", done.stderr)
     texts = {file.stem: file.read_text(encoding="utf-8") for file in essays.iterdir()}
     for name in ("ana", "bo"):
         book = tmp_path / "sheets" / f"{name}.xlsx"
@@ -136,14 +136,14 @@ def test_answers_are_never_overwritten(comparo, tmp_path, kind):
     filled = {path.name: path.read_bytes() for path in (tmp_path / "sheets").iterdir()}
     done = comparo(*order, "--seed", 2)
     assert done.returncode == 2
-    assert f"sheets/bo.{kind} has 1 answers and is not overwritten; choose another folder with --out" in done.stderr
+    assert re.search(rf"sheets/bo\.{kind} .*\b1 answers .*--out", done.stderr)
     assert len(done.stderr.splitlines()) == 1
     assert {path.name: path.read_bytes() for path in (tmp_path / "sheets").iterdir()} == filled
     assert comparo(*order, "--out", "later").stdout.startswith("later/ana.csv")
     (tmp_path / "later" / "ana.csv").write_text("my,notes\n1,2\n")
-    assert "later/ana.csv is there and is no sheet of pairs" in comparo(*order, "--out", "later").stderr
+    assert re.search(r"later/ana\.csv .*no sheet", comparo(*order, "--out", "later").stderr)
     (tmp_path / "later" / "ana.csv").write_bytes(b"\xff\xfe")
-    assert "later/ana.csv is there and cannot be read as a sheet" in comparo(*order, "--out", "later").stderr
+    assert re.search(r"later/ana\.csv .*cannot be read", comparo(*order, "--out", "later").stderr)
 
 
 def test_contexts_are_shown_and_named(tmp_path):
@@ -172,7 +172,7 @@ def test_a_text_that_no_cell_holds_is_cut_and_says_so(tmp_path):
     paths = write_sheets(tmp_path, {"ana": {"first": ["long"], "second": ["short"]}}, items)
     text = cells(paths[1])[0]["text A"]
     assert len(text.encode("utf-16-le")) // 2 <= CELL
-    assert text.endswith("the .csv file has the whole text]")
+    assert re.search(r"\[cut[^]]*\.csv[^]]*\]$", text)
     assert cells(paths[0])[0]["text A"] == "😀" * CELL
 
 
@@ -224,7 +224,7 @@ def test_sheets_come_back_filled_in(comparo, tmp_path):
     told = (
         f"{blank[0]} of 24 in {tmp_path / 'sheets' / 'ana.xlsx'}, {blank[1]} of 24 in {tmp_path / 'sheets' / 'bo.xlsx'}"
     )
-    assert f"comparisons without a winner are left out: {told}\n" in done.stderr
+    assert re.search(rf"without a winner.*: {re.escape(told)}$", done.stderr, re.MULTILINE)
     sheets = read_several([tmp_path / "sheets" / f"{name}.xlsx" for name in ("ana", "bo")])
     assert fit(sheets).method == "votes"
     assert fit(sheets).to_csv().splitlines() == done.stdout.splitlines()
@@ -251,7 +251,7 @@ def test_sheets_come_back_filled_in(comparo, tmp_path):
     assert not had & {frozenset((row["first"], row["second"])) for row in new}
     left = 12 * 11 // 2 - len(had)
     many = comparo("select", "essays", "--next", left + 1, "--for", "ana,bo", *asked, "--out", "later", "--sheet")
-    assert f"{left + 1} calls are more than the {left} that are left" in many.stderr
+    assert re.search(rf"\b{left + 1} calls .*\b{left}\b", many.stderr)
 
 
 def test_ids_that_look_like_formulas_or_numbers_come_back(tmp_path):
@@ -295,8 +295,8 @@ def test_a_winner_may_be_a_name_in_any_case(rows, p):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([("ana", "ANA", "Ana")], "row 1, column 'winner': 'Ana' is not one of first, second, left, right, a, b, tie"),
-        ([("B", "A", "A")], "row 1, column 'winner': 'A' is one item's name and also says the other; write first or"),
+        ([("ana", "ANA", "Ana")], "row 1, column 'winner': 'Ana' .*first, second, left, right, a, b, tie"),
+        ([("B", "A", "A")], "row 1, column 'winner': 'A' .*write first or"),
     ],
 )
 def test_a_winner_that_is_unclear(rows, message):
@@ -315,15 +315,16 @@ def test_several_files_are_one(tmp_path, caplog):
     read = read_several([ana, bo, ana])  # the same file twice is one file
     assert read.to_columns()["first"].tolist() == ["1", "1", "2"]
     assert (read.p.tolist(), read.weight.tolist()) == ([1, 0, 0.25], [1, 1, 2])
-    assert caplog.messages == [f"comparisons without a winner are left out: 1 of 3 in {ana}"]
+    [said] = caplog.messages
+    assert re.search(rf"without a winner.*: 1 of 3 in {re.escape(str(ana))}$", said)
     kept = read_several([ana], is_kept=True)
     assert np.isnan(kept.p).tolist() == [False, True, False]
     copy = written(tmp_path, "copy.csv", ana.read_text())
     assert read_several([ana, copy, bo]).p.tolist() == [1, 0, 0.25]
-    assert "2 answers of a judge stand in two files, equal in both, and count once" in caplog.messages
+    assert re.search("2 answers .*two files.* equal .*once", caplog.text)
     other = written(tmp_path, "other.csv", "first,second,winner,judge\n1,2,B,ana\n")
     assert read_several([ana, other]).p.tolist() == [1, 0, 0]  # the judge was of another mind
-    assert "1 answers of a judge stand in two files and differ; both count: name one of the files" in caplog.messages
+    assert re.search("1 answers .*two files .*differ.* both .*name one", caplog.text)
 
 
 @pytest.mark.parametrize(
@@ -336,7 +337,7 @@ def test_several_files_are_one(tmp_path, caplog):
         (("first,second,p,context\na,b,1,x\n", "first,second,p\na,b,1\n"), "1.csv has no column 'context' and .*0.csv"),
         (
             ("first,second,winner\na,b,\n", "first,second,winner\na,b,\n"),
-            "no row of .*0.csv and 1 more has a winner; t",
+            "no row .*0.csv and 1 more .*winner",
         ),
         (("first,second,p\na,b,1\n", "first,second,p\na,b,7\n"), r"1.csv, row 1 \(line 2\), column 'p': 7.0 is not a"),
     ],
@@ -366,17 +367,17 @@ def test_pairs_for_judges_without_a_sheet(comparo, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--sheet"], "--sheet needs the names of those who judge; add --for ana,bo"),
+        (["--sheet"], "--sheet .*add --for ana,bo"),
         (["--for", " , ", "--sheet"], "--sheet needs the names"),
-        (["--for", "ana", "--orders", "both"], "a judge sees a pair in one order only; leave --orders out"),
-        (["--for", "ana,ana"], "name each judge once, not ana, ana"),
+        (["--for", "ana", "--orders", "both"], "one order only.* --orders"),
+        (["--for", "ana,ana"], "once, not ana, ana"),
     ],
 )
 @pytest.mark.usefixtures("essays")
 def test_sheets_that_cannot_be_had(comparo, tmp_path, arguments, message):
     done = comparo("select", "essays", "--next", 4, *arguments)
     assert done.returncode == 2
-    assert message in done.stderr
+    assert re.search(message, done.stderr)
     assert not (tmp_path / "sheets").exists()
 
 

@@ -201,10 +201,10 @@ print(answer.error)
     assert done.stdout == "None\n", done.stderr
 
 
-def test_a_server_that_is_gone_is_one_sentence(llama):
+def test_a_server_that_is_gone_is_one_sentence(tmp_path):
     class Gone:
         listening_address = "http://127.0.0.1:9"
 
-    judge = LlamaCpp("local/x", llama.path, 256, Gone(), "key")
+    judge = LlamaCpp("local/x", tmp_path / "x.gguf", 256, Gone(), "key")
     with pytest.raises(JudgeError, match=r"local/x: llama\.cpp "):
         next(judge.judge([Question(1, 2)], LOCAL))

@@ -1,5 +1,6 @@
 """The goals "systems" and "best-system": which pairs are chosen, when runs stop, and going on after a stop."""
 
+import re
 from collections import Counter
 from contextlib import closing
 
@@ -211,18 +212,18 @@ def test_the_goal_is_part_of_what_identifies_a_run():
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
-        ([{"text": letter} for letter in "abcd"], {}, "goal='systems' compares groups of texts; name a column"),
+        ([{"text": letter} for letter in "abcd"], {}, "goal='systems' .*groups .*column"),
         (
             [{"text": letter, "group": "xxyy"[k]} for k, letter in enumerate("abcd")],
             {"strategy": "greedy"},
             "leave out",
         ),
-        ([{"text": letter, "group": "x"} for letter in "abcd"], {}, "the 1 groups here cannot all be compared"),
-        ([{"text": letter, "group": letter} for letter in "abcd"], {}, "the 4 groups here cannot all be compared"),
+        ([{"text": letter, "group": "x"} for letter in "abcd"], {}, "the 1 groups .*compared"),
+        ([{"text": letter, "group": letter} for letter in "abcd"], {}, "the 4 groups .*compared"),
         (
             [{"text": f"{k}", "context_id": k // 3, "group": "xxyzzu"[k]} for k in range(6)],
             {},
-            "the 4 groups here cannot all be compared",
+            "the 4 groups .*compared",
         ),
     ],
 )
@@ -233,9 +234,9 @@ def test_what_cannot_be_compared_is_an_error_before_anything_is_asked(rows, opti
 
 
 def test_too_few_calls_are_an_error():
-    with pytest.raises(ValueError, match="8 calls cannot connect the 6 groups: at least 10 are needed"):
+    with pytest.raises(ValueError, match=r"8 calls .*6 groups.*\b10\b"):
         task(budget="8").check()
-    assert task(budget="10").expense().calls == 10
+    assert task(budget="10").expense.calls == 10
 
 
 def test_the_command_compares_systems(request, tmp_path):
@@ -244,14 +245,14 @@ def test_the_command_compares_systems(request, tmp_path):
     what = ["rank", "texts.csv", "--judge", "simulated/soft", "--criterion", "better", "--goal", "best-system"]
     command = request.getfixturevalue("run")
     dry = command(tmp_path, [*what, "--budget", "1n", "--dry-run"])
-    assert "goal best-system: calls to find the best of 6 groups, in all contexts together" in dry.stdout
+    assert re.search("goal best-system: .*6 groups.* all contexts", dry.stdout)
     assert "36 calls at most" in dry.stdout
     done = command(tmp_path, [*what, "--budget", "1n", "--until", "0.95", "--out", "run"])
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "report.html").exists()
     wrong = command(tmp_path, [*what[:-1], "best"])
     assert wrong.returncode == 2
-    assert "comparo rank also knows the goals 'systems' and 'best-system'" in wrong.stderr
+    assert "'systems' and 'best-system'" in wrong.stderr
 
 
 @pytest.mark.parametrize("options", [{"wording": "auto"}, {"audition": "folder"}])

@@ -24,7 +24,7 @@ from comparo.model.likelihoods.student_t import FREEDOMS, Cavities, log_density,
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import Limits
 from comparo.run.fit_policy import Fitting
-from comparo.studies.opening import open_set
+from comparo.studies.recorded import open_set
 from comparo.studies.yardstick import chosen
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -1,6 +1,7 @@
 """Ties by Davidson's model, against finite differences, a naive maximiser, direct integration and simulated judges."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ from scipy.integrate import quad
 from scipy.optimize import minimize
 from scipy.stats import norm
 
-from comparo import Comparisons, Davidson, fit
+from comparo import Comparisons, fit
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.poe import multiply
+from comparo.model.likelihoods import Davidson
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.davidson import PRIOR, Asked, answer_moments, averaged_moments, choice_moments
 from comparo.model.likelihoods.experts import derivatives
@@ -220,5 +222,5 @@ def test_the_commands_say_how_readily_a_judge_calls_a_tie(run, tmp_path):
     table = "first,second,winner\n" + "a,b,tie\nb,a,first\nb,c,first\nc,a,tie\n" * 3
     (tmp_path / "pairs.csv").write_text(table, encoding="utf-8")
     done = run(tmp_path, ["fit", "pairs.csv", "--method", "davidson"])
-    assert "called 50% of its 12 answers a tie; of two equal texts it does so with probability 0." in done.stderr
-    assert "tie;" not in run(tmp_path, ["fit", "pairs.csv"]).stderr
+    assert re.search(r"50% of its 12 answers a tie; .*\b0\.\d", done.stderr)
+    assert "a tie" not in run(tmp_path, ["fit", "pairs.csv"]).stderr

@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from importlib import import_module
 from pathlib import Path
 
@@ -145,7 +146,7 @@ def make_judge(configuration, **options):
 def test_models_whose_attention_is_more_keep_their_way(name, reads, caplog):
     with caplog.at_level("INFO"):
         assert make_judge(DECODERS[name](), reuse="tree")._trees is reads
-    assert ("questions are not laid out as a tree" in caplog.text) is not reads
+    assert ("as a tree" in caplog.text) is not reads
     assert make_judge(DECODERS[name]())._trees is False  # on a processor, beginnings are kept
 
 
@@ -196,7 +197,7 @@ def test_a_tree_that_memory_does_not_hold_is_halved(monkeypatch, caplog):
     monkeypatch.setattr(judge._network, "_tree_logits", scarce)
     assert asked(judge, questions) == pytest.approx(expected, abs=1e-5)
     assert sizes == [12, 6, 3, 3, 6, 3, 3]
-    assert "out of memory at 12 questions at once" in caplog.text
+    assert re.search("out of memory .*12 questions", caplog.text)
     sizes.clear()
     asked(judge, questions)
     assert max(sizes) < 12

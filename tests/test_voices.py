@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 import shlex
 import sqlite3
 from itertools import pairwise
@@ -25,10 +26,9 @@ from comparo.run.folders import list_runs
 from comparo.run.loop import Run
 from comparo.run.rank import rank
 from comparo.run.repair import repair
-from comparo.run.scheduling import Chorus, Shares
 from comparo.run.store import Store, count_judgements, read_judgements
 from comparo.run.task import Task
-from comparo.run.voice_allocation import PILOT, Allocation, _known_noise
+from comparo.run.voice_allocation import PILOT, Allocation, Chorus, Shares, _known_noise
 from comparo.run.voices import voices_of
 from comparo.selection.selector import Selector
 from split import one_short
@@ -89,10 +89,10 @@ def task(judges, wordings=("delimited",), budget="20n", items=None, **options):
     return Task(items, prompts[0], judges[0], Budget.of(budget), panel=panel, **options)
 
 
-def run(work, folder=None, say=None):
+def run(work, folder=None):
     store = Store(folder, work.identity, work.configuration)
     try:
-        found = Run(work, store, say=say or print)
+        found = Run(work, store)
         return found.go(), list(store.judgements())
     finally:
         store.close()
@@ -130,15 +130,14 @@ def rank_correlation(scores):
     return np.corrcoef(np.argsort(np.argsort(scores)), np.argsort(np.argsort(TRUTH)))[0, 1]
 
 
-def test_every_voice_is_first_asked_the_same_pairs_then_the_useless_one_no_more():
-    said = []
-    ranking, judgements = run(task([told("ana"), told("bo"), coin()]), say=said.append)
+def test_every_voice_is_first_asked_the_same_pairs_then_the_useless_one_no_more(caplog):
+    ranking, judgements = run(task([told("ana"), told("bo"), coin()]))
     assert len(judgements) == 480
     made = calls(judgements)
     assert PILOT <= made["told/coin"] <= 60
     assert made["told/ana"] > 100
     assert made["told/bo"] > 100
-    assert any("told/coin gets no more questions" in sentence for sentence in said)
+    assert any("told/coin gets no more questions" in sentence for sentence in caplog.messages)
     by_voice = {
         voice: {
             (one.question.first, one.question.second) for one in judgements if one.question.voice == f"told/{voice}"
@@ -253,11 +252,11 @@ def test_a_voice_that_dies_is_left_out_its_answers_count_and_its_calls_go_to_the
     assert made["told/bo"] == 60
     assert sum(made.values()) == 480
     (sentence,) = [sentence for sentence in said if "left out" in sentence]
-    assert sentence == "told/bo is left out: the key was withdrawn. The run goes on with told/ana, told/cy."
+    assert re.fullmatch("told/bo .*the key was withdrawn.* told/ana, told/cy.*", sentence)
     lost = [one for one in judgements if one.failed]
     assert lost
     assert {one.question.voice for one in lost} == {"told/bo"}
-    assert all("was left out: the key was withdrawn" in one.error and math.isnan(one.p) for one in lost)
+    assert all(re.search("left out.*the key was withdrawn", one.error) and math.isnan(one.p) for one in lost)
     assert 60 in ranking.voices["calls"]
     # The same command again: the voice is back, but all calls are made.
     back = told("bo")
@@ -272,7 +271,7 @@ def test_a_voice_that_is_dead_from_the_start_is_left_out():
     assert sum(calls(judgements).values()) == 480
 
 
-def test_a_voice_that_fails_often_or_ignores_the_labels_is_left_out():
+def test_a_voice_that_fails_often_or_ignores_the_labels_is_left_out(caplog):
     class Failing(Told):
         def _answers(self, questions, prompt):
             for number, one in enumerate(super()._answers(questions, prompt)):
@@ -285,11 +284,12 @@ def test_a_voice_that_fails_often_or_ignores_the_labels_is_left_out():
 
     failing, chatty = told("failing"), told("chatty")
     failing.__class__, chatty.__class__ = Failing, Chatty
-    said = []
-    _, judgements = run(task([told("ana"), failing, told("cy"), chatty]), say=said.append)
+    _, judgements = run(task([told("ana"), failing, told("cy"), chatty]))
     assert sum(calls(judgements).values()) == 480
-    assert any("told/failing is left out" in sentence and "judgements failed" in sentence for sentence in said)
-    assert any("told/chatty is left out" in sentence and "As a model" in sentence for sentence in said)
+    assert any(
+        "told/failing is left out" in sentence and "judgements failed" in sentence for sentence in caplog.messages
+    )
+    assert any("told/chatty is left out" in sentence and "As a model" in sentence for sentence in caplog.messages)
     with pytest.raises(RunError, match=r"judgements failed|on the labels"):
         run(task([failing, chatty]))
 
@@ -338,9 +338,9 @@ def test_small_contexts_use_up_all_pairs_of_all_voices():
 
 
 def test_the_budget_must_connect_the_items_for_all_voices_together():
-    with pytest.raises(ValueError, match=r"24 calls cannot connect the 24 items: at least 46 are needed.* --budget 5n"):
+    with pytest.raises(ValueError, match=r"24 calls .*24 items.*\b46\b.* --budget 5n"):
         task([told("ana"), told("bo"), told("cy")], budget="1n").check()
-    with pytest.raises(ValueError, match="for several voices, texts that share a group"):
+    with pytest.raises(ValueError, match=r"several voices.* group"):
         task([told("ana"), told("bo")], estimate="consensus")
 
 
@@ -391,10 +391,10 @@ def test_two_voices_that_do_not_agree_both_go_on_unless_one_says_nothing():
 
 @pytest.mark.long
 @pytest.mark.parametrize(("answers", "noise", "seeds"), [("soft", 1.0, (1, 3)), ("hard", 0.0, (1, 3, 4, 5))])
-def test_a_good_voice_goes_on_where_pairs_of_many_contexts_have_not_made_an_order_yet(answers, noise, seeds):
+def test_a_good_voice_goes_on_where_pairs_of_many_contexts_have_not_made_an_order_yet(answers, noise, seeds, caplog):
     """A pair in each of 20 contexts has no loop, and shows by the agreement of both orders only that texts differ."""
     for seed in seeds:
-        rng, judges, said = np.random.default_rng(seed), [], []
+        rng, judges = np.random.default_rng(seed), []
         truth = rng.standard_normal((20, 6))
         for number in range(3):
             view = (1.0 if answers == "soft" else 2.0) * (truth + 0.5 * rng.standard_normal(truth.shape))
@@ -402,12 +402,12 @@ def test_a_good_voice_goes_on_where_pairs_of_many_contexts_have_not_made_an_orde
             judge = Told(answers, scores, noise=noise, seed=10 * seed + number)
             object.__setattr__(judge, "title", f"told/{number}")
             judges.append(judge)
-        run(task(judges, items=contexts(20, 6), budget="8n"), say=said.append)
-        assert not [sentence for sentence in said if "do not show that the texts differ" in sentence]
+        run(task(judges, items=contexts(20, 6), budget="8n"))
+        assert not [sentence for sentence in caplog.messages if "told/" in sentence]
 
 
 def test_a_voice_whose_questions_all_fail_in_a_wave_gets_no_more():
-    allocation = Allocation({"ana": math.nan, "bo": math.nan}, "joint", print)
+    allocation = Allocation({"ana": math.nan, "bo": math.nan}, "joint")
     one, other = (Judgement(Question("x", "y", voice=voice), p=0.6) for voice in ("ana", "bo"))
     lost = Judgement(Question("y", "x", voice="bo"), error="500")
     allocation.decide([one, other, lost], [one, other, lost])
@@ -418,7 +418,7 @@ def test_a_voice_whose_questions_all_fail_in_a_wave_gets_no_more():
 
 def test_where_prices_differ_only_the_cheaper_voice_goes_on_until_it_shows_something_or_was_paid_as_much():
     rng = np.random.default_rng(0)
-    allocation = Allocation({"cheap": 1.0, "dear": 20.0}, "joint", print)
+    allocation = Allocation({"cheap": 1.0, "dear": 20.0}, "joint")
     pairs = [(str(i), str(j)) for i, j in rng.permutation([(i, j) for i in range(60) for j in range(60) if i != j])]
 
     def coins(voice, count):
@@ -430,7 +430,7 @@ def test_where_prices_differ_only_the_cheaper_voice_goes_on_until_it_shows_somet
     paid = coins("cheap", 20 * PILOT) + coins("dear", PILOT)
     allocation.decide(paid, paid[:1])
     assert allocation.shares["cheap"] == pytest.approx(20 * allocation.shares["dear"])  # as much money for each
-    equal = Allocation({"cheap": 1.0, "dear": 1.0}, "joint", print)
+    equal = Allocation({"cheap": 1.0, "dear": 1.0}, "joint")
     equal.decide(first, first)
     assert not equal.shares.decided
     assert equal.shares["cheap"] == equal.shares["dear"]
@@ -446,7 +446,7 @@ def test_of_two_copies_the_one_whose_answers_are_more_about_the_texts_is_asked_o
         for i, j in [*pairs, *((j, i) for i, j in pairs)]:
             d = truth[i] - truth[j] + first + noise * rng.standard_normal()
             answers.append(Judgement(Question(str(i), str(j), voice=voice), p=float(expit(d))))
-    allocation = Allocation({"lost": math.nan, "clear": math.nan}, "joint", print)
+    allocation = Allocation({"lost": math.nan, "clear": math.nan}, "joint")
     allocation.decide(answers, answers[:1])
     assert allocation.shares.decided
     assert allocation.shares["clear"] > 0.9
@@ -466,7 +466,7 @@ def test_a_dear_voice_takes_little_of_the_money_before_anything_is_decided():
 
     judges = [paid("cheap", 1.0, noise=1.5), paid("dear", 20.0)]
     work = task(judges, budget="$1500")
-    found = Run(work, Store(None, work.identity), say=print)
+    found = Run(work, Store(None, work.identity))
     decided = []
     share = found._allocation._share
 
@@ -518,7 +518,7 @@ def test_python_takes_lists_of_judges_wordings_and_options(tmp_path):
     assert [word for flag, word in pairwise(words) if flag == "--wording"] == ["paper", "compare"]
     read = Comparisons.read(tmp_path / "run")
     assert {str(name) for name in read.judges} == names
-    with pytest.raises(ValueError, match="3 mappings of options for 2 judges"):
+    with pytest.raises(ValueError, match=r"3 mappings .*2 judges"):
         rank(TEXTS, "better", judge=["simulated/soft", "simulated/hard"], options=[{}, {}, {}])
 
 

@@ -101,9 +101,9 @@ def fit(
         - "poe-bt": product of soft Bradley–Terry experts, with a wide Gaussian prior;
         - "poe-g": product of Gaussian experts, μ(p) = p − ½, constant variance; "poe-g-hard": the same on decisions;
         - "avg-prob": an item's mean probability; "win-ratio": its mean decision;
-        - "davidson": Bradley–Terry on decisions with ties, and a tie parameter ν for each judge (docs/ties.md);
+        - "davidson": Bradley–Terry on decisions with ties, and a tie parameter ν for each judge (docs/fitting.md);
         - "bt": Bradley–Terry on decisions by maximum likelihood, Σ w·[y·d − log(1 + e^d)];
-        - "mixed": scores, position biases and noise with variances estimated from the comparisons (docs/mixed.md), the
+        - "mixed": scores, position biases and noise with variances estimated from the answers (docs/fitting.md), the
           default of `comparo rank`: "poe-bt" with prior "estimated" and bias "joint";
         - "panel": the consensus of several judges, each with a scale, a taste, a position bias and noise of its own
           (docs/panel.md); with one judge the same as "mixed";

@@ -28,7 +28,7 @@ from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import dollars
 from comparo.run.criteria_run import CriteriaRun, by_criterion, concluded, criteria_of, stored_criteria
-from comparo.run.stopping import stop_sentence
+from comparo.run.scheduling import stop_sentence
 from comparo.run.voices import comparisons
 
 

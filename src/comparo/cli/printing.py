@@ -66,6 +66,9 @@ def print_ranking(ranking: Ranking, output: Format, top: int | None, calls: Mapp
         document["ranking"] = [row for row in document["ranking"] if top is None or row["rank"] <= top]
         print_text(json.dumps(document, ensure_ascii=False) + "\n")
         return
+    if output == "csv" and top is None:
+        print_text(ranking.to_csv())
+        return
     columns = ranking.to_columns()
     shown = slice(None) if top is None else columns["rank"] <= top
     columns = {name: column[shown] for name, column in columns.items()}

@@ -60,10 +60,25 @@ def csv_line(values: Iterable[Any]) -> str:
     >>> csv_line(["=x", -1.5, None, float("nan"), "one\rtwo"])
     '\'=x,-1.5,,,"one\rtwo"\n'
     """
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer)  # its lines end with \r\n: if they ended with \n alone, it would not quote \r
-    writer.writerow("" if value is None or value != value else guarded(value) for value in values)
-    return buffer.getvalue().removesuffix("\r\n") + "\n"
+    return csv_lines([values])
+
+
+def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
+    r"""The lines of CSV of some rows, as `csv_line` writes them.
+
+    >>> csv_lines([["item", "std"], ["ana", 0.5]])
+    'item,std\nana,0.5\n'
+    """
+    lines = _Lines()
+    writer = csv.writer(lines)  # its lines end with \r\n: if they ended with \n alone, it would not quote \r
+    writer.writerows(("" if value is None or value != value else guarded(value) for value in row) for row in rows)
+    return "".join(f"{line[:-2]}\n" for line in lines)
+
+
+class _Lines(list[str]):
+    """Lines that are written one by one."""
+
+    write = list.append
 
 
 def rows_of_workbook(content: bytes, source: str) -> tuple[list[str], list[list[str]], list[int]]:

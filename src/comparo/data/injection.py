@@ -72,7 +72,7 @@ def _search(pattern: re.Pattern[str], words: Iterable[str], text: str) -> re.Mat
     lower = text.lower()
     if len(lower) != len(text):  # few letters have a lower case of two
         return pattern.search(text)
-    starts = (match.start() for word in words for match in re.finditer(re.escape(word), lower))
+    starts = (match.start() for word in words if word in lower for match in re.finditer(re.escape(word), lower))
     return next(filter(None, (pattern.match(text, start) for start in sorted(starts))), None)
 
 

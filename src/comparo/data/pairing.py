@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from comparo.data import roles
 from comparo.data.columns import Table, is_missing, shown
-from comparo.data.items import Items
+from comparo.data.items import Items, check_characters, checked_texts, column_of_role, no_column
 from comparo.data.sources import table_of
 from comparo.errors import ComparisonsError
 
@@ -82,7 +81,7 @@ def pair_files(
             "give both files a column id (or context_id) that names the input"
         )
     if cluster is not None and not any(cluster in table.columns for table in tables):
-        raise roles.no_column(tables[0], cluster, "cluster")
+        raise no_column(tables[0], cluster, "cluster")
     clusters: dict[Any, Any] = {}
     for table, side in zip(tables[::-1], sides[::-1], strict=True):  # the first file has the last word
         if (column := cluster or TOPIC) in table.columns:
@@ -127,7 +126,7 @@ def pair_groups(
     if not found[0].keys() & found[1].keys():
         raise ComparisonsError(f"{one!r} and {other!r} are never in the same context; give both a text on each input")
     clusters: dict[Any, Any] = {}
-    if table is not None and (column := roles.column_of_role(table, TOPIC, cluster)):
+    if table is not None and (column := column_of_role(table, TOPIC, cluster)):
         clusters = _clusters(table, column, items.contexts[items.context].tolist())
     elif cluster is not None:
         raise ComparisonsError(f"these items have no column {cluster!r}; give the file or the rows that have it")
@@ -167,13 +166,13 @@ def _paired(names: tuple[str, str], sides: Sequence[Mapping[Any, Any]], clusters
 def _rows(table: Table, named: Mapping[str, str | None]) -> dict[Any, tuple[str, str | None]]:
     """The text and the context of each input of a table."""
     names = ("id", "text", "context", "context_id")
-    column = {role: roles.column_of_role(table, role, named.get(role)) for role in names}
+    column = {role: column_of_role(table, role, named.get(role)) for role in names}
     text = column["text"]
     if text is None:
-        raise roles.no_column(table, "text", "text")
+        raise no_column(table, "text", "text")
     for used in filter(None, column.values()):
-        roles.check_characters(table, used)
-    texts = roles.checked_texts(table, text)
+        check_characters(table, used)
+    texts = checked_texts(table, text)
     context = column["context"]
     shared = [value if isinstance(value, str) else None for value in table.columns[context]] if context else None
     found: dict[Any, tuple[str, str | None]] = {}

@@ -17,7 +17,7 @@ import narwhals as nw
 import numpy as np
 
 from comparo.data.columns import Column
-from comparo.data.documents import csv_line, guarded
+from comparo.data.documents import csv_lines, guarded
 from comparo.data.reading import CHUNK, WRITTEN, parquet_library, split_ending
 from comparo.errors import ComparisonsError
 
@@ -62,7 +62,7 @@ def csv_text(columns: Mapping[str, Column]) -> str:
     >>> csv_text({"item": ["ana", "=bo()"], "std": np.array([0.5, np.nan])})
     "item,std\\nana,0.5\\n'=bo(),\\n"
     """
-    return "".join(map(csv_line, chain([columns], chain.from_iterable(_chunks_of_rows(columns)))))
+    return csv_lines(chain([columns], chain.from_iterable(_chunks_of_rows(columns))))
 
 
 def _chunks_of_rows(columns: Mapping[str, Column]) -> Iterator[list[tuple[Any, ...]]]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Hashable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +37,6 @@ from comparo.ranking.notes import (
 )
 from comparo.ranking.ordering import Placed
 from comparo.types import Array, Index
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Estimate = Literal["judge", "consensus"]
 Whose = Literal["judge", "consensus", "people"]
@@ -77,7 +73,7 @@ class Ranking(Placed):
     people
         What people's votes told, where the scores are people's (`comparo.with_votes`); else None.
     grown
-        What each candidate was before items were added to the run (docs/growing.md); None where none were.
+        What each candidate was before items were added to the run (docs/runs.md); None where none were.
 
     Examples
     --------
@@ -149,7 +145,7 @@ class Ranking(Placed):
 
     @property
     def ties(self) -> dict[str, NDArray[Any]] | None:
-        """The tie parameter ν of each judge, and P(tie) of two equal texts (docs/ties.md); None without ties."""
+        """The tie parameter ν of each judge, and P(tie) of two equal texts (docs/fitting.md); None without ties."""
         return tie_columns(self.comparisons, self.product, self.panel)
 
     @property
@@ -249,11 +245,14 @@ class Ranking(Placed):
     def to_csv(self, path: str | os.PathLike[str]) -> None: ...
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
         """Return the table of `to_columns` as CSV, or write it to `path`; missing numbers are empty fields."""
-        text = csv_text(self.to_columns())
         if path is None:
-            return text
-        Path(path).write_text(text, encoding="utf-8", newline="")
+            return self._csv
+        Path(path).write_text(self._csv, encoding="utf-8", newline="")
         return None
+
+    @cached_property
+    def _csv(self) -> str:
+        return csv_text(self.to_columns())
 
     def to_json(self) -> str:
         """The table with method, estimate, level, notes, bias, variances and the leaderboard, as one JSON object.
@@ -296,12 +295,6 @@ class Ranking(Placed):
         names = self.comparisons.judges if self.panel is None else np.array(self.panel.names, dtype=object)
         expert = BradleyTerry() if self.product is None else self.product.expert
         return bias_columns(self.comparisons.contexts, names, self.bias, is_logit(expert))
-
-    def plot(self, context: Hashable = None, top: int = 40, ax: Axes | None = None) -> Axes:
-        """Plot the best `top` items with their intervals and tiers (`comparo.plot_ranking`); needs matplotlib."""
-        from comparo.plots.rankings import plot_ranking
-
-        return plot_ranking(self, context, top, ax)
 
     def __repr__(self) -> str:
         contexts = "" if self.context is None else f" in {self.graph.contexts} contexts"

@@ -1,6 +1,6 @@
 """The page of a comparison of two systems: the verdict and its interval, then the inputs with both texts.
 
-It is made from compare.json and the texts of the run folder, so that `comparo report` makes it again.
+It is made from compare.json and the texts of the run folder, so that `comparo runs --report` makes it again.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from comparo.report.making import command, injection_notes, prompt_of, question,
 from comparo.report.page import HERE, SENTENCE, SETTING, SETTINGS, environment
 from comparo.report.record import Record
 from comparo.run.budget import dollars
+from comparo.run.probing import model_sentences
 
 RESULT = "compare.json"  # what a comparison found, in its run folder
 SHOWN = 50  # inputs of each side with both texts
@@ -48,6 +49,7 @@ def render_compare(found: Mapping[str, Any], record: Record, shown: int = SHOWN)
     rate, inputs, rows = found["win_rate"], found["inputs"], found["by_input"]
     configuration = presentable(record.configuration)
     made = settings(configuration, record.judgements)[:SETTINGS]
+    notes = (*found["notes"], *model_sentences(record.judgements), *injection_notes(configuration, record.items))
     return _template().render(
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
         version=version("comparo"),
@@ -60,7 +62,7 @@ def render_compare(found: Mapping[str, Any], record: Record, shown: int = SHOWN)
         bar=[round(100 * rate[end], 1) for end in ("low", "value", "high")],
         level=f"{found['level']:.0%}",
         facts=_facts(found, record),
-        notes=[label(note, SENTENCE) for note in (*found["notes"], *injection_notes(configuration, record.items))],
+        notes=[label(note, SENTENCE) for note in notes],
         question=label(question(prompt_of(configuration)), SENTENCE),
         wins=inputs["won"],
         losses=inputs["lost"],

@@ -38,6 +38,7 @@ from comparo.report.signs import in_hundred
 from comparo.report.trust import signs
 from comparo.report.voices_section import who_judged
 from comparo.run.database import write_text
+from comparo.run.probing import model_sentences
 
 HERE = Path(__file__).parent
 SCRIPTS = ("save.js", "page.js")
@@ -104,6 +105,8 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
     people, cards = agreements(record, tables.mean is not None), signs(record, ahead)
     view, columns = tables.shown
     sizes = np.diff(ranking.graph.starts)
+    notes = *ranking.notes, *ranking.board_notes, *model_sentences(record.judgements)
+    notes += injection_notes(record.configuration, record.items)
     return {
         "words": words_of(record),
         "is_fitted": record.is_fitted,
@@ -120,10 +123,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "score_meaning": score_meaning(ranking.method, ranking.estimate),
         "level": f"{ranking.level:.0%}",
         "unsure": f"{1 - ranking.level:.0%}",
-        "notes": [
-            label(note, SENTENCE)
-            for note in (*ranking.notes, *ranking.board_notes, *injection_notes(record.configuration, record.items))
-        ],
+        "notes": [label(note, SENTENCE) for note in notes],
         "view": view,
         "mean": tables.mean,
         "every": len(record.contexts),

@@ -11,10 +11,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
+from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.sources import counted, read_only, standing
 from comparo.errors import StoreError, WrongFolderError
@@ -84,13 +86,23 @@ MIGRATIONS = (
     )
     """,
     "ALTER TABLE judgements ADD COLUMN model TEXT",  # as the server's reply names it
+    # Not unique: an older version may have stored a question twice, and an answer that was withdrawn is given again.
+    "CREATE INDEX answered ON judgements (context, first, second, voice) WHERE error IS NULL",
 )
 DATABASE = "judgements.db"
 ANSWER = tuple(field.name for field in fields(Judgement))[1:]
 # Of ANSWER, those that a database of before lacks, and what stands for them.
 LATER = {"tokens_cached": "0", "tokens_reasoning": "0", "cached": "0", "model": "''"}
 COLUMNS = ("at", "context", "first", "second", "voice", *ANSWER)
-INSERT = f"INSERT INTO judgements ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+# Stores no answer to a question that has one.
+INSERT = f"""
+    INSERT INTO judgements ({", ".join(COLUMNS)}) SELECT * FROM (SELECT {", ".join(f"? AS {name}" for name in COLUMNS)})
+    AS new WHERE error IS NOT NULL OR NOT EXISTS (
+        SELECT 1 FROM judgements AS old WHERE old.context = new.context AND old.first = new.first
+        AND old.second = new.second AND old.voice IS new.voice AND old.error IS NULL
+        AND old.number NOT IN (SELECT number FROM withdrawn)
+    )
+"""
 # Raised for values that SQLite cannot store: an integer of more than 64 bits, a lone surrogate, a missing text.
 UNFIT = (OverflowError, UnicodeError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 
@@ -303,18 +315,19 @@ def _columns(connection: sqlite3.Connection) -> set[str]:
     return {row[1] for row in connection.execute("PRAGMA table_info(judgements)")}
 
 
-def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement:
-    """Insert a judgement; if it cannot be stored, with cleaned text, and if it still cannot, as a failed one."""
+def insert(connection: sqlite3.Connection, judgement: Judgement) -> Judgement | None:
+    """Insert a judgement; if it cannot be stored, with cleaned text, and if it still cannot, as a failed one.
+
+    None where it is an answer to a question that has one: nothing is stored.
+    """
     try:
-        connection.execute(INSERT, _row(judgement))
-        return judgement
+        return judgement if connection.execute(INSERT, _row(judgement)).rowcount else None
     except UNFIT as problem:
         reason = problem
     reply, error = clean(str(judgement.reply)), judgement.error
     cleaned = replace(judgement, reply=reply, error=None if error is None else clean(str(error)))
     try:
-        connection.execute(INSERT, _row(cleaned))
-        return cleaned
+        return cleaned if connection.execute(INSERT, _row(cleaned)).rowcount else None
     except UNFIT:
         failed = Judgement(judgement.question, reply=reply, error=f"the answer cannot be stored ({reason})")
         connection.execute(INSERT, _row(failed))
@@ -335,3 +348,36 @@ def plain(value: Any) -> Any:
 def clean(text: str) -> str:
     """Replace lone surrogates, which UTF-8 cannot encode, by question marks."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+Label = tuple[str, str]  # an item by its context and id, both encoded
+
+
+def texts_of(items: Items) -> dict[Label, tuple[tuple[Any, Any], str, str | None]]:
+    """Labels, text and context of each item, by its encoded labels."""
+    shared = [None if text is None else clean(text) for text in items.context_texts]
+    contexts = items.contexts.tolist()
+    rows = zip(items.context.tolist(), items.ids.tolist(), map(clean, items.texts), strict=True)
+    return {
+        (encode(contexts[code]), encode(label)): ((contexts[code], label), text, shared[code])
+        for code, label, text in rows
+    }
+
+
+def item_rows(items: Items) -> tuple[list[tuple[str, str | None]], list[tuple[str, str, str, str, str | None]]]:
+    """The rows of the table of contexts (label, text), and of the items (context, id, text, scores, group).
+
+    >>> item_rows(Items.of({"ana": "A story.", "bo": "Another."}))[1][0]
+    ('null', '"ana"', 'A story.', '{}', None)
+    """
+    contexts = [encode(label) for label in items.contexts.tolist()]
+    names = list(items.scores)
+    scores = zip(*(items.scores[name].tolist() for name in names), strict=True) if names else repeat((), len(items))
+    groups = repeat(None, len(items)) if items.group is None else map(encode, items.group.tolist())
+    columns = zip(items.context, items.ids.tolist(), map(clean, items.texts), scores, groups, strict=False)
+    rows = [
+        (contexts[context], encode(label), text, json.dumps(dict(zip(names, map(plain, values), strict=True))), of)
+        for context, label, text, values, of in columns
+    ]
+    shared = [None if text is None else clean(text) for text in items.context_texts]
+    return list(zip(contexts, shared, strict=True)), rows

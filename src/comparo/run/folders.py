@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from comparo.errors import StoreError
-from comparo.run.batch_store import waiting_for
+from comparo.run.batch_transport import waiting_for
 from comparo.run.database import DATABASE, explained, lock
 from comparo.run.store import CONFIGURATION, count_judgements, differences, read_configuration
 

@@ -7,7 +7,8 @@ found before; one that has answers from before there were probes asks nothing bu
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,7 @@ PRICES = "prices"
 logger = logging.getLogger(__name__)
 
 
-def probe_judges(
-    judges: Sequence[Judge], folder: Path | None = None, say: Callable[[str], None] = logger.warning
-) -> list[dict[str, Any]]:
+def probe_judges(judges: Sequence[Judge], folder: Path | None = None) -> list[dict[str, Any]]:
     """What the judges of a run accept and give, from its folder if it is there, else by asking them.
 
     Of several judges, one that cannot be asked is told of, and is left out when the run asks it.
@@ -52,12 +51,12 @@ def probe_judges(
             probes.append(before[0])
         elif not begun:
             try:
-                probes.append({**about, **_probed(judge.probe(), say)})
+                probes.append({**about, **_probed(judge.probe())})
             except JudgeError as error:
                 failed.append(error)
                 if len(failed) == len(judges):
                     raise
-                say(f"{judge.name} was probed in vain: {error}")
+                logger.warning("%s was probed in vain: %s", judge.name, error)
     return probes
 
 
@@ -80,12 +79,12 @@ def _those_of(about: Mapping[str, Any], probes: Sequence[dict[str, Any]]) -> lis
     return [one for one in probes if {name: one.get(name) for name in about} == about]
 
 
-def _probed(probe: Probe, say: Callable[[str], None]) -> dict[str, Any]:
+def _probed(probe: Probe) -> dict[str, Any]:
     """A probe as run.json holds it, after it was told."""
     price = "price not known" if math.isnan(probe.cost) else dollars(probe.cost)
     took = f"{probe.calls} call{'' if probe.calls == 1 else 's'}, {probe.tokens:,} tokens, {price}"
     if probe.calls:
-        say(f"{probe.sentence} (a probe of {took})")
+        logger.warning("%s (a probe of %s)", probe.sentence, took)
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "sentence": probe.sentence,
@@ -124,6 +123,27 @@ def tokens_sentence(judgements: Sequence[Judgement]) -> str:
     kept = f", {cached:,} of them from the server's cache" if cached else ""
     thought = f", {reasoning:,} of them reasoning" if reasoning else ""
     return f"{read:,} tokens read{kept}, {written:,} written{thought}"
+
+
+def model_sentences(judgements: Iterable[Judgement]) -> tuple[str, ...]:
+    """Of each voice whose answers came from several models, by the names in the server's replies: how many from each.
+
+    >>> from comparo.data.prompts import Question
+    >>> names = ("tiny-1", "tiny-1", "tiny-2")
+    >>> model_sentences(Judgement(Question("ana", "bo"), p=0.7, model=name) for name in names)[0].partition(";")[0]
+    "the server changed the judge's model: tiny-1 gave 2 answers, tiny-2 gave 1 answer"
+    """
+    counts: dict[str | None, Counter[str]] = {}
+    for one in judgements:
+        if one.model and not one.failed:
+            counts.setdefault(one.question.voice, Counter())[one.model] += 1
+    return tuple(
+        f"the server changed {'the judge' if voice is None else voice}'s model: "
+        + ", ".join(f"{name} gave {count:,} answer{'s' if count > 1 else ''}" for name, count in names.items())
+        + "; name one version of the model and run again with --fresh, if they should be from one"
+        for voice, names in counts.items()
+        if len(names) > 1
+    )
 
 
 def _kept(folder: Path | None) -> tuple[list[dict[str, Any]], bool]:

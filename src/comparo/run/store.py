@@ -35,6 +35,7 @@ from comparo.run.database import (
     clean,
     explained,
     insert,
+    item_rows,
     lock,
     make_private,
     open_database,
@@ -44,7 +45,6 @@ from comparo.run.database import (
     voice_column,
     write_text,
 )
-from comparo.run.item_rows import item_rows
 
 CONFIGURATION = "run.json"
 VOTES = "votes.csv"
@@ -108,11 +108,18 @@ class Store:
         """Append judgements and return them as stored: one that cannot be stored becomes a failed one.
 
         They survive the end of the process when this returns, and a power failure after 64 judgements or one second.
+        A StoreError says that some were second answers to their questions; all others are stored.
         """
         with self.transaction() as connection:
             kept = [insert(connection, judgement) for judgement in judgements]
         self.settle()
-        return kept
+        stored = [judgement for judgement in kept if judgement is not None]
+        if len(stored) < len(kept):
+            raise StoreError(
+                f"{self.folder} has answers to {len(kept) - len(stored)} of these questions already, so they were not "
+                "stored again; run the same command again, which goes on from what is there"
+            )
+        return stored
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -311,10 +318,10 @@ def count_judgements(folder: Path) -> tuple[int, int]:
     """The number of answered questions of a run folder, and of failed ones without an answer."""
     with reading(folder) as connection:
         kept = f"FROM judgements WHERE {standing(connection)} AND error IS"
-        asked = f"SELECT context, first, second, {voice_column(connection)} {kept} {{}} NULL"
-        (answered,) = connection.execute(f"SELECT count(*) {kept} NULL").fetchone()
-        lost = f"SELECT count(*) FROM ({asked.format('NOT')} EXCEPT {asked.format('')})"
-        return answered, connection.execute(lost).fetchone()[0]
+        asked = f"SELECT DISTINCT context, first, second, {voice_column(connection)} {kept} {{}} NULL"
+        counts = (asked.format(""), f"{asked.format('NOT')} EXCEPT {asked.format('')}")
+        answered, failed = (connection.execute(f"SELECT count(*) FROM ({query})").fetchone()[0] for query in counts)
+        return answered, failed
 
 
 def stored_items(folder: Path) -> Items:

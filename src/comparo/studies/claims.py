@@ -12,9 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from comparo.studies import paper
-from comparo.studies.experiments import Experiment
-from comparo.studies.paper import between, signed
+from comparo.studies.experiments import (
+    PAPER_HANNA,
+    PAPER_PAIRS,
+    PAPER_SELECTED,
+    PAPER_SUMMEVAL,
+    PAPER_TOPICALCHAT,
+    Experiment,
+    between,
+    signed,
+)
 from comparo.studies.sweep import Results
 from comparo.types import Array
 
@@ -91,10 +98,10 @@ def _unpaired(a: Array, b: Array) -> Difference:
 
 def claims(experiments: Experiments) -> list[Claim]:
     """All claims, on the data sets that were studied."""
-    gains = [row["greedy"]["poe-bt"] - row["random"]["poe-bt"] for row in paper.SELECTED.values()]
-    kept = [row["48"]["poe-bt"] / row["240"]["poe-bt"] for row in paper.SUMMEVAL.values()]
-    ends = [rows["50n"]["poe-bt"] - rows["10n"]["poe-bt"] for row in paper.HANNA.values() for rows in row.values()]
-    sorts = [after - before for pair in paper.PAIRS.values() for before, after in zip(*pair, strict=True)]
+    gains = [row["greedy"]["poe-bt"] - row["random"]["poe-bt"] for row in PAPER_SELECTED.values()]
+    kept = [row["48"]["poe-bt"] / row["240"]["poe-bt"] for row in PAPER_SUMMEVAL.values()]
+    ends = [rows["50n"]["poe-bt"] - rows["10n"]["poe-bt"] for row in PAPER_HANNA.values() for rows in row.values()]
+    sorts = [after - before for pair in PAPER_PAIRS.values() for before, after in zip(*pair, strict=True)]
     every: list[tuple[str, str, Callable[[Experiment], Iterator[Finding]]]] = [
         (
             "Probabilities beat decisions: avg-prob over win-ratio",
@@ -149,7 +156,7 @@ def _at(calls: str) -> str:
 
 
 def _reported(method: str, rival: str) -> str:
-    sets = (("SummEval", paper.SUMMEVAL, "48"), ("TopicalChat", paper.TOPICALCHAT, "18"))
+    sets = (("SummEval", PAPER_SUMMEVAL, "48"), ("TopicalChat", PAPER_TOPICALCHAT, "18"))
     return "; ".join(
         f"{title} {_at(calls)} {between(row[calls][method] - row[calls][rival] for row in table.values())}"
         for title, table, calls in sets

@@ -14,11 +14,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from comparo.analysis.correlations import moments, true_differences
 from comparo.plots.rankings import plot_difference_given_p, plot_joint
-from comparo.studies import paper
 from comparo.studies.claims import OPEN, OPPOSITE, Claim, claims
-from comparo.studies.experiments import BIASES, PLANS, SELECTED, Experiment, experiment
+from comparo.studies.experiments import BIASES, PAPER_SUMMEVAL, PLANS, SELECTED, Experiment, experiment
 from comparo.studies.figures import efficiency_panels, panels, save
-from comparo.studies.opening import open_set
+from comparo.studies.recorded import open_set
 from comparo.studies.tables import Entry, Table, attributes_table, correlations_table, entry, retention_table
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def write_study(
         raise ValueError(f"there is no summeval.jsonl in {data}; give the folder of the data sets with --data")
     options = "" if (draws, seed) == (100, 0) else f" --draws {draws} --seed {seed}"
     where = f" --judgements {judgements}" if judgements is not None else ""
-    text = render(found, draws, f"comparo study all --data {data}{where} --out {out.name}{options}")
+    text = render(found, draws, f"comparo study all --data {data}{where} --out {out}{options}")
     save(_figures(found), out / "images", "study_")
     path = out / "study.md"
     path.write_text(text, encoding="utf-8")
@@ -112,7 +111,7 @@ def _remarks(one: Experiment) -> str:
     """What the verdicts do not show."""
     soft, hard = (100 * one.random.whole(method) for method in ("avg-prob", "win-ratio"))
     kept = one.random.mean("poe-bt", one.plan.point) / one.random.whole("poe-bt")
-    theirs = [row["48"]["poe-bt"] / row["240"]["poe-bt"] for row in paper.SUMMEVAL.values()]
+    theirs = [row["48"]["poe-bt"] / row["240"]["poe-bt"] for row in PAPER_SUMMEVAL.values()]
     return (
         f"Being within 2 of {soft:.1f} is easier than being within 2 of 40: at {one.plan.point} calls this judge keeps "
         f"{kept:.0%} of SummEval's full correlation, the paper's five {min(theirs):.0%} to {max(theirs):.0%}. From all "

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from comparo.data.writing import csv_text
-from comparo.studies.cells import deviation
-from comparo.studies.sweep import Measure, Results, Way
+from comparo.studies.sweep import Measure, Results, Way, deviation
 from comparo.types import Array
 
 KEPT = 0.95

@@ -123,9 +123,8 @@ def _close(store: Store, ballot: Ballot, judgement: Judgement, p: float | None) 
         known = connection.execute(
             "SELECT 1 FROM ballots WHERE number = ? AND turn = ? AND judgement IS NULL", (ballot.number, ballot.turn)
         ).fetchone()
-        if known is None:
+        if known is None or insert(connection, judgement) is None:
             return None
-        insert(connection, judgement)
         number = _last(connection)
         connection.execute("UPDATE ballots SET judgement = ? WHERE number = ?", (number, ballot.number))
     return replace(ballot, judgement=number, p=p)

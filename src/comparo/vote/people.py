@@ -86,7 +86,7 @@ def _look(name: str) -> str:
 
 
 def parse_names(text: str) -> list[str]:
-    """The names in a list with commas between them, as `--judges` has it.
+    """The names in a list with commas between them, as `--for` has it.
 
     >>> parse_names("ana, bo,cy")
     ['ana', 'bo', 'cy']
@@ -96,7 +96,7 @@ def parse_names(text: str) -> list[str]:
         try:
             names.append(checked_name(part, names))
         except ValueError as error:
-            raise ValueError(f"--judges {visible(text)}: {error}") from error
+            raise ValueError(f"--for {visible(text)}: {error}") from error
     return names
 
 

@@ -25,7 +25,7 @@ from comparo.ranking.flips import Flips, count_flips
 from comparo.ranking.ranking import Ranking
 from comparo.report.measures import Position, voter_biases
 from comparo.run.database import decode, reading
-from comparo.run.stopping import connected, sure_contexts
+from comparo.run.scheduling import connected, sure_contexts
 from comparo.run.store import read_judgements
 from comparo.run.voices import comparisons
 from comparo.vote.booth import Booth

@@ -1,7 +1,7 @@
 """What a server accepts and gives, found by questions of a few words before any text is sent.
 
 A run asks one question with its own settings (and one more where the reply is begun): what the server refuses costs
-nothing, and changes the question as `caller` does. `survey` tries all that there is, for `comparo probe`.
+nothing, and changes the question as `caller` does. `survey` tries all that there is, for `comparo judge --probe`.
 """
 
 from collections.abc import Callable

@@ -17,16 +17,16 @@ from comparo.model.estimators.mixed import mixed
 from comparo.model.inference.ep import sites_from
 from comparo.model.inference.position import bias_given, pairs
 from comparo.model.inference.random_effects import random_effects
-from comparo.model.inference.reml import PULL, SUREST, UNTIL, estimate
+from comparo.model.inference.reml import estimate
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.davidson import Asked, choice_moments
 from comparo.model.likelihoods.gaussian import Gaussian, censored_moments
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import LEAST, Moments, Spectrum, System
-from comparo.model.observations import LEAST_CAP, are_choices, logits, observe, votes_of
+from comparo.model.observations import are_choices, logits, observe, votes_of
 from comparo.model.posterior import difference_variances
-from comparo.model.tuning import Limits
+from comparo.model.tuning import LEAST_CAP, PULL, SUREST, UNTIL, Limits
 from oracle import comparisons_of, incidence, simulate, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

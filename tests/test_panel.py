@@ -16,10 +16,10 @@ from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.model.design import Design
 from comparo.model.estimators.panel import panel
-from comparo.model.estimators.panel_members import EVEN, MOST, USUAL, Agreement, copies, loadings, signs
+from comparo.model.estimators.panel_members import Agreement, copies, loadings, signs
 from comparo.model.estimators.voice import Voice
 from comparo.model.linalg.graph import Graph
-from comparo.model.tuning import LIMITS
+from comparo.model.tuning import LIMITS, LOADING_SPREAD, MOST_LOADING, USUAL_LOADING
 from comparo.ranking.consensus import PANEL_STYLE, consensus
 from comparo.studies.bt_sigma import bt_sigma
 from split import one_short
@@ -462,13 +462,13 @@ def test_what_is_believed_of_a_loading_is_the_mean_of_what_is_open_below_one():
     c = np.array([[1.0, 0.85, 0.85], [0.85, 1.0, 0.55], [0.85, 0.55, 1.0]])
     agreement, open_to_all = Agreement(c, np.full((3, 3), 100.0)), np.zeros(3, dtype=bool)
     best, believed, error = loadings(agreement, open_to_all, np.ones(3))
-    assert best[0] == MOST
-    even, others = 1.0 / EVEN**2, agreement.precision[0, 1:]
+    assert best[0] == MOST_LOADING
+    even, others = 1.0 / LOADING_SPREAD**2, agreement.precision[0, 1:]
     known = np.sum(others * believed[1:] ** 2) + even
-    centre = (np.sum(others * c[0, 1:] * believed[1:]) + even * np.mean([*believed, USUAL])) / known
-    left = truncnorm(-np.inf, (MOST - centre) * np.sqrt(known), centre, 1.0 / np.sqrt(known))
+    centre = (np.sum(others * c[0, 1:] * believed[1:]) + even * np.mean([*believed, USUAL_LOADING])) / known
+    left = truncnorm(-np.inf, (MOST_LOADING - centre) * np.sqrt(known), centre, 1.0 / np.sqrt(known))
     assert believed[0] == pytest.approx(left.mean(), abs=1e-4)
-    assert believed[0] < MOST - 0.4 * error[0]
+    assert believed[0] < MOST_LOADING - 0.4 * error[0]
 
 
 def test_single_answers_in_many_contexts():

@@ -20,9 +20,9 @@ from comparo.model.inference.ep import LEAST, sites_from
 from comparo.model.inference.random_effects import differences, solve
 from comparo.model.inference.soft import Soft
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
-from comparo.model.likelihoods.student_t import FREEDOMS, Cavities, log_density, tail_moments
+from comparo.model.likelihoods.student_t import Cavities, log_density, tail_moments
 from comparo.model.linalg.graph import Graph
-from comparo.model.tuning import Limits
+from comparo.model.tuning import FREEDOMS, Limits
 from comparo.run.fit_policy import Fitting
 from comparo.studies.recorded import open_set
 from comparo.studies.yardstick import chosen

@@ -16,12 +16,12 @@ from comparo.model.estimators.bradley_terry import PriorPairs, bradley_terry
 from comparo.model.estimators.mean_outcome import mean_outcome
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.panel import Panel, panel
-from comparo.model.estimators.poe import WIDE, Bias, Prior, Product, davidson, multiply
+from comparo.model.estimators.poe import Bias, Prior, Product, davidson, multiply
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.experts import Expert
 from comparo.model.likelihoods.gaussian import Gaussian
 from comparo.model.posterior import Scored
-from comparo.model.tuning import LIMITS, Limits
+from comparo.model.tuning import LIMITS, WIDE, WIDER, Limits
 from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.grouping import Held, control_of, named_traits
 from comparo.ranking.ranking import Estimate, Ranking
@@ -30,8 +30,6 @@ from comparo.ranking.votes import rank_votes, shared_ids
 Method = Literal["win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard", "davidson", "mixed", "panel"]
 
 METHODS: tuple[str, ...] = get_args(Method)
-# Soft answers vary less than the coin flips of decisions: the prior WIDE would have more effect on their scores.
-WIDER = 100.0
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from scipy.special import expit, stdtr, stdtrit
 
 from comparo.data.columns import frame_from_columns
 from comparo.data.writing import csv_text
-from comparo.model.inference.reml import NARROWEST, WIDEST
+from comparo.model.tuning import NARROWEST, WIDEST
 from comparo.ranking.display import json_rows, table_html, table_text
 from comparo.types import Array, LongIndex
 

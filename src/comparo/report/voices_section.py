@@ -17,7 +17,8 @@ from scipy.special import expit
 from comparo.analysis.correlations import correlation
 from comparo.analysis.reliability import MEASURES, measured
 from comparo.model.design import Design
-from comparo.model.estimators.panel_members import FEW, OTHERS, Heard, hear
+from comparo.model.estimators.panel_members import OTHERS, Heard, hear
+from comparo.model.tuning import FEW
 from comparo.ranking.notes import BLIND
 from comparo.ranking.ranks import ranks
 from comparo.report.embed import label, signed

@@ -29,8 +29,8 @@ from comparo.data.prompts import Prompt
 from comparo.data.wordings import PAPER_WORDING, WORDINGS
 from comparo.judges import Judgement
 from comparo.model.design import Design
-from comparo.model.estimators.panel import NEARLY
 from comparo.model.estimators.panel_members import Heard, hear
+from comparo.model.tuning import NEARLY
 from comparo.ranking.display import json_rows
 from comparo.ranking.grouping import control_of
 from comparo.ranking.ranking import Ranking

@@ -16,11 +16,10 @@ import numpy as np
 from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.estimators.poe import WIDE
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.posterior import Posterior, Scored
-from comparo.model.tuning import LIMITS, Limits
+from comparo.model.tuning import LIMITS, WIDE, Limits
 from comparo.types import Array
 
 ROUNDS = 200  # measured: 6 to 40 for two to ten judges

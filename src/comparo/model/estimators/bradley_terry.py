@@ -17,12 +17,11 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.estimators.poe import WIDE
 from comparo.model.inference.newton import Problem
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.posterior import Posterior, Scored
-from comparo.model.tuning import LIMITS, Limits
+from comparo.model.tuning import LIMITS, WIDE, Limits
 from comparo.types import Index
 
 PriorPairs = Literal["none", "compared", "all"]

@@ -31,10 +31,9 @@ from comparo.model.inference.choices import Choices
 from comparo.model.inference.ep import distance, settle
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.posterior import Posterior, difference_variances
-from comparo.model.tuning import LIMITS, Limits
+from comparo.model.tuning import LIMITS, NEARLY, Limits
 from comparo.types import Array, Index
 
-NEARLY = 2 / 3  # of the best content, from which a voice belongs to a panel for what people would say (docs/panel.md)
 ACCURACY = 1e-6  # of the solution, relative: far below any standard error
 
 

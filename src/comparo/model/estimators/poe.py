@@ -42,8 +42,6 @@ from comparo.types import Array
 
 Bias = Literal["none", "plug-in", "joint"]
 Prior = float | Literal["first", "estimated"]
-# Standard deviation of a prior in logits: finite scores for certain answers, and almost no effect on others.
-WIDE = 10.0
 
 
 @dataclass(frozen=True)

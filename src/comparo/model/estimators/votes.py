@@ -33,12 +33,11 @@ from comparo.model.inference.choices import Choices
 from comparo.model.inference.ep import distance, settle
 from comparo.model.inference.newton import Solution
 from comparo.model.inference.random_effects import differences
-from comparo.model.inference.reml import NARROWEST, WIDEST
 from comparo.model.linalg.determinant import log_det
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.posterior import Posterior, mixture_moments
-from comparo.model.tuning import LIMITS, Limits
+from comparo.model.tuning import EQUAL, LIMITS, NARROWEST, SPREAD, SPREAD_ERROR, VARIES, WIDEST, Limits
 from comparo.types import Array, Index
 
 
@@ -122,11 +121,6 @@ def mixture(points: Sequence[Point], draws: int, rng: np.random.Generator) -> Ar
     )
 
 
-# S before any vote, in logits, and the standard deviation of its logarithm: 29 sets of recorded votes of people have a
-# geometric mean of 0.96 and a standard deviation of 0.80 (UKPConvArg1 and LLMFAO; python -m benchmarks.votes --spread).
-SPREAD, WIDE = 1.0, 0.8
-EQUAL = 0.5  # before any vote, the probability that all texts are equal: even odds of both hypotheses (Jeffreys 1961)
-VARIES = 0.7  # standard deviation of log ω² and log σ² around the usual: a factor of 2 either way
 FAR = 3.0  # of these standard deviations, how far the search goes
 MOST, NEAR = 50, 0.05  # evaluations of the search, and what ends it, in logarithms and in nats: no vote tells less
 RARE = 1e-3  # a way that is less probable than this, relative to the other, is left out
@@ -226,7 +220,7 @@ def _explored(votes: Comparisons, graph: Graph, expectation: Expectation, limits
     spread = np.log(SPREAD)
     has_groups = expectation.group is not None
     free = [True, has_groups, has_groups or expectation.columns.shape[1] > 0]  # with neither, S is σ
-    usual, error = np.array([spread, 0.0, 0.0])[free], np.array([WIDE, VARIES, VARIES])[free]
+    usual, error = np.array([spread, 0.0, 0.0])[free], np.array([SPREAD_ERROR, VARIES, VARIES])[free]
 
     low, high = usual - FAR * error, usual + FAR * error
     low[0], high[0] = np.log(NARROWEST), np.log(WIDEST)

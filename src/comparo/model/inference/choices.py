@@ -35,7 +35,7 @@ from comparo.model.inference.ep import distance, settle, sites_from, without_sit
 from comparo.model.inference.newton import Solution
 from comparo.model.inference.position import information_share, pairs
 from comparo.model.inference.random_effects import differences, random_effects, shrunk, solve
-from comparo.model.inference.reml import NARROWEST, PULL, WIDEST, Variances, estimate
+from comparo.model.inference.reml import Variances, estimate
 from comparo.model.likelihoods.bradley_terry import LOGISTIC, attenuation
 from comparo.model.likelihoods.davidson import (
     Asked,
@@ -49,13 +49,12 @@ from comparo.model.likelihoods.davidson import (
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import votes_of
-from comparo.model.tuning import Limits
+from comparo.model.tuning import NARROWEST, PULL, UNSURE, WIDEST, Limits
 from comparo.types import Array, Index
 
 FASTEST = 0.9  # largest ratio of two changes of a variance from which its limit is extrapolated
 FURTHEST = 1.5  # largest extrapolation of the logarithm of a variance
 LONGEST = 4.0  # step of a γ: from even odds to 0.98; a context with a dozen choices often needs 2
-UNSURE = 1.0  # largest variance of a γ over which choices are averaged
 
 _Solved = tuple[Variances, tuple[Solution, Array, Array], Array, Array]
 

@@ -17,24 +17,22 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.design import Shared
 from comparo.model.inference.ep import settle, sites_from, without_site
 from comparo.model.inference.newton import Solution
-from comparo.model.inference.position import CLEARLY, Biases, leaked_share
+from comparo.model.inference.position import Biases, leaked_share
 from comparo.model.inference.random_effects import apart, differences, shrunk, solve
 from comparo.model.inference.reml import LEAST_NOISE, Variances, estimate
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.experts import Expert
 from comparo.model.likelihoods.gaussian import Gaussian, Linear, censored_moments
-from comparo.model.likelihoods.student_t import FREEDOMS, SUSPECT, Cavities, suspect
+from comparo.model.likelihoods.student_t import Cavities, suspect
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import Observations, are_choices, logits, observe
 from comparo.model.posterior import difference_variances
-from comparo.model.tuning import LIMITS, Limits
+from comparo.model.tuning import CLEARLY, FREEDOMS, LIMITS, SURELY, SUSPECT, TWICE, Limits
 from comparo.types import Array
 
 FREE = 4  # rounds in which the freedom of tails may change, and sums may become noise again
 DAMPING = 0.5  # share of the way to new sites or noise: answers far from all others would otherwise swing
-TWICE = 2.0  # the most by which sums that are taken for noise vary more: errors are then at most √2 times too wide
-SURELY = 0.999  # `CLEARLY` in a test of scores, which is too bold if the answers often choose between two noises
 MANY = 8  # observations per candidate from which a residual is noise by 3/4: its share is 1 − n/M
 
 

@@ -35,11 +35,10 @@ from comparo.ranking.display import json_rows
 from comparo.ranking.grouping import control_of
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import Budget, dollars
-from comparo.run.database import texts_of
 from comparo.run.plan import Plan, Storage, prepare
 from comparo.run.progress import Watch
 from comparo.run.resume import answers_about
-from comparo.run.store import differences, read_configuration, read_judgements, stored_items
+from comparo.run.store import differences, read_configuration, read_judgements, stored_items, texts_of
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
 from comparo.run.voices import (
     Asked,

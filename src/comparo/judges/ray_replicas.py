@@ -175,7 +175,7 @@ class Replica:
 
     def load(self, name: str, options: dict[str, Any]) -> dict[str, Any] | Exception:
         """Load the judge; its description, or the error."""
-        from comparo.judges import load_judge
+        from comparo.judges.loading import load_judge
 
         try:
             judge = self._judge = load_judge(name, **options)

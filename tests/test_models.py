@@ -10,9 +10,8 @@ import pytest
 
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError
-from comparo.judges.openai import load
-from comparo.judges.openai.usage import Usage
-from comparo.judges.prices import Price, cost, find_price
+from comparo.judges.openai import load, read_usage
+from comparo.judges.prices import Price, Usage, cost, find_price
 from openai_models import ASTRA, LUNA, O3, OLDER
 from servers import Api, Reply, refusal, words
 
@@ -264,7 +263,7 @@ def test_tokens_written_to_the_cache_have_their_price():
     ],
 )
 def test_details_that_cannot_be_are_not_counted(told):
-    assert Usage.read(told) == Usage(5, 5)
+    assert read_usage(told) == Usage(5, 5)
 
 
 def test_the_table_has_a_date_and_todays_models():

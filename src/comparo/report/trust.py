@@ -33,7 +33,7 @@ def whose(record: Record) -> Sign | None:
         return None
     shared = "its style of writing" if effects.group is None else "its group"
     if record.configuration.get("validity") is not None:
-        source = "The share was given by --validity"
+        source = "The share was given by --estimate"
     elif effects.group is None:
         source = "The share is what agreed better with people on every set that was measured"
     else:

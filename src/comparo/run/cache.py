@@ -32,7 +32,7 @@ from comparo.data.prompts import Prompt, Question
 from comparo.data.run_folder import clean
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement, Probe
-from comparo.judges.several import Several, about
+from comparo.judges.protocol import Several, about
 from comparo.run.files import DAMAGED, make_private
 from comparo.run.store import BUSY, UNFIT, open_database, plain
 

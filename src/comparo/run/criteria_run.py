@@ -18,7 +18,7 @@ from comparo.data.prompts import Prompt
 from comparo.data.run_folder import Key
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement
-from comparo.judges.several import Several
+from comparo.judges.protocol import Several
 from comparo.ranking.criteria_ranking import CriteriaRanking, combine
 from comparo.ranking.ranking import Ranking
 from comparo.run.loop import Run

@@ -18,7 +18,7 @@ from comparo.analysis.correlations import correlation
 from comparo.analysis.reliability import MEASURES, measured
 from comparo.data.run_folder import key_of
 from comparo.model.design import Design
-from comparo.model.estimators.panel_members import FEW, OTHERS, Heard, hear
+from comparo.model.estimators.panel_members import OTHERS, Heard, hear
 from comparo.model.tuning import FEW
 from comparo.ranking.display import BLIND
 from comparo.ranking.ranks import ranks

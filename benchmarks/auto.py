@@ -21,8 +21,8 @@ from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.data.wordings import WORDINGS
 from comparo.judges import Judgement
 from comparo.judges.replay import Replay, load
+from comparo.run.audition import AUTO
 from comparo.run.rank import rank
-from comparo.run.wording_choice import AUTO
 from comparo.studies.recorded import scored_items
 from comparo.types import Array
 
@@ -73,7 +73,6 @@ def measured(name: str, attribute: str) -> dict[str, Array]:
                 wording=AUTO if way == AUTO else None,
                 budget=BUDGET,
                 seed=seed,
-                say=lambda _: None,
             )
             both = [_people(each, items, attribute) for each in (ranking.judged, ranking)]
             found.setdefault(way, []).append(both)

@@ -96,7 +96,7 @@ def run(items: Items, judges: Sequence[Judge], money: float) -> tuple[Ranking, l
     panel = voices_of(judges, [prompt])
     several = panel if len(panel) > 1 else ()
     task = Task(items, prompt, judges[0], Budget.of(f"${money:.0f}"), panel=several, estimate="judge")
-    made = Run(task, Store(None, task.identity), say=lambda _: None)
+    made = Run(task, Store(None, task.identity))
     return made.go(), made.judgements
 
 

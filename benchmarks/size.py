@@ -19,9 +19,9 @@ from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.judges import Judgement, load_judge
 from comparo.run.budget import Budget
-from comparo.run.starting import make_prompt
 from comparo.run.store import Store
 from comparo.run.task import Task
+from comparo.run.voices import make_prompt
 
 WORDS = (
     "the cat sat on a mat and saw how rain fell in grey lines over old roofs while nobody came to close doors".split()

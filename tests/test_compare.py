@@ -144,7 +144,7 @@ def test_rows_belong_together_by_id_by_context_id_or_by_number(tmp_path):
         ([{"id": "x", "text": "a"}] * 2, {"x": "b"}, r"row 2, column 'id': 'x' stands there before"),
         ([{"id": "x", "text": " "}], {"x": "b"}, "there is no text"),
         ([{"id": "x", "words": "a"}], {"x": "b"}, "there is no column 'text'"),
-        ([{"id": None, "text": "a"}], {"x": "b"}, "None is not a name"),
+        ([{"id": None, "text": "a"}], {"x": "b"}, "None is not a label"),
     ],
 )
 def test_files_that_cannot_be_paired_are_said(one, other, problem):

@@ -158,8 +158,6 @@ def test_what_cannot_be_drawn_is_refused_with_what_can():
         draw(recorded, np.array([22, 20]), 2, rng=rng)
     with pytest.raises(ValueError, match=r"3n.* all.* 'many'"):
         calls_in(recorded, "many")
-    with pytest.raises(ValueError, match="strategy is one of"):
-        draw(recorded, 10, 2, rng=rng, strategy="adaptive")
     assert reaches(recorded, 20, "both")
     assert not reaches(recorded, 20, "one")
 

@@ -16,7 +16,7 @@ from comparo.cli.printing import Format, print_board, print_notes, print_ranking
 from comparo.cli.settings import command_line
 from comparo.data.comparisons import Comparisons, read_several
 from comparo.data.items import LENGTH, Items
-from comparo.data.sources import database_of
+from comparo.data.run_folder import database_of
 from comparo.data.writing import csv_text
 from comparo.methods import Method, PriorPairs, quiet_fit
 from comparo.model.estimators.bradley_terry import Algorithm

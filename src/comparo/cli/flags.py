@@ -15,13 +15,13 @@ import typer
 
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt
-from comparo.data.sources import DATABASE, database_of
+from comparo.data.run_folder import DATABASE, database_of
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.judges import parse_judge
 from comparo.judges.batches import WINDOW
 from comparo.run.audition import all_wordings
 from comparo.run.batch import Mode
-from comparo.run.starting import make_prompt
+from comparo.run.voices import make_prompt
 
 TEXTS = "What is compared: columns of the texts, and votes"  # where --help shows these flags
 GroupColumn = Annotated[

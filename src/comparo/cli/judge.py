@@ -92,7 +92,7 @@ def judge_command(
         if file is not None:
             open_pairs = [pair for pair in open_pairs if (pair.context, pair.first, pair.second) not in file.known]
         (judge,) = asked.make(texts, context)
-        probes = probe_judges([judge], say=say) if open_pairs else []
+        probes = probe_judges([judge]) if open_pairs else []
         if file is None and output == "csv":
             print_text(csv_line(header))
         done: list[Judgement] = []

@@ -10,11 +10,10 @@ import typer
 
 from comparo.data.items import Items
 from comparo.judges import Judge, accepted_options, load_judge, parse_judge, parse_options
-from comparo.run.cache import CACHE
-from comparo.run.caching_judge import Recalling, remembering
+from comparo.run.cache import CACHE, Recalling, remembering
 from comparo.run.folders import ROOT
-from comparo.run.starting import reader
 from comparo.run.task import DEFAULT_JUDGE
+from comparo.run.voices import reader
 
 COMMON = ("base_url", "price")  # options of judges that are flags
 ENGINE = ("engine", "replicas", "gpus", "cpus", "address")  # options that every judge has

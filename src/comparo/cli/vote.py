@@ -17,7 +17,7 @@ from comparo.cli.printing import print_text, say
 from comparo.cli.progress import stoppable
 from comparo.cli.settings import command_line
 from comparo.data.wordings import PAPER_WORDING
-from comparo.run.starting import make_prompt
+from comparo.run.voices import make_prompt
 from comparo.vote.booth import Booth
 from comparo.vote.people import Links, parse_names
 from comparo.vote.server import HOST, LOCAL, check_installed, is_local, open_socket, origin_of, serve

@@ -1,52 +1,9 @@
-"""What is gathered from another tool's file: comparisons, texts, and how many rows hold no comparison, and why.
+"""Files of other tools as comparisons and items: a reader per layout, and `import_file`, which recognises the layout.
 
 A system that answers questions is an item in the context of each question: its name is the id, the question's the
-context. So systems are ranked over all questions by `comparo fit --leaderboard`.
-
-Battles of Chatbot Arena: the cleaned battles (JSON, JSONL, Parquet) and the table of the Kaggle competition (CSV).
-
-The battles hold model_a, model_b and winner (model_a, model_b, tie, or tie (bothbad)), and where they were kept
-question_id, judge, turn, and conversation_a and conversation_b, lists of messages with role and content. The human
-judgements of MT-Bench have the same columns. The table has id, model_a, model_b, prompt, response_a and response_b,
-each a JSON list with a text per turn, and the winner as three columns of 0 and 1: winner_model_a, winner_model_b,
-winner_tie.
-
-A battle is a context of its own, or its question where several battles are about one. The text of an item is the answer
-to the first message; where there were more turns, the whole conversation after that message.
-
-Pairwise judgements of MT-Bench: FastChat's `model_judgment/gpt-4_pair.jsonl`.
-
-A row holds question_id, model_1, model_2, judge (a model and the name of its prompt), turn, and two winners: g1_winner
-of the game in which model_1 was shown first, g2_winner of that in which model_2 was. Each is model_1, model_2, tie, or
-error where no verdict was found in the judge's reply. A row is two comparisons, one in each order. A row with m1_score
-and m2_score was made from scores that each answer got on its own, and both winners are the same: it is one comparison.
-
-The second turn of a question is a context of its own, because it is another question.
-
-Annotations of AlpacaEval: `annotations.json` in the results of a model.
-
-A row holds instruction, output_1, output_2, generator_1, generator_2, annotator and preference: 1 where the first
-output is preferred, 2 where the second is, and anything between from annotators that give probabilities, so that
-
-    p = P(output_1 is better) = 2 − preference.
-
-1.5, and 0 in older files, is a tie; a preference that is missing is an annotation that failed. In which order the
-annotator saw the two outputs is drawn at random and not recorded, so that there is no position bias to estimate.
-
-Results of promptfoo: `promptfoo eval -o results.json`, or results.jsonl.
-
-The JSON file holds results.results, a list with an entry per output; the lines of a .jsonl file are these entries. An
-entry holds testIdx and promptIdx (the test case, and the column of provider and prompt), provider (id and label),
-prompt (raw and label), vars, response.output, score, success, error, and gradingResult, whose componentResults name the
-assertion that each belongs to. An output is an item, named after its provider, and after its prompt where there are
-several; a test case is a context.
-
-A test case with a select-best assertion has a winner: the output whose component passes. It beats each of the others,
-which is n − 1 comparisons of n outputs; the others are not compared. The scores are then no use, because promptfoo
-overwrites that of every loser. In a test case without that assertion the higher score wins, and equal scores are a tie:
-n (n − 1)/2 comparisons, each with the weight 2/n, so that they count as much as n − 1 do.
-
-`import_file`: the layout of a file by its content, and the reader of that layout.
+context. So `comparo fit --leaderboard` ranks systems over all questions. Rows without a comparison are counted by
+reason. The text of an item is the answer to the first message; where there were more turns, the whole conversation
+after that message.
 """
 
 from __future__ import annotations
@@ -60,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal, get_args
 
-from comparo.data.columns import Column, Table, is_missing, shown, winners
+from comparo.data.columns import Column, Table, as_number, is_blank, shown, winners
 from comparo.data.comparisons import Comparisons
 from comparo.data.layouts import WINNERS
 from comparo.data.reading import columns_from_objects, read_document
@@ -113,8 +70,7 @@ class Gathering:
         values = self.table.columns.get(column)
         if values is None:
             return None
-        value = values[row]
-        return None if not isinstance(value, list | dict) and is_missing(value) else value
+        return None if is_blank(values[row]) else values[row]
 
     def name(self, row: int, column: str) -> str:
         """A name, which must be there."""
@@ -138,7 +94,7 @@ class Gathering:
             {"first": first, "second": second, "p": p, "context": context, "judge": judge, "weight": weight}
         )
 
-    def tell(self, context: str | None, item: str, text: Any, question: Any) -> None:
+    def add_text(self, context: str | None, item: str, text: Any, question: Any) -> None:
         """Add the text of an item and what it answers; of two texts of the same item, the first is kept."""
         if not isinstance(text, str) or not text.strip():
             return
@@ -186,7 +142,14 @@ MARKS = ("winner_model_a", "winner_model_b", "winner_tie")
 
 
 def read_battles(table: Table) -> Imported:
-    """The comparisons of models; `model_a` was shown on the left, or above."""
+    """Battles of Chatbot Arena: the cleaned battles, and the table of the Kaggle competition.
+
+    The battles hold model_a (shown on the left, or above), model_b and winner (model_a, model_b, tie, or tie
+    (bothbad)), and where they were kept question_id, judge, turn, and conversation_a and conversation_b, lists of
+    messages with role and content. The human judgements of MT-Bench have the same columns. The table has id, model_a,
+    model_b, prompt, response_a and response_b, each a JSON list with a text per turn, and three columns of 0 and 1 for
+    the winner. A battle is a context, or its question where several battles are about one.
+    """
     found = Gathering(table)
     p = _marked(found) if set(MARKS) <= set(table.columns) else _named(found)
     for row, context in enumerate(_contexts(found)):
@@ -199,7 +162,7 @@ def read_battles(table: Table) -> Imported:
         for side, item in (("a", one), ("b", other)):
             if context is not None:
                 question, text = _conversation(found, row, side)
-                found.tell(context, item, text, question)
+                found.add_text(context, item, text, question)
     return found.finish("arena")
 
 
@@ -229,13 +192,10 @@ def _marked(found: Gathering) -> dict[int, float]:
     p = {}
     for row in range(len(found)):
         marks = [found.cell(row, column) for column in MARKS]
-        try:
-            numbers = [0.0 if mark is None else float(mark) for mark in marks]
-        except (TypeError, ValueError):
-            numbers = []
+        numbers = [0.0 if mark is None else as_number(mark) for mark in marks]
         if sorted(numbers) == [0.0, 0.0, 1.0]:
             p[row] = (1.0, 0.0, 0.5)[numbers.index(1.0)]
-        elif any(numbers) or not numbers:
+        elif any(numbers):
             raise found.error(row, MARKS[0], f"{shown(marks)} is not one 1 and two 0 in {', '.join(MARKS)}")
     return p
 
@@ -281,7 +241,14 @@ ERROR = "error"
 
 
 def read_games(table: Table) -> Imported:
-    """The comparisons of models on questions, in the orders in which the judge saw them."""
+    """Pairwise judgements of MT-Bench: FastChat's `model_judgment/gpt-4_pair.jsonl`.
+
+    A row holds question_id, model_1, model_2, judge (a model and the name of its prompt), turn, and two winners:
+    g1_winner of the game in which model_1 was shown first, g2_winner of that in which model_2 was. Each is model_1,
+    model_2, tie, or error where the reply held no verdict. A row is two comparisons, one in each order. A row with
+    m1_score and m2_score was made from scores that each answer got alone, and both winners are the same: it is one
+    comparison. The second turn of a question is another context.
+    """
     found = Gathering(table)
     for row in range(len(found)):
         one, two = (found.name(row, f"model_{place}") for place in (1, 2))
@@ -297,7 +264,7 @@ def read_games(table: Table) -> Imported:
                 found.left_out["games without a verdict"] += 1
                 continue
             if winner not in GAME_WINNERS:
-                raise found.error(row, column, f"{shown(winner)} is not one of {', '.join(WINNERS)}, {ERROR}")
+                raise found.error(row, column, f"{shown(winner)} is not one of {', '.join(GAME_WINNERS)}, {ERROR}")
             p = GAME_WINNERS[winner]
             found.compare(context, first, second, p if first == one else 1 - p, judge)
     return found.finish("mt_bench")
@@ -313,7 +280,17 @@ ANNOTATIONS = frozenset({"instruction", "output_1", "output_2", "preference"})
 
 
 def read_annotations(table: Table) -> Imported:
-    """The comparisons of generators on instructions, which are numbered from 1 in the order of their appearance."""
+    """Annotations of AlpacaEval: `annotations.json` in the results of a model.
+
+    A row holds instruction, output_1, output_2, generator_1, generator_2, annotator and preference: 1 where the first
+    output is preferred, 2 where the second is, and anything between from annotators that give probabilities:
+
+        p = P(output_1 is better) = 2 − preference.
+
+    1.5, and 0 in older files, is a tie; a missing preference is an annotation that failed. The order in which the
+    annotator saw the two outputs is random and not recorded, and there is no position bias to estimate. Instructions
+    are numbered from 1 in the order of their appearance.
+    """
     found = Gathering(table)
     number: dict[str, str] = {}
     for row in range(len(found)):
@@ -321,7 +298,7 @@ def read_annotations(table: Table) -> Imported:
         context = number.setdefault(str(question), str(len(number) + 1))
         first, second = (found.name(row, f"generator_{place}") for place in (1, 2))
         for place, item in ((1, first), (2, second)):
-            found.tell(context, item, found.cell(row, f"output_{place}"), question)
+            found.add_text(context, item, found.cell(row, f"output_{place}"), question)
         p = _probability(found, row)
         if p is None:
             found.left_out["without a preference"] += 1
@@ -333,12 +310,7 @@ def read_annotations(table: Table) -> Imported:
 
 def _probability(found: Gathering, row: int) -> float | None:
     said = found.cell(row, "preference")
-    if said is None:
-        return None
-    try:
-        preference = float(said)
-    except (TypeError, ValueError):
-        preference = math.inf
+    preference = as_number(said)
     if math.isnan(preference):
         return None
     if preference == 0:
@@ -369,7 +341,18 @@ def results_table(document: Mapping[str, Any], source: str) -> Table:
 
 
 def read_results(table: Table) -> Imported:
-    """The comparisons of outputs within test cases."""
+    """Results of promptfoo: `promptfoo eval -o results.json`, or results.jsonl.
+
+    The JSON file holds results.results, a list with an entry per output; the lines of a .jsonl file are these entries.
+    An entry holds testIdx and promptIdx (the test case, and the column of provider and prompt), provider, prompt, vars,
+    response.output, score, success, error, and gradingResult, whose componentResults name their assertion. An output is
+    an item, named after its provider, and after its prompt where there are several; a test case is a context.
+
+    A test case with a select-best assertion has a winner: the output whose component passes. It beats each of the
+    others, which is n − 1 comparisons of n outputs; the others are not compared. The scores are then no use, because
+    promptfoo overwrites that of every loser. In a test case without that assertion the higher score wins, and equal
+    scores are a tie: n (n − 1)/2 comparisons, each with the weight 2/n, so together they count as n − 1.
+    """
     found = Gathering(table)
     name = _names(found)
     has_one_prompt = len({_prompt(found, row) for row in range(len(found))}) == 1
@@ -385,7 +368,8 @@ def read_results(table: Table) -> Imported:
         cases.setdefault(_repeated(context, repeat), {})[name[row]] = (row, text)
     for context, outputs in cases.items():
         for item, (row, text) in outputs.items():
-            found.tell(context, item, text, _raw(found, row) if has_one_prompt else _variables(found, row))
+            asked = _field(found, row, "prompt", "raw") if has_one_prompt else _variables(found, row)
+            found.add_text(context, item, text, asked)
         if len(outputs) < 2:
             found.left_out["test cases with a single output"] += 1
         elif not _selected(found, context, outputs):
@@ -455,25 +439,21 @@ def _names(found: Gathering) -> list[str]:
 
 
 def _provider(found: Gathering, row: int) -> str:
-    value = found.cell(row, "provider")
-    if isinstance(value, dict):
-        value = value.get("label") or value.get("id")
+    value = _field(found, row, "provider", "label", "id")
     if not isinstance(value, str) or not value.strip():
         raise found.error(row, "provider", "there is no provider with an id; write it, or drop the row")
     return value
 
 
+def _field(found: Gathering, row: int, column: str, *keys: str) -> Any:
+    """The value of the first key that an object in a cell has; the cell where it holds no object."""
+    value = found.cell(row, column)
+    return next(filter(None, map(value.get, keys)), None) if isinstance(value, dict) else value
+
+
 def _prompt(found: Gathering, row: int) -> str:
     """The label of a prompt, which is its template where it was given none."""
-    value = found.cell(row, "prompt")
-    if isinstance(value, dict):
-        value = value.get("label") or value.get("display") or value.get("raw")
-    return str(value)
-
-
-def _raw(found: Gathering, row: int) -> str | None:
-    value = found.cell(row, "prompt")
-    return value.get("raw") if isinstance(value, dict) else value
+    return str(_field(found, row, "prompt", "label", "display", "raw"))
 
 
 def _variables(found: Gathering, row: int) -> str | None:

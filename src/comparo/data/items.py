@@ -1,16 +1,13 @@
 """The items to rank: ids and texts, the context that each belongs to, and people's scores if there are any.
 
-Every source of items becomes a `Table` first, so that all are checked in the same way before a judge is called. The
-roles `id`, `text`, `context`, `context_id` and `group` are columns of that name unless another name is given.
-
-The columns of items by their role: ids, texts, contexts, groups and scores, every value checked.
+Every source of items becomes a `Table` first, and all are checked in the same way before a judge is called. The roles
+`id`, `text`, `context`, `context_id` and `group` are columns of that name unless another name is given.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.columns import Column, Table, factorise, shown
+from comparo.data.columns import Column, Table, as_number, factorise, is_blank, shown
 from comparo.data.prompts import Question
 from comparo.data.reading import columns_from_objects
 from comparo.data.sources import table_of
@@ -49,7 +46,7 @@ def context_codes(
     table: Table, rows: int, name: str | None, label_name: str | None
 ) -> tuple[NDArray[Any], NDArray[np.int32], tuple[str | None, ...]]:
     """The labels of the contexts (C,), the code of each row's (N,), and their texts (C,)."""
-    values = [None if _is_blank(value) else value for value in table.columns[name]] if name else []
+    values = [None if is_blank(value) else value for value in table.columns[name]] if name else []
     if label_name:
         labels, (codes,) = factorise(table, label_name)
         if bad := [row for row, value in enumerate(values) if not isinstance(value, str | None)]:
@@ -80,12 +77,14 @@ def _label(text: str) -> str:
     return f"{' '.join(text[:48].split())}… {hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def checked_texts(table: Table, name: str) -> tuple[str, ...]:
-    """The texts (N,), none of them blank."""
+def checked_texts(table: Table, name: str | None) -> tuple[str, ...]:
+    """The texts (N,) in the column `name`, which must be there; none of them is blank."""
+    if name is None:
+        raise no_column(table, "text", "text")
     column = table.columns[name]
-    if bad := [row for row, text in enumerate(column) if not isinstance(text, str) or _is_blank(text)]:
+    if bad := [row for row, text in enumerate(column) if not isinstance(text, str) or is_blank(text)]:
         text = column[bad[0]]
-        problem = "there is no text; write it" if _is_blank(text) else f"{shown(text)} is not text; put it in quotes"
+        problem = "there is no text; write it" if is_blank(text) else f"{shown(text)} is not text; put it in quotes"
         raise table.error(bad, name, f"{problem}, or drop the row")
     return tuple(column)
 
@@ -96,7 +95,7 @@ def checked_scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str
     found = {name.removeprefix("score_"): (name, table.columns[name]) for name in marked}
     objects = table.columns.get("scores", ())
     if any(isinstance(value, Mapping) for value in objects):
-        if bad := [row for row, value in enumerate(objects) if not (isinstance(value, Mapping) or _is_blank(value))]:
+        if bad := [row for row, value in enumerate(objects) if not (isinstance(value, Mapping) or is_blank(value))]:
             raise table.error(
                 bad, "scores", f"{shown(objects[bad[0]])} is not an object of names and numbers; correct it"
             )
@@ -128,14 +127,11 @@ def checked_numbers(table: Table, chosen: Sequence[str]) -> dict[str, NDArray[np
 
 
 def _numbers(table: Table, name: str, column: Column, flag: str = "scores") -> NDArray[np.float64]:
-    values, bad = np.full(len(column), np.nan), []
-    for row, value in enumerate(column):
-        try:
-            values[row] = math.nan if _is_blank(value) else float(value)
-        except (TypeError, ValueError, OverflowError):
-            bad.append(row)
-    if bad := bad or np.flatnonzero(np.isinf(values)).tolist():
-        problem = f"{shown(column[bad[0]])} is not a number; correct it, leave it empty, or choose another column of {flag}"
+    values = np.array([as_number(value) for value in column])
+    if bad := np.flatnonzero(np.isinf(values)).tolist():
+        problem = (
+            f"{shown(column[bad[0]])} is not a number; correct it, leave it empty, or choose other {flag}"
+        )
         raise table.error(bad, name, problem)
     return values
 
@@ -149,12 +145,6 @@ def check_characters(table: Table, name: str) -> None:
         bad = [row for row, value in enumerate(strings) if any("\ud800" <= letter <= "\udfff" for letter in value)]
         problem = f"{error.object[error.start]!a} is half a character; write the whole, or drop it"
         raise table.error(bad, name, problem) from None
-
-
-def _is_blank(value: Any) -> bool:
-    if isinstance(value, str):
-        return not value.strip()
-    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 LENGTH = "length"  # of the texts, which is known without a column
@@ -234,10 +224,8 @@ class Items:
         named = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
         table = table_of(data, header=scores is not None or any(named.values()))
         column = {role: column_of_role(table, role, name) for role, name in named.items()}
-        if column["text"] is None:
-            raise no_column(table, "text", "text")
-        items, texts = _named(table, column, old), checked_texts(table, column["text"])
-        items = replace(items, texts=texts, scores=checked_scores(table, scores))
+        texts = checked_texts(table, column["text"])
+        items = replace(_joined(table, column, old), texts=texts, scores=checked_scores(table, scores))
         items = replace(items, numbers=checked_numbers(table, numbers))
         if column["group"] is None:
             return items
@@ -367,40 +355,42 @@ def read_items(
         role: column_of_role(table, role, name) for role, name in (("context", context), ("context_id", context_id))
     }
     others = (name for name in table.columns if name not in contexts.values())
-    items = _named(table, {"id": column_of_role(table, "id", id) or next(others, None), **contexts})
+    items = _joined(table, {"id": column_of_role(table, "id", id) or next(others, None), **contexts})
     text = column_of_role(table, "text", text)
     return items if text is None else replace(items, texts=checked_texts(table, text))
 
 
-def _named(table: Table, column: Mapping[str, str | None], old: Items | None = None) -> Items:
-    """The items of a table by the columns of their roles, as yet without texts; `old` as for `Items.of`."""
+def identified(table: Table, column: Mapping[str, str | None], known: Mapping[Any, str | None] | None = None) -> Items:
+    """The items of a table by the columns of their roles, without texts, every name checked.
+
+    `known` are contexts with their texts, which need not stand in the table.
+    """
     rows = len(next(iter(table.columns.values()), ()))
     if not rows:
         raise ComparisonsError(f"there are no items in {table.source or 'the data'}; give at least two, one per row")
     for used in filter(None, column.values()):
         check_characters(table, used)
-    name = column["id"]
+    name, context_name, context_id = (column.get(role) for role in ("id", "context", "context_id"))
     labels, (codes,) = factorise(table, name) if name else (np.arange(rows), (np.arange(rows),))
-    contexts, context, context_texts = context_codes(table, rows, column["context"], column["context_id"])
+    contexts, context, texts = context_codes(table, rows, context_name, context_id)
     key = context.astype(np.int64) * len(labels) + codes
     order = np.argsort(key, kind="stable")
     twice = np.sort(order[1:][np.diff(key[order]) == 0])
     if twice.size:
         label = shown(labels[codes[twice[0]]])
-        contexts_known = column["context"] or column["context_id"]
-        remedy = "" if contexts_known else ", or name the column of its context with --context"
+        is_known = context_name or context_id
+        remedy = "" if is_known else ", or name the column of its context with --context"
         raise table.error(twice, name, f"{label} stands there before; give each item its own name{remedy}")
+    shared = zip(contexts.tolist(), texts, strict=True)
+    texts = tuple((known or {}).get(group) if text is None else text for group, text in shared)
+    return Items(labels[codes], (), contexts, context, texts)
+
+
+def _joined(table: Table, column: Mapping[str, str | None], old: Items | None = None) -> Items:
+    """The items of a table, each with others in its context; `old` as for `Items.of`."""
     known = {} if old is None else dict(zip(old.contexts.tolist(), old.context_texts, strict=True))
-    shared = zip(contexts.tolist(), context_texts, strict=True)
-    items = Items(
-        labels[codes],
-        (),
-        contexts,
-        context,
-        tuple(known.get(group) if text is None else text for group, text in shared),
-    )
-    joins = np.array([group in known for group in contexts.tolist()])
-    alone = items.alone[~joins[context[items.alone]]]
-    if alone.size:
-        raise table.error(alone, name, items.loneliness(int(alone[0])))
+    items = identified(table, column, known)
+    alone = [row for row in items.alone.tolist() if items.contexts[items.context[row]] not in known]
+    if alone:
+        raise table.error(alone, column["id"], items.loneliness(alone[0]))
     return items

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from comparo.data.columns import Table, is_missing, shown
-from comparo.data.items import Items, check_characters, checked_texts, column_of_role, no_column
+from comparo.data.items import Items, checked_texts, column_of_role, identified, no_column
 from comparo.data.sources import table_of
 from comparo.errors import ComparisonsError
 
@@ -166,32 +166,12 @@ def _paired(names: tuple[str, str], sides: Sequence[Mapping[Any, Any]], clusters
 
 def _rows(table: Table, named: Mapping[str, str | None]) -> dict[Any, tuple[str, str | None]]:
     """The text and the context of each input of a table."""
-    names = ("id", "text", "context", "context_id")
-    column = {role: column_of_role(table, role, named.get(role)) for role in names}
-    text = column["text"]
-    if text is None:
-        raise no_column(table, "text", "text")
-    for used in filter(None, column.values()):
-        check_characters(table, used)
+    roles = ("id", "text", "context", "context_id")
+    own, text, context, shared = (column_of_role(table, role, named.get(role)) for role in roles)
     texts = checked_texts(table, text)
-    context = column["context"]
-    shared = [value if isinstance(value, str) else None for value in table.columns[context]] if context else None
-    found: dict[Any, tuple[str, str | None]] = {}
-    for row, key in enumerate(_keys(table, column["context_id"] or column["id"], len(texts))):
-        if key in found:
-            name = column["context_id"] or column["id"]
-            raise table.error([row], name, f"{shown(key)} stands there before; give each input its own name")
-        found[key] = texts[row], None if shared is None else shared[row]
-    return found
-
-
-def _keys(table: Table, name: str | None, rows: int) -> list[Any]:
-    if name is None:
-        return list(range(rows))
-    keys = [key.item() if isinstance(key, np.generic) else key for key in table.columns[name]]
-    if bad := [row for row, key in enumerate(keys) if is_missing(key)]:
-        raise table.error(bad, name, f"{shown(keys[bad[0]])} is not a name; write one, or drop the row")
-    return keys
+    inputs = identified(table, {"id": shared or own, "text": text, "shown": context})
+    shown_texts = [value if isinstance(value, str) else None for value in table.columns[context]] if context else None
+    return dict(zip(inputs.ids.tolist(), zip(texts, shown_texts or [None] * len(texts), strict=True), strict=True))
 
 
 def _names(one: Any, other: Any) -> tuple[str, str]:

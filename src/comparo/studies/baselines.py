@@ -1,23 +1,20 @@
-"""Baselines: PairS and the longer text on recorded judgements, and G-Eval and PairS-greedy by asking a judge.
+"""Baselines: G-Eval and PairS by asking a judge, PairS and the longer text on recorded judgements.
 
-G-Eval: the judge scores each text by itself, on a scale from 1 to S (Liu et al. 2023, arXiv:2303.16634).
+G-Eval (Liu et al. 2023, arXiv:2303.16634) scores each text alone, on a scale from 1 to S:
 
     score = Σ_s s·P(s) / Σ_s P(s),   s = 1 … S
 
 with P(s) the probability that the judge's next word is the number s. A judge that samples votes gives the mean of the
-scores in its votes instead. One text is one call, where N texts have N(N − 1) comparisons.
-
-G-Eval lets the model write steps of evaluation first, once per attribute. Judges here answer with labels and write no
-text; steps that a model or a person wrote are given to `score_prompt`.
+scores in its votes instead. One text is one call, where N texts have N(N − 1) comparisons. The model writes no steps of
+evaluation first, as G-Eval lets it: judges here answer with labels.
 """
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from comparo.analysis.correlations import mean_known, spearman_within
 from comparo.data.columns import shown
@@ -28,7 +25,7 @@ from comparo.judges import Judge, Judgement
 from comparo.studies.pairs import judge_answers, recorded_answers, sort_contexts
 from comparo.studies.recorded import Recorded
 from comparo.studies.sweep import Cell, correlate
-from comparo.studies.tables import Entry, Table
+from comparo.studies.tables import Table
 from comparo.types import Array
 
 LITTLE = 0.1  # probability on the scores, below which the judge would mostly have said something else
@@ -60,51 +57,30 @@ class ScorePrompt(Prompt):
         return f"Answer only with {', '.join(others)} or {last}."
 
 
-@dataclass(frozen=True, eq=False)
-class Graded:
+class Graded(NamedTuple):
     """N texts scored: `scores` (N,) from 1 to S, NaN where there is no answer, and the `judgements` behind them."""
 
-    scores: NDArray[np.float64]
-    judgements: tuple[Judgement, ...] = field(repr=False)
-
-    @property
-    def calls(self) -> int:
-        return len(self.judgements)
+    scores: Array
+    judgements: tuple[Judgement, ...]
 
 
-def score_prompt(
-    attribute: str,
-    *,
-    kind: str = "Text",
-    heading: str | None = None,
-    criterion: str | None = None,
-    steps: str | None = None,
-    scale: int = 5,
-) -> ScorePrompt:
+def score_prompt(attribute: str, *, kind: str = "Text", heading: str | None = None, scale: int = 5) -> ScorePrompt:
     """The prompt that asks for a score from 1 to `scale` of an attribute, such as "coherence".
 
-    `kind` is what the texts are, `heading` stands above their context; `criterion` says in a sentence what the
-    attribute means, and `steps` how to judge it.
+    `kind` is what the texts are, and `heading` stands above their context.
 
-    >>> print(score_prompt("coherence", kind="Summary", heading="Article", criterion="Its sentences are connected.")
-    ...     .template)
+    >>> print(score_prompt("coherence", kind="Summary", heading="Article").template)
     Article: {context}
     <BLANKLINE>
     Summary: {first}
     <BLANKLINE>
-    Coherence: Its sentences are connected.
-    <BLANKLINE>
     Rate the coherence of the Summary from 1 (lowest) to 5 (highest), by the number alone.
     """
     attribute, kind = escape(attribute.strip()), escape(kind.strip())
-    parts = [f"{escape(heading.strip())}: {{context}}"] if heading else []
-    parts.append(f"{kind}: {{first}}")
-    if criterion:
-        parts.append(f"{attribute.capitalize()}: {escape(criterion.strip())}")
-    if steps:
-        parts.append(f"Steps:\n{escape(steps.strip())}")
-    parts.append(f"Rate the {attribute} of the {kind} from 1 (lowest) to {scale} (highest), by the number alone.")
-    return ScorePrompt("\n\n".join(parts), tuple(str(score) for score in range(scale, 0, -1)))
+    context = f"{escape(heading.strip())}: {{context}}\n\n" if heading else ""
+    question = f"Rate the {attribute} of the {kind} from 1 (lowest) to {scale} (highest), by the number alone."
+    scores = tuple(str(score) for score in range(scale, 0, -1))
+    return ScorePrompt(f"{context}{kind}: {{first}}\n\n{question}", scores)
 
 
 def paper_score_prompt(name: str) -> ScorePrompt:
@@ -209,16 +185,15 @@ def judged_table(
         asked = f"{name}/{attribute}"
         scores, calls = _geval(asked, items, judge) if baseline == "geval" else _sorted(asked, items, judge, rng)
         found = spearman_within(scores, items.scores[attribute], items.context, len(items.contexts))
-        rows.append((attribute, (Entry(100 * mean_known(found)), Entry(calls / len(items.contexts)))))
+        rows.append([attribute, 100 * mean_known(found), calls / len(items.contexts)])
     title = f"{'G-Eval' if baseline == 'geval' else 'PairS-greedy'} by {judge.name}: Spearman × 100, calls per context"
-    return Table(title, ("attribute", "Spearman", "calls"), tuple(rows))
+    return Table.of(title, ("attribute", "Spearman", "calls"), rows)
 
 
 def _geval(name: str, items: Items, judge: Judge) -> tuple[Array, int]:
     """The score (N,) of each item and the calls made."""
     prompt = paper_score_prompt(name) if name in PAPER else score_prompt(_words(name), heading=_heading(items))
-    found = geval(items, judge, prompt)
-    return found.scores, found.calls
+    return geval(items, judge, prompt).scores, len(items)
 
 
 def _sorted(name: str, items: Items, judge: Judge, rng: np.random.Generator) -> tuple[Array, int]:

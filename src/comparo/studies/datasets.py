@@ -1,14 +1,9 @@
-"""The data sets of the paper: items with people's scores, the attributes scored, and the prompt for each.
+"""The data sets of the paper as items with people's scores: downloads, published layouts, attributes.
 
-Each is read from a path, in the layout in which it is published (`layouts`) or in comparo's own JSON Lines: one row per
-item, with `context_id`, `context`, `id`, `text`, the object `scores` and, where it is known, `system`. Three are
-downloaded by their name (`download`); CMCQRD is given by Cambridge to those who register, and needs a path.
-
-TopicalChat's attributes have other names in the paper than in the file: the paper's continuity is what people were
-asked as "Maintains Context", in the file `coherence`; the paper's coherence is their "Understandable", in the file
-`understandability`. The file's names are kept, and `continuity` is a second name for the file's `coherence`.
-
-The four data sets of the paper, in the layouts in which they are published, as items with people's scores.
+Each is read from a path, in one of these layouts or in comparo's own JSON Lines: one row per item, with `context_id`,
+`context`, `id`, `text`, the object `scores` and, where it is known, `system`. Three are downloaded by their name
+(`fetch`); Cambridge gives CMCQRD to those who register, and it needs a path. Files may be damaged: every field that is
+read is checked, and an error names file, row and field.
 
 - SummEval: Hugging Face's mteb/summeval (Parquet or JSON Lines), one row per article: `id`, `text`, the list
   `machine_summaries`, and for each attribute a list of the experts' means of the same length.
@@ -18,7 +13,9 @@ The four data sets of the paper, in the layouts in which they are published, as 
 - CMCQRD: Cambridge's JSON Lines, one row per passage: `id`, `title`, `text`, and the object `questions`, each with
   `text`, `options` (each with `text`) and the difficulty `diff`.
 
-Files may be damaged: every field that is read is checked, and an error names file, row and field.
+TopicalChat's attributes have other names in the paper than in the file: the paper's continuity is what people were
+asked as "Maintains Context", in the file `coherence`; the paper's coherence is their "Understandable", in the file
+`understandability`. The file's names are kept, and `continuity` is a second name for the file's `coherence`.
 """
 
 import hashlib
@@ -30,7 +27,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,9 +35,8 @@ from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import numpy as np
-from numpy.typing import NDArray
 
-from comparo.data.columns import Column, Table, shown
+from comparo.data.columns import Column, Table, as_number, shown
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER
 from comparo.data.reading import read_columns
@@ -50,16 +46,15 @@ SUMMEVAL = ("coherence", "consistency", "fluency", "relevance")
 HANNA = ("Relevance", "Coherence", "Empathy", "Surprise", "Engagement", "Complexity")
 
 Value = TypeVar("Value")
-Read = tuple[Items, NDArray[Any] | None]
 _log = logging.getLogger(__name__)
 
 
-def read_summeval(table: Table) -> Read:
+def read_summeval(table: Table) -> Items:
     """SummEval from mteb/summeval: an article's summaries are numbered from 0, since the set does not name systems.
 
     >>> row = {"id": ["dm-1"], "text": ["The article."], "machine_summaries": [["One.", "Two."]]}
-    >>> items, systems = read_summeval(Table(row | {name: [[1.0, 2.0]] for name in SUMMEVAL}))
-    >>> items.names, items.scores["fluency"], systems
+    >>> items = read_summeval(Table(row | {name: [[1.0, 2.0]] for name in SUMMEVAL}))
+    >>> items.names, items.scores["fluency"], items.group
     ({'dm-1': [0, 1]}, array([1., 2.]), None)
     """
     ids, articles = _column(table, "id", _label), _column(table, "text", _text)
@@ -80,10 +75,10 @@ def read_summeval(table: Table) -> Read:
         for name, article, texts in zip(ids, articles, summaries, strict=True)
         for number, text in enumerate(texts)
     ]
-    return _items(table, rows, scores), None
+    return _items(table, rows, scores)
 
 
-def read_topicalchat(table: Table) -> Read:
+def read_topicalchat(table: Table) -> Items:
     """TopicalChat from UniEval's file: rows with the same dialogue and fact are one context, tc-00, tc-01, ….
 
     The dialogue is the context that a judge is shown; the fact, which the paper's prompts do not show, only
@@ -91,7 +86,7 @@ def read_topicalchat(table: Table) -> Read:
 
     >>> rows = {"source": ["hi \\n\\n"] * 2, "context": ["Owls fly."] * 2, "system_id": ["Argmax", "Nucleus"]}
     >>> rows |= {"system_output": ["hello", "yes"], "scores": [{"coherence": 1.0}, {"coherence": 3.0}]}
-    >>> items, systems = read_topicalchat(Table(rows))
+    >>> items = read_topicalchat(Table(rows))
     >>> items.names, items.scores["coherence"]
     ({'tc-00': ['Argmax', 'Nucleus']}, array([1., 3.]))
     """
@@ -100,7 +95,7 @@ def read_topicalchat(table: Table) -> Read:
     keys = list(zip(dialogues, _column(table, "context", _any_text), strict=True))
     label = {key: f"tc-{number:02d}" for number, key in enumerate(dict.fromkeys(keys))}
     rows = [
-        {"id": system, "text": text.strip(), "context_id": label[key], "context": dialogue.strip()}
+        {"id": system, "group": system, "text": text.strip(), "context_id": label[key], "context": dialogue.strip()}
         for system, text, key, dialogue in zip(
             systems, _column(table, "system_output", _text), keys, dialogues, strict=True
         )
@@ -111,15 +106,15 @@ def read_topicalchat(table: Table) -> Read:
         name: [_number(table, row, f"scores.{name}", given.get(name)) for row, given in enumerate(objects)]
         for name in names
     }
-    return _items(table, rows, scores), _array(systems)
+    return _items(table, rows, scores)
 
 
-def read_hanna(table: Table) -> Read:
+def read_hanna(table: Table) -> Items:
     """HANNA from the authors' table of ratings: a story's score is the mean over its raters, one context for all.
 
     >>> ratings = {"Story ID": ["7", "7", "8"], "Story": ["One.", "One.", "Two."], "Model": ["Human", "Human", "GPT"]}
-    >>> items, systems = read_hanna(Table(ratings | {name: ["3", "4", "1"] for name in HANNA}))
-    >>> items.names, items.scores["surprise"], systems
+    >>> items = read_hanna(Table(ratings | {name: ["3", "4", "1"] for name in HANNA}))
+    >>> items.names, items.scores["surprise"], items.group
     ({'hanna': ['7', '8']}, array([3.5, 1. ]), array(['Human', 'GPT'], dtype=object))
     """
     ids = _column(table, "Story ID", _label)
@@ -140,11 +135,13 @@ def read_hanna(table: Table) -> Read:
         count = np.bincount(code[known], minlength=len(first))
         total = np.bincount(code[known], ratings[known], minlength=len(first))
         scores[heading.lower()] = np.divide(total, count, out=np.full(len(first), np.nan), where=count > 0).tolist()
-    rows = [{"id": name, "text": stories[row], "context_id": "hanna"} for name, row in first.items()]
-    return _items(table, rows, scores), _array([models[row] for row in first.values()])
+    rows = [
+        {"id": name, "group": models[row], "text": stories[row], "context_id": "hanna"} for name, row in first.items()
+    ]
+    return _items(table, rows, scores)
 
 
-def read_cmcqrd(table: Table) -> Read:
+def read_cmcqrd(table: Table) -> Items:
     """CMCQRD: all questions are compared with each other, so that each shows its passage and its options.
 
     `diff` is the score `difficulty`; a question without one is left out, and how many are is logged.
@@ -152,7 +149,7 @@ def read_cmcqrd(table: Table) -> Read:
     >>> options = {letter: {"text": word, "fac": 0.5} for letter, word in zip("ab", ("An owl.", "A cat."))}
     >>> questions = {"1": {"text": "Who flies?", "options": options, "diff": 61.5, "answer": "a"}}
     >>> questions["2"] = questions["1"] | {"text": "Who purrs?", "diff": 40}
-    >>> items, _ = read_cmcqrd(Table({"id": [12], "text": ["Owls and cats."], "questions": [questions]}))
+    >>> items = read_cmcqrd(Table({"id": [12], "text": ["Owls and cats."], "questions": [questions]}))
     >>> items.ids, items.scores
     (array(['12-1', '12-2'], dtype=object), {'difficulty': array([61.5, 40. ])})
     >>> print(items.texts[0])
@@ -184,13 +181,7 @@ def read_cmcqrd(table: Table) -> Read:
             difficulty.append(score)
     if unknown:
         _log.info("%s: %d questions without a difficulty are left out", table.source or "the data", unknown)
-    return _items(table, rows, {"difficulty": difficulty}), None
-
-
-def read_own(table: Table, path: Path) -> Read:
-    """A data set in comparo's own layout: items with `scores` and, where it is known, the `system` that wrote each."""
-    items = Items.of(path)
-    return items, _array(_column(table, "system", _label)) if "system" in table.columns else None
+    return _items(table, rows, {"difficulty": difficulty})
 
 
 def _items(table: Table, rows: list[dict[str, Any]], scores: Mapping[str, Sequence[float]]) -> Items:
@@ -258,19 +249,10 @@ def _label(table: Table, row: int, name: str, value: Any) -> Any:
 
 def _number(table: Table, row: int, name: str, value: Any) -> float:
     """A score, NaN where there is none."""
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return math.nan
-    try:
-        number = math.inf if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.inf
+    number = math.inf if isinstance(value, bool) else as_number(value)
     if math.isinf(number):
         raise table.error([row], name, f"{shown(value)} is not a number; correct it, or leave it empty")
     return number
-
-
-def _array(values: Sequence[Any]) -> NDArray[Any]:
-    return np.fromiter(values, dtype=object, count=len(values))
 
 
 READERS = {
@@ -286,12 +268,11 @@ SECONDS = 30.0  # without a byte from the server
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """N items with people's scores for each of `attributes`, and which system wrote each item, shape (N,), if known."""
+    """N items with people's scores for each of `attributes`; the system that wrote an item, if known, is its group."""
 
     name: str
     items: Items
     attributes: tuple[str, ...]
-    systems: NDArray[Any] | None = field(default=None, repr=False)
 
 
 def load_dataset(
@@ -314,7 +295,7 @@ def load_dataset(
     ...     row = '{"context_id": "h", "id": "%s", "system": "GPT", "text": "A story.", "scores": {"surprise": %d}}\\n'
     ...     _ = file.write_text(row % ("7", 3) + row % ("8", 1))
     ...     data = load_dataset(file)
-    >>> data.name, data.attributes, data.systems
+    >>> data.name, data.attributes, data.items.group
     ('hanna', ('surprise',), array(['GPT', 'GPT'], dtype=object))
     """
     name = str(name_or_path)
@@ -334,9 +315,12 @@ def load_dataset(
     if layout is not None and name not in ("", layout):
         raise ComparisonsError(f"{file} holds {layout}, not {name}; name the set that it holds")
     name = name or layout or file.name.split(".")[0]
-    items, systems = READERS[layout][1](table) if layout else read_own(table, file)
-    if systems is None and layout is None and name in ("summeval", "topicalchat"):
-        systems = items.ids  # there an item is called after the system that wrote it
+    if layout:
+        items = READERS[layout][1](table)
+    else:
+        items = Items.of(file, group="system" if "system" in table.columns else None)
+        if items.group is None and name in ("summeval", "topicalchat"):
+            items = replace(items, group=items.ids)  # there an item is called after the system that wrote it
     if name == "topicalchat" and "coherence" in items.scores:
         items = replace(items, scores={"continuity": items.scores["coherence"], **items.scores})
     scored = [attribute for attribute, scores in items.scores.items() if not np.isnan(scores).all()]
@@ -344,7 +328,7 @@ def load_dataset(
         scored = [key.split("/")[1] for key in PAPER if key.split("/")[0] == name and key.split("/")[1] in scored]
     if not scored:
         raise ComparisonsError(f"{file} has no human scores for the attributes of {name}; a study needs some")
-    return DataSet(name, items, tuple(scored), systems)
+    return DataSet(name, items, tuple(scored))
 
 
 @dataclass(frozen=True, slots=True)

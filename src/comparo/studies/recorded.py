@@ -1,9 +1,7 @@
 """Recorded judgements beside people's scores, as arrays: what every study of few comparisons draws from.
 
-n candidates (items of C contexts) and R ordered comparisons of them lie by context, so that the comparisons of context
-c are rows `row_starts[c]` to `row_starts[c + 1]`. A pair is two candidates asked in one order or in both.
-
-What a study starts from: items with people's scores, and the recorded judgements of each attribute beside them.
+n candidates (items of C contexts) and R ordered comparisons of them lie by context. A pair is two candidates asked in
+one order or in both. `open_set` finds the files of a data set: its items, and the judgements of each attribute.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.columns import look_up, shown
+from comparo.data.columns import Table, factorise, look_up, shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.reading import READ
@@ -63,7 +61,7 @@ class Recorded:
         if attribute not in items.scores:
             known = ", ".join(items.scores) or "none"
             raise ComparisonsError(
-                f"the items have no human scores {attribute!r}; they have {known}. Name a column with --columns scores=NAME"
+                f"the items have no human scores {attribute!r}; they have {known}. Name it by --columns scores=NAME"
             )
         data = Comparisons.of(judgements)
         rows = _matched(data, items)
@@ -81,7 +79,7 @@ class Recorded:
         place = np.empty(len(items), dtype=np.int32)
         place[candidates] = np.arange(len(candidates))
         used, sizes = np.unique(items.context[candidates], return_counts=True)
-        labels, item = _codes(items.ids[candidates])
+        labels, (item,) = factorise(Table({"id": items.ids[candidates]}), "id")
         found = cls(
             items=labels,
             contexts=items.contexts[used],
@@ -160,36 +158,21 @@ def _matched(data: Comparisons, items: Items) -> NDArray[np.int64]:
     alone = len(items.contexts) == 1 and (data.contexts is None or len(data.contexts) == 1)
     if data.contexts is None and not alone:
         raise ComparisonsError("the items have contexts and the judgements have none; add a column context to them")
-    of_items = ["" if alone else str(label) for label in items.contexts.tolist()]
-    labels = zip((of_items[code] for code in items.context.tolist()), map(str, items.ids.tolist()), strict=True)
-    names = list(map(str, data.items.tolist()))
-    if alone or data.context is None or data.contexts is None:
-        contexts = [""] * len(data)
-    else:
-        of_data = list(map(str, data.contexts.tolist()))
-        contexts = [of_data[code] for code in data.context.tolist()]
-    compared = [
-        zip(contexts, map(names.__getitem__, column.tolist()), strict=True) for column in (data.first, data.second)
-    ]
+    columns = data.to_columns()
+    of_items = [""] * len(items) if alone else list(map(str, items.contexts[items.context].tolist()))
+    contexts = [""] * len(data) if alone else list(map(str, columns["context"].tolist()))
+    labels = zip(of_items, map(str, items.ids.tolist()), strict=True)
+    compared = [zip(contexts, map(str, columns[side].tolist()), strict=True) for side in ("first", "second")]
     rows = look_up(chain(*compared), labels).astype(np.int64).reshape(2, -1)
     if rows.min() < 0:
         side, bad = (int(index[0]) for index in np.nonzero(rows < 0))
-        name = data.items[(data.first, data.second)[side][bad]]
+        name = columns[("first", "second")[side]][bad]
         place = f" in context {shown(contexts[bad])}" if contexts[bad] else ""
         raise ComparisonsError(
             f"judgement {bad + 1} is of {shown(name)}{place}, which is not among the items; are these the judgements "
             "of these items?"
         )
     return rows
-
-
-def _codes(ids: NDArray[Any]) -> tuple[NDArray[Any], Index]:
-    """The different ids in order of appearance (M,), and the code of each (n,)."""
-    numbers: dict[Any, int] = {}
-    codes = [numbers.setdefault(label, len(numbers)) for label in ids.tolist()]
-    labels = np.empty(len(numbers), dtype=object)
-    labels[:] = list(numbers)
-    return labels, np.array(codes, dtype=np.int32)
 
 
 ENDINGS = tuple(f"{kind}{packed}" for kind in READ for packed in ("", ".gz"))
@@ -238,10 +221,9 @@ def scored_items(
 ) -> tuple[str, Items, tuple[str, ...], Path | None]:
     """A data set's name, its items, the attributes to study, and where judgements may be; see `open_set`."""
     if name_or_path in READERS:
-        name, place = name_or_path, None if data is None else Path(data)
-        file = None if place is None else _file(place, name)
-        found = load_dataset(name) if file is None else load_dataset(name, file)
-        texts, scored = replace(found.items, group=found.systems), found.attributes
+        name, file = name_or_path, None if data is None else _file(Path(data), name_or_path)
+        found = load_dataset(name, file)
+        texts, scored = found.items, found.attributes
         folder = None if file is None else file.parent / "judgements"
     else:
         file = Path(name_or_path)
@@ -261,11 +243,10 @@ def scored_items(
 
 def _file(place: Path, name: str) -> Path:
     """The file of a data set in a folder, or the file itself."""
-    if place.is_file():
-        return place
-    if (file := _named(place, name)) is not None:
-        return file
-    raise ValueError(f"there is no {name}.jsonl (or .json, .csv, .parquet) in {place}; name its folder with --data")
+    file = place if place.is_file() else _named(place, name)
+    if file is None:
+        raise ValueError(f"there is no {name}.jsonl (or .json, .csv, .parquet) in {place}; name its folder with --data")
+    return file
 
 
 def _named(place: Path, stem: str) -> Path | None:
@@ -288,12 +269,9 @@ def _judged(name: str, place: Path | None, attributes: tuple[str, ...], named: b
                 f"{place} holds the judgements of one attribute; say which with --attribute: {', '.join(attributes)}"
             )
         return {first: place}
-    found = {}
-    for attribute in attributes:
-        if (file := _named(place, f"{name}.{attribute}")) is not None:
-            found[attribute] = file
-        elif named:
-            raise ValueError(f"there are no judgements {name}.{attribute}.csv (or .csv.gz, …) in {place}; {remedy}")
-    if not found:
-        raise ValueError(f"there are no judgements such as {name}.{first}.csv (or .csv.gz, …) in {place}; {remedy}")
+    files = ((attribute, _named(place, f"{name}.{attribute}")) for attribute in attributes)
+    found = {attribute: file for attribute, file in files if file is not None}
+    missing = [attribute for attribute in attributes if attribute not in found]
+    if missing and (named or not found):
+        raise ValueError(f"there are no judgements {name}.{missing[0]}.csv (or .csv.gz, …) in {place}; {remedy}")
     return found

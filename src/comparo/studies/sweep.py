@@ -1,9 +1,9 @@
 """A sweep: every way to spend calls and to score the answers, at every number of calls, for every attribute.
 
 A cell is one way at one number of calls. Ways with the same orders and strategy are scored on the same draws and can be
-compared draw by draw. Seed, attribute, orders, strategy and calls determine a draw, whatever else is studied and however
-many processes share the work. All contexts of all draws are fitted in one call, with draw·C + context as the context,
-unless the method shares something between contexts, such as a position bias: then each draw is fitted separately.
+compared draw by draw. Seed, attribute, orders, strategy and calls determine a draw, whatever else is studied and
+however many processes share the work. All contexts of all draws are fitted in one call, with draw·C + context as the
+context, unless the method shares something between contexts, such as a position bias: then each draw is fitted alone.
 
 With a the method's and b people's scores of a context's items, centred, Pearson's correlation is Σab / √(Σa²·Σb²), and
 Spearman's the same of their ranks, ties at their mean rank. A cell has the mean over contexts in each draw; contexts in
@@ -39,18 +39,6 @@ from comparo.types import Array
 DECISIONS = ("win-ratio", "bt", "poe-g-hard")
 
 
-class Scored(Protocol):
-    """Candidates and their scores, such as a `Ranking`: `graph.context` and `graph.item` say whose each score is."""
-
-    @property
-    def graph(self) -> Graph:
-        """The candidates, n of them."""
-
-    @property
-    def scores(self) -> Array:
-        """The score of each, shape (n,)."""
-
-
 class Scorer(Protocol):
     """Scores from comparisons of every context."""
 
@@ -58,7 +46,7 @@ class Scorer(Protocol):
     def independent(self) -> bool:
         """Whether the scores of a context depend on its own comparisons alone."""
 
-    def __call__(self, comparisons: Comparisons) -> Scored:
+    def __call__(self, comparisons: Comparisons) -> Ranking:
         """A score for every item of every context."""
 
 
@@ -151,7 +139,7 @@ def score(draws: Draws, scorer: Scorer) -> Array:
     return np.concatenate([placed(recorded, scorer(draws.together(part)), part.stop - part.start) for part in parts])
 
 
-def placed(recorded: Recorded, scored: Scored, draws: int) -> Array:
+def placed(recorded: Recorded, scored: Ranking, draws: int) -> Array:
     """Scores of all candidates, shape (draws, n), from those of contexts draw·C + context."""
     contexts, items, candidates = len(recorded.contexts), len(recorded.items), len(recorded.item)
     draw, context = np.divmod(scored.graph.context.astype(np.int64), contexts)

@@ -21,7 +21,7 @@ from comparo.selection.selector import Selector
 from comparo.studies.draws import Draws, calls_in, draw
 from comparo.studies.recorded import Opened, Recorded
 from comparo.studies.sweep import Fit, correlate, evaluate, everything, placed, spread
-from comparo.studies.tables import Entry, Table, reaching
+from comparo.studies.tables import Table, reaching
 from comparo.types import Array
 
 KEPT = 0.95
@@ -152,13 +152,13 @@ def tables(curves: Curves, sizes: Mapping[str, float]) -> list[Table]:
 
 
 def _few_calls(curves: Curves, sizes: Mapping[str, float]) -> Table:
-    rows: list[list[Any]] = []
+    rows = []
     for (name, attribute), ways in curves.items():
         few = 2 * sizes[name]
         rows.append([f"{name} {attribute}", ways[PAPER].whole, *(ways[way].at(few) for way in WAYS)])
     means = ["mean", *np.mean([row[1:] for row in rows], axis=0).tolist()]
     columns = ("set", "paper, all calls", *(f"{way}, 2n" for way in WAYS))
-    return _table("Spearman × 100 with 2n calls per context", columns, [*rows, means])
+    return Table.of("Spearman × 100 with 2n calls per context", columns, [*rows, means])
 
 
 def _needed(curves: Curves) -> Table:
@@ -170,7 +170,9 @@ def _needed(curves: Curves) -> Table:
             calls = [ways[PAPER].needed(goal), ways[ALONE].needed(goal)]
             rows.append([f"{name} {attribute}", goal, *calls, calls[1] / calls[0]])
     columns = ("set", f"{KEPT:.0%} of the paper's with all", "paper, calls", f"{ALONE}, calls", "ratio")
-    return _table("Calls per context that keep 95% of the full set's correlation, systems not known", columns, rows, 2)
+    return Table.of(
+        "Calls per context that keep 95% of the full set's correlation, systems not known", columns, rows, 2
+    )
 
 
 def _hanna(curves: Curves) -> Table:
@@ -179,7 +181,7 @@ def _hanna(curves: Curves) -> Table:
         values, whole = ways[PAPER].values.tolist(), ways[PAPER].whole
         rows.append([f"{name} {attribute}", values[0], values[1], whole, *(ways[way].values[0] for way in WAYS[1:])])
     columns = ("set", "paper, 5n", "paper, 10n", "paper, all", *(f"{way}, 5n" for way in WAYS[1:]))
-    return _table("Spearman × 100 on HANNA", columns, rows)
+    return Table.of("Spearman × 100 on HANNA", columns, rows)
 
 
 def _worst(curves: Curves) -> Table:
@@ -187,14 +189,11 @@ def _worst(curves: Curves) -> Table:
         [f"{name} {attribute}", *(float(np.min(ways[way].values - ways[PAPER].values)) for way in WAYS[1:])]
         for (name, attribute), ways in curves.items()
     ]
-    return _table("Least advantage over the paper's method at any number of calls, in points", ("set", *WAYS[1:]), rows)
+    return Table.of(
+        "Least advantage over the paper's method at any number of calls, in points", ("set", *WAYS[1:]), rows
+    )
 
 
 def _mean_curves(every: Iterable[Mapping[str, Curve]]) -> dict[str, Curve]:
     each = list(every)
     return {way: Curve(each[0][way].calls, np.mean([ways[way].values for ways in each], axis=0)) for way in each[0]}
-
-
-def _table(title: str, columns: tuple[str, ...], rows: list[list[Any]], digits: int = 1) -> Table:
-    entries = tuple((row[0], tuple(Entry(float(value), digits=digits) for value in row[1:])) for row in rows)
-    return Table(title, columns, entries)

@@ -10,11 +10,12 @@ from typing import Any
 
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
-from comparo.data.sources import database_of
+from comparo.data.run_folder import database_of
 from comparo.errors import StoreError, WrongFolderError
 from comparo.report.record import read_record
 from comparo.run.budget import Budget
-from comparo.run.folders import choose_folder, folders, set_aside
+from comparo.run.files import set_aside
+from comparo.run.folders import choose_folder, folders
 from comparo.run.resume import Change
 from comparo.run.store import Store, count_judgements, differences, read_configuration, stored_items
 from comparo.selection.designs import DEFAULT_BUDGET

@@ -18,7 +18,7 @@ candidate, on average: where scores vary less than this noise, what style expect
 judge candidates vary by twice σ² around an expectation at one standard deviation of the scores. Where style explains
 little, h is about 1. σ² stays as it was estimated with h = 1: h is caution, not an estimate, and narrows no interval.
 That it is 1 for each m²/v was chosen by simulated judges whose style saturates and such whose style does not
-(docs/mixed.md).
+(docs/fitting.md).
 """
 
 from __future__ import annotations

@@ -1,17 +1,24 @@
 """What a server accepts and gives, found by questions of a few words before any text is sent.
 
 A run asks one question with its own settings (and one more where the reply is begun): what the server refuses costs
-nothing, and changes the question as `caller` does. `survey` tries all that there is, for `comparo judge --probe`.
+nothing, and changes the question as `caller` does. Anthropic and Google also list their models, which costs nothing; a
+server of the user's own may not have such a list. `survey` tries all that there is, for `comparo judge --probe`.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
 from math import nan
+from typing import Any, TypeAlias
 
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
-from comparo.judges.openai.settings import Dialect, Settings
+from comparo.judges.caller import ANSWER
+from comparo.judges.calls import ServerJudge
+from comparo.judges.http import Answer, HttpClient, NoAnswerError
 from comparo.judges.protocol import Judgement, Probe
+from comparo.judges.settings import Dialect
 
 QUESTION = Question("7", "3", None, "This is number 7.", "This is number 3.")
 PROMPT = criterion_prompt("larger", kind="Number")
@@ -19,17 +26,76 @@ PROMPT = criterion_prompt("larger", kind="Number")
 COUNTING = Prompt("Count from one to six in words.{first}{second}", ("four", "One"), "One, two, three,")
 CLEAR = 0.1  # mass of "four" and "One" below which it is not clear what the model does
 EFFORTS = ("none", "low")  # those that decide what a judge can do; the others differ in cost
+SECONDS = 20.0  # for what a provider's list says of a model, connecting included
 
-Ask = Callable[[Settings, Prompt, Question], tuple[Judgement, bool]]  # the answer, and whether its limit cut it
+Findings: TypeAlias = list[tuple[str, str]]
 
 
-def probe(judge: Settings, ask: Ask) -> Probe:
+@dataclass(frozen=True, kw_only=True)
+class ListedJudge(ServerJudge):
+    """A model that its provider's list of models describes."""
+
+    @property
+    def listing(self) -> str:
+        """The route to what the list says of the model."""
+        raise NotImplementedError
+
+    def check(self, listed: dict[str, Any]) -> Findings:
+        """Return what the list says of the model; a JudgeError where the settings do not go with it."""
+        raise NotImplementedError
+
+    def probe(self) -> Probe:
+        """Read the list of models and ask one small question; a JudgeError names the remedy."""
+        return self.survey()[1]
+
+    def survey(self) -> tuple[Findings, Probe]:
+        """Return what the list and a question of a few words show: by name, and as a sentence."""
+        self.ready()
+        facts = self.check(self._listed())
+        answer, _ = replace(self, votes=min(self.votes, 1)).ask_once(PROMPT, QUESTION)
+        self.dialect.written = answer.tokens_out or None
+        form = "structured output" if self.dialect.response_format else "text"
+        found = [*facts, ("answers", f"verdicts as {form}" if self.votes else "log-probabilities")]
+        found.append(("effort", self.effort or "the model's own"))
+        if answer.tokens_reasoning:
+            found.append(("reasoning", f"{answer.tokens_reasoning:,} tokens for a question of a few words"))
+        if answer.failed:
+            found.append(("trouble", str(answer.error)))
+        probe = _probe(self, ", ".join(f"{name}: {finding}" for name, finding in found), [answer])
+        return found + _price(self), probe
+
+    def _listed(self) -> dict[str, Any]:
+        """What the provider's list says of the model, empty where there is none; a JudgeError where it is refused."""
+
+        async def ask() -> Answer:
+            async with HttpClient(self.base_url, self.access()[0], SECONDS, ANSWER) as client:
+                return await client.ask("GET", self.listing)
+
+        try:
+            with ThreadPoolExecutor(1) as apart:  # there may be an event loop in this thread, as in notebooks
+                answer = apart.submit(asyncio.run, ask()).result()
+        except NoAnswerError as problem:
+            if problem.refused:
+                raise problem.no_server(self.base_url) from None
+            return {}
+        if answer.status == 401 or "API_KEY_INVALID" in answer.text:
+            raise self.caller(PROMPT).bad_key(answer.status)
+        if self.is_official and answer.status == 404:
+            raise JudgeError(f"{self.base_url} has no model {self.model!r} (404); check the model")
+        try:
+            listed = json.loads(answer.text) if answer.status < 300 else None
+        except (ValueError, RecursionError):
+            listed = None
+        return listed if isinstance(listed, dict) else {}
+
+
+def probe_by_asking(judge: ServerJudge) -> Probe:
     """Ask one question as the judge is set, and say what was found; a JudgeError where its settings cannot work."""
     judge.ready()
     if judge.dialect.serves:  # it has answered in this process, such as in an audition
         return _probe(judge, ", ".join(_parts(judge)), [])
-    answer, was_cut = ask(replace(judge, votes=min(judge.votes, 1)), PROMPT, QUESTION)
-    if was_cut and judge.limited:
+    answer, was_cut = replace(judge, votes=min(judge.votes, 1)).ask_once(PROMPT, QUESTION)
+    if was_cut and judge.max_tokens is not None:
         raise JudgeError(
             f"{judge.name} uses up max_tokens = {judge.max_tokens} before it answers a question of a few words; raise "
             "it, or leave it out"
@@ -37,7 +103,7 @@ def probe(judge: Settings, ask: Ask) -> Probe:
     judge.dialect.written = answer.tokens_out or None
     answers, parts = [answer], _parts(judge)
     if judge.prefill:
-        answers.append(ask(judge, COUNTING, Question("", ""))[0])
+        answers.append(judge.ask_once(COUNTING, Question("", ""))[0])
         if goes_on(answers[-1]) is False:
             raise JudgeError(f"{judge.base_url} does not go on with a reply that was begun; drop prefill")
         parts.append("goes on with a reply that was begun" if goes_on(answers[-1]) else "prefill unclear")
@@ -55,17 +121,17 @@ def goes_on(answer: Judgement) -> bool | None:
     return answer.p > 0.5 if answer.mass >= CLEAR else None
 
 
-def survey(judge: Settings, ask: Ask) -> tuple[list[tuple[str, str]], Probe]:
+def survey_by_asking(judge: ServerJudge) -> tuple[Findings, Probe]:
     """All that can be found about a model: names and findings, and what it took."""
     judge.ready()
-    plain = replace(judge, votes=0, graded=False, prefill=False, effort=None, temperature=0.0, max_tokens=8)
-    soft = replace(plain, limited=False, dialect=Dialect())
-    voting = replace(soft, votes=1, temperature=1.0, max_tokens=64, dialect=Dialect())
+    plain = replace(judge, votes=0, graded=False, prefill=False, effort=None, temperature=0.0, max_tokens=None)
+    soft = replace(plain, dialect=Dialect())
+    voting = replace(plain, votes=1, temperature=1.0, dialect=Dialect())
     answers: list[Judgement] = []
 
-    def tried(asked: Settings, prompt: Prompt = PROMPT, question: Question = QUESTION) -> str:
+    def tried(asked: ServerJudge, prompt: Prompt = PROMPT, question: Question = QUESTION) -> str:
         try:
-            answers.append(ask(asked, prompt, question)[0])
+            answers.append(asked.ask_once(prompt, question)[0])
         except JudgeError as error:
             if not asked.dialect.answers:
                 raise
@@ -92,12 +158,11 @@ def survey(judge: Settings, ask: Ask) -> tuple[list[tuple[str, str]], Probe]:
             found.append((f"effort {level}", f"no: {problem}" if problem else "not refused"))
     found.append(("limit of tokens", spoken.max_tokens))
     found.append(("temperature", f"taken{effort}" if soft.dialect.temperature and gives else "only the server's own"))
-    if judge.price is not None:
-        found.append(("price", judge.price.sentence()))
+    found += _price(judge)
     return found, _probe(judge, "; ".join(": ".join(pair) for pair in found), answers)
 
 
-def _parts(judge: Settings) -> list[str]:
+def _parts(judge: ServerJudge) -> list[str]:
     """What the question showed, in words."""
     dialect = judge.dialect
     if judge.votes:
@@ -111,17 +176,20 @@ def _parts(judge: Settings) -> list[str]:
         parts.append(f"effort {effort}")
     elif judge.reasons:
         parts.append("reasons before it answers")
-    room = judge.max_tokens if judge.limited or not judge.reasons else dialect.most
-    parts.append(f"{dialect.max_tokens} {room:,}")
+    parts.append(f"{dialect.max_tokens} {judge.reply_tokens:,}")
     parts.append(f"temperature {judge.temperature:g}" if dialect.temperature else "the server's own temperature")
     return parts
 
 
-def _probe(judge: Settings, sentence: str, answers: list[Judgement]) -> Probe:
+def _price(judge: ServerJudge) -> Findings:
+    return [] if judge.price is None else [("price", judge.price.sentence())]
+
+
+def _probe(judge: ServerJudge, sentence: str, answers: list[Judgement]) -> Probe:
     costs = [answer.cost for answer in answers if answer.tokens_in or answer.tokens_out]
     return Probe(
         f"{judge.name}: {sentence}",
-        judge.dialect.told(),
+        asdict(judge.dialect),
         len(answers),
         sum(answer.tokens_in + answer.tokens_out for answer in answers),
         nan if judge.price is None else sum(costs),

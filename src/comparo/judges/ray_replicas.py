@@ -1,27 +1,150 @@
 """The replicas of one judge on a Ray cluster: how they are placed and loaded, and what happens when one dies.
 
-A replica returns in turn the node on which it was placed, a description of the judge that it loaded, and the answers to
-batches. One that dies is started again, on any node that has room for it, now or later.
+The cluster is a running one, or one of this machine alone that ends with the judge. A missing cluster is an error
+within half a minute; Ray itself would try to reach it for a quarter of an hour. A replica returns in turn the node on
+which it was placed, a description of the judge that it loaded, and the answers to batches. One that dies is started
+again, on any node that has room for it, now or later.
 """
 
 import logging
 import math
+import os
 import re
+import socket
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from operator import attrgetter
 from typing import Any
 
 from comparo.data.prompts import Prompt, Question
-from comparo.errors import JudgeError
+from comparo.errors import JudgeError, pip_install
 from comparo.judges.protocol import Judgement
-from comparo.judges.ray.cluster import free, in_words, library, places
+
+LOOK = 5.0  # seconds for a cluster's head to answer: Linux repeats a lost first packet after 1 and 3 s
+JOIN = 20.0  # seconds for Ray to join a cluster; with LOOK, less than half a minute
+STORE = 200_000_000  # bytes of shared memory for a Ray of our own, for questions and answers; Ray needs 79 million
+# The first bytes of a client of HTTP/2, and so of Ray's head (RFC 9113, 3.4); the answer begins with a frame of type 4.
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+REMEDY = (
+    "check that `ray start --head` runs there, that the port is the one it printed (6379) and that no firewall bars it"
+)
+
+
+def library() -> Any:
+    """Ray, or the command that brings it."""
+    try:
+        import ray
+    except ImportError as problem:
+        raise ImportError(f"judging on Ray needs ray: {pip_install('ray')}") from problem
+    return ray
+
+
+def join(address: str | None) -> Callable[[], None]:
+    """Connect this process to Ray; the function returned ends the connection, if it was made here.
+
+    `address` is HOST:PORT of the cluster's head, "auto" for the cluster that this machine belongs to, "local" for a Ray
+    of this machine alone. Without one, it is the Ray that the process is connected to, else the environment's
+    RAY_ADDRESS, else "local".
+
+    >>> join("somewhere")
+    Traceback (most recent call last):
+    ValueError: the Ray address 'somewhere' is not HOST:PORT, auto or local
+    """
+    if address is None and library().is_initialized():
+        return lambda: None
+    wanted = address or os.environ.get("RAY_ADDRESS") or "local"
+    if wanted not in ("auto", "local"):
+        look(wanted)
+    ray = library()
+    if ray.is_initialized():
+        there = ray.get_runtime_context().gcs_address
+        if wanted not in ("auto", there):
+            raise JudgeError(f"this process is connected to Ray at {there} already; ray.shutdown() leaves it")
+        return lambda: None
+    options: dict[str, Any] = {"address": wanted, "log_to_driver": False, "logging_level": logging.ERROR}
+    if wanted == "local":
+        options |= {"include_dashboard": False, "object_store_memory": STORE}
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        if wanted == "local":
+            ray.init(**options)
+        else:
+            _in_time(lambda: ray.init(**options))
+    except (OSError, RuntimeError, ValueError) as problem:
+        if wanted == "local":
+            raise JudgeError(f"Ray cannot be started on this machine: {problem}") from problem
+        reason = " ".join(str(problem).split()).rstrip(".") or "no answer"
+        raise JudgeError(
+            f"the Ray cluster at {wanted} cannot be joined: {reason}; check that its head runs, and that this machine "
+            "is a node of it: `ray start --address=HEAD:6379` makes it one"
+        ) from problem
+    return lambda: ray.shutdown()
+
+
+def _in_time(call: Callable[[], object]) -> None:
+    """Make a call; a TimeoutError after JOIN seconds, when the call may continue in a daemon thread."""
+    done: Future[object] = Future()
+
+    def make() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as problem:  # raised where the result is read
+            done.set_exception(problem)
+
+    threading.Thread(target=make, name="ray", daemon=True).start()
+    done.result(JOIN)
+
+
+def look(address: str, seconds: float = LOOK) -> None:
+    """Raise a JudgeError unless the head of a Ray cluster answers at HOST:PORT within so many seconds."""
+    if address.startswith("ray://"):
+        raise ValueError(
+            f"{address} is Ray's client port; run comparo on a node of the cluster, with HOST:6379 or auto"
+        )
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f"the Ray address {address!r} is not HOST:PORT, auto or local")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=seconds) as connection:
+            if os.environ.get("RAY_USE_TLS") == "1":
+                return
+            connection.sendall(GREETING)
+            with connection.makefile("rb") as answer:
+                frame = answer.read(9)
+    except OSError as problem:
+        reason = "no answer" if isinstance(problem, TimeoutError) else problem.strerror or problem
+        raise JudgeError(f"the Ray cluster at {address} cannot be reached: {reason}; {REMEDY}") from problem
+    if frame[3:4] != b"\x04":
+        raise JudgeError(f"what answers at {address} is not the head of a Ray cluster; {REMEDY}")
+
+
+def places(need: Mapping[str, float]) -> int | None:
+    """How many judges that each need so much fit on the nodes of the cluster, if these were idle; None: no limit."""
+    wanted = {name: amount for name, amount in need.items() if amount}
+    if not wanted:
+        return None
+    nodes = [node["Resources"] for node in library().nodes() if node["Alive"]]
+    return sum(min(int(node.get(name, 0) / amount + 1e-9) for name, amount in wanted.items()) for node in nodes)
+
+
+def free(need: Mapping[str, float]) -> bool:
+    """Whether the cluster has now as much free as a judge needs."""
+    there = library().available_resources()
+    return all(there.get(name, 0) >= amount for name, amount in need.items())
+
+
+def in_words(amounts: Mapping[str, float]) -> str:
+    """Resources as a sentence has them."""
+    return " and ".join(f"{amounts.get(name, 0):g} {name}" for name in ("CPU", "GPU"))
+
 
 TICK = 0.5  # seconds between two looks at replicas that wait for a place
+MEMBERS = {"price": None, "scales": False, "chooses": False, "several": False, "cacheable": True, "weights": None}
 PASSED_ON = ("ready", "begins", "adds", "writes", "probe", "learn")  # methods that a judge may have besides `judge`
 
 question_key = attrgetter("context", "first", "second")
@@ -35,8 +158,8 @@ class Patience:
 
     `pauses` come before a replica is started again after its first, second, … death in a row; after one more death it
     is given up. The later ones give a node time to restart. A first place must be found in `busy` seconds on a cluster
-    in use, so that a user hears of it within half a minute, and in `idle` seconds on an idle one: twice the minute in
-    which Ray lets a worker process start.
+    in use, less than half a minute, and in `idle` seconds on an idle one: twice the minute in which Ray lets a worker
+    process start.
     """
 
     pauses: tuple[float, ...] = (0.0, 5.0, 20.0)
@@ -52,7 +175,7 @@ class Replica:
 
     def load(self, name: str, options: dict[str, Any]) -> dict[str, Any] | Exception:
         """Load the judge; its description, or the error."""
-        from comparo.judges.loading import load_judge
+        from comparo.judges import load_judge
 
         try:
             judge = self._judge = load_judge(name, **options)
@@ -60,9 +183,7 @@ class Replica:
         except (JudgeError, ValueError, ImportError) as problem:
             return problem
         about = {"name": judge.name, "settings": dict(judge.settings), "ahead": judge.ahead}
-        more = {"price": getattr(judge, "price", None), "scales": getattr(judge, "scales", False)}
-        more |= {name: getattr(judge, name, False) for name in ("chooses", "several")}
-        more |= {"cacheable": getattr(judge, "cacheable", True), "weights": getattr(judge, "weights", None)}
+        more = {name: getattr(judge, name, default) for name, default in MEMBERS.items()}
         methods = [method for method in PASSED_ON if hasattr(judge, method)]
         return about | more | {"methods": methods, "comparo": version("comparo")}
 
@@ -119,7 +240,7 @@ class Replicas:
     """So many replicas of the judge `name` with `options`, each with the CPUs and GPUs that it needs.
 
     `about` says what the judge is, as soon as one is loaded; all must be the same. What a probe of one of them has
-    `learnt` goes with each batch, so that one that is started later has it too.
+    `learnt` goes with each batch, also to one that is started later.
     """
 
     def __init__(
@@ -269,7 +390,9 @@ class Replicas:
             logger.warning("%d of the %d judges asked for find a place on the Ray cluster", fitting, count)
         gpus = self._ray.cluster_resources().get("GPU", 0)
         if gpus and not self._need["GPU"] and self._spec[0].startswith(("hf/", "vllm/")):
-            logger.warning("the Ray cluster has %g GPUs and the judges use none; the option gpus=1 gives each one", gpus)
+            logger.warning(
+                "the Ray cluster has %g GPUs and the judges use none; gpus=1 gives each one", gpus
+            )
 
     def _check_seats(self) -> None:
         """An error where no replica has found a place for too long."""

@@ -4,14 +4,13 @@ The form differs between OpenAI, vLLM, llama.cpp, Ollama, TGI and FastAPI's serv
 `param`, `code` and `type`, an `error` that is a text, a `detail` that is a text or a list with `loc` and `msg`.
 """
 
-import html
 import json
 import re
-from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, quote_plus
+
+from comparo.judges.http import parts, replace_parts
 
 ECHO = 24  # characters in a row that a complaint shares with the question only by repeating it: about four words
 LONGEST = 50_000  # characters of a complaint that are read: searching them takes some 10 ms
@@ -29,92 +28,6 @@ _WISHES: dict[str, tuple[re.Pattern[str], object]] = {  # by part of the request
     "chat_template_kwargs": (re.compile(r"chat_template_kwargs"), False),
     "n": (re.compile(r"[`'\"]n[`'\"]|\bone completion|\bmultiple (?:choices|completions)"), False),
 }
-PART = 6  # characters; parts as short as 4 are words, such as the key "none" of servers that need none
-SHORTEST = 4  # characters of a password that is hidden where it appears whole; shorter ones are found in any text
-HIDDEN = "***"
-
-
-class Secrets:
-    """A key, a login (user:password) and other secret texts, to be removed from what is stored or shown.
-
-    Servers repeat what they were sent. A part of a secret is any `PART` characters of it, plain or encoded as in a URL,
-    in JSON, in HTML or, for a login, in its header.
-
-    >>> secrets = Secrets("sk-abcdef123456", login="ana:pass word")
-    >>> secrets.scrub("Incorrect key: sk-abcde***23456. You sent pass%20word and pass+word.")
-    'Incorrect key: ******23456. You sent *** and ***.'
-    """
-
-    def __init__(self, *secrets: str, login: str = "") -> None:
-        password = login.partition(":")[2]
-        basic = b64encode(login.encode()).decode() if login else ""
-        self._parts: dict[int, set[str]] = {}
-        for secret in (*secrets, login, password, basic):
-            for written in _writings(secret):
-                self._add(written, PART)
-        if SHORTEST <= len(password) < PART:
-            self._add(password, len(password))
-
-    def _add(self, secret: str, size: int) -> None:
-        self._parts.setdefault(size, set()).update(parts(secret, size))
-
-    def scrub(self, text: str) -> str:
-        """The text with *** in place of every part of a secret, in lower or upper case."""
-        for size, known in self._parts.items():
-            text = replace_parts(text, known, size, HIDDEN)
-        return text
-
-
-def parts(text: str, size: int) -> set[str]:
-    """All runs of `size` characters, in lower case."""
-    small = _small(text)
-    return {small[start : start + size] for start in range(len(small) - size + 1)}
-
-
-def replace_parts(text: str, known: Set[str], size: int, mark: str) -> str:
-    """The text with a mark in place of every stretch that known parts of `size` characters cover.
-
-    >>> replace_parts("It said: the cat sat.", parts("On the mat the cat sat", 5), 5, "…")
-    'It said:….'
-    """
-    small, end = _small(text), 0
-    made: list[str] = []
-    for start in range(len(small) - size + 1):
-        if small[start : start + size] in known:
-            if start > end or not made:
-                made.append(text[end:start] + mark)
-            end = start + size
-    return "".join(made) + text[end:]
-
-
-def whole_characters(text: str) -> str:
-    """The text with � in place of half a character (a lone surrogate) and of NUL, which cannot be stored.
-
-    >>> whole_characters("fine \\ud83d")
-    'fine �'
-    """
-    if "\0" in text:
-        text = text.replace("\0", "�")
-    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _writings(secret: str) -> set[str]:
-    return {
-        secret,
-        quote(secret, safe=""),
-        quote(secret),
-        quote_plus(secret),
-        json.dumps(secret)[1:-1],
-        json.dumps(secret, ensure_ascii=False)[1:-1],
-        html.escape(secret),
-    }
-
-
-def _small(text: str) -> str:
-    small = text.lower()
-    return (
-        small if len(small) == len(text) else "".join(sign if len(sign.lower()) > 1 else sign.lower() for sign in text)
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +59,9 @@ class Complaint:
     def about(self, asked: str, *names: str) -> bool:
         """Whether it is certainly about a parameter: it names it, and not by repeating the question `asked`.
 
-        >>> told = read_complaint('{"error": {"message": "Temperature may not be set."}}')
-        >>> told.about("Which is better?", "temperature"), told.about("Which temperature is better?", "temperature")
-        (True, False)
+        >>> complaint = read_complaint('{"error": {"message": "Temperature may not be set."}}')
+        >>> [complaint.about(asked, "temperature") for asked in ("Which is better?", "Which temperature is better?")]
+        [True, False]
         """
         small = asked.lower()
         return any(
@@ -166,7 +79,7 @@ class Complaint:
 
     @property
     def share(self) -> float:
-        """The share of a question that is too long to keep: 0.9 of what the token counts allow, without them 0.7.
+        """How much to keep of a question that is too long: 0.9 of the share by counts of tokens, without them 0.7.
 
         >>> read_complaint("the limit is 1000 tokens, and you sent 2000 tokens").share
         0.45
@@ -232,7 +145,7 @@ def _fields(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _objects(body: Any) -> Iterator[dict[str, Any]]:
-    """The objects that tell of an error: the body, its `error`, and what its `detail` lists."""
+    """The objects that describe an error: the body, its `error`, and what its `detail` lists."""
     if isinstance(body, dict):
         yield body
         for inner in (body.get("error"), body.get("detail")):

@@ -5,23 +5,28 @@ texts is not a verdict. n votes, a of them for the first text and b for the seco
 
     p = (a + ½) / (a + b + 1),    weight = a + b,    mass = (a + b) / n,
 
-the mean under Jeffreys' prior Beta(½, ½), so that p is never 0 or 1. Grades become the probabilities in
+the mean under Jeffreys' prior Beta(½, ½); p is never 0 or 1. Grades become the probabilities in
 `GRADES`, scores on a scale their place between its ends (0 and 1), and p is their mean.
+
+A reply about several criteria has a line per criterion, or an object with a key per criterion. p of a criterion is read
+where its line names a label, given the lines before it: an answer may depend on those above it (docs/criteria.md).
 """
 
 import json
 import math
 import re
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt
+from comparo.judges.http import whole_characters
 from comparo.judges.labels import AROUND, Words, reply_probability, spells
-from comparo.judges.openai.complaints import FILTERED, whole_characters
+from comparo.judges.refusals import FILTERED
 
 Positions = list[tuple[str, list[tuple[str, float]]]]
+Found = dict[str, tuple[float, float, float] | None]  # p, mass and weight by criterion
 
 # p of each grade, first to second, as in "A>>B". By convention: a quarter from the tie, and near certainty.
 GRADES = {">>": 0.95, ">": 0.75, "=": 0.5, "<": 0.25, "<<": 0.05}
@@ -64,7 +69,7 @@ _MUCH = re.compile(r"\b(?:much|far|significantly|considerably|substantially|stro
 def reply_text(choice: dict[str, Any]) -> str:
     """The words of a choice that the server offers, of a chat or of a completion; empty where there are none.
 
-    Half a character becomes �, so that the reply can be written anywhere.
+    Half a character becomes �, which can be written anywhere.
     """
     message = choice.get("message")
     said = message.get("content") if isinstance(message, dict) else choice.get("text")
@@ -132,7 +137,7 @@ def token_logprobs(choice: dict[str, Any]) -> Positions:
                 positions.append((_text(token), known))
         return positions
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as problem:
-        raise ValueError(f"the log-probabilities are not in OpenAI's form ({type(problem).__name__})") from None
+        raise ValueError(f"the log-probabilities are not in the form of the API ({type(problem).__name__})") from None
 
 
 def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) -> tuple[float, float] | None:
@@ -230,7 +235,7 @@ def soften(verdicts: Sequence[float | None], graded: bool = False) -> tuple[floa
 
 
 def grading(prompt: Prompt) -> str:
-    """What to add to a prompt so that the reply is a grade.
+    """The instruction to reply with a grade.
 
     >>> print(grading(Prompt("{first}{second}", answer="Text")))
     Answer only with one of these: A>>B (Text A is much better), A>B (Text A is better), A=B (they are equally good),
@@ -247,21 +252,20 @@ def grading(prompt: Prompt) -> str:
     return f"Answer only with one of these: {grades}."
 
 
-def reply_format(prompt: Prompt, graded: bool = False) -> dict[str, Any]:
-    """The form of a reply as OpenAI's `response_format` states it: {"better": verdict}, on a scale {"score": label}.
+def reply_schema(prompt: Prompt, graded: bool = False) -> dict[str, Any]:
+    """The JSON schema of a reply: {"better": verdict}, on a scale {"score": label}, or a key for each criterion.
 
-    >>> reply_format(Prompt("{first}{second}"))["json_schema"]["schema"]["properties"]
+    >>> reply_schema(Prompt("{first}{second}"))["properties"]
     {'better': {'type': 'string', 'enum': ['A', 'B']}}
     """
     keys = [*prompt.parts] if isinstance(prompt, CriteriaPrompt) else ["score" if is_scale(prompt) else "better"]
     verdicts = _grades(prompt) if graded else [f"{prompt.answer} {label}".strip() for label in prompt.labels]
-    schema = {
+    return {
         "type": "object",
         "properties": {key: {"type": "string", "enum": verdicts} for key in keys},
         "required": keys,
         "additionalProperties": False,
     }
-    return {"type": "json_schema", "json_schema": {"name": "verdict", "strict": True, "schema": schema}}
 
 
 def _text(value: Any) -> str:
@@ -358,3 +362,60 @@ def _winner(text: str) -> float | None:
 def _order(left: str, sign: str) -> float:
     grade = GRADES[sign.replace("≫", ">>").replace("≪", "<<").replace("≈", "=").replace("==", "=")[:2]]
     return grade if left == _FIRST else round(1 - grade, 2)
+
+
+def read_lines(positions: Positions, prompt: CriteriaPrompt) -> Found:
+    """p and mass of each criterion from the log-probabilities of a reply; a ValueError where no line names one."""
+    own = part_positions(positions, prompt.parts)
+    if positions and not own:
+        raise ValueError(f"no line begins with {' or '.join(f'{name}:' for name in prompt.parts)}")
+    found = {name: read_logprobs(own[name], part) for name, part in prompt.each if name in own}
+    return {name: None if told is None else (*told, 1.0) for name, told in found.items()}
+
+
+def read_votes(replies: Iterable[str], prompt: CriteriaPrompt, graded: bool) -> Found:
+    """p, mass and weight of each criterion from sampled replies, each a verdict on every criterion."""
+    read = read_grade if graded else read_verdict
+    said = [part_words(reply, prompt.parts) for reply in replies]
+    return {name: soften([read(words.get(name, ""), part) for words in said], graded) for name, part in prompt.each}
+
+
+def part_positions(positions: Positions, names: Iterable[str]) -> dict[str, Positions]:
+    """The tokens of a reply that follow the name of each criterion, up to the next name.
+
+    >>> reply = [(token, []) for token in ("co", "herence", ":", " A", "\\n", "fluency", ": B")]
+    >>> {name: [token for token, _ in own] for name, own in part_positions(reply, ["coherence", "fluency"]).items()}
+    {'coherence': [' A', '\\n'], 'fluency': [': B']}
+    """
+    ends = [*accumulate(len(token) for token, _ in positions)]
+    found = {}
+    for name, (begin, end) in _spans("".join(token for token, _ in positions), names).items():
+        inside = [number for number, stop in enumerate(ends) if begin < stop and stop - len(positions[number][0]) < end]
+        found[name] = [positions[number] for number in inside]
+    return found
+
+
+def part_words(reply: str, names: Iterable[str]) -> dict[str, str]:
+    """What a reply says of each criterion, in an object or in lines.
+
+    >>> part_words('{"wit": "Text A", "length": "Text B"}', ["wit", "length"])
+    {'wit': 'Text A', 'length': 'Text B'}
+    >>> part_words("**wit**: A\\n- length: Text B", ["wit", "length"])
+    {'wit': 'A\\n-', 'length': 'Text B'}
+    """
+    said = final_words(reply) if len(reply) <= LONGEST else ""
+    if said.startswith("{"):
+        return {name: json_value(said, name) for name in names}
+    return {name: said[begin:end].strip() for name, (begin, end) in _spans(said, names).items()}
+
+
+def _spans(text: str, names: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Where the words about each criterion that is named begin and end; each at its first mention."""
+    mentions: list[tuple[int, int, Any]] = []
+    for name in names:
+        match = re.search(rf"(?i)(?<![\w-]){re.escape(name)}[\s*_`\"']*[:=]", text)
+        if match:
+            mentions.append((match.start(), match.end(), name))
+    mentions.sort()
+    stops = [begin for begin, _, _ in mentions[1:]] + [len(text)] * bool(mentions)
+    return {name: (end, stop) for (_, end, name), stop in zip(mentions, stops, strict=True)}

@@ -1,17 +1,38 @@
-"""How far a run is, for people: a line of text, and a bar that is written over and over."""
+"""How far a run is: the numbers, a line of text, and a bar that is rewritten in place."""
 
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Literal, TextIO
 
 from comparo.data.sanitize import visible
 from comparo.ranking.ranking import Ranking
-from comparo.run.budget import Progress, dollars
-from comparo.run.loop import Run
+from comparo.run.budget import dollars
 
-Watcher = Callable[[Progress], None]
+Watcher = Callable[["Progress"], None]
 Watch = Watcher | Literal["bar"] | None
 WIDTH, BLOCKS = 79, 20  # characters of the line, which a terminal must not wrap, and of the bar in it
+
+
+@dataclass
+class Progress:
+    """The progress of a run: number of calls, failures, cost in dollars, calls per second, the ranking so far."""
+
+    total: int
+    answered: int = 0
+    failed: int = 0
+    cost: float = 0.0
+    asked: int = 0  # calls since this start
+    cut: int = 0  # of these, how many had texts cut to the model's window
+    started: float = field(default_factory=time.monotonic)
+    ranking: Ranking | None = None
+    batch: str = ""  # how far the server is with a batch, where the run waits for one
+
+    @property
+    def rate(self) -> float:
+        return self.asked / max(time.monotonic() - self.started, 1e-9)
 
 
 def progress_text(progress: Progress) -> str:
@@ -67,21 +88,16 @@ class Bar:
             self._stream.flush()
 
 
-def finish_watched(begin: Callable[[Watcher | None], Run], watch: Watch, finish: Callable[[Run], Ranking]) -> Ranking:
-    """Begin a run, complete it, and let the watcher see how it ended; a bar is closed, whatever happens.
-
-    `begin` makes the run for what is to be called with its progress.
-    """
-    if isinstance(watch, str) and watch != "bar":
+@contextmanager
+def watching(watch: Watch) -> Iterator[Watcher | None]:
+    """What is called with the progress; a bar is closed at the end, whatever happens."""
+    if not isinstance(watch, str):
+        yield watch
+        return
+    if watch != "bar":
         raise ValueError(f"watch is a function of the progress, or 'bar', not {watch!r}")
-    bar = Bar() if isinstance(watch, str) else None
-    watcher = bar if isinstance(watch, str) else watch
+    bar = Bar()
     try:
-        run = begin(watcher)
-        ranking = finish(run)
-        if watcher is not None:
-            watcher(run.progress)
-        return ranking
+        yield bar
     finally:
-        if bar is not None:
-            bar.close()
+        bar.close()

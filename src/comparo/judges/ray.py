@@ -1,7 +1,7 @@
 """Replicas of one judge on the machines of a Ray cluster, because judging takes most of a run's time.
 
-The judge is loaded in the replicas only. This process sends them the questions in batches, two per replica so that none
-waits for the next, and receives the answers. A batch whose replica died is sent again, so each question gets one
+The judge is loaded in the replicas only. This process sends them the questions in batches, two per replica, which
+leaves none without work, and receives the answers. A batch whose replica died is sent again, so each question gets one
 answer, and only this process writes to the run folder.
 """
 
@@ -20,8 +20,7 @@ from typing import Any
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges.protocol import Judgement, Probe
-from comparo.judges.ray.cluster import join
-from comparo.judges.ray.replicas import Patience, Replicas, Seat, question_key, reason
+from comparo.judges.ray_replicas import MEMBERS, Patience, Replicas, Seat, join, question_key, reason
 
 AT_ONCE = 2  # batches sent to a replica: the one that it judges, and the next
 SHORT, MANY = 0.1, 64  # seconds and questions of a small batch; sending one takes about 1 ms, 1% of that
@@ -108,8 +107,8 @@ class RayJudge:
             raise
         about = self._replicas.about
         self.name, self.settings = str(about["name"]), about["settings"]
-        self.price, self.scales, self.chooses = about["price"], about["scales"], about["chooses"]
-        self.several, self.cacheable, self.weights = about["several"], about["cacheable"], about["weights"]
+        for member in MEMBERS:
+            setattr(self, member, about[member])
         for method in about["methods"]:
             own = {"probe": self._probe, "learn": self._learn}.get(method)
             setattr(self, method, own or partial(self._replicas.call, method))
@@ -231,7 +230,7 @@ class Shares:
         self._home = {context: home for context, home in self._home.items() if home != judge}
 
     def take(self, judge: int, among: int, least: int, most: int) -> list[Question]:
-        """A batch for one of `among` judges: its share of what waits, but `least` to `most`; none where none waits.
+        """A batch for one of `among` judges: its share of the questions, but `least` to `most`; none where none waits.
 
         The judge's own contexts come first, then those that no judge had; contexts of others, and parts of a context,
         fill a batch that would else be less than half full. A context is also cut where it is larger than a batch, or

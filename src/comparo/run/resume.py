@@ -26,10 +26,6 @@ from comparo.data.items import Items
 from comparo.data.run_folder import DATABASE, Key, clean, decode, key_of
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
-from comparo.ranking.display import Grown
-from comparo.ranking.ranking import Ranking
-from comparo.rounding import merge_ties
-from comparo.run.budget import Budget, paid_and_spent, rounded
 from comparo.run.budget import paid_and_spent
 from comparo.run.growth import Growth, History, count_growths
 from comparo.run.store import (

@@ -114,7 +114,7 @@ class Chorus:
 
     >>> from comparo.selection.selector import Selector
     >>> shares = Shares(ana=0.5, bo=0.5)
-    >>> chorus = Chorus(Selector(["x", "y", "z"], orders="one", rng=0), shares)
+    >>> chorus = Chorus(Selector(["x", "y", "z"], orders="one", seed=0), shares)
     >>> first = chorus.next(4)
     >>> len({(first, second) for first, second, _ in first}), chorus.remaining
     (2, 2)

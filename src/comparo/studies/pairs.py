@@ -1,7 +1,7 @@
 """PairS: ranking by a merge sort that asks the judge for each comparison (Liu et al. 2024, arXiv:2403.16950).
 
 The candidates are put in random order and sorted by halves, the worst first. To merge two sorted runs, their heads are
-compared, the one from the left run shown first, and the worse one goes next. PairS-greedy goes by whether p ≥ ½.
+compared, the one from the left run shown first, and the worse one goes next. PairS-greedy decides by p ≥ ½.
 PairS-beam keeps the `beam` likeliest partial merges, by the mean over their D decisions (as in the authors' code: by
 the sum, a merge would gain by asking little)
 

@@ -58,7 +58,7 @@ class Fit:
     paper's symmetric set-up does: else a judge who favours a position would tie items that it can distinguish. "bt"
     has the paper's prior (`prior_pairs="compared"`). In small contexts it is solved by Newton's method, which is
     faster: e = 1/(N − 1) additional wins for either side of a comparison are p = (y + e)/(1 + 2e) with weight 1 + 2e,
-    so that its maximum is that of a product of soft Bradley–Terry experts.
+    and its maximum is that of a product of soft Bradley–Terry experts.
 
     >>> Fit("poe-bt").independent, Fit("poe-bt", "joint").independent
     (True, False)

@@ -110,10 +110,10 @@ def recorded_answers(recorded: Comparisons) -> Answer:
     Traceback (most recent call last):
     comparo.errors.JudgeError: replay/memory on 'b' against 'a': ...
     """
-    return judge_answers(Replay(recorded))
+    return judge_answers(Replay(recorded), Prompt("{first}{second}"))
 
 
-def judge_answers(judge: Judge, prompt: Prompt | None = None, items: Items | None = None) -> Answer:
+def judge_answers(judge: Judge, prompt: Prompt, items: Items | None = None) -> Answer:
     """Answers from a judge that is asked with a prompt about the texts of `items`; a failed one raises a JudgeError."""
 
     def answer(asked: Sequence[Asked]) -> list[float]:

@@ -31,8 +31,8 @@ import numpy as np
 from typer.testing import CliRunner
 
 from comparo.cli.app import app
+from comparo.data.run_folder import DATABASE
 from comparo.errors import ComparisonsError, JudgeError, RunError, StoreError
-from comparo.run.database import DATABASE
 from comparo.run.repair import PAGE, Pages
 from comparo.run.store import read_judgements
 from comparo.run.worker import ENOUGH, is_excess

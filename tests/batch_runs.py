@@ -10,13 +10,13 @@ from typing import Any
 import comparo.run.batch_transport as courier
 from comparo.data.items import Items
 from comparo.data.prompts import criterion_prompt
+from comparo.data.run_folder import key_of
 from comparo.data.wordings import DEFAULT_WORDING
 from comparo.judges import Judgement, load_judge
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch import BatchRun, check_batch
 from comparo.run.batch_transport import BatchStore, Pauses
 from comparo.run.budget import Budget
-from comparo.run.database import key_of
 from comparo.run.store import Store, read_judgements
 from comparo.run.task import Task
 

@@ -22,7 +22,7 @@ from comparo.data.prompts import Question, criterion_prompt
 from comparo.data.wordings import DEFAULT_WORDING
 from comparo.errors import StoreError
 from comparo.judges import Judgement
-from comparo.judges.weights import digest_of
+from comparo.judges.chat import digest_of
 from comparo.run.cache import Cache, Recalling, clear, contents, head_of, key_of_answer, remembering
 from comparo.run.store import read_judgements
 from processes import Forked

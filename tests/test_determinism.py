@@ -23,8 +23,8 @@ from comparo.rounding import TIES, first_best, merge_ties
 from comparo.selection import Selector
 from comparo.selection import selector as selector_module
 from comparo.selection.growing import Placing
+from comparo.selection.sharing import telling_pairs
 from comparo.selection.systems import Systems, sureness
-from comparo.selection.vote_priority import telling_pairs
 from comparo.studies.recorded import Recorded
 from comparo.studies.sweep import Way, sweep
 from comparo.studies.tables import correlations_table, retention_table
@@ -121,7 +121,7 @@ def asked(chooser, answer, batches, size):
 )
 def test_the_questions_of_a_selector(options, orders):
     def made(answer):
-        return asked(Selector(range(30), orders=orders, rng=3, **options), answer, 12, 16)
+        return asked(Selector(range(30), orders=orders, seed=3, **options), answer, 12, 16)
 
     rows = on_all_cpus(made)
     assert len(rows) == len(set(rows)) == 192
@@ -136,7 +136,7 @@ def test_the_questions_about_new_items(orders, hard):
             return float(p > 0.5) if hard else p
 
         items = list(range(36))
-        placing = Placing(items, Selector(items, orders=orders, rng=1), None, np.random.default_rng(seed))
+        placing = Placing(items, Selector(items, orders=orders, seed=1), None, np.random.default_rng(seed))
         placing.observe([(x, y, say(x, y)) for x in range(24) for y in range(24) if (x - y) % 24 in (1, 3, 8)])
         return asked(placing, say, 14, 12)
 

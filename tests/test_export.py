@@ -17,11 +17,11 @@ from scipy.special import logit
 
 from comparo import Comparisons, ComparisonsError, Items, export_run, fit, load_judge, rank
 from comparo.data.prompts import delimited
+from comparo.data.run_folder import DATABASE
 from comparo.export.preferences import preferred_pairs
 from comparo.methods import quiet_fit
 from comparo.report.record import read_record
-from comparo.run.database import DATABASE, open_database
-from comparo.run.store import read_judgements
+from comparo.run.store import open_database, read_judgements
 from servers import Api, prefers
 from stored import QUALITY, ROWS, one_voice, two_voices
 

@@ -14,13 +14,14 @@ import pytest
 
 from comparo import Items, load_judge, rank
 from comparo.data.comparisons import Comparisons
+from comparo.data.run_folder import key_of
 from comparo.errors import ComparisonsError, JudgeError, WrongFolderError
 from comparo.judges.simulated import Simulated
-from comparo.ranking.growth import growth_sentences
+from comparo.ranking.display import growth_sentences
 from comparo.report import write_report
 from comparo.report.record import read_record
-from comparo.run.database import key_of
-from comparo.run.resume import Change, grown, merged, read_past
+from comparo.run.rank import prepare_rank
+from comparo.run.resume import Change, merged, read_past
 from comparo.run.store import read_judgements, stored_items
 from comparo.selection import Selector
 from comparo.selection.growing import Placing
@@ -297,17 +298,8 @@ def test_a_panel_places_new_items_with_few_calls(tmp_path):
 
 
 def test_a_budget_is_for_what_is_asked_now(run_folder):
-    task = None
-
-    def folder(given):
-        nonlocal task
-        task = grown(given, run_folder)
-        raise KeyboardInterrupt
-
     def calls(budget):
-        with pytest.raises(KeyboardInterrupt):
-            go(folder, ALL, budget=budget)
-        return task.expense.calls
+        return prepare_rank(texts(ALL), "better", judge=judge(), budget=budget, out=run_folder).base.expense.calls
 
     assert [calls(budget) for budget in (50, "10n", "10%")] == [50, 60, round(0.1 * (30 * 29 - 24 * 23))]
     assert calls("1000n") == 30 * 29 - 240
@@ -342,7 +334,7 @@ def test_merged_items_keep_the_stored_order_and_contexts():
 def test_placing_asks_no_call_twice_and_ends_with_all(orders):
     rng = np.random.default_rng(0)
     items = list(range(12))
-    placing = Placing(items, Selector(items, orders=orders, rng=1), None, rng)
+    placing = Placing(items, Selector(items, orders=orders, seed=1), None, rng)
     old = [(x, y, 0.5 + (x - y) / 40) for x in range(8) for y in range(8) if x < y]
     placing.observe(old + ([(y, x, 1 - p) for x, y, p in old] if orders == "both" else []))
     total = 132 if orders == "both" else 66
@@ -397,8 +389,8 @@ def test_pairs_of_soft_answers_are_as_good_as_those_of_a_naive_search_with_the_n
         logits = [scores[x] - scores[y] + np.sqrt(noise) * rng.standard_normal() for x, y in rows]
         return [(*row, 1 / (1 + np.exp(-d))) for row, d in zip(rows, logits, strict=True)]
 
-    given = Selector(range(old), rng=0).next(10 * old)
-    placing = Placing(list(range(size)), Selector(range(size), rng=1), None, rng)
+    given = Selector(range(old), seed=0).next(10 * old)
+    placing = Placing(list(range(size)), Selector(range(size), seed=1), None, rng)
     placing.observe(answered(given))
     rows = list(given)
     for _ in range(10):

@@ -24,9 +24,8 @@ from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import load_judge, ray_judge
-from comparo.judges.ray.cluster import JOIN, LOOK, look
-from comparo.judges.ray.judge import RayJudge, Shares
-from comparo.judges.ray.replicas import Patience
+from comparo.judges.ray import RayJudge, Shares
+from comparo.judges.ray_replicas import JOIN, LOOK, Patience, look
 from comparo.run.store import read_configuration, read_judgements
 from openai_models import LUNA, O3
 from servers import Api

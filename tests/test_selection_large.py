@@ -12,8 +12,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.linalg.determinant import design_log_det
 from comparo.model.tuning import Limits
 from comparo.selection.designs import Pairs, random_pairs
-from comparo.selection.greedy import inverse
-from comparo.selection.resistance import Goal, Resistance, matching
+from comparo.selection.greedy import Goal, Resistance, inverse, matching
 from comparo.selection.selector import Selector, greedy_pairs
 from split import one_short
 
@@ -84,7 +83,7 @@ def test_adaptive(orders: Any, goal: str) -> None:
     rng = np.random.default_rng(0)
     scores = 2 * rng.standard_normal(ITEMS)
     selector = Selector(
-        range(ITEMS), strategy="adaptive", orders=orders, goal=goal, rng=np.random.default_rng(1), limits=FEW
+        range(ITEMS), strategy="adaptive", orders=orders, goal=goal, seed=np.random.default_rng(1), limits=FEW
     )
     asked: list[tuple[int, int]] = []
     for _ in range(5):

@@ -6,6 +6,7 @@ import random
 import re
 import shlex
 import sqlite3
+from contextlib import closing
 from itertools import pairwise
 
 import numpy as np
@@ -15,17 +16,16 @@ from scipy.special import expit
 from comparo import Comparisons
 from comparo.data.items import Items
 from comparo.data.prompts import Question, criterion_prompt
+from comparo.data.run_folder import encode
 from comparo.errors import JudgeError, RunError, StoreError
 from comparo.judges import Judgement
 from comparo.judges.simulated import Simulated
 from comparo.model.estimators.panel_members import hear
 from comparo.report.making import command
 from comparo.run.budget import Budget
-from comparo.run.database import MIGRATIONS, encode
-from comparo.run.folders import list_runs
 from comparo.run.loop import Run
+from comparo.run.plan import prepare
 from comparo.run.rank import rank
-from comparo.run.repair import repair
 from comparo.run.store import Store, count_judgements, read_judgements
 from comparo.run.task import Task
 from comparo.run.voice_allocation import PILOT, Allocation, Chorus, Shares, _known_noise
@@ -339,7 +339,7 @@ def test_small_contexts_use_up_all_pairs_of_all_voices():
 
 def test_the_budget_must_connect_the_items_for_all_voices_together():
     with pytest.raises(ValueError, match=r"24 calls .*24 items.*\b46\b.* --budget 5n"):
-        task([told("ana"), told("bo"), told("cy")], budget="1n").check()
+        prepare(task([told("ana"), told("bo"), told("cy")], budget="1n"))
     with pytest.raises(ValueError, match=r"several voices.* group"):
         task([told("ana"), told("bo")], estimate="consensus")
 
@@ -372,7 +372,7 @@ def test_a_larger_budget_goes_on_with_the_same_teams(tmp_path):
 def test_shares_decide_for_each_voice_and_re_ask_when_pairs_are_used_up():
     shares = Shares(ana=0.5, bo=0.5)
     shares.decided = True
-    chorus = Chorus(Selector(list("wxyz"), orders="both", rng=0), shares)
+    chorus = Chorus(Selector(list("wxyz"), orders="both", seed=0), shares)
     asks = chorus.next(24)
     assert len(set(asks)) == 24
     assert chorus.remaining == 0
@@ -522,19 +522,15 @@ def test_python_takes_lists_of_judges_wordings_and_options(tmp_path):
         rank(TEXTS, "better", judge=["simulated/soft", "simulated/hard"], options=[{}, {}, {}])
 
 
-def test_an_older_folder_opens_is_counted_repaired_and_goes_on(tmp_path):
+def test_a_folder_of_another_version_is_refused(tmp_path):
     work = Task(Items.of(TEXTS), criterion_prompt("better"), told("ana"), Budget.of("4n"))
-    _, judgements = run(work, tmp_path / "run")
-    path = tmp_path / "run" / "judgements.db"
-    with sqlite3.connect(path) as connection:
-        connection.execute("DELETE FROM judgements WHERE number > 50")
-        for later in ("model", "cached", "tokens_reasoning", "tokens_cached", "voice"):
-            connection.execute(f"ALTER TABLE judgements DROP COLUMN {later}")
-        connection.execute(f"PRAGMA user_version={len(MIGRATIONS) - 1}")
-    connection.close()
-    assert count_judgements(tmp_path / "run") == (50, 0)
-    assert Comparisons.read(tmp_path / "run").judges is None
-    assert [one.question.voice for one in read_judgements(tmp_path / "run")] == [None] * 50
-    assert repair(tmp_path / "run").kept == 50
-    assert asked(run(work, tmp_path / "run")[1]) == asked(judgements)
-    assert list_runs(tmp_path)[0].answered == 96
+    run(work, tmp_path / "run")
+    with closing(sqlite3.connect(tmp_path / "run" / "judgements.db")) as connection:
+        connection.execute("PRAGMA user_version=20")
+    for read in (read_judgements, count_judgements):
+        with pytest.raises(StoreError, match="another version of comparo"):
+            read(tmp_path / "run")
+    with pytest.raises(StoreError, match="another version of comparo"):
+        run(work, tmp_path / "run")
+    with pytest.raises(StoreError, match="another version of comparo"):
+        Comparisons.read(tmp_path / "run")

@@ -15,7 +15,7 @@ from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons, join, read_parts
 from comparo.data.items import Items
 from comparo.data.reading import read_columns
-from comparo.data.sources import database_of
+from comparo.data.run_folder import database_of
 from comparo.errors import ComparisonsError
 
 EPILOG = (

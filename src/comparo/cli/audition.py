@@ -18,7 +18,7 @@ from comparo.cli.settings import command_line
 from comparo.data.writing import csv_text
 from comparo.run.audition import PAIRS, Audition, prepare_audition
 from comparo.run.budget import paid_and_spent
-from comparo.run.database import write_text
+from comparo.run.files import write_text
 from comparo.run.plan import Storage
 from comparo.run.task import DEFAULT_LEAST_MASS
 from comparo.run.voices import count_cached, voices_of
@@ -56,7 +56,7 @@ def audition_command(
     A voice is a judge with a wording (--wording all: every one that can put the criterion). Prints for each voice how
     much of what it says is about the texts, about their order, and agreed on by the others; names the voice to use.
     """
-    items = columns.read(data, group=group, scores=None)
+    items = columns.read(data, group=group)
     question = question.spelled_out("all")
 
     voices = voices_of(asked.make(items, context), question.make(items, columns, asked.reader))

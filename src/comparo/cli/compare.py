@@ -19,7 +19,7 @@ from comparo.report.compare_page import RESULT
 from comparo.report.record import run_record
 from comparo.run.compare import prepare_compare
 from comparo.run.compare_result import Duel
-from comparo.run.database import write_text
+from comparo.run.files import write_text
 from comparo.run.task import DEFAULT_LEAST_MASS
 
 EPILOG = (
@@ -92,9 +92,9 @@ def compare_command(
     level = level if fail_if_worse is None else max(level, 2 * fail_if_worse - 1)
     console = Console(stderr=True, quiet=quiet, highlight=False)
     paired = (
-        pair_files(one, other, _two(names), cluster, **columns.names)
+        pair_files(one, other, _two(names), cluster, **columns.without_scores)
         if data is None
-        else pair_groups(data, one, other, group, cluster, **columns.names)
+        else pair_groups(data, one, other, group, cluster, **columns.without_scores)
     )
     given: dict[str, Any] = {}
     if paired.items is not None:

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from comparo.data.columns import Table, column_from_values, columns_from_frame, frame_from_columns, look_up, shown
 from comparo.data.layouts import LABELS, WANTED, fields_from_matrix, fields_from_table, judged_fields
 from comparo.data.reading import columns_from_objects, read_columns
-from comparo.data.sources import database_of, judged
+from comparo.data.run_folder import database_of, judged
 from comparo.data.writing import write_columns
 from comparo.errors import ComparisonsError
 

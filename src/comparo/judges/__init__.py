@@ -8,7 +8,7 @@ from comparo.errors import JudgeError
 from comparo.judges.function import FunctionJudge, as_judge
 from comparo.judges.loading import PROVIDERS, accepted_options, load_judge, parse_judge, parse_options
 from comparo.judges.protocol import Judge, Judgement, Probe, Writing
-from comparo.judges.ray.judge import ray_judge
+from comparo.judges.ray import ray_judge
 
 __all__ = [
     "PROVIDERS",

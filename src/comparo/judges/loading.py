@@ -43,7 +43,7 @@ def load_judge(name: str, **options: Any) -> Judge:
     options |= own
     if options.pop("engine", None) == "ray":
         cluster = {option: options.pop(option) for option in RAY if option in options}
-        replicated: Judge = import_module("comparo.judges.ray.judge").ray_judge(name, options, **cluster)
+        replicated: Judge = import_module("comparo.judges.ray").ray_judge(name, options, **cluster)
         return replicated
     provider, _, model = name.partition("/")
     accepted = accepted_options(name)

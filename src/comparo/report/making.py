@@ -26,7 +26,6 @@ METHODS = {
     "panel": "consensus of several judges, each weighed by what it agrees on with the others",
     "davidson": "Bradley–Terry model of wins, losses and ties",
     "votes": "Bradley–Terry model of people's votes with a prior on how far texts differ",
-    "bt-sigma": "Bradley–Terry model with a discrimination for each judge",
 }
 CHOSEN = ("budget", "until", "goal", "strategy", "orders", "method", "bias", "estimate", "seed")
 
@@ -132,7 +131,7 @@ def command(configuration: Mapping[str, Any]) -> str:
     words = ["comparo", "rank", "ITEMS"]
     flags = prompt_flags(prompt)
     before = "" if flags else f"printf %s {shlex.quote(prompt.template)} > prompt.txt\n"
-    words += flags or ["--prompt", "prompt.txt", "--labels", ",".join(prompt.labels), "--answer", prompt.answer]
+    words += flags or ["--prompt", f"prompt.txt; labels={','.join(prompt.labels)}, answer={prompt.answer}"]
     if not flags and delimited(prompt.template) != prompt.template:
         words += ["--wording", PAPER_WORDING]
     voices = configuration["identity"].get("voices")

@@ -37,7 +37,7 @@ from comparo.report.sections import (
 from comparo.report.signs import in_hundred
 from comparo.report.trust import signs
 from comparo.report.voices_section import who_judged
-from comparo.run.database import write_text
+from comparo.run.files import write_text
 from comparo.run.probing import model_sentences
 
 HERE = Path(__file__).parent

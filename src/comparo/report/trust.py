@@ -12,7 +12,7 @@ import numpy as np
 import comparo.report.bounds as bounds
 from comparo.analysis.confidence import top_probability
 from comparo.analysis.correlations import mean_known
-from comparo.ranking.notes import control_name, control_sentences
+from comparo.ranking.display import control_name, control_sentences
 from comparo.report.consistency import consistency, failures, mass, position
 from comparo.report.embed import figure, label, percentages, signed
 from comparo.report.measures import Outlook, length_correlation
@@ -33,7 +33,7 @@ def whose(record: Record) -> Sign | None:
         return None
     shared = "its style of writing" if effects.group is None else "its group"
     if record.configuration.get("validity") is not None:
-        source = "The share was given by --validity"
+        source = "The share was given by --estimate"
     elif effects.group is None:
         source = "The share is what agreed better with people on every set that was measured"
     else:

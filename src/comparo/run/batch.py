@@ -22,13 +22,13 @@ from typing import Any, Literal, get_args
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Question
+from comparo.data.run_folder import encode, key_of
 from comparo.errors import JudgeError, PendingError, RunError
 from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Batch, Courier, Pauses, StrangerError
 from comparo.run.cache import Memory, Recalling
-from comparo.run.database import encode, key_of
 from comparo.run.loop import LOOK, Run, logger
 from comparo.run.progress import Watcher
 from comparo.run.scheduling import pair_source
@@ -125,7 +125,7 @@ class BatchRun(Run):
             raise self._lost
         if self._is_cancelled:
             raise PendingError(
-                f"Cancelled: {self.progress.answered:,} answers are kept. The same command (without --cancel) asks the "
+                f"Cancelled: {self.progress.answered:,} answers are kept. The same command (without cancel) asks the "
                 "rest in another batch"
             )
         return self._conclude()

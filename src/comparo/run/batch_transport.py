@@ -25,11 +25,12 @@ from pathlib import Path
 from uuid import uuid4
 
 from comparo.data.prompts import Question
+from comparo.data.run_folder import decode, encode
 from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judgement
 from comparo.judges.batches import Batches, Line, LostError, State
-from comparo.run.database import OWNER, decode, encode, explained, insert, reading
-from comparo.run.store import Store
+from comparo.run.files import OWNER, explained
+from comparo.run.store import Store, insert, reading
 
 COLUMNS = "number, name, lines, file, sent, id, others, status, done"
 
@@ -183,15 +184,13 @@ def check_no_batch(store: Store) -> None:
         lines = sum(batch.lines for batch in waiting)
         raise StoreError(
             f"{store.folder} waits for a batch of {lines:,} questions at the server; add --batch (batch=True) to go on "
-            "with it, or --batch --cancel to end it early"
+            "with it, or --batch cancel to end it early"
         )
 
 
 def waiting_for(folder: Path) -> str:
     """What a run folder waits for, as it was last seen: "in progress, 120 of 500 done"; "" where it does not wait."""
     with reading(folder) as connection:
-        if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'batches'").fetchone():
-            return ""
         rows = connection.execute(
             "SELECT status, sum(lines), sum(done), max(seen) FROM batches WHERE closed IS NULL AND sent IS NOT NULL "
             "GROUP BY status ORDER BY min(number)"
@@ -360,7 +359,7 @@ class Courier:
                 f"the results of batch {batch.id} ({state.status}, {state.done:,} of {batch.lines:,} done by the "
                 f"server's count) {' and '.join(filter(None, (lack, differ)))}, in {DOWNLOADS} downloads. All other "
                 "answers are kept, and nothing was asked again. Run the same command later to download them once more. "
-                f"With --batch --cancel the batch is given up: the same command then asks {len(left):,} questions "
+                f"With --batch cancel the batch is given up: the same command then asks {len(left):,} questions "
                 "again, and pays for them again"
             )
         self.batches.close(batch, state.status)

@@ -31,10 +31,12 @@ from typing import TYPE_CHECKING, Any
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
+from comparo.data.run_folder import clean, key_of
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement, Probe
-from comparo.judges.several import Several, about
-from comparo.run.database import BUSY, DAMAGED, UNFIT, clean, key_of, make_private, open_database, plain
+from comparo.judges.protocol import Several, about
+from comparo.run.files import DAMAGED, make_private
+from comparo.run.store import BUSY, UNFIT, open_database, plain
 
 if TYPE_CHECKING:
     from comparo.run.store import Store
@@ -43,13 +45,13 @@ if TYPE_CHECKING:
 
 CACHE = "cache.sqlite"
 APPLICATION = 0x636D7072  # "cmpr": SQLite's place for a number that says whose file it is
-MIGRATIONS = (
+SCHEMA = (
     f"PRAGMA application_id={APPLICATION}",
     """
     CREATE TABLE answers (
         number INTEGER PRIMARY KEY, key BLOB NOT NULL, judge TEXT NOT NULL, at TEXT NOT NULL,
-        p REAL NOT NULL, mass REAL, weight REAL NOT NULL, reply TEXT NOT NULL,
-        tokens_in INTEGER NOT NULL, tokens_out INTEGER NOT NULL, seconds REAL, cost REAL, cut INTEGER NOT NULL
+        p REAL NOT NULL, mass REAL, weight REAL NOT NULL, reply TEXT NOT NULL, tokens_in INTEGER NOT NULL,
+        tokens_out INTEGER NOT NULL, seconds REAL, cost REAL, cut INTEGER NOT NULL, model TEXT NOT NULL
     )
     """,
     "CREATE INDEX answers_by_key ON answers (key)",
@@ -58,7 +60,6 @@ MIGRATIONS = (
         key BLOB PRIMARY KEY, judge TEXT NOT NULL, sentence TEXT NOT NULL, found TEXT NOT NULL, cost REAL
     )
     """,
-    "ALTER TABLE answers ADD COLUMN model TEXT NOT NULL DEFAULT ''",
 )
 KEPT = ("p", "mass", "weight", "reply", "tokens_in", "tokens_out", "seconds", "cost", "cut", "model")
 FIND = f"SELECT number, {', '.join(KEPT)} FROM answers WHERE key = ? ORDER BY number"
@@ -248,7 +249,7 @@ def _opened(path: Path, patience: float) -> sqlite3.Connection:
     while True:
         try:
             _check(path)
-            connection = open_database(str(path), MIGRATIONS, patience)
+            connection = open_database(str(path), SCHEMA, patience)
             # A text that is not UTF-8 would hide all rows.
             connection.text_factory = lambda data: data.decode(errors="surrogateescape")
             return connection

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from comparo.analysis.sequential import Bettors
 from comparo.data.items import Items
 from comparo.data.pairing import Paired, pair_files, pair_groups
+from comparo.data.run_folder import key_of
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.compare_result import Duel, preferences
-from comparo.run.database import key_of
 from comparo.run.loop import Run
 from comparo.run.plan import Plan
 from comparo.run.progress import Watch

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from comparo.data.prompts import Question
+from comparo.data.run_folder import Key, encode, key_of
 from comparo.data.writing import csv_text
 from comparo.errors import JudgeError, RunError
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch_transport import had_batches
 from comparo.run.budget import Spending, paid_and_spent
-from comparo.run.database import Key, encode, key_of
 from comparo.run.probing import model_sentences
 from comparo.run.progress import Progress, Watcher
 from comparo.run.scheduling import Pair, Rounds, Stops, pair_source

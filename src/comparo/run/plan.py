@@ -20,6 +20,7 @@ from typing import Any, cast
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.injection import injection_sentence
 from comparo.data.prompts import Question
+from comparo.data.run_folder import key_of
 from comparo.data.writing import csv_text
 from comparo.judges import Judge, Judgement
 from comparo.ranking.ranking import Ranking
@@ -28,8 +29,8 @@ from comparo.run.batch_transport import check_no_batch
 from comparo.run.budget import PROBES, dollars
 from comparo.run.cache import recalled
 from comparo.run.criteria_run import CriteriaRun, CriteriaStore
-from comparo.run.database import key_of
-from comparo.run.folders import choose_folder, set_aside
+from comparo.run.files import set_aside
+from comparo.run.folders import choose_folder
 from comparo.run.loop import Run
 from comparo.run.probing import probe_judges
 from comparo.run.progress import Watch, watching

@@ -27,11 +27,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from comparo.data.items import Items
-from comparo.data.sources import table_of_items
+from comparo.data.run_folder import DATABASE, decode, table_of_items
 from comparo.errors import ComparisonsError, StoreError, WrongFolderError
-from comparo.run.database import DATABASE, decode, explained, lock, make_private, open_database, sync
-from comparo.run.folders import free
-from comparo.run.store import write_configuration, written_configuration
+from comparo.run.files import explained, free, lock, make_private, sync
+from comparo.run.store import open_database, write_configuration, written_configuration
 
 PAGE = 4096  # bytes: SQLite's default, which the databases of runs have
 LEAF = 13
@@ -176,7 +175,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 TYPES: dict[str, tuple[type, ...]] = {"TEXT": (str,), "INTEGER": (int,), "REAL": (int, float)}
-FEWEST = {"judgements": 15, "items": 5}  # columns of a row that an older version wrote; other tables got no columns
 JSON = {"context", "first", "second", "shared", "scores", "configuration"}  # columns; id too, but not a batch's
 TIMES = {"at", "shown"}
 VOTES = (0, 0.5, 1)  # what a person's answer can be
@@ -258,13 +256,13 @@ def _copy_rows(pages: Pages, connection: sqlite3.Connection) -> None:
 
 def _fitted(table: str, columns: list[Row], rowid: int, values: Row) -> Row | None:
     """The values as a row of a table; None where they cannot be one."""
-    if not FEWEST.get(table, len(columns)) <= len(values) <= len(columns):
+    if len(values) != len(columns):
         return None
     keys = [kind for _, _, kind, _, _, key in columns if key]
     is_numbered = keys == ["INTEGER"]
     if is_numbered and values[0] is not None:
         return None
-    row = (*([rowid] if is_numbered else values[:1]), *values[1:], *[None] * (len(columns) - len(values)))
+    row = (rowid, *values[1:]) if is_numbered else values
     for (_, name, kind, is_needed, _, is_key), value in zip(columns, row, strict=True):
         if value is None:
             if is_needed or is_key:

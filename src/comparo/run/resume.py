@@ -48,28 +48,26 @@ from numpy.typing import NDArray
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
-from comparo.data.sources import named_rows, table_of_rows
+from comparo.data.run_folder import DATABASE, Key, clean, decode, encode, key_of, named_rows, table_of_rows
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
-from comparo.ranking.growth import Grown
+from comparo.ranking.display import Grown
 from comparo.ranking.ranking import Ranking
 from comparo.rounding import merge_ties
 from comparo.run.budget import Budget, paid_and_spent, rounded
-from comparo.run.database import (
-    DATABASE,
-    Key,
+from comparo.run.store import (
+    KEPT,
     Label,
-    clean,
-    decode,
-    encode,
+    Store,
+    differences,
     item_rows,
-    key_of,
     numbered_judgements,
+    read_configuration,
     reading,
+    stored_items,
     stored_judgements,
     texts_of,
 )
-from comparo.run.store import KEPT, Store, differences, read_configuration, stored_items
 from comparo.run.voices import comparisons
 from comparo.selection.designs import Orders
 from comparo.types import Array, Mask
@@ -176,16 +174,10 @@ class Past:
 
 
 def count_growths(connection: sqlite3.Connection) -> int | None:
-    """How often a run has grown; None where it holds no items yet.
-
-    >>> count_growths(sqlite3.connect(":memory:")) is None
-    True
-    """
-    tables = _tables(connection)
-    if "items" not in tables or not connection.execute("SELECT 1 FROM items LIMIT 1").fetchone():
+    """How often a run has grown; None where it holds no items yet."""
+    if not connection.execute("SELECT 1 FROM items LIMIT 1").fetchone():
         return None
-    growths = connection.execute("SELECT count(*) FROM growths").fetchone()[0] if "growths" in tables else 0
-    return int(growths)
+    return int(connection.execute("SELECT count(*) FROM growths").fetchone()[0])
 
 
 def read_past(folder: Path) -> Past | None:
@@ -195,10 +187,6 @@ def read_past(folder: Path) -> Past | None:
             return None
         history = History.read(connection, str(folder))
     return history.past(history.growth, history.left_out)
-
-
-def _tables(connection: sqlite3.Connection) -> set[str]:
-    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 def labels_of(ranking: Ranking) -> list[Label]:
@@ -226,15 +214,9 @@ class History:
 
     @classmethod
     def read(cls, connection: sqlite3.Connection, source: str) -> History:
-        """What the database of a run holds, also one of an older version."""
-        tables = _tables(connection)
         rows = named_rows(connection, "SELECT number AS place, * FROM items")
-        rows += named_rows(connection, "SELECT * FROM former") if "former" in tables else []
-        growths = (
-            connection.execute("SELECT judgements, left_out FROM growths ORDER BY number").fetchall()
-            if "growths" in tables
-            else []
-        )
+        rows += named_rows(connection, "SELECT * FROM former")
+        growths = connection.execute("SELECT judgements, left_out FROM growths ORDER BY number").fetchall()
         judgements = [
             (number, (context, first), (context, second), judgement)
             for number, (context, first, second, _), judgement in numbered_judgements(connection, "error IS NULL")
@@ -256,7 +238,7 @@ class History:
 
     def since(self, growth: int) -> dict[Label, int]:
         """The items of a growth, and the growth that brought each as it was then."""
-        return {(row["context"], row["id"]): row.get("since") or 0 for row in self._there(growth)}
+        return {(row["context"], row["id"]): row["since"] for row in self._there(growth)}
 
     def answers(self, growth: int) -> list[Judgement]:
         """The answers about the items of a growth, as they were then, that came in it or before."""
@@ -284,7 +266,7 @@ class History:
         return Past(self.state(growth - 1), frozenset(since), kept, since, origin, left_out)
 
     def _there(self, growth: int) -> list[Mapping[str, Any]]:
-        return [row for row in self.rows if (row.get("since") or 0) <= growth < row.get("until", growth + 1)]
+        return [row for row in self.rows if (row["since"]) <= growth < row.get("until", growth + 1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -638,13 +620,13 @@ def _write(folder: str, growth: Growth, items: Items, connection: sqlite3.Connec
     for label in (*growth.changed, *growth.removed):
         connection.execute(
             "INSERT INTO former (place, context, context_text, id, text, scores, shared, since, until) "
-            "SELECT items.number, items.context, contexts.text, id, items.text, scores, shared, coalesce(since, 0), ? "
+            "SELECT items.number, items.context, contexts.text, id, items.text, scores, shared, since, ? "
             "FROM items JOIN contexts ON contexts.context = items.context WHERE items.context = ? AND id = ?",
             (growth.number, *label),
         )
         connection.execute("DELETE FROM items WHERE context = ? AND id = ?", label)
         connection.execute(
-            "INSERT OR IGNORE INTO withdrawn SELECT number FROM judgements WHERE context = ? AND ? IN (first, second)",
+            "UPDATE judgements SET withdrawn = 1 WHERE context = ? AND ? IN (first, second)",
             label,
         )
     rows = connection.execute("SELECT number, context, id FROM items")

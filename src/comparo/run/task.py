@@ -23,11 +23,11 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
+from comparo.data.run_folder import key_of
 from comparo.judges import Judge, Judgement
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
 from comparo.run.budget import Budget
-from comparo.run.database import key_of
 from comparo.run.fit_policy import Fitting, Scores
 from comparo.run.probing import PRICES, prices_of
 from comparo.run.resume import Growth

@@ -1,11 +1,11 @@
-"""How many calls a ranking needs, estimated by simulation before any call is paid for.
+"""The number of calls that a ranking needs, estimated by simulation before any call is paid for.
 
 True scores are standard normal, and a judge of two items answers p with
 
     logit p = strength·(s_first − s_second) + bias + noise·ε,    ε standard normal, anew in every call.
 
 Its accuracy is the probability that it prefers the better of two random items (where bias is 0). The difference of
-their scores has variance 2, so that the signal has standard deviation √2·strength, and
+their scores has variance 2, hence the signal has standard deviation √2·strength, and
 
     accuracy = ½ + arctan(√2·strength / noise) / π.
 
@@ -102,7 +102,7 @@ def judge_of(accuracy: float) -> tuple[float, float]:
 def later(spearman: float, times: float) -> float:
     """The Spearman correlation after `times` as many calls, where each item has many calls.
 
-    The variance of the errors is inversely proportional to the calls, so that R²/(1 − R²) is proportional to them, R
+    The variance of the errors is inversely proportional to the calls, and R²/(1 − R²) is proportional to them, R
     being the correlation of the scores; that of their ranks is (6/π)·arcsin(R/2), as for any two normal variables.
 
     >>> round(later(0.9, 2.0), 3)
@@ -123,7 +123,7 @@ def plan(
     strategy: Strategy | None = None,
     orders: Orders = DEFAULT_ORDERS,
     repeats: int | None = None,
-    rng: Seed = None,
+    seed: Seed = None,
     effort: Effort = EFFORT,
 ) -> Plan:
     """How many calls rank `items` items with a mean Spearman correlation of `target`.
@@ -141,7 +141,7 @@ def plan(
     bias : Added to every logit; above 0 it favours the item shown first. None is 0.
     strategy, orders : As in `Selector`.
     repeats : The number of simulated runs; by default 8 to 100, fewer for more items.
-    rng : A seed or a generator.
+    seed : A whole number or a generator.
     effort : How much is simulated.
 
     Returns
@@ -155,7 +155,7 @@ def plan(
 
     Examples
     --------
-    >>> found = plan(12, accuracy=0.9, target=0.9, rng=0)
+    >>> found = plan(12, accuracy=0.9, target=0.9, seed=0)
     >>> found.calls
     36
     """
@@ -177,7 +177,7 @@ def plan(
 
     if repeats is None:
         repeats = min(max(effort.simulated // size, effort.fewest), effort.most)
-    runs = [_Run(size, answer, strategy, orders, generator) for generator in as_generator(rng).spawn(repeats)]
+    runs = [_Run(size, answer, strategy, orders, generator) for generator in as_generator(seed).spawn(repeats)]
     found: list[tuple[float, ...]] = []
     for calls in _tried(effort.per_item, size, orders):
         if calls <= effort.calls * size or not found:
@@ -224,7 +224,7 @@ class _Run:
         self.scores = rng.standard_normal(items)
         self.answer = answer
         self.rng = rng
-        self.selector = Selector(range(items), strategy=strategy, orders=orders, rng=rng)
+        self.selector = Selector(range(items), strategy=strategy, orders=orders, seed=rng)
         self.rows = np.empty((0, 2), dtype=np.int64)
         self.p = np.empty(0)
         self.heard = 0

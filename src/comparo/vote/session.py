@@ -10,15 +10,16 @@ from typing import Any
 
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
-from comparo.data.sources import database_of
+from comparo.data.run_folder import database_of
 from comparo.errors import StoreError, WrongFolderError
 from comparo.report.record import read_record
 from comparo.run.budget import Budget
-from comparo.run.folders import choose_folder, folders, set_aside
+from comparo.run.files import set_aside
+from comparo.run.folders import choose_folder, folders
 from comparo.run.resume import Change
 from comparo.run.store import Store, count_judgements, differences, read_configuration, stored_items
 from comparo.selection.designs import DEFAULT_BUDGET
-from comparo.selection.vote_priority import telling_pairs
+from comparo.selection.sharing import telling_pairs
 from comparo.vote.booth import Booth
 from comparo.vote.people import MAY_DIFFER, Links, identity_of, task_of
 

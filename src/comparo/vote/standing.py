@@ -17,16 +17,15 @@ from typing import Any
 import numpy as np
 
 from comparo.analysis.confidence import expected_spearman
-from comparo.data.sources import standing
+from comparo.data.run_folder import decode
 from comparo.data.writing import csv_text
 from comparo.judges import Judgement
 from comparo.metrics import Estimate, krippendorff_alpha
-from comparo.ranking.flips import Flips, count_flips
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.self_consistency import Flips, count_flips
 from comparo.report.measures import Position, voter_biases
-from comparo.run.database import decode, reading
 from comparo.run.scheduling import connected, sure_contexts
-from comparo.run.store import read_judgements
+from comparo.run.store import read_judgements, reading
 from comparo.run.voices import comparisons
 from comparo.vote.booth import Booth
 
@@ -223,7 +222,7 @@ def votes_csv(booth: Booth) -> str:
         with reading(booth.store.folder) as connection:
             rows = connection.execute(
                 "SELECT first, second, p, voice, context, seconds, at FROM judgements WHERE error IS NULL AND "
-                f"{standing(connection)} ORDER BY number"
+                "NOT withdrawn ORDER BY number"
             ).fetchall()
         for first, second, p, voice, context, seconds, at in rows:
             values = (decode(first), decode(second), WINNERS[p], p, voice, decode(context), seconds, at)

@@ -1,0 +1,268 @@
+"""How consistent a judge's answers are: winners that change with the order, cycles, and a correlation of both orders.
+
+The verdict of an answer is the text that it prefers, p > ½ or p < ½, or a tie. Flips and cycles are counts over pairs
+and triads, each of one judge, without scores; they are the same for a reversed judge.
+
+Of a pair asked in both orders, with answers y and y′ in logits (probabilities, where answers are decisions),
+
+    (y − y′)/2 = x_first − x_second + noise,    (y + y′)/2 = −γ + e_first + e_second + noise,
+
+x is the judge's view of a text, and e the effect of the position on it. As the first of its pairs a text is worth
+x + e, as the second x − e; the correlation of the two, without noise, is (Var x − Var e) / (Var x + Var e).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import logit, ndtri
+
+from comparo.data.comparisons import Comparisons
+from comparo.model.inference.position import pairs
+from comparo.model.linalg.graph import Graph
+from comparo.model.observations import are_choices
+from comparo.types import Array, Index
+
+NEAR = 1e-9  # distance from ½ below which a mean of answers is a tie: rounding
+# Share of flips above which rankings are poor, measured by `python -m benchmarks.bounds`: there the Spearman
+# correlation with the true order falls to 0.75. A coin has 0.5.
+MANY = 0.4
+CLIPPED = 1e-4  # distance from 0 and 1 of the least and the most probable answers
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """Of `pairs` asked in both orders, those whose verdicts contradict each other; `once` were asked in one only.
+
+    A pair counts once for every voice that was asked it.
+
+    >>> found = Flips(pairs=100, flipped=61, once=0)
+    >>> [round(end, 2) for end in found.interval], found.are_many
+    ([0.51, 0.7], True)
+    """
+
+    pairs: int
+    flipped: int
+    once: int
+
+    @property
+    def share(self) -> float:
+        """The share of pairs whose verdicts contradict each other; NaN without pairs."""
+        return self.flipped / self.pairs if self.pairs else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's 95% interval of the share, for pairs that are independent; (0, 1) without pairs."""
+        return wilson(self.share, self.pairs, float(ndtri(0.975))) if self.pairs else (0.0, 1.0)
+
+    @property
+    def are_many(self) -> bool:
+        """Whether the share is surely above `MANY`: the judge hardly reads the texts, or they hardly differ."""
+        return self.interval[0] > MANY
+
+
+def count_flips(comparisons: Comparisons) -> Flips:
+    """Pairs asked in both orders, and how many of them had another winner in the other order; a tie contradicts none.
+
+    >>> count_flips(Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.6), ("a", "c", 0.9)]))
+    Flips(pairs=1, flipped=1, once=1)
+    """
+    one, other = comparisons.both_orders()
+    same_position = np.minimum(one, other) > 0.5 + NEAR, np.maximum(one, other) < 0.5 - NEAR
+    flipped = int(np.count_nonzero(np.logical_or(*same_position)))
+    return Flips(len(one), flipped, len(np.unique(comparisons.pair_keys())) - len(one))
+
+
+def unexplained_flips(comparisons: Comparisons) -> Flips:
+    """`count_flips` with each judge's position bias taken out of soft answers, which show how large it is.
+
+    Of a pair with answers y and y′ in logits, the winner changes where |(y + y′)/2 − median| ≥ |y − y′|/2.
+
+    >>> rows = [("a", "b", 0.8), ("b", "a", 0.6), ("a", "c", 0.9), ("c", "a", 0.55), ("b", "c", 0.8), ("c", "b", 0.6)]
+    >>> data = Comparisons.from_rows(rows)
+    >>> count_flips(data).flipped, unexplained_flips(data).flipped
+    (3, 0)
+    """
+    whole = count_flips(comparisons)
+    if are_choices(comparisons):
+        return whole
+    flipped = 0
+    for judge in np.unique(comparisons.judged_by):
+        orders = comparisons.take(comparisons.judged_by == judge).both_orders()
+        one, other = (logit(np.clip(p, CLIPPED, 1 - CLIPPED)) for p in orders)
+        position = (one + other) / 2
+        moved = np.abs(position - np.median(position)) if len(position) else position
+        flipped += int(np.count_nonzero(moved >= np.abs(one - other) / 2 - NEAR))
+    return Flips(whole.pairs, flipped, whole.once)
+
+
+def wilson(value: float, count: float, z: float) -> tuple[float, float]:
+    """Wilson's interval of a share of `count` independent observations, with z standard errors on either side.
+
+    >>> low, high = wilson(0.0, 10, 1.96)
+    >>> low, round(high, 3)
+    (0.0, 0.278)
+    """
+    centre = (value + z * z / (2 * count)) / (1 + z * z / count)
+    reach = z / (1 + z * z / count) * np.sqrt(value * (1 - value) / count + (z / (2 * count)) ** 2)
+    return max(float(centre - reach), 0.0), min(float(centre + reach), 1.0)
+
+
+def orders_correlation(comparisons: Comparisons, graph: Graph, group: Index | None = None) -> float | None:
+    """The correlation of a text's worth as the first and as the second of its pairs, beyond its group.
+
+    None where no text has two pairs that were asked in both orders; 0 where texts do not differ. Effects of groups on
+    both parts are removed by least squares first: `group` (n,) is the number of each candidate's group.
+
+    >>> rng, x, e = np.random.default_rng(0), *np.random.default_rng(1).normal(size=(2, 20))
+    >>> ends = [(i, j) for i in range(20) for j in range(20) if i != j]
+    >>> d = np.array([x[i] - x[j] + 0.5 * (e[i] + e[j]) for i, j in ends]) + 0.1 * rng.normal(size=380)
+    >>> data = Comparisons.from_columns(*zip(*ends), 1 / (1 + np.exp(-d)))
+    >>> found, true = orders_correlation(data, Graph.build(data)), (x.var() - e.var() / 4) / (x.var() + e.var() / 4)
+    >>> bool(abs(found - true) < 0.05)
+    True
+    """
+    first, second, prefers, position = _both(comparisons, graph)
+    ends = np.bincount(np.concatenate([first, second]), minlength=graph.nodes)
+    if not np.any(ends > 1):
+        return None
+    context = graph.position[first]
+    if group is not None:
+        prefers = prefers - _explained(group[first], group[second], prefers, -1, None)
+        position = position - _explained(group[first], group[second], position, 1, context)
+    own = text_variance(first, second, prefers, -1, context, graph.nodes)
+    moved = max(text_variance(first, second, position, 1, context, graph.nodes), 0.0)
+    return (own - moved) / (own + moved) if own > 0 else 0.0
+
+
+def text_variance(first: Index, second: Index, values: Array, sign: int, context: Index, texts: int) -> float:
+    """The variance of x in values = x_first + sign·x_second + context + noise, all of shape (K,), by moments.
+
+    Two pairs that share a text have the mean product Var x, and that of the context. So it is the mean product of two
+    pairs of a context that share a text, less, where the context does not cancel, that of two that share none.
+
+    >>> first, second = np.array([0, 0, 1]), np.array([1, 2, 2])
+    >>> text_variance(first, second, np.array([2.0, 2.0, 0.0]), -1, np.zeros(3, dtype=np.int32), 3)
+    1.3333333333333333
+    """
+    ends, signed = np.concatenate([first, second]), np.concatenate([values, sign * values])
+    of_text = np.bincount(ends, minlength=texts).astype(float)
+    sharing, number = _products(np.bincount(ends, signed, texts).astype(float), of_text, signed)
+    of_context = np.bincount(context).astype(float)
+    products, all_of_them = _products(np.bincount(context, values).astype(float), of_context, values)
+    rest = all_of_them - number
+    other = (products - sharing) / rest if sign > 0 and rest > 0 else 0.0
+    return sharing / number - other
+
+
+def _products(sums: Array, counts: Array, values: Array) -> tuple[float, float]:
+    """The sum of the products of any two values that are summed together, and how many there are."""
+    return float(np.sum(sums**2) - np.sum(values**2)), float(np.sum(counts * (counts - 1)))
+
+
+def _both(comparisons: Comparisons, graph: Graph) -> tuple[Index, Index, Array, Array]:
+    """The nodes of each pair (and judge) asked in both orders; half the difference and half the sum of its answers."""
+    p = comparisons.p
+    y = p if are_choices(comparisons) else logit(np.clip(p, CLIPPED, 1 - CLIPPED))
+    number, both = pairs(comparisons, graph)
+    slot = 2 * number[both] + (graph.first > graph.second)[both]
+    size = 2 * (int(number.max()) + 1)
+    asked = np.bincount(slot, minlength=size)
+    mean = (np.bincount(slot, y[both], size) / np.maximum(asked, 1)).reshape(-1, 2)
+    ends = np.zeros((2, size // 2), dtype=np.int32)
+    ends[:, number] = np.minimum(graph.first, graph.second), np.maximum(graph.first, graph.second)
+    kept = asked[::2] > 0
+    one, other = mean[kept].T
+    return ends[0, kept], ends[1, kept], (one - other) / 2, (one + other) / 2
+
+
+def _explained(first: Index, second: Index, values: Array, sign: int, context: Index | None) -> Array:
+    """What groups (and, beside them, contexts) explain of values = m_first + sign·m_second: the groups' part, (K,)."""
+    from scipy.sparse.linalg import lsmr
+
+    rows, ones = np.arange(len(values)), np.ones(len(values))
+    groups = int(max(first.max(), second.max())) + 1
+    columns = [(ones, first), (sign * ones, second)]
+    if context is not None:
+        columns.append((ones, groups + context))
+    entries, places = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+    width = groups + (0 if context is None else int(context.max()) + 1)
+    shape = (len(values), width)
+    design = sparse.csr_array((entries, (np.tile(rows, len(columns)), places)), shape=shape)
+    found = lsmr(design, values, atol=1e-8, btol=1e-8)[0][:groups]
+    return np.asarray(found[first] + sign * found[second])
+
+
+STEPS = 20_000_000  # walks of three comparisons that are counted, at most: about a second
+
+
+@dataclass(frozen=True, slots=True)
+class Cycles:
+    """Of `triples` whose three pairs one voice decided, those that form a circle; a quarter do by chance.
+
+    `sampled`: only the triples of some items were counted, a triple once for each of these items.
+    """
+
+    triples: int
+    cyclic: int
+    sampled: bool = False
+
+
+def cycles(comparisons: Comparisons, steps: int = STEPS) -> Cycles:
+    """Triples of items that a voice compared with each other, and how many of them are cyclic: a > b > c > a.
+
+    With A[i, j] = 1 where i won against j by the mean of both orders, tr(A³)/3 triples are cyclic. Row i of A³ costs
+    the square of the comparisons of item i: where the sum is above `steps`, only the rows of random items are computed.
+
+    >>> cycles(Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.6)])).cyclic
+    1
+    """
+    merged = _apart(comparisons).merge_orders()
+    decided = np.abs(merged.p - 0.5) > NEAR
+    if not decided.any():
+        return Cycles(0, 0)
+    merged = replace(merged.take(decided), weight=None)
+    graph = Graph.build(merged)
+    won = merged.p > 0.5
+    winner, loser = np.where(won, (graph.first, graph.second), (graph.second, graph.first))
+    ones = np.ones(len(won))
+    wins = sparse.csr_array((ones, (winner, loser)), shape=(graph.nodes, graph.nodes))
+    played = sparse.csr_array(wins + wins.T)
+    needed = float(np.sum(graph.degrees().astype(np.float64) ** 2))
+    if needed <= steps:
+        every = np.arange(graph.nodes)
+        return Cycles(round(_closed(played, every) / 6), round(_closed(wins, every) / 3))
+    some = np.sort(np.random.default_rng(0).permutation(graph.nodes)[: max(int(graph.nodes * steps / needed), 1)])
+    return Cycles(round(_closed(played, some) / 2), round(_closed(wins, some)), sampled=True)
+
+
+def transitivity(comparisons: Comparisons) -> float:
+    """The share of triads without a cycle, among three texts with a verdict on each of their pairs; NaN without any.
+
+    The verdict on a pair is that of the mean of its answers in both orders. Coins would make a cycle of a quarter of
+    all triads.
+
+    >>> transitivity(Comparisons.from_rows([("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.9)]))
+    0.0
+    """
+    found = cycles(comparisons)
+    return 1.0 - found.cyclic / found.triples if found.triples else float("nan")
+
+
+def _apart(comparisons: Comparisons) -> Comparisons:
+    """The comparisons with a context for each context and judge, and without judges."""
+    if comparisons.judges is None or comparisons.judge is None:
+        return comparisons
+    context = 0 if comparisons.context is None else comparisons.context
+    code = context * len(comparisons.judges) + comparisons.judge
+    labels, code = np.unique(code, return_inverse=True)
+    return replace(comparisons, contexts=labels, context=code.astype(np.int32), judges=None, judge=None)
+
+
+def _closed(matrix: sparse.csr_array, rows: NDArray[np.int64]) -> float:
+    """Closed walks of three steps that begin at `rows`, the diagonal of A³."""
+    return float((matrix[rows] @ matrix).multiply(sparse.csr_array(matrix.T)[rows]).sum())

@@ -84,8 +84,8 @@ def audition_command(
         say=partial(shown.console.print, style="yellow", markup=False, soft_wrap=True),
         finish=partial(_ask, shown=shown),
     )
+    from comparo.report import write_report
     from comparo.report.record import AUDITION
-    from comparo.report.writing import write_report
 
     write_text(Path(found.answers.source) / AUDITION, json.dumps(found.to_dict(), ensure_ascii=False) + "\n")
     page = write_report(found.answers.source)

@@ -101,7 +101,7 @@ def standing_of(booth: Booth) -> Standing:
     folder = booth.store.folder
     judgements = [] if folder is None else read_judgements(folder)
     members = members_of(judgements, list(booth.links.judges))
-    sizes = {context: len(ids) for context, ids in booth.items.names.items()}
+    sizes = {context: len(ids) for context, ids in booth.voting.items.names.items()}
     votes = sum(member.votes for member in members)
     skips = [judgement for judgement in reversed(judgements) if judgement.failed][:SKIPS]
     if not votes:
@@ -114,7 +114,7 @@ def standing_of(booth: Booth) -> Standing:
     whole = connected(data, sizes)
     names = [None] if data.contexts is None else data.contexts.tolist()
     known = [name in whole for name in names]
-    is_sure = set() if booth.until is None else sure_contexts(ranking, spearman, booth.until) & whole
+    is_sure = set() if booth.voting.until is None else sure_contexts(ranking, spearman, booth.voting.until) & whole
     together = replace(data, judges=None, judge=None)
     return Standing(
         votes,

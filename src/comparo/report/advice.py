@@ -20,9 +20,8 @@ import comparo.report.bounds as bounds
 from comparo.ranking.flips import count_flips, unexplained_flips
 from comparo.report.embed import in_hundred, label
 from comparo.report.making import command, prompt_flags, prompt_of
-from comparo.report.measures import Outlook, length_correlation, position_bias
+from comparo.report.measures import Outlook, as_many_again, length_correlation, position_bias
 from comparo.report.record import Record
-from comparo.report.trust import as_many_again
 from comparo.run.budget import dollars
 
 STEPS = 4  # that are shown, at most: more than a reader would do

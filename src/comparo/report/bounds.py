@@ -1,4 +1,4 @@
-"""A card of the page, and the bounds behind its verdict (fine, check, poor), each with the source that the page shows.
+"""The bounds behind the verdicts fine, check and poor, each with its source, which the page shows beside the verdict.
 
 Where a bound is measured, `python -m benchmarks.bounds` shows the measurement: simulated judges with more and more
 noise are asked 6 calls per item in both orders, and the figure is read where the ranking's Spearman correlation with
@@ -34,28 +34,6 @@ class Bound:
             return "plain"
         sign = 1 if self.check >= self.fine else -1
         return "fine" if sign * value <= sign * self.fine else "check" if sign * value <= sign * self.check else "poor"
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """A figure to know before trusting the ranking; the verdict is `plain` where it is neither good nor bad.
-
-    The sentence is for everybody. `detail` is for specialists and is folded, as is `source`, the origin of the bounds.
-    A card that is not `main` is among those for specialists.
-    """
-
-    name: str
-    figure: str
-    verdict: Verdict
-    sentence: str
-    source: str = ""
-    detail: str = ""
-    main: bool = True
-
-
-def graded(name: str, text: str, bound: Bound, value: float, sentence: str, detail: str = "") -> Card:
-    """A card with the verdict of a bound on `value`."""
-    return Card(name, text, bound.verdict(value), sentence, bound.source, detail)
 
 
 def pairs_in_order(spearman: float) -> float:

@@ -1,6 +1,7 @@
 """The figures behind the report's cards and charts: position bias, residuals, length, convergence, agreement."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -169,6 +170,11 @@ def outlook(record: Record) -> list[Outlook]:
     steps = {int(min(more, record.left)) for more in (made // 4, made, 3 * made)} - {0}
     further = [Outlook(more, mean_known(expected_spearman(record.ranking, more / made))) for more in sorted(steps)]
     return [Outlook(0, mean_known(record.spearman)), *further]
+
+
+def as_many_again(ahead: Sequence[Outlook]) -> Outlook:
+    """The step that is closest to doubling the calls: four times the first one, which is a quarter."""
+    return min(ahead[1:], key=lambda step: abs(step.more - 4 * ahead[1].more))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,13 @@ from comparo.ranking.growth import growth_sentences, moved_columns, new_columns
 from comparo.ranking.ranking import Ranking
 from comparo.report.advice import Step, advice
 from comparo.report.bounds import pairs_in_order
+from comparo.report.cards import cards
 from comparo.report.charts import convergence_chart, scatter_chart
 from comparo.report.data import ROOM, Columns, Room, Tables, View, page_data
-from comparo.report.embed import LONGEST, SENTENCE, excerpt, figure, in_hundred, label, presentable, snippet
+from comparo.report.embed import LONGEST, SENTENCE, excerpt, figure, in_hundred, label, presentable, signed, snippet
 from comparo.report.making import command, facts, injection_notes, prompt_of, question, score_meaning, settings
 from comparo.report.measures import agreements, outlook
 from comparo.report.record import SCORES, Record
-from comparo.report.trust import cards
 from comparo.report.voices_section import who_judged
 from comparo.run.database import write_text
 from comparo.run.probing import model_sentences
@@ -48,7 +48,18 @@ CHOICES = {0.0: "chose the second", 0.5: "called them equal", 1.0: "chose the fi
 def environment(folder: Path) -> Environment:
     """The templates of a folder; they escape whatever they show."""
     loader = FileSystemLoader(folder)
-    return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    found = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    found.filters |= {
+        "comma": "{:,}".format,
+        "percent": "{:.0%}".format,
+        "figure": figure,
+        "signed": signed,
+        "label": label,
+        "in_order": pairs_in_order,
+        "hundred": in_hundred,
+        "per_hundred": lambda share: in_hundred(share).removesuffix(" of 100"),
+    }
+    return found
 
 
 def filled(template: str, **values: Any) -> str:
@@ -98,7 +109,7 @@ def render(record: Record, room: Room = ROOM) -> str:
 def _contents(record: Record, tables: Tables) -> dict[str, Any]:
     """What the template shows in any case, however little of the data fits the page."""
     ranking, ahead = record.ranking, outlook(record)
-    signs, (view, columns) = cards(record, ahead), tables.shown
+    found, (view, columns) = cards(record, ahead), tables.shown
     sizes = np.diff(ranking.graph.starts)
     surprises = np.argsort(-np.abs(record.p - record.expected), kind="stable")[:SURPRISES]
     notes = *ranking.notes, *ranking.board_notes, *model_sentences(record.judgements)
@@ -107,6 +118,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "words": record.words,
         "is_fitted": record.is_fitted,
         "has_texts": record.has_texts,
+        "has_voices": record.has_voices,
         "name": _file_name(record),
         "lead": _leader(record, tables),
         "sizes": " to ".join(f"{size:,}" for size in dict.fromkeys((int(sizes.min()), int(sizes.max())))),
@@ -129,8 +141,8 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         ],
         "hidden_lines": max(0, view.end - view.begin - STATIC),
         "people_names": [label(name) for name in list(record.items.scores)[:4]],
-        "signs": [sign for sign in signs if sign.main],
-        "special": [sign for sign in signs if not sign.main],
+        "cards": [card for card in found if card.main],
+        "special": [card for card in found if not card.main],
         "voices": who_judged(record),
         "audition": _auditioned(record.audition) if record.audition else None,
         "growth": _growth(ranking),
@@ -138,8 +150,8 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "surprises": [_surprise(record, place) for place in surprises.tolist()],
         "lengths": scatter_chart(record.characters, ranking.scores) if np.ptp(record.characters) > 0 else None,
         "people": [
-            (found, label(found.name), scatter_chart(found.x, found.y))
-            for found in agreements(record, tables.board is not None)
+            (each, label(each.name), scatter_chart(each.x, each.y))
+            for each in agreements(record, tables.board is not None)
         ],
         "scores": len(record.items.scores),
         "shown_scores": SCORES,

@@ -115,6 +115,12 @@ class Record:
             names = self.ranking.comparisons.judges.tolist()
         return [str(name) for name in names]
 
+    @property
+    def has_voices(self) -> bool:
+        """Whether several judges gave the comparisons."""
+        judges = self.ranking.comparisons.judges
+        return judges is not None and len(judges) > 1
+
     def name(self, node: int) -> str:
         """The name of a candidate in a sentence, with the beginning of its text where names are opaque."""
         name = label(self.ranking.items[node])
@@ -230,15 +236,6 @@ class Record:
     def left(self) -> float:
         """How many calls could still be made; a pair in a file may be compared again without end."""
         return math.inf if self.is_fitted else max(0, self.possible - len(self.answered))
-
-    @property
-    def remedy(self) -> str:
-        """What to do for more answers."""
-        if self.is_voted:
-            return "run comparo vote again for more votes"
-        if self.is_fitted:
-            return "compare them more often, and fit all comparisons again"
-        return "raise --budget and run the same command again"
 
 
 def read_record(folder: Path) -> Record:

@@ -20,6 +20,7 @@ import socket
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,7 +32,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from comparo.data.sanitize import visible
@@ -66,10 +67,6 @@ Sent = dict[str, Any]  # the JSON object that a page sends
 logger = logging.getLogger(__name__)
 
 
-class RefusedError(Exception):
-    """A request without a valid token, or from another site."""
-
-
 def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
     """The application; `hosts` are the names that a request may use for this server, any if None."""
     booth = pages.booth
@@ -77,7 +74,7 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
     def judge(request: Request) -> str:
         name = booth.links.judge(request.path_params["token"])
         if name is None:
-            raise RefusedError
+            raise HTTPException(404)
         return name
 
     def organiser(request: Request) -> str:
@@ -155,42 +152,31 @@ def make_app(pages: Pages, hosts: Collection[str] | None = None) -> ASGIApp:
 
     routes = [route(path, answer, False) for path, answer in gets.items()]
     routes += [route(path, change, True) for path, change in posts.items()]
-    handlers: dict[Any, Any] = {RefusedError: _refuse, HTTPException: _explain, StoreError: _not_saved}
-    handlers[ClientDisconnect] = _left
+    handlers: dict[Any, Any] = {HTTPException: _explain, StoreError: _not_saved, ClientDisconnect: _left}
     return _guarded(Starlette(routes=routes, exception_handlers=handlers), hosts)
 
 
 def _checked(request: Request, token: str) -> str:
     if not is_same(token, request.path_params["token"]):
-        raise RefusedError
+        raise HTTPException(404)
     return token
 
 
 def _file(_: str, request: Request) -> Response:
     name = request.path_params["file"]
     if name not in FILES:
-        raise RefusedError
+        raise HTTPException(404)
     return Response((HERE / name).read_bytes(), media_type=f"{FILES[name]}; charset=utf-8")
 
 
 def _guarded(app: ASGIApp, hosts: Collection[str] | None) -> ASGIApp:
-    """The application behind a check of the headers of every request, with `HEADERS` in every response."""
+    """The application behind a check of the headers of every request."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        request = Request(scope)
-
-        async def begun(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [
-                    *message.get("headers", []),
-                    *((name.lower().encode(), value.encode()) for name, value in HEADERS.items()),
-                ]
-            await send(message)
-
-        is_fine = _is_of_host(request, hosts) and (request.method in ("GET", "HEAD") or _is_own(request))
-        await (app if is_fine else _refusal())(scope, receive, begun)
+        if scope["type"] == "http":
+            request = Request(scope)
+            is_fine = _is_of_host(request, hosts) and (request.method in ("GET", "HEAD") or _is_own(request))
+            await (app if is_fine else _refusal())(scope, receive, send)
 
     return guarded
 
@@ -250,12 +236,8 @@ def _refusal() -> Response:
     return HTMLResponse(REFUSED, 403)
 
 
-async def _refuse(_request: Request, _error: Exception) -> Response:
-    return _refusal()
-
-
 async def _explain(_request: Request, error: Exception) -> Response:
-    """The fault of a request; an unknown address gets the same refusal as one without a token."""
+    """The fault of a request; an unknown address gets the same refusal as a token that is not valid."""
     assert isinstance(error, HTTPException)
     if error.status_code in (404, 405):
         return _refusal()
@@ -298,10 +280,6 @@ class Waiting:
                 self.most,
             )
         self.is_crowded = True
-
-    def protocol(self, **given: Any) -> Limited:
-        """A new connection, as uvicorn makes them."""
-        return Limited(self, **given)
 
 
 class Limited(H11Protocol):
@@ -373,12 +351,13 @@ def serve(
     waiting = Waiting(most_connections(), patience)
     config = uvicorn.Config(
         app,
-        http=waiting.protocol,  # type: ignore[arg-type]  # it is called as a class of protocols is
+        http=partial(Limited, waiting),  # type: ignore[arg-type]  # it is called as a class of protocols is
         ws="none",
         log_level="error",
         access_log=False,
         lifespan="off",
         server_header=False,
+        headers=list(HEADERS.items()),
         backlog=waiting.most // 2,  # also how many connections are accepted before one is closed
         timeout_graceful_shutdown=GRACE,
     )

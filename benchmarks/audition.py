@@ -1,4 +1,4 @@
-"""Which voice to pay: an audition at few calls, and whether the intervals of reliabilities hold; part of docs/panel.md.
+"""Which voice to pay: an audition at few calls, and do the intervals of reliabilities hold; docs/measurements/panel.md.
 
 Of 4n calls in all, n go to all voices alike, on the same random pairs in both orders, and the rest to the voice that
 shows most. No label is used to choose. People's scores say how much of the way from one voice at random to the best one
@@ -18,7 +18,7 @@ from comparo.analysis.reliability import measured, reliability
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.model.estimators.panel_members import hear
-from comparo.model.estimators.voice import LOGISTIC
+from comparo.model.likelihoods.bradley_terry import LOGISTIC
 from comparo.types import Array
 
 DRAWS, BUDGET, PILOT = 5, 4, 1  # draws of calls; calls per text in all, and of these for the audition

@@ -1,4 +1,4 @@
-"""--wording auto against fixed wordings, at 3n calls on recorded answers: figures of docs/judges.md.
+"""--wording auto against fixed wordings, at 3n calls on recorded answers: figures of docs/measurements/wordings.md.
 
 Every way makes its calls by `comparo.rank`. "auto" spends 320 of them on an audition of the eight built-in wordings.
 The fixed wording of a set is the one with the highest mean on the three other sets: no set chooses its own.
@@ -21,9 +21,9 @@ from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.data.wordings import WORDINGS
 from comparo.judges import Judgement
 from comparo.judges.replay import Replay, load
+from comparo.run.audition import AUTO
 from comparo.run.rank import rank
-from comparo.run.wording_choice import AUTO
-from comparo.studies.opening import scored_items
+from comparo.studies.recorded import scored_items
 from comparo.types import Array
 
 SETS = (
@@ -73,7 +73,6 @@ def measured(name: str, attribute: str) -> dict[str, Array]:
                 wording=AUTO if way == AUTO else None,
                 budget=BUDGET,
                 seed=seed,
-                say=lambda _: None,
             )
             both = [_people(each, items, attribute) for each in (ranking.judged, ranking)]
             found.setdefault(way, []).append(both)

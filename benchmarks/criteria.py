@@ -1,4 +1,4 @@
-"""Several criteria in one call: tokens saved, and agreement with separate calls; the figures of docs/criteria.md.
+"""Several criteria in one call: tokens saved, and agreement with separate calls; docs/measurements/criteria.md.
 
 `python -m benchmarks.criteria` takes a few minutes of one core: the embedded model reads three dialogues of
 TopicalChat, every ordered pair of their six responses, by two criteria, in three ways:

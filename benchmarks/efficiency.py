@@ -1,4 +1,4 @@
-"""What the recorded judgements say of the judge: the figures of docs/efficiency.md.
+"""What the recorded judgements say of the judge: the figures of docs/measurements/efficiency.md.
 
 Of the logits l of a pair in both orders, S = ½(l_ij − l_ji) is what the judge prefers and A = ½(l_ij + l_ji) what it
 makes of the position; S = s_i − s_j + pair, A = context + text_i + text_j + rest.
@@ -19,7 +19,7 @@ from comparo.run.fit_policy import Fitting
 from comparo.selection.designs import in_both_orders, random_pairs
 from comparo.selection.selector import Selector
 from comparo.selection.text_features import contrasts, overlaps
-from comparo.studies.opening import open_set
+from comparo.studies.recorded import open_set
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 SETS = ("summeval", "topicalchat", "hanna")

@@ -31,9 +31,9 @@ import numpy as np
 from typer.testing import CliRunner
 
 from comparo.cli.app import app
+from comparo.data.run_folder import DATABASE
 from comparo.errors import ComparisonsError, JudgeError, RunError, StoreError
-from comparo.run.database import DATABASE
-from comparo.run.sqlite_pages import PAGE, Pages
+from comparo.run.repair import PAGE, Pages
 from comparo.run.store import read_judgements
 from comparo.run.worker import ENOUGH, is_excess
 
@@ -307,7 +307,7 @@ def damage_again_and_again(damages: int, seed: int = 0, items: int = 12, budget:
             kept = _judgements(run)
             outcome.usable_lost += sum(kept.get(number) != before[number] for number in usable)
             last = max(kept)
-            for again in (rank, ["report", str(run)], export, ["fit", str(run)]):
+            for again in (rank, ["runs", "--report", str(run)], export, ["fit", str(run)]):
                 if code := command(outcome, what, again):
                     outcome.tracebacks.append(f"{what}: {again[0]} ended with {code}")
             outcome.asked_again += sum(number > last for number in _judgements(run))
@@ -400,7 +400,7 @@ def run_with_damaged_caches(
             before, out = server.calls, f"run{number}"
             code, words = run("--cache", "cache", "--out", out)
             if refused := code == 1 and server.calls == before:
-                words += run("--no-cache", "--out", out)[1]
+                words += run("--cache", "off", "--out", out)[1]
             stored = read_judgements(folder / out)
             sound = [one for one in stored if 0 <= one.p <= 1 and one.weight == 1 and 0 < one.cost < 1]
             for path in folder.glob("cache*"):

@@ -70,7 +70,7 @@ def measured(what: str, count: int) -> list[tuple[str, float]]:
         folder = home / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
         subprocess.run([folder / "python", "-m", "pip", "install", "--quiet", what], env=env, check=True)
         done(f"pip install {what}")
-        command = [folder / "comparo", "vote", "essays", "--criterion", "better argued", "--judges", "ana"]
+        command = [folder / "comparo", "vote", "essays", "--criterion", "better argued", "--for", "ana"]
         command = [*command, "--no-browser"]
         process = subprocess.Popen(command, env=env, cwd=home, stdout=subprocess.PIPE, text=True)
         try:

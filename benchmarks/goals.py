@@ -16,9 +16,10 @@ from scipy.stats import spearmanr
 
 from benchmarks.defaults import recorded
 from benchmarks.selection import DATA
-from comparo import Comparisons, Selector, fit
+from comparo import Comparisons, fit
 from comparo.ranking.leaderboard import Leaderboard
-from comparo.run.stopping import GROWTH
+from comparo.run.scheduling import LOOK_GROWTH
+from comparo.selection import Selector
 from comparo.selection.designs import Orders
 from comparo.selection.systems import Systems, sureness
 
@@ -83,7 +84,11 @@ def compared(world: World, goal: str, calls: int, seed: int, until: float = 2.0,
         if len(waiting) < 2:
             continue
         rows += waiting.pop(0)
-        if (design.learns or until < 1) and len(rows) >= GROWTH * looked_at and design.links(row[:3] for row in rows):
+        if (
+            (design.learns or until < 1)
+            and len(rows) >= LOOK_GROWTH * looked_at
+            and design.links(row[:3] for row in rows)
+        ):
             looked_at, found = len(rows), board(rows)
             if sureness(found, goal) >= until:
                 break

@@ -190,7 +190,7 @@ def main() -> None:
     import transformers
 
     if not torch.cuda.is_available():
-        print("This benchmark needs a GPU that torch can use, and there is none here; docs/speed.md has its figures.")
+        print("This benchmark needs a GPU that torch can use; docs/measurements/speed.md has its figures.")
         return
     transformers.logging.set_verbosity_error()
     tokenizer = make_tokenizer()

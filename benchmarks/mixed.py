@@ -16,7 +16,7 @@ from benchmarks.systems import SPREAD, answers
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.run.fit_policy import Fitting
-from comparo.studies.opening import open_set
+from comparo.studies.recorded import open_set
 from comparo.studies.yardstick import chosen
 
 CASES = (("summeval", "32"), ("summeval", "80"), ("hanna", "5n"))

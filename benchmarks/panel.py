@@ -1,4 +1,4 @@
-"""Several voices without a single label: the figures of docs/panel.md.
+"""Several voices without a single label: the figures of docs/measurements/panel.md.
 
 People's scores are used to measure only. Scores are Spearman × 100 with people, mean over contexts, then over sets
 (`benchmarks.recorded_voices`).

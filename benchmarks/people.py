@@ -1,4 +1,4 @@
-"""Few votes of people beside a judge: the figures of docs/people.md.
+"""Few votes of people beside a judge: the figures of docs/measurements/people.md.
 
     python -m benchmarks.people [--draws 8] [--runs 40] [--part all|recorded|simulation] [--votes 50 150 800]
 

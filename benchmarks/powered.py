@@ -2,7 +2,8 @@
 
     python -m benchmarks.powered [--runs 50] [--draws 20] [--data ../shared/data] [--part simulation|arena|llmfao]
 
-Prints the tables of docs/powered.md: coverage and width in simulation, with machines that are useful, useless, biased
+Prints the tables of docs/measurements/powered.md:
+coverage and width in simulation, with machines that are useful, useless, biased
 and reversed; with the recorded answers at hand, leaderboards from some of the votes against those from all of them.
 """
 

@@ -1,4 +1,4 @@
-"""A cheap noisy judge and one that is better and costs 20 times as much, at equal money: figures of docs/panel.md.
+"""A cheap noisy judge and one that is better and costs 20 times as much, at equal money: docs/measurements/panel.md.
 
 Simulated texts of a known quality t. A judge sees t + τ·u, u its own taste, in its own scale, favours a position, and
 answers with noise, or with decisions. The same money pays for calls of the cheap judge alone, of the dear one alone,
@@ -96,7 +96,7 @@ def run(items: Items, judges: Sequence[Judge], money: float) -> tuple[Ranking, l
     panel = voices_of(judges, [prompt])
     several = panel if len(panel) > 1 else ()
     task = Task(items, prompt, judges[0], Budget.of(f"${money:.0f}"), panel=several, estimate="judge")
-    made = Run(task, Store(None, task.identity), say=lambda _: None)
+    made = Run(task, Store(None, task.identity))
     return made.go(), made.judgements
 
 

@@ -17,11 +17,10 @@ from benchmarks.efficiency import DATA
 from comparo.analysis.correlations import spearman_within
 from comparo.analysis.reliability import measured
 from comparo.data.comparisons import Comparisons
-from comparo.model.estimators.panel_loadings import signs
-from comparo.model.estimators.panel_members import Heard, hear
+from comparo.model.estimators.panel_members import Heard, hear, signs
 from comparo.ranking.ranking import Ranking
 from comparo.selection.text_features import styles
-from comparo.studies.opening import scored_items
+from comparo.studies.recorded import scored_items
 from comparo.types import Array
 
 FOLDERS = ("panel", "wordings")

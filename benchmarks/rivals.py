@@ -1,4 +1,4 @@
-"""comparo against other libraries on the recorded judgements, at the same calls: the figures of docs/alternatives.md.
+"""comparo against other libraries on the recorded judgements, at the same calls: docs/measurements/rivals.md.
 
 What do other libraries make of the very same answers? What does a sort (PairS) find with the calls that it needs? And
 what does `comparo rank` find with as many calls as each? Spearman × 100 with people's scores, mean over contexts and
@@ -16,9 +16,9 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.linalg.graph import Graph
 from comparo.run.fit_policy import Fitting
 from comparo.studies.baselines import pairs_cell
-from comparo.studies.cells import Fit, evaluate
 from comparo.studies.draws import draw
-from comparo.studies.opening import open_set
+from comparo.studies.recorded import open_set
+from comparo.studies.sweep import Fit, evaluate
 from comparo.studies.yardstick import chosen, judged_and_shared
 from comparo.types import Array, Index
 

@@ -18,7 +18,8 @@ from scipy.special import expit
 from scipy.stats import rankdata
 
 from benchmarks.core import memory
-from comparo import Comparisons, design_log_det, fit
+from comparo import Comparisons, fit
+from comparo.model.linalg.determinant import design_log_det
 from comparo.selection.designs import in_both_orders, random_pairs
 from comparo.selection.selector import Selector, greedy_pairs
 

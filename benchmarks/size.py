@@ -19,9 +19,9 @@ from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.judges import Judgement, load_judge
 from comparo.run.budget import Budget
-from comparo.run.starting import make_prompt
 from comparo.run.store import Store
 from comparo.run.task import Task
+from comparo.run.voices import make_prompt
 
 WORDS = (
     "the cat sat on a mat and saw how rain fell in grey lines over old roofs while nobody came to close doors".split()
@@ -88,7 +88,7 @@ def main(judgements: int = 1_000_000, contexts: int = 10_000, items: int = 20_00
             folder, run = Path(name), Path(name, "comparo-runs", "finished")
             finished(folder, 2 * items, items)
             of = f"of {items:,} items and {2 * items:,} answers"
-            say(f"the report {of}", command(folder, "report", str(run)), run)
+            say(f"the report {of}", command(folder, "runs", "--report", str(run)), run)
             took = command(folder, "rank", "items.jsonl", "--budget", "2n", *simulated)
             say(f"a finished run {of} continued", took, run)
     if judgements:

@@ -235,7 +235,7 @@ def run_stop(task: tuple[Cell, float, int]) -> Stop:
     asked = np.zeros(len(items.contexts))
     for judgement in run.judgements:
         asked[items.context[items.row(judgement.question.context, judgement.question.first)]] += 1
-    most = [calls for calls, _ in work.expense().by_context.values()]
+    most = [calls for calls, _ in work.expense.by_context.values()]
     rho, stopped = rank_agreement(ranking, simulation), asked < most
     sums = float(np.sum(rho[stopped])), float(np.sum(rho)), float(np.sum(asked)) / cell.shape[1]
     return Stop(len(rho), int(np.sum(stopped)), *sums, time.perf_counter() - begin)

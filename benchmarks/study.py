@@ -10,10 +10,9 @@ from scipy.special import expit
 
 from benchmarks.selection import DATA
 from comparo.methods import METHODS
-from comparo.studies.cells import Fit, evaluate, score
 from comparo.studies.draws import Draws, draw
-from comparo.studies.opening import open_set
-from comparo.studies.sweep import Way, sweep
+from comparo.studies.recorded import open_set
+from comparo.studies.sweep import Fit, Way, evaluate, score, sweep
 
 SAMPLE = 40
 

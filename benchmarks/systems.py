@@ -2,7 +2,8 @@
 
     python -m benchmarks.systems [--runs 200] [--data ../shared/data]
 
-Prints the tables of docs/systems.md: coverage of 95% intervals and false splits of equal systems in simulation; power
+Prints the tables of docs/measurements/systems.md:
+coverage of 95% intervals and false splits of equal systems in simulation; power
 and number of inputs of `compare` against a test with a fixed number, and its false alarms where inputs share topics;
 with the recorded answers at hand, the leaderboard of each judge of 26,919 battles against that of people, and
 SummEval's systems.

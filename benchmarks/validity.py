@@ -1,4 +1,4 @@
-"""How much of what one judge says of a single text people share: the figures of docs/validity.md.
+"""How much of what one judge says of a single text people share: the figures of docs/measurements/validity.md.
 
 A judge's score of a text is s = m + δ, with m what is expected of the text (the mean of its system over all contexts,
 or what its style predicts) and δ its own part. The consensus estimate is t = m + k·δ. For every recorded judge whose
@@ -28,10 +28,9 @@ from comparo.ranking.flips import text_variance
 from comparo.ranking.ranking import Ranking
 from comparo.run.fit_policy import Fitting
 from comparo.selection.text_features import styles
-from comparo.studies.cells import correlate
 from comparo.studies.draws import draw
-from comparo.studies.opening import scored_items
-from comparo.studies.recorded import Recorded
+from comparo.studies.recorded import Recorded, scored_items
+from comparo.studies.sweep import correlate
 from comparo.types import Array, Index
 
 GRID = np.linspace(0.0, 1.0, 21)

@@ -1,4 +1,4 @@
-"""Several voices in one run against one voice and against equal shares, at equal calls: the figures of docs/ranking.md.
+"""Several voices in one run against one voice and against equal shares, at equal calls: docs/measurements/panel.md.
 
 Simulated: 40 texts of a known quality t. Voice r sees a·(t + τ·u), u its own taste, and answers with noise; a coin sees
 nothing. Spearman × 100 with t, the mean of `DRAWS` draws with the standard error of the difference. Recorded: voices of
@@ -25,11 +25,11 @@ from comparo.judges.simulated import Simulated
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import Budget
 from comparo.run.loop import Run
-from comparo.run.scheduling import Shares
 from comparo.run.store import Store
 from comparo.run.task import Task
+from comparo.run.voice_allocation import Shares
 from comparo.run.voices import voices_of
-from comparo.studies.opening import scored_items
+from comparo.studies.recorded import scored_items
 
 TEXTS, DRAWS, BUDGET = 40, 20, "20n"
 FEW = "6n"  # for recorded voices
@@ -68,7 +68,7 @@ def run(items: Items, judges: Sequence[Judge], budget: str, *, equal: bool = Fal
     prompt = criterion_prompt("better", context="Context" if any(items.context_texts) else None)
     panel = voices_of(judges, [prompt])
     task = Task(items, prompt, judges[0], Budget.of(budget), panel=panel if len(panel) > 1 else ())
-    made = Run(task, Store(None, task.identity), say=lambda _: None)
+    made = Run(task, Store(None, task.identity))
     if equal and made._allocation is not None:
         made._allocation.shares = Shares(dict.fromkeys((str(voice.name) for voice in panel), 1.0 / len(panel)))
         made._allocation.decide = lambda *_: None  # type: ignore[method-assign]

@@ -20,7 +20,8 @@ from scipy.special import expit
 from scipy.stats import spearmanr
 
 from benchmarks.efficiency import DATA
-from comparo import Comparisons, Items, expected_spearman, fit
+from comparo import Comparisons, Items, fit
+from comparo.analysis.confidence import expected_spearman
 from comparo.run.fit_policy import Fitting
 from comparo.vote.ballots import Ballot
 from comparo.vote.dealing import Dealer

@@ -1,4 +1,4 @@
-"""Ten wordings of one question to one judge, against people's scores: the figures of docs/judges.md.
+"""Ten wordings of one question to one judge, against people's scores: the figures of docs/measurements/wordings.md.
 
 The judge is Qwen2.5-Coder-1.5B-Instruct; the sets are the first 25 articles of SummEval and all of TopicalChat, every
 ordered pair. `p` is P(the text shown first is better); an answer flips if the judge prefers the same position in both
@@ -17,10 +17,8 @@ from benchmarks.efficiency import DATA
 from benchmarks.verdict import table
 from comparo.data.items import Items
 from comparo.run.fit_policy import Fitting
-from comparo.studies.cells import Fit, evaluate
-from comparo.studies.opening import scored_items
-from comparo.studies.recorded import Recorded
-from comparo.studies.sweep import everything
+from comparo.studies.recorded import Recorded, scored_items
+from comparo.studies.sweep import Fit, evaluate, everything
 from comparo.studies.yardstick import chosen, judged_and_shared
 from comparo.types import Array
 

@@ -10,14 +10,13 @@ from typing import Any
 import comparo.run.batch_transport as courier
 from comparo.data.items import Items
 from comparo.data.prompts import criterion_prompt
+from comparo.data.run_folder import key_of
 from comparo.data.wordings import DEFAULT_WORDING
 from comparo.judges import Judgement, load_judge
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch import BatchRun, check_batch
-from comparo.run.batch_store import BatchStore
-from comparo.run.batch_transport import Pauses
+from comparo.run.batch_transport import BatchStore, Pauses
 from comparo.run.budget import Budget
-from comparo.run.database import key_of
 from comparo.run.store import Store, read_judgements
 from comparo.run.task import Task
 
@@ -38,15 +37,13 @@ def task(
     )
 
 
-def go(
-    url: str, folder: Path, mode: Any = "wait", pauses: Pauses = QUICK, said: list[str] | None = None, **options: Any
-) -> tuple[Ranking, BatchRun]:
+def go(url: str, folder: Path, mode: Any = "wait", pauses: Pauses = QUICK, **options: Any) -> tuple[Ranking, BatchRun]:
     """The ranking by a run of batches, and the run."""
     made = check_batch(task(url, **options), has_folder=True)
     store = Store(folder, made.identity, made.configuration)
     try:
         store.add_items(made.items)
-        run = BatchRun(made, store, say=(said if said is not None else []).append, mode=mode, pauses=pauses)
+        run = BatchRun(made, store, mode=mode, pauses=pauses)
         return run.finish(), run
     finally:
         store.close()

@@ -29,7 +29,7 @@ settings.register_profile("random", derandomize=False, deadline=None, database=N
 settings.load_profile(os.environ.get("COMPARO_EXAMPLES", "few"))
 
 # Pages of docs, and functions with examples, that take more than two seconds.
-LONG_PAGES = {"people.md", "panel.md", "plots.md", "planning.md", "systems.md", "growing.md", "sheets.md"}
+LONG_PAGES = {"people.md", "panel.md", "plots.md", "planning.md", "systems.md", "runs.md", "sheets.md"}
 LONG_EXAMPLES = {
     f"comparo.{name}"
     for name in (

@@ -24,7 +24,7 @@ CALL = re.compile(rf"\bcomparo (?:{'|'.join(COMMANDS)})\b")
 SHELL = re.compile(r"((?:- )?(?:run: )?)(?:comparo|python|pip|make|git|ray|inspect|curl|export|for|gh) ")
 VAGUE = "<!-- other numbers each time -->\n"
 READ_ONLY = ("python", "toml", "json")  # blocks in which no shell runs; blocks of "text" are what a command prints
-ALONE = ("comparo runs", "comparo cache", "comparo demo")  # commands that need no argument
+ALONE = ("comparo runs", "comparo runs --cached", "comparo demo")  # commands that need no argument
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from servers import Api, Reply, Request, is_probe, refusal, tokens
 
 SOL = Model("gpt-6.1-sol", LUNA.efforts, "medium")
 QWEN = replace(OLDER, name="Qwen2.5-7B")
-# OpenAI's models that log-probabilities or a stated effort can be had of (docs/models.md), and servers of one's own.
+# OpenAI's models that log-probabilities or a stated effort can be had of (docs/judges.md), and servers of one's own.
 OPENAI = {model.name: model for model in (LUNA, SOL, QWEN)} | {"MODEL": LUNA, "qwen": QWEN}
 LINE = re.compile(r"^(\w+): A or B$", re.MULTILINE)  # how the answers by several criteria are asked for
 

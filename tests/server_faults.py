@@ -21,7 +21,7 @@ import comparo
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import Judgement
-from comparo.judges.openai.judge import load
+from comparo.judges.openai import load
 from comparo.run.store import read_judgements
 from servers import Api, Reply, Request, choices, refusal, tokens
 
@@ -86,18 +86,18 @@ FAULTS = {
     "all log-probabilities null": Fault(_logprobs(None, None), "NaN"),
     "one log-probability NaN": Fault(_logprobs(-0.1, math.nan), None),
     "log-probabilities above 0": Fault(_logprobs(3.0, 2.0), "no log-probabilities"),
-    "log-probabilities of text": Fault(_logprobs("x", "y"), "not in OpenAI's form"),
+    "log-probabilities of text": Fault(_logprobs("x", "y"), "not in the form of the API"),
     "no log-probabilities": Fault(_content(logprobs=None), "does not name"),
     "a reply without a label": Fault(tokens({"The": 0.9, "Hm": 0.1}), "does not name"),
     "no body": Fault(Reply(b""), "not JSON"),
     "HTML": Fault(Reply(b"<html>Welcome to the proxy"), "not JSON"),
     "half of the JSON": Fault(Reply(json.dumps(SURE.body).encode()[:99]), "not JSON"),
     "JSON of great depth": Fault(Reply(b"[" * 100_000), "not JSON"),
-    "a list": Fault(Reply([1]), "no choices"),
-    "null": Fault(Reply(b"null"), "no choices"),
-    "no choices": Fault(Reply(choices()), "no choices"),
-    "choices that are none": Fault(Reply({"choices": [None]}), "no choices"),
-    "an error with status 200": Fault(Reply({"error": {"message": "No."}}), "no choices"),
+    "a list": Fault(Reply([1]), "no reply in it"),
+    "null": Fault(Reply(b"null"), "no reply in it"),
+    "no choices": Fault(Reply(choices()), "no reply in it"),
+    "choices that are none": Fault(Reply({"choices": [None]}), "no reply in it"),
+    "an error with status 200": Fault(Reply({"error": {"message": "No."}}), "no reply in it"),
     "bytes that are no text": Fault(Reply(bytes(range(256))), "not JSON"),
     "a body that ends halfway": Fault(Reply(SURE.body, cut=True), "1 tries"),
     "a packed body that ends halfway": Fault(Reply(PACKED[:-20], headers={"Content-Encoding": "gzip"}), "1 tries"),

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from scipy.special import expit
 
-from comparo import agree, cohen_kappa, plot_agreement
+from comparo import agree
 from comparo.analysis.agree import PEOPLE
 from comparo.analysis.judge_votes import Clusters, share_of
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
+from comparo.metrics import cohen_kappa
+from comparo.plots import plot_agreement
 from comparo.ranking.flips import wilson
 from conftest import RECORDED
 from split import one_short
@@ -395,9 +397,9 @@ def files(tmp_path):
 
 
 def test_one_file_or_two_say_the_same(comparo, files):
-    one = comparo("agree", "all.csv", "--people", files, "--json")
-    two = comparo("agree", "machine.csv", "votes.csv", "--json")
-    bare = comparo("agree", "bare.csv", "votes.csv", "--json")
+    one = comparo("agree", "all.csv", "--people", files, "--format", "json")
+    two = comparo("agree", "machine.csv", "votes.csv", "--format", "json")
+    bare = comparo("agree", "bare.csv", "votes.csv", "--format", "json")
     assert one.returncode == two.returncode == bare.returncode == 0, one.stderr + two.stderr + bare.stderr
     assert one.stdout == two.stdout == bare.stdout.replace('"bare"', '"gpt"')
     found = json.loads(one.stdout)
@@ -412,7 +414,7 @@ def test_tables_for_people_and_for_papers(comparo, files):
         assert f"{title}\n" in done.stdout
     assert "Most disagreement, by group\n" in done.stdout
     assert f"The row '{PEOPLE}' is the ceiling." in done.stdout
-    paper = comparo("agree", "all.csv", "--people", files, "--markdown").stdout
+    paper = comparo("agree", "all.csv", "--people", files, "--format", "markdown").stdout
     assert paper.startswith("## Judges against person 0, person 1\n\n| judge | pairs |")
     table = [line for line in paper.splitlines() if line.startswith("|")]
     assert all(line.endswith(" |") for line in table)
@@ -425,7 +427,6 @@ def test_tables_for_people_and_for_papers(comparo, files):
         (["all.csv", "--people", "zoe"], "'zoe' .* judge .*'person 0'"),
         (["bare.csv"], "'bare'.* --people NAMES"),
         (["all.csv", "votes.csv"], "'person 0' .*both files.* --people NAMES"),
-        (["machine.csv", "votes.csv", "--json", "--markdown"], "choose one of --json and --markdown"),
         (["other.csv", "votes.csv"], "no pair .*person.* judge"),
         (["machine.csv", "nowhere.csv"], "nowhere.csv does not exist"),
     ],
@@ -450,7 +451,7 @@ def test_the_texts_of_a_run_folder_are_known(comparo, tmp_path):
         for a, b, p in zip(asked["first"], asked["second"], asked["p"], strict=True)
     ]
     (tmp_path / "votes.csv").write_text("first,second,winner,judge\n" + "\n".join(lines))
-    done = comparo("agree", "run", "votes.csv", "--json")
+    done = comparo("agree", "run", "votes.csv", "--format", "json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["judges"][0]["accuracy"] == 1
@@ -473,7 +474,7 @@ def test_the_picture_of_a_calibration():
 @pytest.mark.long
 @pytest.mark.recorded
 def test_recorded_battles(comparo):
-    done = comparo("agree", RECORDED / "panel" / "judges.arena_ppr.csv.gz", "--people", "human", "--json")
+    done = comparo("agree", RECORDED / "panel" / "judges.arena_ppr.csv.gz", "--people", "human", "--format", "json")
     found = {row["judge"]: row for row in json.loads(done.stdout)["judges"]}
     assert found["gpt-4-0125-preview"]["accuracy"] == pytest.approx(0.833, abs=5e-4)
     assert found["gpt-3.5-turbo"]["kappa"] == pytest.approx(0.076, abs=5e-4)

@@ -1,4 +1,4 @@
-"""Claude as a judge, by Anthropic's own library, against a server that answers as the API reference says."""
+"""Claude as a judge, against a server that answers as the API reference says."""
 
 import math
 
@@ -9,9 +9,9 @@ from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
-from comparo.judges.anthropic.judge import load
+from comparo.judges.anthropic import load
 from comparo.judges.protocol import Writing
-from comparo.studies.geval import ScorePrompt
+from comparo.studies.baselines import ScorePrompt
 from servers import Api, Reply
 
 KEY = "sk-ant-test-0123456789abcdefghijklmnop"
@@ -64,7 +64,8 @@ def test_a_verdict_in_structured_output():
     assert judgement.cost == pytest.approx(180e-6)
     [request] = api.requests
     assert (request.method, request.path) == ("POST", "/v1/messages")
-    assert KEY in request.headers["authorization"] + request.headers.get("x-api-key", "")
+    assert request.headers["x-api-key"] == KEY
+    assert request.headers["anthropic-version"] == "2023-06-01"
     schema = {
         "type": "object",
         "properties": {"better": {"type": "string", "enum": ["Summary A", "Summary B"]}},
@@ -270,8 +271,8 @@ def test_a_probe_reads_the_list_of_models_and_asks_one_small_question():
     fresh = judge(api, votes=3)
     assert fresh.writes(PROMPT) == Writing(3 * 16_000, probed=False)  # the limit, since it may reason
     assert judge(api, votes=3, effort="none").writes(PROMPT) == Writing(3 * 64, probed=False)
-    fresh.learn({"format": False, "of a later version": 1, "written": 8})
-    assert not fresh.dialect.format
+    fresh.learn({"response_format": False, "of a later version": 1, "written": 8})
+    assert not fresh.dialect.response_format
     assert fresh.writes(PROMPT) == asked.writes(PROMPT) == Writing(3 * 8, probed=True)
 
 
@@ -348,19 +349,3 @@ def test_secrets_are_not_among_the_settings():
     found = load("m", base_url="http://ana:secret@localhost/v1")
     assert found.base_url == "http://localhost"
     assert "secret" not in repr(found) + str(found.settings)
-
-
-# For batches
-
-
-def test_requests_and_messages_of_a_batch():
-    question = pairs(1)[0]
-    claude_judge = load("claude-haiku-5-5", votes=2, temperature=0.5, price=(1.0, 1.0))
-    sent = claude_judge.params(question, PROMPT)
-    assert sent["temperature"] == 0.5
-    assert "cache_control" not in sent
-    bodies = [verdict("Summary A").body, verdict("Summary A").body]
-    judgement = claude_judge.judgement(question, PROMPT, bodies)
-    assert judgement.p == pytest.approx(2.5 / 3)
-    assert judgement.cost == pytest.approx(216e-6)
-    assert claude_judge.judgement(question, PROMPT, [{"content": 1}]).error.startswith("the answer has no reply")

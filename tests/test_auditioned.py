@@ -10,7 +10,7 @@ import pytest
 from comparo import audition, rank
 from comparo.data.items import Items
 from comparo.errors import StoreError
-from comparo.run.audition_result import Answers
+from comparo.run.audition import Answers
 from comparo.run.loop import Run
 from comparo.run.store import Store, read_configuration, read_judgements
 from servers import Api, prefers
@@ -105,15 +105,14 @@ def judges():
 
 
 @pytest.mark.long
-def test_the_first_questions_of_several_voices_go_by_the_audition():
+def test_the_first_questions_of_several_voices_go_by_the_audition(caplog):
     made = begun(judges(), budget="20n")
     assert Counter(one.question.voice for one in made.given) == {"told/ana": 40, "told/bo": 40, "told/coin": 40}
-    said = []
-    _, judgements = run(made, say=said.append)
+    _, judgements = run(made)
     assert len(judgements) == len({(one.question.voice, one.question.first, one.question.second) for one in judgements})
     assert sum(calls(judgements).values()) == 480
     assert calls(judgements)["told/coin"] == 40
-    assert [sentence.split()[0] for sentence in said] == ["told/coin"]
+    assert [sentence.split()[0] for sentence in caplog.messages] == ["told/coin"]
 
 
 @pytest.mark.parametrize("orders", ["one", "both"])

@@ -10,7 +10,7 @@ from comparo import rank
 from comparo.data.prompts import criterion_prompt
 from comparo.errors import StoreError
 from comparo.run.audition import Trial, all_wordings
-from comparo.run.loop import Run
+from comparo.run.rank import prepare_rank
 from comparo.run.store import Store, read_configuration, read_judgements
 from servers import Api, prefers
 from test_voices import TEXTS, Told, asked, told
@@ -115,30 +115,29 @@ def judge(best="letter"):
 
 @pytest.mark.long
 @pytest.mark.parametrize("stop", [5, 100, 170, 300])
-def test_a_run_that_was_stopped_in_either_part_ends_like_an_unbroken_one(tmp_path, stop):
+def test_a_run_that_was_stopped_in_either_part_ends_like_an_unbroken_one(tmp_path, monkeypatch, stop):
     prompts = [criterion_prompt("better", wording=wording) for wording in ("paper", "letter", "which", "between")]
 
-    def go(folder, finish=Run.finish):
-        more = {"budget": "18n", "out": tmp_path / folder, "finish": finish}
+    def go(folder):
+        more = {"budget": "18n", "out": tmp_path / folder}
         return rank(TEXTS, judge=judge(), prompt=prompts, wording="auto", **more)
 
     go("whole")
     left = [stop]
 
-    class Stopping(Store):
-        def add(self, judgements):
-            judgements = list(judgements)
-            if left[0] < len(judgements):
-                raise StoreError("the power failed")
-            left[0] -= len(judgements)
-            return super().add(judgements)
+    add = Store.add
 
-    def finish(run):
-        run.store.__class__ = Stopping
-        return run.finish()
+    def stopping(store, judgements):
+        judgements = list(judgements)
+        if left[0] < len(judgements):
+            raise StoreError("the power failed")
+        left[0] -= len(judgements)
+        return add(store, judgements)
 
-    with pytest.raises(StoreError, match="power"):
-        go("run", finish)
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "add", stopping)
+        with pytest.raises(StoreError, match="power"):
+            go("run")
     go("run")
     for name in ("", "-audition"):
         found = [asked(read_judgements(tmp_path / f"{folder}{name}")) for folder in ("run", "whole")]
@@ -148,18 +147,14 @@ def test_a_run_that_was_stopped_in_either_part_ends_like_an_unbroken_one(tmp_pat
 
 @pytest.mark.long
 def test_python_chooses_among_prompts_of_ones_own_too():
-    tasks = []
-
-    def finish(run):
-        tasks.append(run.task)
-        return run.finish()
-
     prompts = [criterion_prompt("better", wording=wording) for wording in ("paper", "compare", "which")]
-    rank(TEXTS, judge=judge("compare"), prompt=prompts, wording="auto", budget="12n", finish=finish)
-    trial, chosen = tasks
+    plan = prepare_rank(TEXTS, judge=judge("compare"), prompt=prompts, wording="auto", budget="12n")
+    trial = plan.base.task
+    plan.run()
+    chosen = plan.base.task
     assert isinstance(trial, Trial)
     assert chosen.prompt.wording == "compare"
-    assert (len(trial.voices), len(chosen.given), chosen.expense().calls) == (3, 40, 288 - 80)
+    assert (len(trial.voices), len(chosen.given), chosen.expense.calls) == (3, 40, 288 - 80)
     with pytest.raises(ValueError, match="there is only one prompt"):
         rank(TEXTS, judge=judge(), prompt=prompts[0], wording="auto")
     assert "letter" in all_wordings("better")

@@ -14,16 +14,15 @@ import pytest
 import torch
 import transformers
 
-from comparo import Comparisons, ComparisonsError
+from comparo import Comparisons
 from comparo.analysis.correlations import spearman
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
 from comparo.judges.replay import Replay
-from comparo.studies.baselines import longer
+from comparo.studies.baselines import ScorePrompt, geval, longer, paper_score_prompt, score_prompt
 from comparo.studies.datasets import load_dataset
-from comparo.studies.geval import ScorePrompt, geval, paper_score_prompt, score_prompt
 from comparo.studies.pairs import judge_answers, recorded_answers, sort_contexts
 from letters import save_letters
 from servers import Api, llama_server, refusal, tokens, words
@@ -207,24 +206,11 @@ def test_pairs_on_a_judge_and_on_what_it_said():
 def test_a_pair_that_is_missing_is_named():
     recorded = Comparisons.from_rows([{"first": "ana", "second": "bo", "p": 0.7, "context": "x"}])
     items = Items.of([{"id": name, "text": name, "context_id": "x"} for name in ("ana", "bo", "cy")])
-    with pytest.raises(ComparisonsError, match=r"against .* in context 'x' .*PairS"):
+    with pytest.raises(JudgeError, match=r"against .* in context 'x'.*PairS"):
         sort_contexts(items.names, recorded_answers(recorded), rng=np.random.default_rng(0))
     answer = judge_answers(Replay(recorded), Prompt("{first}{second}"), items)
     with pytest.raises(JudgeError, match=r"replay/memory on .* context 'x': no judgement .*PairS"):
         sort_contexts(items.names, answer, rng=np.random.default_rng(0))
-
-
-def test_what_cannot_be_sorted_is_refused():
-    rng = np.random.default_rng(0)
-    with pytest.raises(ValueError, match=r"beam = 0 .*at least 1"):
-        pairs("ab", lambda *_: 0.5, beam=0, rng=rng)
-    with pytest.raises(ValueError, match=r"threshold = 0\.6 from 0 to 0\.5"):
-        pairs("ab", lambda *_: 0.5, threshold=0.6, rng=rng)
-    with pytest.raises(ValueError, match="have the same name"):
-        pairs("aba", lambda *_: 0.5, rng=rng)
-    with pytest.raises(ValueError, match=r"against .* is nan"):
-        pairs("ab", lambda *_: math.nan, rng=rng)
-    assert pairs("", lambda *_: 0.5, rng=rng).order == ()
 
 
 real = pytest.mark.recorded
@@ -252,7 +238,7 @@ def test_pairs_on_recorded_summeval():
 def test_pairs_cannot_be_had_where_few_pairs_were_recorded():
     data = load_dataset(DATA / "hanna.jsonl")
     answer = recorded_answers(Comparisons.read(DATA / "judgements" / "hanna.coherence.csv.gz"))
-    with pytest.raises(ComparisonsError, match="context 'hanna' was not recorded"):
+    with pytest.raises(JudgeError, match="context 'hanna': no judgement"):
         sort_contexts(data.items.names, answer, rng=np.random.default_rng(0))
 
 
@@ -296,7 +282,7 @@ def test_the_score_is_the_expected_one():
         assert all(request.body["logprobs"] for request in api.requests)
     assert scored.scores == pytest.approx([(2.0 + 1.0 + 0.1) / 0.8, (0.6 + 1.8) / 0.9])
     assert [judgement.mass for judgement in scored.judgements] == pytest.approx([0.8, 0.9])
-    assert scored.calls == len(api.requests) == 2
+    assert len(scored.judgements) == len(api.requests) == 2
     asked = api.requests[0].body["messages"][0]["content"]
     assert asked == (
         "Sentence: The cat sat on the mat.\n\nRate the fluency of the Sentence from 1 (lowest) to 5 (highest), by the "
@@ -396,7 +382,7 @@ def test_every_attribute_of_the_paper_has_a_prompt_for_its_score(name):
 
 def test_a_score_prompt_is_checked():
     assert score_prompt("wit", scale=3).labels == ("3", "2", "1")
-    assert score_prompt("wit {", steps="1. Read {it}.").text(Question(1, 1, None, "x")).count("{it}") == 1
+    assert "the wit { of" in score_prompt("wit {").text(Question(1, 1, None, "x"))
     for labels in (("2", "1"), ("1", "2", "3"), ("5", "3", "1"), tuple(map(str, range(10, 0, -1)))):
         with pytest.raises(ValueError, match="scores of a scale"):
             ScorePrompt("{first}", labels=labels)

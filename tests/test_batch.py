@@ -15,8 +15,8 @@ import pytest
 import comparo
 from batch_runs import CALLS, QUICK, answers, check_whole, go, task, texts, work
 from batch_server import EXPIRED, BatchServer
+from comparo.data.run_folder import key_of
 from comparo.errors import JudgeError, PendingError, RunError, StoreError
-from comparo.run.database import key_of
 from comparo.run.repair import repair
 from comparo.run.store import read_judgements
 from processes import CONTEXT, Forked
@@ -159,16 +159,15 @@ def full(limit, room=True):
 
 
 @pytest.mark.parametrize("room", [True, False])
-def test_a_batch_goes_in_parts_where_the_queue_is_short(server, tmp_path, room):
+def test_a_batch_goes_in_parts_where_the_queue_is_short(server, tmp_path, room, caplog):
     server.does.refuse = full(10, room)
-    said = []
-    go(server.url, tmp_path / "run", said=said)
+    go(server.url, tmp_path / "run")
     check_whole(server, tmp_path / "run")
     assert max(batch["request_counts"]["completed"] for batch in server.made) <= 10
-    assert any("goes in parts of" in sentence for sentence in said)
+    assert any("goes in parts of" in sentence for sentence in caplog.messages)
 
 
-def test_a_full_queue_is_waited_for(server, tmp_path):
+def test_a_full_queue_is_waited_for(server, tmp_path, caplog):
     state = {"refusals": 3}
 
     def refuse(lines):
@@ -186,22 +185,21 @@ def test_a_full_queue_is_waited_for(server, tmp_path):
         )
 
     server.does.refuse = refuse
-    said = []
-    go(server.url, tmp_path / "run", said=said)
+    go(server.url, tmp_path / "run")
     check_whole(server, tmp_path / "run")
     assert [len(batch["lines"]) for batch in server.made] == [39] * 4
-    assert "the server's queue" in said[1]
+    assert "the server's queue" in caplog.messages[1]
 
 
 def test_large_runs_are_split(server, tmp_path, monkeypatch):
-    monkeypatch.setattr("comparo.judges.openai.batches.OpenAIBatches.most_lines", 15)
+    monkeypatch.setattr("comparo.judges.batch_endpoints.OpenAIBatches.most_lines", 15)
     go(server.url, tmp_path / "run")
     check_whole(server, tmp_path / "run")
     assert [len(batch["lines"]) for batch in server.made] == [15, 15, 9]
 
 
 def test_large_files_are_split(server, tmp_path, monkeypatch):
-    monkeypatch.setattr("comparo.judges.openai.batches.OpenAIBatches.most_bytes", 5000)
+    monkeypatch.setattr("comparo.judges.batch_endpoints.OpenAIBatches.most_bytes", 5000)
     go(server.url, tmp_path / "run")
     check_whole(server, tmp_path / "run")
     assert len(server.made) > 2

@@ -13,7 +13,7 @@ from batch_runs import CALLS, SIZE, answers, check_whole, go, task, texts, work
 from batch_server import jsonl
 from comparo.errors import JudgeError, PendingError, RunError
 from comparo.run.batch import check_batch
-from comparo.run.batch_store import waiting_for
+from comparo.run.batch_transport import waiting_for
 from comparo.run.folders import list_runs
 from comparo.run.store import read_judgements
 from processes import CONTEXT
@@ -77,7 +77,7 @@ def test_all_questions_but_one_go_in_one_batch_at_half_the_price(endpoint, serve
     assert costs == pytest.approx([costs[0]] * (CALLS - 1) + [2 * costs[0]])
     assert run.progress.cost == pytest.approx(sum(costs))
     live = task(server.url, **endpoint.options)
-    assert check_batch(live, has_folder=True).expense().cost == pytest.approx(live.expense().cost / 2)
+    assert check_batch(live, has_folder=True).expense.cost == pytest.approx(live.expense.cost / 2)
 
 
 def test_a_batch_is_collected_later_and_no_question_is_asked_twice(server, begin, tmp_path):
@@ -173,7 +173,7 @@ def test_results_that_are_whole_at_the_second_download_are_taken(endpoint, serve
 
 
 def test_results_that_are_never_whole_stop_only_their_own_batch(server, begin, tmp_path, monkeypatch):
-    for name in ("openai.batches.OpenAIBatches", "anthropic.batches.AnthropicBatches"):
+    for name in ("batch_endpoints.OpenAIBatches", "batch_endpoints.AnthropicBatches"):
         monkeypatch.setattr(f"comparo.judges.{name}.most_lines", 15)
     server.does.lines = lambda batch, lines: lines if batch else lines[2:]
     for _ in range(2):

@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from comparo import Comparisons, Gaussian, fit
+from comparo import Comparisons, fit
 from comparo.methods import quiet_fit
-from comparo.model.estimators.random_effects import random_effects
-from comparo.model.likelihoods.experts import Constant, Linear
+from comparo.model.inference.random_effects import random_effects
+from comparo.model.likelihoods import Gaussian
+from comparo.model.likelihoods.gaussian import Constant, Linear
 from oracle import simulate
 
 

@@ -22,9 +22,8 @@ from comparo.data.prompts import Question, criterion_prompt
 from comparo.data.wordings import DEFAULT_WORDING
 from comparo.errors import StoreError
 from comparo.judges import Judgement
-from comparo.judges.weights import digest_of
-from comparo.run.cache import Cache, clear, contents, head_of, key_of_answer
-from comparo.run.caching_judge import Recalling, remembering
+from comparo.judges.chat import digest_of
+from comparo.run.cache import Cache, Recalling, clear, contents, head_of, key_of_answer, remembering
 from comparo.run.store import read_judgements
 from processes import Forked
 from servers import Api, prefers, refusal, words
@@ -80,10 +79,9 @@ def test_nothing_is_asked_twice_whatever_the_seed_the_budget_the_choice_of_pairs
         other = run(folder, ask(api, "--budget", "4n", criterion="worse"))
         assert "cache" not in other.stderr
         assert len(prompts(api)) == 132 + 48
-        asked_again = run(folder, ask(api, "--budget", "4n", "--out", "third", "--no-cache"))
+        asked_again = run(folder, ask(api, "--budget", "4n", "--out", "third", "--cache", "off"))
         assert asked_again.stdout == first.stdout
         assert len(prompts(api)) == 132 + 96
-        assert run(folder, ask(api, "--cache", "x", "--no-cache")).returncode == 2
     written = b"".join(path.read_bytes() for path in (folder / CACHE).parent.glob("cache.sqlite*"))
     assert b"quarter" not in written
     assert KEY.encode() not in written
@@ -106,17 +104,17 @@ def test_what_came_from_the_cache_is_told_and_costs_nothing(run, folder):
         assert {one.model for one in kept} == {"any-2026"}
         again = run(folder, ask(api, "--budget", "5n", "--out", "run", "--format", "json"))
         assert json.loads(again.stdout) == json.loads(done.stdout)
-        table = run(folder, ["cache"]).stdout
+        table = run(folder, ["runs", "--cached"]).stdout
         assert "openai/any" in table
         assert f"{requests} answers" in table
-        assert f"{requests} answers were removed" in run(folder, ["cache", "--clear", "--judge", "openai/any"]).stdout
+        assert f"{requests} answers were removed" in run(folder, ["runs", "--cached", "--clear", "openai/any"]).stdout
     assert contents(folder / CACHE) == []
 
 
 @pytest.mark.long
 def test_a_budget_in_dollars_buys_the_same_run_with_a_cache_as_without(run, folder):
     with Api(SERVER) as api:
-        dear = ("--price", "100,1000", "--concurrency", "1", "--budget", "$0.30")
+        dear = ("--price", "100,1000", "-o", "concurrency=1", "--budget", "$0.30")
         first = run(folder, ask(api, *dear, "--out", "first"))
         assert first.returncode == 0, first.stderr
         requests = len(prompts(api))
@@ -151,7 +149,7 @@ def test_every_command_that_asks_a_judge_uses_the_cache(run, folder):
 
 def test_failures_are_not_kept(run, folder):
     with Api(*[SERVER] * 30, *[refusal(418, "no")] * 6, SERVER) as api:
-        done = run(folder, ask(api, "--budget", "4n", "--concurrency", "1"))
+        done = run(folder, ask(api, "--budget", "4n", "-o", "concurrency=1"))
         assert done.returncode == 0, done.stderr
     assert contents(folder / CACHE)[0].answers == 48
     assert len(prompts(api)) == 54
@@ -289,7 +287,7 @@ def test_a_kill_in_the_middle_of_writing_loses_calls_in_flight_and_nothing_else(
     with Api(prefers(0.3, after=0.002)) as api:
         for kill in range(3):
             before = len(prompts(api))
-            more = ("--budget", "100%", "--out", f"run{kill}", "--concurrency", at_once)
+            more = ("--budget", "100%", "--out", f"run{kill}", "-o", f"concurrency={at_once}")
             process = start(folder, api, *more)
             while len(prompts(api)) < before + 20 and process.poll() is None:
                 time.sleep(0.002)
@@ -358,8 +356,8 @@ def test_a_damaged_cache_and_a_file_of_something_else_are_refused_before_anythin
         done = run(folder, ask(api, "--cache", "notes.txt"))
         assert done.returncode == 1
         assert "the cache notes.txt is damaged" in done.stderr
-        assert "--no-cache" in done.stderr
-        run(folder, ask(api, "--budget", "4n", "--out", "run", "--no-cache"))
+        assert "--cache off" in done.stderr
+        run(folder, ask(api, "--budget", "4n", "--out", "run", "--cache", "off"))
         asked = len(prompts(api))
         done = run(folder, ask(api, "--cache", "run/judgements.db"))
         assert "run/judgements.db is a database of" in done.stderr

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from scipy.special import logit
 
-from comparo import Comparisons, ComparisonsError, Gaussian, calibrate, fit
+from comparo import Comparisons, ComparisonsError, calibrate, fit
+from comparo.model.likelihoods import Gaussian
 
 
 def judged(rng, items=40, rows=4000):

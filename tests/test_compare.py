@@ -144,7 +144,7 @@ def test_rows_belong_together_by_id_by_context_id_or_by_number(tmp_path):
         ([{"id": "x", "text": "a"}] * 2, {"x": "b"}, r"row 2, column 'id': 'x' stands there before"),
         ([{"id": "x", "text": " "}], {"x": "b"}, "there is no text"),
         ([{"id": "x", "words": "a"}], {"x": "b"}, "there is no column 'text'"),
-        ([{"id": None, "text": "a"}], {"x": "b"}, "None is not a name"),
+        ([{"id": None, "text": "a"}], {"x": "b"}, "None is not a label"),
     ],
 )
 def test_files_that_cannot_be_paired_are_said(one, other, problem):
@@ -396,7 +396,7 @@ def files(tmp_path):
 def test_the_command_with_a_server(run, files):
     with Api(prefers_long) as api:
         asked = ("--criterion", "longer", "--kind", "Answer", "--judge", "openai/model", "--base-url", api.url)
-        command = ("compare", "old.jsonl", "new.jsonl", *asked, "--concurrency", "2", "--out", "run")
+        command = ("compare", "old.jsonl", "new.jsonl", *asked, "-o", "concurrency=2", "--out", "run")
         done = run(files, command, OPENAI_API_KEY="sk-none")
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("new is better than old")
@@ -412,7 +412,7 @@ def test_the_command_with_a_server(run, files):
         again = run(files, (*command, "--format", "json"), OPENAI_API_KEY="sk-none")
         assert json.loads(again.stdout) == document
         assert len(api.asked) == made
-        worse = ("compare", "new.jsonl", "old.jsonl", *asked, "--concurrency", "2", "--fail-if-worse", "0.95")
+        worse = ("compare", "new.jsonl", "old.jsonl", *asked, "-o", "concurrency=2", "--fail-if-worse", "0.95")
         refused = run(files, (*worse, "--format", "markdown", "--out", "worse"), OPENAI_API_KEY="sk-none")
         assert refused.returncode == 3
         assert "**old is worse than new" in refused.stdout

@@ -7,9 +7,10 @@ import pytest
 from scipy.special import expit
 from scipy.stats import rankdata
 
-from comparo import Comparisons, Gaussian, StudentT, fit
+from comparo import Comparisons, fit
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.analysis.evidence import log_evidence
+from comparo.model.likelihoods import Gaussian, StudentT
 from comparo.model.tuning import LIMITS, Limits
 from comparo.rounding import mean_ranks
 from oracle import simulate
@@ -208,7 +209,7 @@ def test_mistakes_are_told():
 
 
 def show_calibration():
-    """The table of docs/planning.md: actual, expected, and expected where a context knows nothing of the others."""
+    """The table of docs/measurements/planning.md: actual, expected, and expected of each context alone."""
     for hard in (False, True):
         for regime, (data, ranking, true) in zip(REGIMES, calibration(hard, 300), strict=True):
             alone = []

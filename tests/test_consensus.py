@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtr
 
-from comparo import Comparisons, Items, expected_spearman, fit, rank, top_probability
+from comparo import Comparisons, Items, fit, rank
+from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.analysis.correlations import spearman_within
 from comparo.judges import load_judge
 from comparo.methods import quiet_fit
@@ -23,8 +24,7 @@ from comparo.report.data import View
 from comparo.report.page import line
 from comparo.report.record import read_record
 from comparo.run.fit_policy import Fitting
-from comparo.studies.opening import scored_items
-from comparo.studies.recorded import Recorded
+from comparo.studies.recorded import Recorded, scored_items
 from comparo.studies.yardstick import chosen, judged_and_shared
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

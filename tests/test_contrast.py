@@ -10,7 +10,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from comparo.data.items import Items
-from comparo.model.noise import power
+from comparo.model.observations import power
 from comparo.selection.greedy import join
 from comparo.selection.selector import Selector
 from comparo.selection.text_features import (

@@ -13,10 +13,10 @@ from comparo.data.items import Items
 from comparo.model.control import Control
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.panel import panel
-from comparo.model.inference.solution import Shared
-from comparo.model.likelihoods.experts import BradleyTerry, Gaussian
+from comparo.model.inference.random_effects import Shared
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.likelihoods.gaussian import Gaussian
 from comparo.model.linalg.graph import Graph
-from comparo.model.posterior import ProductCovariance
 from comparo.ranking.consensus import consensus
 from comparo.run.fit_policy import Fitting
 from oracle import incidence, weights
@@ -95,7 +95,7 @@ def test_scores_coefficient_and_covariance_are_those_of_the_dense_model(is_group
     to_scores = (np.eye(n) - 1 / n) @ np.hstack([np.eye(n), shared.columns - held[:, None] * np.eye(len(sizes))[:1]])
     np.testing.assert_allclose(product.scores, to_scores @ mean, atol=0.03 * np.std(product.scores))
     covariance = effects.dispersion * to_scores @ inverse @ to_scores.T
-    found = ProductCovariance(product.laplacian, product)
+    found = product.posterior
     np.testing.assert_allclose(found.std, np.sqrt(np.diagonal(covariance)), rtol=0.1)
 
 
@@ -322,7 +322,7 @@ def test_the_commands_hold_length_equal(run, tmp_path):
     assert "more of it is worth" in done.stderr
     header = (tmp_path / "run" / "ranking.csv").read_text(encoding="utf-8").splitlines()[0]
     assert "equal_length_price_score" in header
-    assert run(tmp_path, ["report", "run"]).returncode == 0
+    assert run(tmp_path, ["runs", "--report", "run"]).returncode == 0
     assert "Equal price" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "twice the length" in run(tmp_path, ["fit", "run", "--method", "mixed", "--control", "length"]).stderr
     assert "--control needs estimated variances" in run(tmp_path, [*asked, "--plain", "--control", "length"]).stderr

@@ -13,7 +13,7 @@ from comparo import Comparisons, JudgeError, rank
 from comparo.data.criteria_prompt import criteria_prompt, shares
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.judges import Judgement, as_judge, load_judge
-from comparo.judges.several import Several, about
+from comparo.judges.protocol import Several, about
 from comparo.methods import quiet_fit
 from comparo.ranking.criteria_ranking import CriteriaRanking, combine
 from comparo.report import write_report

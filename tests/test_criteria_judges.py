@@ -16,9 +16,9 @@ import pytest
 from comparo import rank
 from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.prompts import Question
+from comparo.data.run_folder import key_of
 from comparo.errors import StoreError
 from comparo.judges import as_judge, load_judge
-from comparo.run.database import key_of
 from comparo.run.store import read_judgements
 from processes import Forked
 from servers import Api, is_probe, refusal, tokens, words
@@ -162,7 +162,7 @@ def test_killed_in_the_middle_a_run_by_several_criteria_loses_nothing_and_asks_n
     criteria = [part for name, words in CRITERIA.items() for part in ("--criterion", f"{name}={words}")]
 
     def start():
-        asked = ["--judge", "openai/m", "--base-url", api.url, "-o", "concurrency=4", "--no-cache", "--quiet"]
+        asked = ["--judge", "openai/m", "--base-url", api.url, "-o", "concurrency=4", "--cache", "off", "--quiet"]
         rank = ["rank", "items.jsonl", *criteria, *asked, "--budget", "5n", "--out", "run"]
         return Forked([sys.executable, "-m", "comparo.cli", *rank], env=os.environ, cwd=tmp_path)
 

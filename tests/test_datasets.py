@@ -20,8 +20,7 @@ from pyarrow import parquet
 from comparo import Comparisons, ComparisonsError
 from comparo.data.prompts import paper_prompt
 from comparo.studies import datasets as download
-from comparo.studies.datasets import load_dataset
-from comparo.studies.layouts import HANNA
+from comparo.studies.datasets import HANNA, load_dataset
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -120,7 +119,7 @@ def test_summeval_as_on_the_hub(write, name, tmp_path):
     data = load_dataset(write(tmp_path / name, ARTICLES))
     assert data.name == "summeval"
     assert data.attributes == ("coherence", "consistency", "fluency", "relevance")
-    assert data.systems is None
+    assert data.items.group is None
     items = data.items
     assert items.contexts.tolist() == ["dm-test-0", "dm-test-1"]
     assert items.names["dm-test-1"] == [0, 1, 2]
@@ -138,7 +137,7 @@ def test_topicalchat_as_unieval_has_it(tmp_path):
     assert items.contexts.tolist() == ["tc-00", "tc-01", "tc-02"]  # the same words about another fact are another one
     assert items.context_texts == ("hello there\n do you like owls ?",) * 2 + ("good day\n do you like owls ?",)
     assert items.texts[2] == "Original Ground Truth says hoot owls see"
-    assert data.systems.tolist() == ["Original Ground Truth", "Argmax Decoding"] * 3
+    assert data.items.group.tolist() == ["Original Ground Truth", "Argmax Decoding"] * 3
     assert items.scores["naturalness"].tolist() == [1, 2] * 3
     assert items.scores["continuity"].tolist() == items.scores["coherence"].tolist() == [3, 2] * 3
     assert "continues the dialogue better" in paper_prompt(f"{data.name}/continuity").template
@@ -149,7 +148,7 @@ def test_hanna_as_its_authors_have_it(tmp_path):
     assert data.name == "hanna"
     assert data.items.names == {"hanna": ["95", "96"]}
     assert data.items.texts == ("Story 95,\nof the sea.", "Story 96,\nof the sea.")
-    assert data.systems.tolist() == ["Human", "BertGeneration"]
+    assert data.items.group.tolist() == ["Human", "BertGeneration"]
     for shift, name in enumerate(HANNA):
         np.testing.assert_allclose(data.items.scores[name.lower()], [7 / 3 + shift] * 2)
     assert set(data.attributes) == {name.lower() for name in HANNA}
@@ -181,7 +180,7 @@ def test_cmcqrd_asks_with_passage_and_options(write, name, tmp_path):
 def test_a_set_of_ones_own_has_all_its_scores(tmp_path):
     rows = [{"id": name, "text": name * 3, "system": "me", "scores": {"wit": 1 + k}} for k, name in enumerate("ab")]
     data = load_dataset(write_lines(tmp_path / "jokes.jsonl", rows))
-    assert (data.name, data.attributes, data.systems.tolist()) == ("jokes", ("wit",), ["me", "me"])
+    assert (data.name, data.attributes, data.items.group.tolist()) == ("jokes", ("wit",), ["me", "me"])
     with pytest.raises(ValueError, match="no prompt 'jokes/wit'"):
         paper_prompt(f"{data.name}/wit")
 
@@ -328,7 +327,7 @@ def test_a_set_is_downloaded_once_by_its_name(mirror, tmp_path, monkeypatch):
 
 def test_a_file_in_the_cache_is_never_overwritten(mirror, tmp_path):
     write_csv(tmp_path / "hanna.csv", [{**row, "Model": "Mine"} for row in RATINGS])
-    assert load_dataset("hanna", cache=tmp_path, mirror=mirror[0]).systems.tolist() == ["Mine", "Mine"]
+    assert load_dataset("hanna", cache=tmp_path, mirror=mirror[0]).items.group.tolist() == ["Mine", "Mine"]
     assert mirror[1].asked == []
 
 
@@ -400,8 +399,8 @@ def test_the_real_files(name, items, contexts, attributes):
     data = load_dataset(DATA / f"{name}.jsonl")
     assert (data.name, len(data.items), len(data.items.contexts)) == (name, items, contexts)
     assert len(data.attributes) == attributes
-    assert len(data.systems) == items
-    assert len(set(data.systems.tolist())) == {"summeval": 16, "topicalchat": 6, "hanna": 11}[name]
+    assert len(data.items.group) == items
+    assert len(set(data.items.group.tolist())) == {"summeval": 16, "topicalchat": 6, "hanna": 11}[name]
     for attribute in data.attributes:
         assert not np.isnan(data.items.scores[attribute]).any()
         assert paper_prompt(f"{data.name}/{attribute}").has_context == (name != "hanna")
@@ -432,7 +431,7 @@ def test_the_published_layout_of_topicalchat_gives_the_same_items(tmp_path):
     one = load_dataset(write_json(tmp_path / "topical_chat.json", published))
     other = load_dataset(DATA / "topicalchat.jsonl")
     assert one.attributes == other.attributes
-    assert one.systems.tolist() == other.systems.tolist()
+    assert one.items.group.tolist() == other.items.group.tolist()
     assert one.items.digest() == other.items.digest()
     for attribute in one.attributes:
         np.testing.assert_array_equal(one.items.scores[attribute], other.items.scores[attribute])

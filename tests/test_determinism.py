@@ -14,12 +14,13 @@ import pytest
 from scipy.special import expit
 
 import comparo
-from comparo import Comparisons, Selector, fit
+from comparo import Comparisons, fit
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.data.items import Items
 from comparo.methods import quiet_fit
 from comparo.model.tuning import LIMITS
 from comparo.rounding import TIES, first_best, merge_ties
+from comparo.selection import Selector
 from comparo.selection import selector as selector_module
 from comparo.selection.growing import Placing
 from comparo.selection.systems import Systems, sureness

@@ -13,6 +13,7 @@ from comparo.cli.app import COMMANDS, load_command
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+MEASUREMENTS = DOCS / "measurements"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
@@ -153,9 +154,21 @@ def navigation(entries=CONFIG["nav"], section=""):
 
 def test_the_navigation_has_every_page_once():
     listed = [page for _, page in navigation()]
-    there = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
-    assert set(listed) == there, "zensical.toml lists other pages than docs/ has"
+    there = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md") if page.parent != MEASUREMENTS}
+    assert set(listed) == there | {"measurements/index.md"}, "zensical.toml lists other pages than docs/ has"
     assert len(listed) == len(set(listed))
+
+
+def test_every_page_of_measurements_is_listed_and_linked():
+    names = {page.name for page in MEASUREMENTS.glob("*.md")} - {"index.md"}
+    assert set(links(read(MEASUREMENTS / "index.md"))) == names
+    linked = {link for page in DOCS.glob("*.md") for link in links(read(page)) if link.startswith("measurements/")}
+    assert {f"measurements/{name}" for name in names} <= {link.partition("#")[0] for link in linked}
+
+
+def test_the_pages_beside_measurements_stay_short():
+    pages = [page for page in DOCS.rglob("*.md") if page.parent != MEASUREMENTS]
+    assert sum(len(read(page).split()) for page in pages) <= 40_000, "move tables and derivations to docs/measurements"
 
 
 def test_the_navigation_is_by_task():

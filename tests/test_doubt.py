@@ -10,15 +10,14 @@ from benchmarks.simulation import Cell
 from benchmarks.soundness import run_cell
 from comparo import Comparisons
 from comparo.model.estimators.mixed import mixed
+from comparo.model.inference.choices import style_inflation
+from comparo.model.inference.random_effects import Shared, solve
 from comparo.model.inference.reml import Variances
-from comparo.model.inference.solution import Shared, solve
-from comparo.model.inference.style_prior import doubt
-from comparo.model.likelihoods.experts import BradleyTerry
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.determinant import log_det
-from comparo.model.linalg.graph import Graph
-from comparo.model.linalg.pattern import Pattern
+from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
-from comparo.model.posterior import ProductCovariance, difference_variances, sampled_variances
+from comparo.model.posterior import Posterior, difference_variances
 from comparo.model.tuning import Limits
 
 A = 1.7  # σ²
@@ -54,7 +53,7 @@ def test_an_uneven_prior_is_that_of_the_dense_gaussian_model(limits):
     graph = system.pattern.graph
     centre, n = centring(graph), graph.nodes
     assert graph.components == 2
-    prior = A * np.diag(system.doubt)
+    prior = A * np.diag(system.inflation)
     hessian = design.T @ (c[:, None] * design) + np.linalg.inv(prior)
     b = design.T @ (c * y)
 
@@ -90,18 +89,18 @@ def test_an_uneven_prior_is_that_of_the_dense_gaussian_model(limits):
 def test_the_covariance_with_an_uneven_ridge_is_that_of_the_dense_matrix():
     system, design, c, _, _ = uneven(SMALL)
     graph, laplacian = system.pattern.graph, system.laplacian(1 / A)
-    hessian = design.T @ (c[:, None] * design) + np.diag(1 / (A * system.doubt))
+    hessian = design.T @ (c[:, None] * design) + np.diag(1 / (A * system.inflation))
     centre = centring(graph)
     inverse = centre @ np.linalg.inv(hessian) @ centre
     (batch,) = system.pattern.batches
     np.testing.assert_allclose(laplacian.inverse(batch)[0], inverse, atol=1e-10)
-    np.testing.assert_allclose(ProductCovariance(laplacian).std ** 2, np.diagonal(inverse), rtol=1e-9)
+    np.testing.assert_allclose(Posterior((laplacian,)).std ** 2, np.diagonal(inverse), rtol=1e-9)
     exact = np.einsum("ki,ij,kj->k", design, inverse, design)[system.pattern.order]
     np.testing.assert_allclose(difference_variances(laplacian), exact, rtol=1e-9)
     assert log_det(laplacian) == pytest.approx(np.linalg.slogdet(hessian).logabsdet, rel=1e-12)
     many = replace(SMALL, error_draws=6_000, error_columns=1_000)
     drawn = Pattern(graph, limits=many)
-    sampled = sampled_variances(replace(system, pattern=drawn).laplacian(1 / A), 0)
+    sampled = replace(system, pattern=drawn).laplacian(1 / A).variances(0)
     np.testing.assert_allclose(sampled, np.diagonal(inverse), rtol=0.05)
 
 
@@ -131,7 +130,7 @@ def test_what_style_expects_is_doubted_by_its_distance_and_nothing_else_is():
     told = Variances(
         Spectrum.of(uneven(SMALL)[0], np.zeros((30, 2))), shared.kind, 9, True, 1.0, np.ones(1), np.ones(1)
     )
-    np.testing.assert_array_equal(doubt(told, shared, 4.0), 1.0)
+    np.testing.assert_array_equal(style_inflation(told, shared, 4.0), 1.0)
 
 
 @pytest.mark.long

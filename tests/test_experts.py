@@ -4,9 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from comparo import BradleyTerry, Expert, Gaussian, StudentT
 from comparo.analysis.calibration import Interpolated
-from comparo.model.likelihoods.experts import Constant, Linear, derivatives
+from comparo.model.likelihoods import BradleyTerry, Expert, Gaussian, StudentT
+from comparo.model.likelihoods.experts import derivatives
+from comparo.model.likelihoods.gaussian import Constant, Linear
 
 EXPERTS = [
     BradleyTerry(),

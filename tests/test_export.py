@@ -17,11 +17,11 @@ from scipy.special import logit
 
 from comparo import Comparisons, ComparisonsError, Items, export_run, fit, load_judge, rank
 from comparo.data.prompts import delimited
-from comparo.export.tables import preferred_pairs
+from comparo.data.run_folder import DATABASE
+from comparo.export.preferences import preferred_pairs
 from comparo.methods import quiet_fit
 from comparo.report.record import read_record
-from comparo.run.database import DATABASE, open_database
-from comparo.run.store import read_judgements
+from comparo.run.store import open_database, read_judgements
 from servers import Api, prefers
 from stored import QUALITY, ROWS, one_voice, two_voices
 
@@ -232,7 +232,7 @@ def test_failed_answers_are_left_out_and_counted_and_no_key_is_written(comparo, 
     (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with Api(prefers(0.4)) as api:
         base = api.url.replace("://", f"://me:{KEY}@")
-        judge = ("--judge", "openai/any", "--base-url", base, "--concurrency", 1, "-o", "retries=0")
+        judge = ("--judge", "openai/any", "--base-url", base, "-o", "concurrency=1", "-o", "retries=0")
         done = comparo("rank", "items.jsonl", "--criterion", "better", *judge, "--out", "run", OPENAI_API_KEY=KEY)
         assert done.returncode == 0, done.stderr
     connection = open_database(str(tmp_path / "run" / DATABASE))
@@ -255,7 +255,7 @@ def test_failed_answers_are_left_out_and_counted_and_no_key_is_written(comparo, 
 
 
 def test_margins_know_the_true_differences_better_than_the_answers_do():
-    """Five simulated runs: which text is better in all pairs that were judged, and by how much (docs/assets.md)."""
+    """Five simulated runs: which text is better in all pairs that were judged, and by how much (docs/runs.md)."""
     right, near, kept = [], [], []
     for seed in range(5):
         truth = dict(enumerate(np.random.default_rng(seed).normal(0, 1.5, 20).tolist()))

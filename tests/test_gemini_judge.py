@@ -1,19 +1,15 @@
-"""Gemini as a judge, by Google's own library, against a server that answers as the API reference says."""
+"""Gemini as a judge, against a server that answers as the API reference says."""
 
-import asyncio
 import math
-import re
+import time
 
 import pytest
-from google.genai.errors import ClientError
 
 from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
-from comparo.judges.gemini.caller import answered
-from comparo.judges.gemini.judge import load
-from comparo.judges.openai.wire import asked_pause
+from comparo.judges.gemini import load
 from comparo.judges.protocol import Writing
 from gemini import MODEL, gemini, likeliest, refused, replies, verdicts
 from servers import Api, Reply
@@ -113,7 +109,7 @@ def test_log_probabilities_in_another_form_fail():
     broken = likeliest({"A": 0.9})
     broken.body["candidates"][0]["logprobsResult"]["topCandidates"] = [{"candidates": 7}]
     with Api(gemini(broken)) as api:
-        assert re.search("log-probabilities .*Gemini", failure(api))
+        assert "the log-probabilities are not in the form of the API" in failure(api)
 
 
 def test_a_sampled_token_that_is_not_among_the_likeliest_counts():
@@ -167,7 +163,7 @@ def test_thoughts_are_paid_for_and_not_read():
     reply = verdicts("Summary B", thought="Summary A is short.", usage={"thoughtsTokenCount": 500})
     with Api(gemini(reply)) as api:
         [judgement] = ask(api, votes=1, effort="low", price=(1.0, 10.0))
-    assert api.requests[0].body["generationConfig"]["thinkingConfig"] == {"thinking_level": "LOW"}
+    assert api.requests[0].body["generationConfig"]["thinkingConfig"] == {"thinkingLevel": "LOW"}
     assert judgement.p == 0.25
     assert judgement.reply == '{"better": "Summary B"}'
     assert (judgement.tokens_out, judgement.tokens_reasoning) == (508, 500)
@@ -179,8 +175,8 @@ def test_reasoning_by_a_number_of_tokens_and_none():
         ask(api, votes=1, thinking=512)
         ask(api, votes=1, effort="none")
     budget, none = (request.body["generationConfig"] for request in api.requests)
-    assert budget["thinkingConfig"] == {"thinking_budget": 512}
-    assert (none["thinkingConfig"], none["maxOutputTokens"]) == ({"thinking_budget": 0}, 64)
+    assert budget["thinkingConfig"] == {"thinkingBudget": 512}
+    assert (none["thinkingConfig"], none["maxOutputTokens"]) == ({"thinkingBudget": 0}, 64)
 
 
 def test_tokens_from_the_cache_have_their_own_price():
@@ -226,10 +222,12 @@ def test_what_cannot_be_read_fails(reply, said):
 
 
 def test_the_pause_that_a_refusal_asks_for_is_in_its_body():
-    async def busy():
-        raise ClientError(429, {"error": {"code": 429, "details": [NOW | {"retryDelay": "34.5s"}]}})
-
-    assert asked_pause(asyncio.run(answered(busy)).headers) == 34.5
+    busy = refused(429, "RESOURCE_EXHAUSTED", "Quota.", NOW | {"retryDelay": "0.35s"})
+    with Api(gemini(busy, SURE)) as api:
+        start = time.monotonic()
+        [judgement] = ask(api, retries=1)
+    assert not judgement.failed
+    assert time.monotonic() - start >= 0.35
 
 
 @pytest.mark.parametrize(
@@ -284,7 +282,7 @@ def test_a_probe_reads_the_list_of_models_and_asks_one_small_question():
     paths = [(request.method, request.path) for request in api.requests]
     assert paths == [("GET", path), ("POST", f"{path}:generateContent")]
     assert "can reason: yes, answers: log-probabilities" in probe.sentence
-    assert probe.found["logprobs"] is True
+    assert probe.found["gives_logprobs"] is True
     reasoning = judge(api, votes=2, effort="low")
     assert reasoning.writes(PROMPT) is None  # without a limit, nobody knows
     assert judge(api, votes=2, effort="low", max_tokens=500).writes(PROMPT) == Writing(1000, probed=False)

@@ -12,18 +12,18 @@ from sqlite3 import connect
 import numpy as np
 import pytest
 
-from comparo import Items, Selector, load_judge, rank
+from comparo import Items, load_judge, rank
 from comparo.data.comparisons import Comparisons
+from comparo.data.run_folder import key_of
 from comparo.errors import ComparisonsError, JudgeError, WrongFolderError
 from comparo.judges.simulated import Simulated
 from comparo.ranking.growth import growth_sentences
 from comparo.report import write_report
 from comparo.report.record import read_record
-from comparo.run.database import key_of
-from comparo.run.growth import read_past
-from comparo.run.item_rows import merged
-from comparo.run.resume import Change, grown
+from comparo.run.rank import prepare_rank
+from comparo.run.resume import Change, merged, read_past
 from comparo.run.store import read_judgements, stored_items
+from comparo.selection import Selector
 from comparo.selection.growing import Placing
 from processes import Forked
 from split import one_short
@@ -298,17 +298,8 @@ def test_a_panel_places_new_items_with_few_calls(tmp_path):
 
 
 def test_a_budget_is_for_what_is_asked_now(run_folder):
-    task = None
-
-    def folder(given):
-        nonlocal task
-        task = grown(given, run_folder)
-        raise KeyboardInterrupt
-
     def calls(budget):
-        with pytest.raises(KeyboardInterrupt):
-            go(folder, ALL, budget=budget)
-        return task.expense().calls
+        return prepare_rank(texts(ALL), "better", judge=judge(), budget=budget, out=run_folder).base.expense.calls
 
     assert [calls(budget) for budget in (50, "10n", "10%")] == [50, 60, round(0.1 * (30 * 29 - 24 * 23))]
     assert calls("1000n") == 30 * 29 - 240
@@ -418,7 +409,7 @@ def test_the_commands_work_on_a_folder_that_has_grown(run_folder, run, tmp_path)
     file = tmp_path / "changed.jsonl"
     given = texts(ALL) | {"t5": "Another text."}
     file.write_text("\n".join(json.dumps({"id": name, "text": text}) for name, text in given.items()))
-    for arguments in (["report", "run"], ["fit", "run"], ["export", "run"], ["runs", "."]):
+    for arguments in (["runs", "--report", "run"], ["fit", "run"], ["export", "run"], ["runs", "."]):
         done = run(tmp_path, arguments)
         assert done.returncode == 0, done.stderr
     more = ["rank", str(file), "--out", "run", "--criterion", "better", "--judge", "simulated/soft"]

@@ -57,7 +57,7 @@ def test_a_dry_run_shows_what_is_then_sent_first(run, tmp_path):
     rows = [{"id": k, "text": f"Text number {k}. " + "Long. " * 300, "article": f"About {k}"} for k in range(6)]
     (tmp_path / "items.jsonl").write_text("\n".join(json.dumps(row | {"article": "About it."}) for row in rows))
     with Api(prefers(0.3)) as api:
-        judge = ("--judge", "openai/any", "--base-url", api.url, "--price", "0.01,0.01", "--concurrency", "1")
+        judge = ("--judge", "openai/any", "--base-url", api.url, "--price", "0.01,0.01", "-o", "concurrency=1")
         command = ("rank", "items.jsonl", "--context", "article", "--criterion", "better", *judge)
         said = run(tmp_path, [*command, "--dry-run"]).stdout
         assert not api.requests

@@ -23,7 +23,7 @@ from comparo.judges import load_judge
 from comparo.judges.chat import Chat, Encoded
 from comparo.judges.hf import judge as hf
 from comparo.judges.hf import network
-from comparo.judges.hf.passes import Batches
+from comparo.judges.hf.batching import Batches
 from comparo.judges.labels import common_prefix
 from split import one_short
 

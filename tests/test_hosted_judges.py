@@ -28,7 +28,6 @@ class Provider:
     """A hosted provider, and what its server says."""
 
     model: str
-    library: str
     sure: Reply  # the first text is better, with probability 0.75
     early: Reply  # a reply that ends before its verdict
     aside: Reply  # a reply without a verdict
@@ -74,7 +73,6 @@ class Provider:
 PROVIDERS = {
     "openai": Provider(
         model="openai/tiny",
-        library="httpx2",
         sure=words('{"better": "Summary A"}'),
         early=words("", reason="length"),
         aside=words("They are alike."),
@@ -85,7 +83,6 @@ PROVIDERS = {
     ),
     "anthropic": Provider(
         model="anthropic/claude-haiku-5-5",
-        library="anthropic",
         sure=claude.verdict("Summary A"),
         early=claude.message(None, stop="max_tokens", thought="Let me see"),
         aside=claude.message("They are alike."),
@@ -96,7 +93,6 @@ PROVIDERS = {
     ),
     "gemini": Provider(
         model="gemini/gemini-3.8-flash",
-        library="google.genai",
         sure=gemini.verdicts("Summary A"),
         usage="usageMetadata",
         early=gemini.replies(None, reason="MAX_TOKENS"),
@@ -245,7 +241,7 @@ def test_a_missing_key_is_named_by_its_variable(provider, monkeypatch):
 
 
 def test_a_missing_library_is_named_by_the_command_that_installs_it(provider, monkeypatch):
-    monkeypatch.setitem(sys.modules, provider.library, None)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
     with pytest.raises(ImportError, match=rf"\[{provider.extra}\]"):
         load_judge(provider.model).ready()
 

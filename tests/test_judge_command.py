@@ -233,11 +233,11 @@ def test_the_judge_is_probed_once_and_what_it_takes_is_kept_in_the_cache(run, tm
         assert (
             "1 call, 108 tokens, $0.000014"
             in run(
-                tmp_path, command(tmp_path, *asked, "--base-url", api.url, "--no-cache", out="third.csv"), **key
+                tmp_path, command(tmp_path, *asked, "--base-url", api.url, "--cache", "off", out="third.csv"), **key
             ).stderr
         )
         made = len(api.requests)
-        run(tmp_path, command(tmp_path, *asked, "--base-url", api.url, "--no-cache", out="third.csv"), **key)
+        run(tmp_path, command(tmp_path, *asked, "--base-url", api.url, "--cache", "off", out="third.csv"), **key)
         assert len(api.requests) == made  # with all answers in the file, nothing is probed either
 
 

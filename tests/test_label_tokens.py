@@ -15,9 +15,8 @@ from comparo.data.prompts import Prompt
 from comparo.judges import load_judge
 from comparo.judges.chat import Chat
 from comparo.judges.hf import judge as hf
-from comparo.judges.labels import Words, sequence_probability
-from comparo.judges.openai.verdicts import read_logprobs
-from comparo.judges.spellings import find_spellings
+from comparo.judges.labels import Words, find_spellings, sequence_probability
+from comparo.judges.verdicts import read_logprobs
 from comparo.judges.vllm import VllmJudge
 from servers import Api
 from servers import tokens as reply_tokens

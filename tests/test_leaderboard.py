@@ -241,7 +241,7 @@ def test_a_run_writes_its_leaderboard_and_the_command_prints_it(run, tmp_path):
     ]
     (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
     judge = ("--judge", "simulated/soft", "-o", "scores=score")
-    done = run(tmp_path, ("rank", "items.jsonl", "--by", "system", "--out", "run", *judge))
+    done = run(tmp_path, ("rank", "items.jsonl", "--group", "system", "--out", "run", *judge))
     assert done.returncode == 0, done.stderr
     sentence, _, header, *lines = done.stdout.splitlines()
     assert "--estimate judge" in sentence
@@ -249,10 +249,10 @@ def test_a_run_writes_its_leaderboard_and_the_command_prints_it(run, tmp_path):
     assert [line.split("  ")[0] for line in lines[:4]] == ["system 3", "system 2", "system 1", "system 0"]
     assert (tmp_path / "run" / "leaderboard.csv").read_text().splitlines()[1].startswith("system 3,")
     document = json.loads(
-        run(tmp_path, ("rank", "items.jsonl", "--by", "system", "--out", "run", *judge, "--format", "json")).stdout
+        run(tmp_path, ("rank", "items.jsonl", "--group", "system", "--out", "run", *judge, "--format", "json")).stdout
     )
     assert [row["group"] for row in document["groups"]] == ["system 3", "system 2", "system 1", "system 0"]
-    plain = run(tmp_path, ("rank", "items.jsonl", "--by", "system", "--out", "plain", "--plain", *judge))
+    plain = run(tmp_path, ("rank", "items.jsonl", "--group", "system", "--out", "plain", "--plain", *judge))
     assert plain.stdout.splitlines()[1].startswith("system 3")
 
 

@@ -7,10 +7,10 @@ from scipy.special import expit
 from comparo import Comparisons
 from comparo.model.estimators.mixed import mixed
 from comparo.model.inference.choices import Choices
-from comparo.model.inference.position_information import told_share
+from comparo.model.inference.position import information_share
+from comparo.model.inference.random_effects import Shared, solve
 from comparo.model.inference.reml import estimate
-from comparo.model.inference.solution import Shared, solve
-from comparo.model.likelihoods.experts import BradleyTerry
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.spectrum import Spectrum
 from comparo.model.tuning import Limits
@@ -46,7 +46,9 @@ def test_the_share_is_that_of_the_dense_covariance(judges):
     model = Choices.of(data, graph, True, Limits())
     shared = Shared.of(graph, None, rng.standard_normal((graph.nodes, 2)), 10**6)
     variances = estimate(Spectrum.of(model.system, shared.columns), shared.kind, len(model.c), True)
-    found = told_share(*solve(model.system, variances, shared), model.c, model.weight, model.family, model.gamma.shape)
+    found = information_share(
+        *solve(model.system, variances, shared), model.c, model.weight, model.family, model.gamma.shape
+    )
 
     apart = np.zeros((len(model.c), graph.nodes))
     apart[np.arange(len(model.c)), model.pattern.first] += 1.0
@@ -68,7 +70,7 @@ def test_both_orders_tell_all():
     shared = Shared.of(model.pattern.graph, None, None, 10**6)
     variances = estimate(Spectrum.of(model.system, shared.columns), shared.kind, len(model.c), True)
     solved = solve(model.system, variances, shared)
-    assert np.all(told_share(*solved, model.c, model.weight, model.family, model.gamma.shape) == 1.0)
+    assert np.all(information_share(*solved, model.c, model.weight, model.family, model.gamma.shape) == 1.0)
 
 
 @pytest.mark.long

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from scipy.special import expit
 
-from comparo import BradleyTerry, Comparisons, Gaussian, StudentT, design_log_det, fit
+from comparo import Comparisons, fit
 from comparo.methods import METHODS, quiet_fit
 from comparo.model.estimators.bradley_terry import zermelo
 from comparo.model.estimators.poe import multiply
+from comparo.model.likelihoods import BradleyTerry, Gaussian, StudentT
+from comparo.model.linalg.determinant import design_log_det
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import Limits
 from comparo.types import as_generator

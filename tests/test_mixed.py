@@ -13,18 +13,18 @@ from benchmarks.systems import answers
 from comparo import Comparisons, fit
 from comparo.methods import quiet_fit
 from comparo.model.estimators.mixed import mixed
-from comparo.model.estimators.random_effects import random_effects
-from comparo.model.inference.ep import Asked, censored_moments, choice_moments, sites_from
+from comparo.model.inference.ep import sites_from
 from comparo.model.inference.position import bias_given, pairs
+from comparo.model.inference.random_effects import Shared, random_effects
 from comparo.model.inference.reml import PULL, SUREST, UNTIL, estimate
-from comparo.model.inference.solution import Shared
-from comparo.model.likelihoods.experts import BradleyTerry, Gaussian
-from comparo.model.linalg.graph import Graph
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.likelihoods.davidson import Asked, choice_moments
+from comparo.model.likelihoods.gaussian import Gaussian, censored_moments
+from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.linalg.pattern import Pattern
 from comparo.model.linalg.spectrum import LEAST, Moments, Spectrum, System
 from comparo.model.observations import LEAST_CAP, are_choices, logits, observe, votes_of
-from comparo.model.posterior import ProductCovariance, difference_variances
+from comparo.model.posterior import difference_variances
 from comparo.model.tuning import Limits
 from oracle import comparisons_of, incidence, simulate, weights
 
@@ -140,7 +140,7 @@ def test_scores_and_covariance_are_those_of_the_dense_gaussian_model(kinds):
     covariance = centring @ np.linalg.inv(precision) @ centring
     scores = centring @ np.linalg.solve(precision, design.T @ (weight * (data.p - 0.5)))
     np.testing.assert_allclose(product.scores, scores, atol=0.02 * np.std(scores))
-    found = ProductCovariance(product.laplacian, product)
+    found = product.posterior
     (batch,) = product.laplacian.pattern.batches
     block = found.block(batch)[0] / effects.dispersion
     np.testing.assert_allclose(np.diagonal(block), np.diagonal(covariance), rtol=0.15)

@@ -3,8 +3,6 @@
 import json
 import math
 import re
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from datetime import date
 
@@ -12,10 +10,8 @@ import pytest
 
 from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError
-from comparo.judges.openai import load
-from comparo.judges.openai.usage import Usage
-from comparo.judges.prices import Price, cost, find_price
-from comparo.run.database import MIGRATIONS
+from comparo.judges.openai import load, read_usage
+from comparo.judges.prices import Price, Usage, cost, find_price
 from openai_models import ASTRA, LUNA, O3, OLDER
 from servers import Api, Reply, refusal, words
 
@@ -267,7 +263,7 @@ def test_tokens_written_to_the_cache_have_their_price():
     ],
 )
 def test_details_that_cannot_be_are_not_counted(told):
-    assert Usage.read(told) == Usage(5, 5)
+    assert read_usage(told) == Usage(5, 5)
 
 
 def test_the_table_has_a_date_and_todays_models():
@@ -342,26 +338,6 @@ def test_a_refused_setting_leaves_no_folder_so_the_remedy_works_in_its_place(run
     assert "22,176 written, 21,600 of them reasoning" in done.stderr
 
 
-@pytest.mark.long
-def test_a_folder_of_before_the_probes_asks_only_its_questions(run, folder):
-    with Api(OLDER) as api:
-        assert ranked(run, folder, api, "gpt-4o-mini").returncode == 0
-        path = folder / "run" / "judgements.db"
-        with closing(sqlite3.connect(path)) as database, database:
-            (text,) = database.execute("SELECT configuration FROM run").fetchone()
-            database.execute("UPDATE run SET configuration = ?", (text.replace('"probes"', '"unknown"'),))
-            first = next(number for number, made in enumerate(MIGRATIONS) if "tokens_cached" in made)
-            for made in MIGRATIONS[: first - 1 : -1]:
-                table, column = re.search(r"TABLE (\w+)(?: ADD COLUMN (\w+))?", made).groups()
-                database.execute(f"ALTER TABLE {table} DROP COLUMN {column}" if column else f"DROP TABLE {table}")
-            database.execute(f"PRAGMA user_version = {first}")
-        made = len(api.requests)
-        assert run(folder, ("report", "run")).returncode == 0  # reads an old database as it is
-        done = ranked(run, folder, api, "gpt-4o-mini", "--budget", "5n")
-        assert done.returncode == 0, done.stderr
-        assert len(api.requests) == made + 6
-
-
 def test_a_dry_run_says_how_old_prices_are_and_asks_nothing(run, folder):
     with Api(LUNA) as api:
         done = ranked(run, folder, api, "gpt-6-luna", "--dry-run", "-o", "votes=3", "-o", "effort=low")
@@ -386,7 +362,7 @@ def test_a_dry_run_counts_what_an_earlier_probe_saw_a_reply_write(run, folder):
         assert ranked(run, folder, api, "gpt-6-luna", *reasoning).returncode == 0
         made = len(api.requests)
         saw = "about 22,176 written (924 a call, reasoning included, as a probe by a few words saw), about $0.01"
-        for more in ((), ("--out", "other"), ("--no-cache",)):  # from the cache and the folder, each of them alone
+        for more in ((), ("--out", "other"), ("--cache", "off")):  # from the cache and the folder, each of them alone
             told = ranked(run, folder, api, "gpt-6-luna", "--dry-run", *reasoning, *more)
             assert saw in told.stdout
         several = ("--criterion", "size=larger", "--criterion", "length=longer", "--out", "more")
@@ -401,10 +377,11 @@ def test_a_dry_run_counts_what_an_earlier_probe_saw_a_reply_write(run, folder):
 
 def test_the_command_that_only_probes(run, folder):
     with Api(LUNA) as api:
-        done = run(folder, ("probe", "openai/gpt-6-luna", "--base-url", api.url), OPENAI_API_KEY="sk-test-0123456")
+        probe = ("judge", "--probe", "--judge", "openai/gpt-6-luna", "--base-url", api.url)
+        done = run(folder, probe, OPENAI_API_KEY="sk-test-0123456")
     assert done.returncode == 0, done.stderr
     lines = dict(line.split("  ", 1) for line in done.stdout.splitlines()[1:])
     assert lines["log-probabilities"].strip() == "of 20 tokens with effort none"
     assert "list prices of 2026-10-26, " in lines["price"]
-    other = run(folder, ("probe", "simulated/soft"))
+    other = run(folder, ("judge", "--probe", "--judge", "simulated/soft"))
     assert (other.returncode, "not behind a server" in other.stderr) == (2, True)

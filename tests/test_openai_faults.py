@@ -22,8 +22,8 @@ from scipy.stats import spearmanr
 import comparo
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
-from comparo.judges.openai.judge import load
-from comparo.judges.openai.wire import Waiting
+from comparo.judges.http import Waiting
+from comparo.judges.openai import load
 from server_faults import FAULTS, defects, meet
 from servers import Api, Reply, choices, is_probe, raw_server, refusal, tokens, words
 from split import one_short
@@ -99,7 +99,7 @@ def test_one_call_that_stalls_keeps_no_other():
 
 MEASURED = """
 import sys, tracemalloc
-from comparo.judges.openai.judge import load
+from comparo.judges.openai import load
 from comparo.data.prompts import Question, criterion_prompt
 judge = load("tiny", base_url=sys.argv[1], retries=5, timeout=20)
 tracemalloc.start()

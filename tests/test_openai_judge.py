@@ -16,7 +16,7 @@ import pytest
 from comparo.data.prompts import Prompt, Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges import load_judge
-from comparo.judges.openai.judge import load
+from comparo.judges.openai import load
 from comparo.judges.prices import Price
 from servers import Api, Reply, choices, llama_server, refusal, tokens, words
 
@@ -166,20 +166,20 @@ def odd_token(**entry):
         (b"", "not JSON"),
         (b"[" * 100_000, "not JSON"),
         (b"\xff\xfe\x00", "not JSON"),
-        (b"null", "no choices: 'null'"),
-        (b"[]", "no choices"),
-        ({"error": {"message": "overloaded"}}, "no choices.*overloaded"),
-        ({"choices": None}, "no choices"),
-        ({"choices": []}, "no choices"),
-        ({"choices": [None]}, "no choices"),
+        (b"null", "no reply in it: 'null'"),
+        (b"[]", "no reply in it"),
+        ({"error": {"message": "overloaded"}}, "no reply in it.*overloaded"),
+        ({"choices": None}, "no reply in it"),
+        ({"choices": []}, "no reply in it"),
+        ({"choices": [None]}, "no reply in it"),
         ({"choices": [{}]}, "the reply '' does not name"),
         ({"choices": [{"message": None}], "usage": None}, "the reply '' does not name"),
         ({"choices": [{"message": {"content": None}}], "usage": {"prompt_tokens": "x"}}, "the reply '' does not name"),
-        ({"choices": [{"message": {"content": "A"}, "logprobs": {"content": [7]}}]}, "not in OpenAI's form"),
-        ({"choices": [{"text": "A", "logprobs": {"tokens": 3}}]}, "not in OpenAI's form"),
+        ({"choices": [{"message": {"content": "A"}, "logprobs": {"content": [7]}}]}, "not in the form of the API"),
+        ({"choices": [{"text": "A", "logprobs": {"tokens": 3}}]}, "not in the form of the API"),
         (odd_token(logprob=5.0), "no log-probabilities, of the reply 'A'"),
-        (odd_token(logprob=-(10**400)), "not in OpenAI's form"),
-        (odd_token(logprob=[1]), "not in OpenAI's form"),
+        (odd_token(logprob=-(10**400)), "not in the form of the API"),
+        (odd_token(logprob=[1]), "not in the form of the API"),
     ],
 )
 def test_garbage_is_a_failed_judgement(body, reason):
@@ -249,11 +249,11 @@ def test_the_wait_is_as_long_as_the_server_says():
 @pytest.mark.parametrize(
     ("trouble", "reason"),
     [
-        (refusal(429, "slow down", headers=AGAIN), '(429): \'{"error": {"message": "slow down"'),
+        (refusal(429, "slow down", headers=AGAIN), "(429): 'slow down'"),
         (Reply(b"<h1>Oops</h1>", status=502, headers=AGAIN), "(502): '<h1>Oops</h1>'"),
         (Reply(SURE.body, cut=True), "2 tries of 1 s each (RemoteProtocolError)"),
         pytest.param(Reply(SURE.body, after=30.0), "2 tries of 1 s each (TimeoutError)", marks=pytest.mark.long),
-        (refusal(400, "content filter"), '(400): \'{"error": {"message": "content filter"'),
+        (refusal(400, "content filter"), "(400): 'content filter'"),
     ],
 )
 def test_lasting_trouble_fails_one_judgement_and_not_the_others(trouble, reason):

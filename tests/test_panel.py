@@ -10,12 +10,13 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import truncnorm
 
-from comparo import expected_spearman, fit
+from comparo import fit
+from comparo.analysis.confidence import expected_spearman
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
 from comparo.model.estimators.bt_sigma import bt_sigma
 from comparo.model.estimators.panel import panel
-from comparo.model.estimators.panel_loadings import EVEN, MOST, USUAL, Agreement, copies, loadings, signs
+from comparo.model.estimators.panel_members import EVEN, MOST, USUAL, Agreement, copies, loadings, signs
 from comparo.model.estimators.voice import Voice
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS
@@ -329,20 +330,20 @@ def naive(found):
 def test_the_star_is_the_model(seed):
     _, data = voices(np.random.default_rng(seed), 5, 2, 31, [1.0, 0.6, -0.8], [0.4, 0.8, 0.5])
     found = panel(data)
-    opinion = found.opinion
+    posterior = found.opinion.posterior
     scores, covariance = naive(found)
     assert found.scores == pytest.approx(scores, abs=1e-5)
-    assert opinion.std == pytest.approx(np.sqrt(np.diag(covariance)), abs=1e-7)
-    assert opinion.difference(0, 1) == pytest.approx(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
+    assert posterior.std == pytest.approx(np.sqrt(np.diag(covariance)), abs=1e-7)
+    assert posterior.difference(0, 1) == pytest.approx(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
 
 
 def test_large_contexts_have_the_same_errors():
     _, data = voices(np.random.default_rng(0), 30, 2, 100, [1.0, 0.6, -0.8], [0.4, 0.8, 0.5])
-    opinion, sampled = (
-        panel(data, limits=limits).opinion for limits in (LIMITS, replace(LIMITS, exact=1, error_draws=512))
+    exact, sampled = (
+        panel(data, limits=limits).opinion.posterior for limits in (LIMITS, replace(LIMITS, exact=1, error_draws=512))
     )
-    assert sampled.std == pytest.approx(opinion.std, rel=0.08)
-    assert sampled.difference(0, 1) == pytest.approx(opinion.difference(0, 1), rel=1e-4)
+    assert sampled.std == pytest.approx(exact.std, rel=0.08)
+    assert sampled.difference(0, 1) == pytest.approx(exact.difference(0, 1), rel=1e-4)
 
 
 def restricted(parameters, graph, found):

@@ -11,9 +11,9 @@ from comparo import Comparisons, fit
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.mixture import split
 from comparo.model.inference.choices import Choices
-from comparo.model.inference.ep import Asked, choice_evidence
-from comparo.model.inference.solution import Shared, differences, solve
-from comparo.model.likelihoods.experts import BradleyTerry
+from comparo.model.inference.random_effects import Shared, differences, solve
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.likelihoods.davidson import Asked, choice_evidence
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.spectrum import Spectrum
 from comparo.model.tuning import LIMITS, Limits

@@ -9,7 +9,8 @@ import pytest
 from scipy.special import expit
 
 import comparo
-from comparo import Comparisons, Items, expected_spearman, fit, with_votes
+from comparo import Comparisons, Items, fit, with_votes
+from comparo.analysis.confidence import expected_spearman
 from comparo.errors import ComparisonsError
 from comparo.model.estimators.votes import SPREAD, Expectation, Voted, _Posterior, _Solved, voted
 from comparo.model.inference.choices import Choices
@@ -155,7 +156,7 @@ def test_a_mixture_has_the_mean_and_the_covariance_of_its_points(example):
     found = _voted(machine, votes)
     shares = np.linspace(1.0, 2.0, len(found.points))
     shares /= shares.sum()
-    uneven = Voted(tuple(replace(p, share=s) for p, s in zip(found.points, shares.tolist(), strict=True)))
+    uneven = Voted.of(tuple(replace(p, share=s) for p, s in zip(found.points, shares.tolist(), strict=True)))
     batch = uneven.pattern.batches[0]
     own = range(batch.nodes.start, batch.nodes.start + batch.size)
     mean, covariance = 0.0, -np.outer(uneven.scores[own], uneven.scores[own])

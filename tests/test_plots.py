@@ -14,16 +14,18 @@ from scipy.special import expit, logit
 from scipy.stats import sem, spearmanr, t
 
 from comparo import Comparisons, fit
-from comparo.plots.leaderboards import plot_groups, plot_length, plot_wins
-from comparo.plots.rankings import (
-    COLOURS,
+from comparo.plots import (
     plot_convergence,
     plot_difference_given_p,
     plot_efficiency,
+    plot_groups,
     plot_joint,
+    plot_length,
     plot_position_bias,
     plot_ranking,
+    plot_wins,
 )
+from comparo.plots.rankings import COLOURS
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 ROWS = [("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1)]

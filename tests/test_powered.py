@@ -352,14 +352,14 @@ def test_the_command_says_how_many_votes_were_saved(run, tmp_path):
     machine, votes = small()
     for name, data in (("machine.csv", machine), ("votes.csv", votes)):
         (tmp_path / name).write_text(csv_text(data.to_columns()))
-    done = run(tmp_path, ["powered", "machine.csv", "--votes", "votes.csv", "--format", "json"])
+    done = run(tmp_path, ["fit", "--powered", "machine.csv", "--votes", "votes.csv", "--format", "json"])
     assert done.returncode == 0, done.stderr
     found, expected = json.loads(done.stdout), powered(machine, votes)
     assert found["worth"] == pytest.approx(expected.worth)
     assert found["left_out"] == []
     assert [row["score"] for row in found["leaderboard"]["groups"]] == pytest.approx(expected.board.score.tolist())
     assert expected.sentence in done.stderr
-    done = run(tmp_path, ["powered", "machine.csv"])
+    done = run(tmp_path, ["fit", "--powered", "machine.csv"])
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "people" in done.stderr
 
@@ -375,7 +375,7 @@ def test_the_command_knows_the_groups_of_a_run_folder(run, tmp_path):
     assert run(tmp_path, ["rank", "texts.jsonl", *judge]).returncode == 0
     lines = [f"q{q},q{q}-a,q{q}-b,{int(rng.random() < 0.7)}" for q in range(20)]
     (tmp_path / "votes.csv").write_text("context,first,second,p\n" + "\n".join(lines))
-    done = run(tmp_path, ["powered", "run", "--votes", "votes.csv", "--these"])
+    done = run(tmp_path, ["fit", "--powered", "run", "--votes", "votes.csv", "--these"])
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()[1:3]] == ["a", "b"]
     assert "20 votes, 20 of them" in done.stderr

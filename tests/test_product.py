@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from comparo import BradleyTerry, Comparisons, Gaussian, StudentT, fit
+from comparo import Comparisons, fit
 from comparo.analysis.calibration import Interpolated
 from comparo.model.estimators.poe import multiply
 from comparo.model.inference.newton import Problem
-from comparo.model.likelihoods.experts import Constant, Linear
+from comparo.model.likelihoods import BradleyTerry, Gaussian, StudentT
+from comparo.model.likelihoods.gaussian import Constant, Linear
 from comparo.model.linalg.determinant import log_det
-from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.linalg.pattern import Pattern
-from comparo.model.posterior import ProductCovariance
+from comparo.model.posterior import Posterior
 from comparo.model.tuning import LIMITS, Limits
 from oracle import best_scores, centred_inverse, comparisons_of, incidence, simulate, weights
 
@@ -63,7 +63,7 @@ def test_a_gaussian_product_is_one_step_and_the_closed_form(comparisons, way):
 @pytest.mark.parametrize("prior", ["first", 2.0])
 def test_covariance_is_the_centred_inverse(comparisons, prior):
     product = multiply(comparisons, BradleyTerry(), prior=prior)
-    covariance = ProductCovariance(product.laplacian)
+    covariance = Posterior((product.laplacian,))
     rows = incidence(comparisons)
     d = rows @ product.scores
     c = weights(comparisons) * product.expert.curvature(d, comparisons.p)
@@ -171,7 +171,7 @@ def test_large_contexts_give_the_same_scores_and_nearly_the_same_errors():
     assert many.laplacian.pattern.panelled
     assert not small.laplacian.pattern.panelled
     assert np.allclose(many.scores, small.scores, atol=1e-7)
-    ratio = ProductCovariance(many.laplacian).std / ProductCovariance(small.laplacian).std
+    ratio = Posterior((many.laplacian,)).std / Posterior((small.laplacian,)).std
     assert np.abs(ratio - 1).max() < 0.03
     assert np.sqrt(np.mean((ratio - 1) ** 2)) < 0.01
     assert log_det(many.laplacian) == pytest.approx(log_det(small.laplacian), rel=3e-3)
@@ -182,10 +182,10 @@ def test_the_estimates_for_large_contexts_hold_without_a_prior_on_a_thin_graph()
     chain = np.arange(399)
     comparisons = Comparisons.from_columns(chain, chain + 1, rng.uniform(0.3, 0.7, 399))
     small = multiply(comparisons, BradleyTerry())
-    std, exact = ProductCovariance(small.laplacian).std, log_det(small.laplacian)
+    std, exact = Posterior((small.laplacian,)).std, log_det(small.laplacian)
     many = multiply(comparisons, BradleyTerry(), limits=Limits(exact=100))
     assert np.allclose(many.scores, small.scores, atol=1e-6)
-    ratio = ProductCovariance(with_limits(small.laplacian, Limits(exact=100))).std / std
+    ratio = Posterior((with_limits(small.laplacian, Limits(exact=100)),)).std / std
     assert np.sqrt(np.mean((ratio - 1) ** 2)) < 2 * 0.09
     assert exact == pytest.approx(np.sum(np.log(small.laplacian.c)), abs=1e-6)
     factorised = with_limits(small.laplacian, Limits(exact=100, gradient_steps=100))
@@ -212,7 +212,7 @@ def test_standard_errors_of_clusters_are_estimated_across_their_bridge():
     second = np.concatenate([cluster[0].second, cluster[1].second + 300, [300]])
     comparisons = Comparisons.from_columns(first, second, np.append(np.concatenate([c.p for c in cluster]), 0.6))
     product = multiply(comparisons, BradleyTerry())
-    exact = ProductCovariance(product.laplacian).std
-    ratio = ProductCovariance(with_limits(product.laplacian, Limits(exact=100))).std / exact
+    exact = Posterior((product.laplacian,)).std
+    ratio = Posterior((with_limits(product.laplacian, Limits(exact=100)),)).std / exact
     assert np.abs(ratio - 1).max() < 0.25  # one draw in common: the bridge
     assert exact.min() > 1

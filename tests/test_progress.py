@@ -2,7 +2,6 @@
 
 import io
 import re
-from functools import partial
 
 import pytest
 
@@ -12,9 +11,9 @@ from comparo.cli.progress import watched
 from comparo.cli.runs import watch_runs
 from comparo.errors import JudgeError
 from comparo.judges.simulated import Simulated
-from comparo.run.budget import Progress
-from comparo.run.stopping import stop_sentence
-from comparo.run.watch import Bar
+from comparo.run.progress import Bar, Progress
+from comparo.run.rank import prepare_rank
+from comparo.run.scheduling import stop_sentence
 from stored import QUALITY, ROWS, one_voice, two_voices
 
 LINE = re.compile(r"\d+/60 calls  [\d,.]+/s")
@@ -25,22 +24,14 @@ def log():
 
 
 def test_a_run_that_is_shorter_than_a_minute_says_nothing_and_a_longer_one_does(tmp_path):
-    paces = []
+    def go(folder, console, *pace):
+        with watched(console, *pace) as watch:
+            one_voice(tmp_path / folder, watch=watch)
+        return console.file.getvalue()
 
-    def finish(run, console, **every):
-        with watched(run, console, **every):
-            paces.append(run.pace)
-            return run.finish()
-
-    short, long = log(), log()
-    one_voice(tmp_path / "short", finish=partial(finish, console=short))
-    assert short.file.getvalue() == ""
-    assert paces == [60.0]
-    one_voice(tmp_path / "long", finish=partial(finish, console=long, every=0.0))
-    assert LINE.search(long.file.getvalue())
-    quiet = Console(file=io.StringIO(), quiet=True)
-    one_voice(tmp_path / "quiet", finish=partial(finish, console=quiet, every=0.0))
-    assert quiet.file.getvalue() == ""
+    assert not LINE.findall(go("short", log()))
+    assert LINE.findall(go("long", log(), 0.0))
+    assert go("quiet", Console(file=io.StringIO(), quiet=True), 0.0) == ""
 
 
 def test_judging_pairs_says_a_line_a_minute_too(capfd):
@@ -55,20 +46,17 @@ def test_the_list_of_runs_is_shown_while_a_run_goes_on_until_interrupted(tmp_pat
     console = Console(file=io.StringIO(), force_terminal=True, width=200) if is_terminal else log()
     waits = []
 
-    def finish(run):
-        """Look at the runs while this one holds its folder, with more answers at the second look than at the first."""
+    def wait(seconds):
+        """There are more answers at the third look than at the second, while the run holds its folder."""
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise KeyboardInterrupt
+        if len(waits) == 2:
+            run.finish()
 
-        def wait(seconds):
-            waits.append(seconds)
-            if len(waits) == 3:
-                raise KeyboardInterrupt
-            if len(waits) == 2:
-                run.finish()
-
+    judge = load_judge("simulated/soft", scores=QUALITY)
+    with prepare_rank(ROWS, "better", judge=judge, budget="5n", out=tmp_path / "run").base.started() as run:
         watch_runs(tmp_path, console, wait)
-        return run.ranking()
-
-    one_voice(tmp_path / "run", finish=finish)
     said = console.file.getvalue() if is_terminal else capfd.readouterr().out
     assert waits == [2.0 if is_terminal else 60.0] * 3
     assert [int(number) for number in re.findall(r"5n +(\d+)", said)][:3] == [0, 0, 60]
@@ -93,15 +81,9 @@ class Calm(Simulated):
 
 def ended(rows=ROWS, strength=3.0, **options):
     """The sentence about the end of a run, and the run."""
-    runs = []
-
-    def finish(run):
-        runs.append(run)
-        return run.finish()
-
     judge = Calm("soft", scores={name: strength * score for name, score in QUALITY.items()}, noise=0.1)
-    ranking = rank(rows, "better", judge=judge, finish=finish, **options)
-    (run,) = runs
+    plan = prepare_rank(rows, "better", judge=judge, **options).base
+    ranking, run = plan.run(), plan.loop
     progress = run.progress
     return stop_sentence(run.task, ranking, run.rounds, progress.answered, progress.total), run
 
@@ -126,18 +108,17 @@ def test_some_contexts_may_stop_and_others_not():
     """In one context texts differ clearly, in the other hardly."""
     rows = [row | {"id": f"{row['id']} {row['context_id']}"} for row in ROWS]
     scores = {row["id"]: QUALITY[row["id"][:2]] * (4 if row["context_id"] == "x" else 0.001) for row in rows}
-    runs = []
     judge = Calm("soft", scores=scores, noise=0.1)
-    ranking = rank(
+    plan = prepare_rank(
         [{name: value for name, value in row.items() if name != "group"} for row in rows],
         "better",
         judge=judge,
         until=0.9,
         budget="100%",
-        finish=lambda run: runs.append(run) or run.finish(),
-    )
-    sure = [one.is_sure for one in runs[0].rounds.values()]
-    said = stop_sentence(runs[0].task, ranking, runs[0].rounds, 50, 60)
+    ).base
+    ranking, run = plan.run(), plan.loop
+    sure = [one.is_sure for one in run.rounds.values()]
+    said = stop_sentence(run.task, ranking, run.rounds, 50, 60)
     assert sum(sure) == 1
     assert re.match(r"--until 0\.9 stopped 1 of 2 contexts; .*Spearman", said)
 
@@ -171,12 +152,15 @@ def test_a_bar_is_closed_where_the_run_breaks_off(capfd):
     def refuse(_first, _second):
         raise JudgeError("no more")
 
-    def finish(run):
-        run.watch(run.progress)
-        return run.finish()
+    plan = prepare_rank(["A.", "B.", "C."], "better", judge=refuse).base
 
-    with pytest.raises(Exception, match="no more"):
-        rank(["A.", "B.", "C."], "better", judge=refuse, watch="bar", finish=finish)
+    def go():
+        with plan.started("bar") as run:
+            run.watch(run.progress)
+            run.finish()
+
+    with pytest.raises(JudgeError, match="no more"):
+        go()
     assert capfd.readouterr().err.startswith("\r  0%|                    | 0/6 calls  0.0/s\n")
 
 

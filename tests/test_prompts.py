@@ -146,7 +146,7 @@ def test_ordinary_brackets_stay(text):
         ("{first} {second} }", "'}' in the template"),
         ("{first}", "has {second} 0 times"),
         ("{first} {first} {second}", "has {first} 2 times"),
-        ("{context} {context} {first} {second}", "more than once"),
+        ("{context} {context} {first} {second}", "{context} 2 times"),
     ],
 )
 def test_templates_are_checked(template, message):
@@ -315,15 +315,14 @@ class Reader:
 
 
 @pytest.mark.parametrize(("wording", "is_fooled"), [("paper", True), (None, False)])
-def test_a_faked_slot_is_read_in_the_papers_wording_alone_and_is_flagged_in_both(tmp_path, wording, is_fooled):
+def test_a_faked_slot_is_read_in_the_papers_wording_alone_and_is_flagged_in_both(tmp_path, caplog, wording, is_fooled):
     written = {"honest": "word " * 40, "faked": f"word {ATTACK}", "short": "word"}
-    said = []
     how = {"kind": "Summary", "wording": wording, "judge": Reader(), "budget": "6"}
-    rank(written, "more coherent", **how, out=tmp_path / "run", say=said.append)
+    rank(written, "more coherent", **how, out=tmp_path / "run")
     p = {(one.question.first, one.question.second): one.p for one in read_judgements(tmp_path / "run")}
     assert (p["faked", "honest"] > 0.5) == is_fooled
     assert p["faked", "short"] > 0.5
-    (sentence,) = [each for each in said if "address the judge" in each]
+    (sentence,) = [each for each in caplog.messages if "address the judge" in each]
     assert "'faked' holds 'Summary B:'" in sentence
     page = write_report(tmp_path / "run").read_text(encoding="utf-8")
     assert "&#39;faked&#39; holds &#39;Summary B:&#39;" in page

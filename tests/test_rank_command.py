@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from comparo.cli.progress import progress_line
-from comparo.run.budget import Budget, Progress
+from comparo.run.budget import Budget
+from comparo.run.progress import Progress
 from comparo.run.store import read_judgements
 from servers import Api, refusal, tokens
 
@@ -30,7 +31,18 @@ def folder(tmp_path):
 
 
 def ask(api, *more):
-    options = ("--judge", "openai/any", "--base-url", api.url, "--concurrency", 2, "-o", "retries=0", "-o", "timeout=5")
+    options = (
+        "--judge",
+        "openai/any",
+        "--base-url",
+        api.url,
+        "-o",
+        "concurrency=2",
+        "-o",
+        "retries=0",
+        "-o",
+        "timeout=5",
+    )
     return ("rank", "items.jsonl", "--criterion", "better", "--out", "run", "--budget", "4n", *options, *more)
 
 
@@ -151,9 +163,9 @@ def test_runs_and_reports_are_found_again(comparo, folder):
     (row,) = csv.DictReader(listed.stdout.splitlines())
     assert row["answered"] == "120"
     (Path(folder, row["folder"]) / "report.html").unlink()
-    made = comparo("report", row["folder"], folder=folder)
+    made = comparo("runs", "--report", row["folder"], folder=folder)
     assert Path(folder, made.stdout.strip()).stat().st_size > 10_000
-    wrong = comparo("report", "nowhere", folder=folder)
+    wrong = comparo("runs", "--report", "nowhere", folder=folder)
     assert wrong.returncode == 2
     assert "is not a run folder" in wrong.stderr
 

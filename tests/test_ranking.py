@@ -10,8 +10,9 @@ from scipy.stats import norm, rankdata
 from comparo import Comparisons, fit
 from comparo.analysis.confidence import top_probability
 from comparo.methods import METHODS
-from comparo.model.posterior import ProductCovariance
+from comparo.model.posterior import Posterior
 from comparo.model.tuning import Limits
+from comparo.plots import plot_ranking
 from oracle import simulate
 
 COLUMNS = ["item", "score", "std", "low", "high", "rank", "tier", "comparisons"]
@@ -204,7 +205,7 @@ def test_soft_answers_are_surer_than_hard_ones():
     assert soft.product.dispersion < 0.1
     assert hard.product.dispersion == 1.0
     assert soft.std.mean() < 0.5 * hard.std.mean()
-    assert isinstance(soft.covariance, ProductCovariance)
+    assert isinstance(soft.covariance, Posterior)
 
 
 def test_json_and_html_carry_the_table_and_escape_it():
@@ -282,7 +283,7 @@ def test_the_bias_is_had_by_label():
 
 
 def test_the_picture_shows_the_best(ranking):
-    ax = ranking.plot(top=5)
+    ax = plot_ranking(ranking, top=5)
     labels = [label.get_text() for label in ax.get_yticklabels()]
     assert labels == [str(item) for item in ranking.to_columns()["item"][:5]]
     assert "95% interval" in ax.get_xlabel()
@@ -319,5 +320,5 @@ def test_json_has_no_infinity():
 
 
 def test_a_label_is_text_in_the_picture():
-    fit([("$x_$", "b$\\frac", 0.6)]).plot().figure.canvas.draw()
+    plot_ranking(fit([("$x_$", "b$\\frac", 0.6)])).figure.canvas.draw()
     pyplot.close("all")

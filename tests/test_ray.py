@@ -24,9 +24,8 @@ from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges import load_judge, ray_judge
-from comparo.judges.ray.cluster import JOIN, LOOK, look
-from comparo.judges.ray.judge import RayJudge, Shares
-from comparo.judges.ray.replicas import Patience
+from comparo.judges.ray import RayJudge, Shares
+from comparo.judges.ray_replicas import JOIN, LOOK, Patience, look
 from comparo.run.store import read_configuration, read_judgements
 from openai_models import LUNA, O3
 from servers import Api
@@ -307,7 +306,9 @@ def test_a_judge_with_room_for_more_is_asked_more_at_once_but_nothing_else(tmp_p
 
 @pytest.mark.long
 @pytest.mark.usefixtures("cluster")
-def test_several_judges_on_ray_are_asked_what_they_are_asked_on_one_machine_and_one_that_fails_is_left_out(tmp_path):
+def test_several_judges_on_ray_are_asked_what_they_are_asked_on_one_machine_and_one_that_fails_is_left_out(
+    tmp_path, caplog
+):
     texts = {f"item {k}": f"Text {k}." for k in range(24)}
     scores = {name: k / 4 for k, name in enumerate(texts)}
     own = [{"seed": 1, "scores": scores}, {"seed": 2, "scores": scores, "noise": 1.5}]
@@ -325,12 +326,12 @@ def test_several_judges_on_ray_are_asked_what_they_are_asked_on_one_machine_and_
     assert by_voice[0] == by_voice[1]
     assert {row[0] for row in by_voice[1]} == {f"simulated/soft · {way} {k}" for way in how["wording"] for k in (1, 2)}
     assert there.scores.tolist() == pytest.approx(alone.scores.tolist())
-    said = []
     with (
         ray_judge("simulated/soft", own[0], cpus=0.5) as one,
         ray_judge("frail/soft", {"fails": "item 7"}, cpus=0.5) as other,
     ):
-        ranking = rank(texts, "better", judge=[one, other], budget="10n", say=said.append)
+        ranking = rank(texts, "better", judge=[one, other], budget="10n")
+    said = caplog.messages
     assert re.match("simulated/soft 2 .*the key was withdrawn", said[0])
     assert said[0].endswith(" simulated/soft 1.")
     assert len(ranking.comparisons) == 240
@@ -343,13 +344,12 @@ def test_the_command_on_a_ray_of_its_own_asks_what_it_asks_on_one_machine(run, t
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("COMPARO_", "RAY_"))}
 
     what = ["rank", "items.jsonl", "--judge", "simulated/soft", "--strategy", "adaptive", "-o", "seed=5", "--out"]
-    refused = run(tmp_path, [*what, "run", "--judge-gpus", "1"])
+    refused = run(tmp_path, [*what, "run", "-o", "gpus=1"])
     assert refused.returncode == 2
-    assert "--judge-gpus " in refused.stderr
-    assert "--engine ray" in refused.stderr
+    assert "no option 'gpus'" in refused.stderr
     alone = run(tmp_path, [*what, "alone"])
     command = [sys.executable, "-m", "comparo.cli", *what, "there"]
-    command += ["--engine", "ray", "--judge-replicas", "2", "--judge-cpus", "0.5"]
+    command += ["-o", "engine=ray", "-o", "replicas=2", "-o", "cpus=0.5"]
     there = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=variables)
     assert there.returncode == 0, there.stderr
     assert there.stdout == alone.stdout
@@ -363,7 +363,7 @@ def test_comparo_judge_joins_the_cluster_at_an_address(cluster, run, tmp_path):
     (tmp_path / "items.jsonl").write_text("\n".join(json.dumps({"id": k, "text": f"Text {k}."}) for k in "abc"))
     (tmp_path / "pairs.csv").write_text("first,second\na,b\nb,c\nc,a\n")
     what = ["judge", "pairs.csv", "--items", "items.jsonl", "--judge", "simulated/soft"]
-    flags = ["--engine", "ray", "--ray-address", cluster.address, "--judge-cpus", "0.5"]
+    flags = ["-o", "engine=ray", "-o", f"address={cluster.address}", "-o", "cpus=0.5"]
     command = [sys.executable, "-m", "comparo.cli", *what, *flags]
     there = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
     outputs = [run(tmp_path, what).stdout, there.stdout]
@@ -440,17 +440,16 @@ def test_twenty_thousand_judgements_are_stored_once_each_though_a_worker_and_a_n
 
 @pytest.mark.long
 @pytest.mark.usefixtures("cluster")
-def test_one_replica_is_probed_for_all_and_none_of_their_questions_is_refused(monkeypatch):
+def test_one_replica_is_probed_for_all_and_none_of_their_questions_is_refused(monkeypatch, caplog):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
     items = Items.of({str(k): f"The number {k}." for k in range(6)})
-    said = []
     with Api(LUNA) as api:
         options = {"base_url": api.url, "retries": 0, "concurrency": 1}
         with ray_judge("openai/gpt-6-luna", options, replicas=2, cpus=0.5) as judge:
-            ranking = rank(items, "larger", judge=judge, budget="4n", say=said.append)
+            ranking = rank(items, "larger", judge=judge, budget="4n")
         refused = [request for request in api.asked if "max_tokens" in request.body]
         assert (len(api.asked), refused) == (24, [])
-        assert [line for line in said if "effort none" in line and "a probe of 1 call" in line]
+        assert [line for line in caplog.messages if "effort none" in line and "a probe of 1 call" in line]
     with Api(O3) as api, ray_judge("openai/o3", options | {"base_url": api.url}, cpus=0.5) as judge:
         with pytest.raises(JudgeError, match="use --option votes=5"):
             rank(items, "larger", judge=judge, budget="4n")

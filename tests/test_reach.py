@@ -6,9 +6,8 @@ from scipy.special import expit
 
 from comparo import fit
 from comparo.data.comparisons import Comparisons
-from comparo.model.inference.position_information import reach
-from comparo.model.linalg.graph import Graph
-from comparo.model.linalg.pattern import Pattern
+from comparo.model.inference.position import leaked_share
+from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import System
 from comparo.model.tuning import Limits
 
@@ -54,7 +53,7 @@ def test_the_share_that_reaches_scores_is_that_of_dense_matrices(contexts, n):
     rng = np.random.default_rng(n)
     data, y, _ = in_one_order(rng, contexts, n)
     system = system_of(data, y, rng.uniform(0.5, 2.0, len(y)), Limits())
-    found = reach(system, np.ones(len(y), dtype=bool))
+    found = leaked_share(system, np.ones(len(y), dtype=bool))
     assert found < 0.9
     np.testing.assert_allclose(found, dense_reach(system), rtol=1e-6)
 
@@ -69,8 +68,8 @@ def test_random_signs_find_the_share_in_large_contexts():
     data = Comparisons.from_columns(first, second, expit(y))
     exact, drawn = (system_of(data, y, np.ones(1000), limits) for limits in (Limits(batched=300), Limits()))
     every = np.ones(1000, dtype=bool)
-    assert reach(exact, every) < 0.8
-    np.testing.assert_allclose(reach(drawn, every), reach(exact, every), rtol=0.05)
+    assert leaked_share(exact, every) < 0.8
+    np.testing.assert_allclose(leaked_share(drawn, every), leaked_share(exact, every), rtol=0.05)
 
 
 def test_noise_alone_is_rarely_taken_for_effects_of_texts():
@@ -78,7 +77,7 @@ def test_noise_alone_is_rarely_taken_for_effects_of_texts():
     for seed in range(40):
         data, y, _ = in_one_order(np.random.default_rng(seed), 5, 8, effects=0.0)
         system = system_of(data, y, np.ones(len(y)), Limits())
-        shares.append(reach(system, np.ones(len(y), dtype=bool)))
+        shares.append(leaked_share(system, np.ones(len(y), dtype=bool)))
     assert np.mean(np.array(shares) < 1.0) <= 0.15  # 5% are expected; three standard errors above are 15%
 
 

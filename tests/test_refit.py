@@ -57,9 +57,9 @@ def test_voices_are_chosen_in_files_too(comparo, folder):
         ("two", ["--voice", "nobody"], "two has no voice 'nobody'; .*simulated/"),
         ("one", ["--voice", "nobody"], "one has no voice 'nobody'; .*simulated/soft"),
         ("plain.csv", ["--voice", "x"], "plain.csv .*column judge,.* --voice"),
-        ("two", ["--grouped"], "--grouped .*--method mixed or panel.* --leaderboard"),
-        ("plain.csv", ["--grouped", "--leaderboard"], "--grouped .*--items"),
-        ("two", ["--items", "two"], "--items belongs to --control and --grouped"),
+        ("two", ["--groups"], "--groups .*--method mixed or panel.* --leaderboard"),
+        ("plain.csv", ["--groups", "--leaderboard"], "--groups .*--items"),
+        ("two", ["--items", "two"], "--items belongs to --control and --groups"),
         ("two", ["--control", "weight", "--method", "mixed"], "the items have no numbers 'weight'"),
     ],
 )
@@ -74,11 +74,11 @@ def test_mistakes_are_one_line(comparo, folder, file, arguments, message):
 @pytest.mark.long
 def test_groups_and_numbers_are_those_of_the_folder(comparo):
     plain = comparo("fit", "two", "--method", "panel", "--format", "csv")
-    grouped = comparo("fit", "two", "--method", "panel", "--grouped", "--format", "csv")
+    grouped = comparo("fit", "two", "--method", "panel", "--groups", "--format", "csv")
     assert grouped.returncode == 0, grouped.stderr
     assert scores(grouped) != pytest.approx(scores(plain), abs=1e-6)
     assert scores(grouped).keys() == scores(plain).keys()
-    board = comparo("fit", "two", "--method", "mixed", "--grouped", "--leaderboard")
+    board = comparo("fit", "two", "--method", "mixed", "--groups", "--leaderboard")
     assert sorted(line.split()[0] for line in board.stdout.splitlines()[1:4]) == ["g0", "g1", "g2"]
     held = comparo("fit", "two", "--method", "mixed", "--control", "price", "--format", "csv")
     assert held.returncode == 0, held.stderr
@@ -86,7 +86,7 @@ def test_groups_and_numbers_are_those_of_the_folder(comparo):
 
 
 def test_without_a_column_of_groups_the_same_id_in_other_contexts_is_one(comparo):
-    board = comparo("fit", "one", "--method", "mixed", "--grouped", "--leaderboard")
+    board = comparo("fit", "one", "--method", "mixed", "--groups", "--leaderboard")
     assert sorted(line.split()[0] for line in board.stdout.splitlines()[1:7]) == [f"s{k}" for k in range(6)]
 
 

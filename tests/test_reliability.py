@@ -26,16 +26,16 @@ import comparo
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.prompts import Question, criterion_prompt
-from comparo.data.sources import masses
+from comparo.data.run_folder import key_of
 from comparo.errors import JudgeError, RunError, StoreError
 from comparo.judges import Judgement, load_judge
 from comparo.judges.replay import Replay
 from comparo.report import write_report
 from comparo.run.budget import RECENT, Budget, Spending
-from comparo.run.database import key_of, reading
-from comparo.run.folders import choose_folder, list_runs, set_aside
-from comparo.run.growth import History
+from comparo.run.files import set_aside
+from comparo.run.folders import choose_folder, list_runs
 from comparo.run.loop import Run
+from comparo.run.plan import prepare
 from comparo.run.probing import model_sentences
 from comparo.run.repair import repair
 from comparo.run.store import Store, count_judgements, read_configuration, read_judgements
@@ -273,7 +273,7 @@ def test_a_judge_that_costs_nothing_has_no_budget_in_dollars():
         price = (0.0, 0.0)
 
     with pytest.raises(ValueError, match="costs nothing"):
-        task(budget="$1", judge=Free()).check()
+        prepare(task(budget="$1", judge=Free()))
     assert len(run(task(judge=Free())).scores) == 12
 
 
@@ -333,10 +333,9 @@ class Renamed(Told):
             yield replace(answer, model="tiny-2026-11" if self.count <= 30 else "tiny-2026-12<b>")
 
 
-def test_a_model_that_the_server_changes_is_told_and_in_the_report(tmp_path):
-    said = []
-    run(task(judge=Renamed()), tmp_path, say=said.append)
-    (sentence,) = [one for one in said if "tiny" in one]
+def test_a_model_that_the_server_changes_is_told_and_in_the_report(tmp_path, caplog):
+    run(task(judge=Renamed()), tmp_path)
+    (sentence,) = [one for one in caplog.messages if "tiny" in one]
     assert "tiny-2026-11 gave 30 " in sentence
     assert "tiny-2026-12<b> gave 18 " in sentence
     assert "tiny-2026-12&lt;b&gt; gave 18 " in write_report(tmp_path).read_text()
@@ -467,28 +466,11 @@ def test_a_question_that_has_an_answer_gets_no_second_one(tmp_path):
     assert [one.p for one in store.judgements() if not one.failed] == [0.25, 0.5]
     store.add([Judgement(replace(asked, voice="cy"), p=0.75), Judgement(replace(asked, context="story"), p=0.75)])
     with store.transaction() as connection:
-        connection.execute("INSERT INTO withdrawn VALUES (2)")
+        connection.execute("UPDATE judgements SET withdrawn = 1 WHERE number = 2")
     store.add([Judgement(asked, p=1.0)])
     store.close()
     assert [one.p for one in read_judgements(tmp_path) if not one.failed] == [0.5, 0.75, 0.75, 1.0]
     assert count_judgements(tmp_path) == (4, 0)
-
-
-def test_answers_that_were_stored_twice_count_once_and_are_told(tmp_path, caplog):
-    run(task(), tmp_path)
-    names = "at, context, first, second, p, mass, weight, reply, tokens_in, tokens_out, cut"
-    with closing(sqlite3.connect(tmp_path / "judgements.db")) as connection, connection:
-        connection.execute(f"INSERT INTO judgements ({names}) SELECT {names} FROM judgements WHERE number <= 20")
-    assert stored(tmp_path) == 68
-    assert len(read_judgements(tmp_path)) == 48
-    assert count_judgements(tmp_path) == (48, 0)
-    with reading(tmp_path) as connection:
-        assert len(History.read(connection, str(tmp_path)).state(0).data) == 48  # what a run that grows had before
-    assert "20 answers" in caplog.text
-    assert len(Comparisons.read(tmp_path)) == len(masses(tmp_path / "judgements.db")) == 48
-    judge = Told()
-    assert len(run(task(judge=judge), tmp_path).comparisons) == 48
-    assert judge.count == 0
 
 
 @pytest.mark.parametrize(("number", "words"), [(errno.ENOLCK, "has no locks"), (errno.EAGAIN, "in use by another")])
@@ -563,7 +545,9 @@ def test_a_killed_run_on_read_only_storage_is_read_with_its_log(read_only, tmp_p
 def check_read_only(commands, folder):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     runs = ["runs", str(folder.parent), "--format", "csv"]
-    listed, fitted, *paths = commands(runs, *([name, str(folder)] for name in ("fit", "report", "export")))
+    listed, fitted, *paths = commands(
+        runs, ["fit", str(folder)], ["runs", "--report", str(folder)], ["export", str(folder)]
+    )
     assert [listed[0], fitted[0]] == [0, 0]
     assert ",48,0," in listed[1]
     assert "item 11" in fitted[1]
@@ -665,11 +649,10 @@ def test_a_small_run_too_is_stopped_before_it_is_over():
         run(task(size=4, budget="3n", judge=judge))
 
 
-def test_a_cut_prompt_is_told_at_once():
-    said = []
-    run(task(judge=Told(cut=900)), say=said.append)
-    assert len(said) == 1
-    assert re.search("900 characters .*cut", said[0])
+def test_a_cut_prompt_is_told_at_once(caplog):
+    run(task(judge=Told(cut=900)))
+    (sentence,) = caplog.messages
+    assert re.search("900 characters .*cut", sentence)
 
 
 # Stopped

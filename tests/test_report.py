@@ -746,6 +746,6 @@ def test_the_bootstrap_of_many_texts_takes_little_memory_and_is_that_of_all_draw
 def test_a_report_and_a_finished_run_of_20_000_items_take_at_most_300_mb(tmp_path):
     finished(tmp_path, 40_000, 20_000)
     run = str(tmp_path / "comparo-runs" / "finished")
-    assert command_size(tmp_path, "report", run)[2] < 300
+    assert command_size(tmp_path, "runs", "--report", run)[2] < 300
     again = ("rank", "items.jsonl", "--budget", "2n", "--judge", "simulated/soft", "--format", "csv")
     assert command_size(tmp_path, *again)[2] < 300

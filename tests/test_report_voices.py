@@ -33,7 +33,7 @@ def voices_folder(folder, judges, **options):
     work = work_of(judges, **options)
     store = Store(folder, work.identity, work.configuration)
     store.add_items(work.items)
-    Run(work, store, say=lambda _: None).finish()
+    Run(work, store).finish()
     store.close()
     return folder
 

@@ -16,10 +16,10 @@ import pytest
 
 from comparo.data.items import Items
 from comparo.data.prompts import Question, criterion_prompt
+from comparo.data.run_folder import encode
 from comparo.errors import JudgeError, RunError, StoreError
 from comparo.judges import Judgement, load_judge
 from comparo.run.budget import Budget
-from comparo.run.database import encode
 from comparo.run.folders import choose_folder, list_runs
 from comparo.run.loop import Run
 from comparo.run.rank import rank

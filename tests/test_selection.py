@@ -16,7 +16,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.methods import WIDE
 from comparo.model.estimators.poe import Product, multiply
-from comparo.model.likelihoods.experts import BradleyTerry
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.determinant import design_log_det
 from comparo.model.tuning import Limits
 from comparo.selection import greedy

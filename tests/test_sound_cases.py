@@ -9,7 +9,8 @@ import pytest
 from scipy.special import expit
 from scipy.stats import f as f_distribution
 
-from comparo import Comparisons, expected_spearman, fit
+from comparo import Comparisons, fit
+from comparo.analysis.confidence import expected_spearman
 from comparo.analysis.correlations import spearman
 from comparo.data.items import Items
 from comparo.model.inference.soft import equality

@@ -16,18 +16,16 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 from scipy.stats import pearsonr, spearmanr
 
-from comparo import Comparisons, ComparisonsError, Items, design_log_det, fit
+from comparo import Comparisons, ComparisonsError, Items, fit
 from comparo.cli.app import main
-from comparo.studies.cells import Cell, Fit, correlate, evaluate, score
+from comparo.model.linalg.determinant import design_log_det
 from comparo.studies.claims import Difference, difference
 from comparo.studies.draws import calls_in, draw, reaches
-from comparo.studies.experiments import Plan, experiment
+from comparo.studies.experiments import METHODS, Plan, experiment
 from comparo.studies.figures import DPI
-from comparo.studies.opening import Opened, open_set
 from comparo.studies.page import _figures, render
-from comparo.studies.paper import METHODS
-from comparo.studies.recorded import Recorded
-from comparo.studies.sweep import Results, Way, everything, sweep
+from comparo.studies.recorded import Opened, Recorded, open_set
+from comparo.studies.sweep import Cell, Fit, Results, Way, correlate, evaluate, everything, score, sweep
 from comparo.studies.tables import (
     Entry,
     Table,
@@ -160,8 +158,6 @@ def test_what_cannot_be_drawn_is_refused_with_what_can():
         draw(recorded, np.array([22, 20]), 2, rng=rng)
     with pytest.raises(ValueError, match=r"3n.* all.* 'many'"):
         calls_in(recorded, "many")
-    with pytest.raises(ValueError, match="strategy is one of"):
-        draw(recorded, 10, 2, rng=rng, strategy="adaptive")
     assert reaches(recorded, 20, "both")
     assert not reaches(recorded, 20, "one")
 
@@ -402,8 +398,8 @@ def made_up(values, full):
     cells = {}
     for calls, value in zip(("8", "16", "24"), values, strict=True):
         cells["score", "poe-bt", calls] = Cell(np.array([value - 0.1, value + 0.1]), np.zeros(2), np.array([value]))
-    whole = {("score", "poe-bt"): Cell(np.array([full]), np.array([full]), np.array([full]))}
-    return Results({"score": recorded}, (way,), ("8", "16", "24"), 2, cells, whole)
+    cells["score", "poe-bt", None] = Cell(np.array([full]), np.array([full]), np.array([full]))
+    return Results({"score": recorded}, (way,), ("8", "16", "24"), 2, cells)
 
 
 def test_calls_for_95_percent_are_where_the_line_crosses():
@@ -427,7 +423,7 @@ def test_a_difference_has_the_interval_of_students_t_over_contexts():
     cells = {
         ("score", name, "10"): Cell(np.zeros(2), np.zeros(2), row) for name, row in zip("ab", by_context, strict=True)
     }
-    found = Results({"score": recorded}, (way,), ("10",), 2, cells, {})
+    found = Results({"score": recorded}, (way,), ("10",), 2, cells)
     apart = difference(found, "a", found, "b", "10")
     gaps = 100 * np.array([0.1, 0.0, 0.3])
     reach = 4.302652729696142 * np.std(gaps, ddof=1) / np.sqrt(3)  # t of 2 degrees of freedom at 97.5%
@@ -618,7 +614,7 @@ def test_one_order_needs_the_bias_term(relevance):
 @pytest.mark.long
 @real
 def test_the_written_study_has_the_figures_that_its_command_makes(relevance):
-    page = (ROOT / "docs" / "study.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "measurements" / "study.md").read_text(encoding="utf-8")
     table = page.split("By attribute, at 48 calls:")[1]
     [row] = re.findall(r"\| poe-bt \|(.*)\|", table.split("Kept of")[0])
     names = re.findall(r"\w+", table.strip().splitlines()[0])

@@ -15,6 +15,7 @@ from comparo.judges import load_judge
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.run.budget import Budget
 from comparo.run.loop import Run
+from comparo.run.plan import prepare
 from comparo.run.rank import rank
 from comparo.run.store import Store, read_judgements
 from comparo.run.task import Task
@@ -235,8 +236,8 @@ def test_what_cannot_be_compared_is_an_error_before_anything_is_asked(rows, opti
 
 def test_too_few_calls_are_an_error():
     with pytest.raises(ValueError, match=r"8 calls .*6 groups.*\b10\b"):
-        task(budget="8").check()
-    assert task(budget="10").expense().calls == 10
+        prepare(task(budget="8"))
+    assert task(budget="10").expense.calls == 10
 
 
 def test_the_command_compares_systems(request, tmp_path):

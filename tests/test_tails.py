@@ -16,14 +16,14 @@ from comparo import Comparisons, fit
 from comparo.analysis.correlations import spearman
 from comparo.model.estimators.mixed import mixed
 from comparo.model.inference.ep import LEAST, sites_from
+from comparo.model.inference.random_effects import Shared, differences, solve
 from comparo.model.inference.soft import Soft
-from comparo.model.inference.solution import Shared, differences, solve
-from comparo.model.likelihoods.experts import BradleyTerry
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.student_t import FREEDOMS, Cavities, log_density, tail_moments
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import Limits
 from comparo.run.fit_policy import Fitting
-from comparo.studies.opening import open_set
+from comparo.studies.recorded import open_set
 from comparo.studies.yardstick import chosen
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

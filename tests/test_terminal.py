@@ -135,8 +135,8 @@ def test_a_found_file_that_sends_keys_elsewhere_is_refused_unless_it_is_named(ru
         ('judge = "local/model.GGUF"', True),
         ('judge = ["local/smollm2", "hf/model.gguf"]', True),
         ('option = ["base_url=http://evil.example"]', True),
-        ('engine = "ray"', True),
-        ('ray-address = "evil.example:6379"', True),
+        ('judge = "simulated/soft; engine=ray"', True),
+        ('[judge]\nname = "simulated/soft"\naddress = "evil.example:6379"', True),
         ('out = "/srv/elsewhere"', True),
         ('out = "../elsewhere"', True),
         ('out = "here"', False),
@@ -147,7 +147,7 @@ def test_a_found_file_that_sends_keys_elsewhere_is_refused_unless_it_is_named(ru
 )
 def test_which_settings_of_a_found_file_are_asked_about(run, folder, setting, asked):
     (folder / "comparo.toml").write_text(f"{setting}\n")
-    judge = [] if setting.startswith("judge") else ["--judge", "simulated/soft"]
+    judge = [] if setting.startswith(("judge", "[judge]\nname")) else ["--judge", "simulated/soft"]
     done = run(folder, ["rank", "items.jsonl", "--criterion", "better", "--dry-run", *judge])
     assert ("where keys and texts go" in done.stderr) == asked
     assert done.returncode == (2 if asked else 0), done.stderr
@@ -282,9 +282,9 @@ def test_pairs_are_chosen_by_columns_of_any_name(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["report", "nowhere"], "nowhere is not a run folder"),
-        (["report", "."], "is not a run folder"),
-        (["report", "items.jsonl"], "is not a run folder"),
+        (["runs", "--report", "nowhere"], "nowhere is not a run folder"),
+        (["runs", "--report", "."], "is not a run folder"),
+        (["runs", "--report", "items.jsonl"], "is not a run folder"),
         (["runs", "nowhere"], "nowhere is not a folder"),
         (["fit", "."], "the folder . "),
         (["fit", "nowhere"], "does not exist"),
@@ -315,5 +315,5 @@ def test_a_folder_of_another_run_or_a_file_in_its_place_is_a_wrong_command(run, 
 @pytest.mark.long
 def test_the_page_of_a_run_is_made_by_its_database_too(run, folder):
     run(folder, simulated("--quiet", "--budget", "4n"))
-    done = run(folder, ["report", "run/judgements.db"])
+    done = run(folder, ["runs", "--report", "run/judgements.db"])
     assert Path(folder, done.stdout.strip()).is_file(), done.stderr

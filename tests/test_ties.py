@@ -11,12 +11,13 @@ from scipy.integrate import quad
 from scipy.optimize import minimize
 from scipy.stats import norm
 
-from comparo import Comparisons, Davidson, fit
+from comparo import Comparisons, fit
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.poe import multiply
-from comparo.model.inference.ep import Asked, choice_moments
-from comparo.model.likelihoods.davidson import PRIOR, answer_moments, averaged_moments
-from comparo.model.likelihoods.experts import BradleyTerry, derivatives
+from comparo.model.likelihoods import Davidson
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.likelihoods.davidson import PRIOR, Asked, answer_moments, averaged_moments, choice_moments
+from comparo.model.likelihoods.experts import derivatives
 from comparo.ranking.criteria_ranking import expected
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

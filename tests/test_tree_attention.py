@@ -18,9 +18,8 @@ from comparo.judges.chat import Chat, Encoded
 from comparo.judges.hf import attention, network
 from comparo.judges.hf import judge as hf
 from comparo.judges.hf.attention import UnreadableError, attend, place
+from comparo.judges.hf.batching import Batches, Tree, grow, packs
 from comparo.judges.hf.network import fuse
-from comparo.judges.hf.passes import Batches
-from comparo.judges.hf.tree import Tree, grow, packs
 from test_hf_judge import DECODERS, PROMPT, answers, asked, make_tokenizer, some_questions
 
 some_rows = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=12), min_size=1, max_size=12).map(sorted)

@@ -31,9 +31,8 @@ from comparo.cli import main
 
 STORED = Path(__file__).with_name("unchanged.json.gz")
 SHOWN, NEAR, LESS_NEAR = 3, 1e-8, 1e-6
-THREADS = ("run of", "run with", "audition")  # their answers come in any order, and a panel's fit ends within 1e-7
+THREADS = ("run of", "run with", "audition", "export")  # answers in any order; a panel ends within 1e-7
 FEW = {"limits": replace(signature(c.fit).parameters["limits"].default, exact=8)}  # above 8 items as with thousands
-SILENT = {"say": lambda _: None}
 WORDS = "amber birch cedar delta ember fjord grove haven islet jetty".split()
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 KINDS = ("soft", "hard")
@@ -170,7 +169,7 @@ def asked(items=10, contexts=1, kinds=("soft",), seed=0, question="better", judg
     """`rank` of simulated texts by simulated judges."""
     rows, scores = texts(items, contexts, seed)
     judges = [judge_of(scores, kind, seed=number, **(judge or {})) for number, kind in enumerate(kinds)]
-    return c.rank(rows, question, judge=judges[0] if len(kinds) == 1 else judges, seed=seed, **SILENT | options)
+    return c.rank(rows, question, judge=judges[0] if len(kinds) == 1 else judges, seed=seed, **options)
 
 
 def fit(rows, **options):
@@ -341,7 +340,7 @@ over((("soft", "soft"), ("soft", "hard"), ("hard", "hard", "soft")), (1, 2), nam
 
 @over(KINDS, (1, 2))
 def grown(kind, contexts):
-    (rows, scores), options = texts(9, contexts, 3), SILENT | {"out": "run"}
+    (rows, scores), options = texts(9, contexts, 3), {"out": "run"}
     options["judge"] = judge_of(scores, kind)
     c.rank([row for row in rows if row["id"] not in ("t3", "t8")], "better", budget="6n", **options)
     return run_of(c.rank(rows, "better", budget="8n", **options))
@@ -350,7 +349,7 @@ def grown(kind, contexts):
 @over((("soft", "100%"), ("hard", "100%"), ("hard", "50%")))
 def rejudge(voice):
     asked(8, 2, out="run", budget="4n")
-    found = c.rejudge("run", judge_of(texts(8, 2)[1], voice[0], seed=5), budget=voice[1], **SILENT)
+    found = c.rejudge("run", judge_of(texts(8, 2)[1], voice[0], seed=5), budget=voice[1])
     numbers = {"numbers": [found.spearman, found.agree, *found.flips], "questions": found.questions}
     return numbers | {"both": ranked(found.ranking), "after": ranked(found.after)}
 
@@ -359,8 +358,8 @@ def rejudge(voice):
 def audition(kinds):
     rows, scores = texts(10, 2)
     judges = [judge_of(scores, kind, seed=k, bias=float(k)) for k, kind in enumerate(kinds)]
-    found = c.audition(rows, "better", judge=judges, pairs=16, **SILENT)
-    later = c.rank(rows, "better", judge=judges[0], audition=found, budget="6n", **SILENT)
+    found = c.audition(rows, "better", judge=judges, pairs=16)
+    later = c.rank(rows, "better", judge=judges[0], audition=found, budget="6n")
     return dict(found.table) | {"best": found.best, "panel": found.panel, "later": run_of(later)}
 
 
@@ -369,7 +368,7 @@ def compare(shape):
     kind, strength, stop = shape
     rows, judge = texts(2, 16, 4)[0], judge_of({"A": 0.0, "B": strength}, kind)
     sides = ({row["context_id"]: row["text"] + side for row in rows if row["id"] == side} for side in ("t0", "t1"))
-    found = json.loads(c.compare(*sides, "better", judge=judge, stop=stop, seed=1, **SILENT).to_json())
+    found = json.loads(c.compare(*sides, "better", judge=judge, stop=stop, seed=1).to_json())
     return {name: part for name, part in found.items() if name not in ("verdict", "notes")}
 
 

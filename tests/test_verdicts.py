@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from comparo.data.prompts import Prompt
-from comparo.judges.openai.verdicts import GRADES, grading, read_grade, read_verdict, reply_format, soften
+from comparo.judges.verdicts import GRADES, grading, read_grade, read_verdict, reply_schema, soften
 
 PROMPT = Prompt("{first}{second}", answer="Summary")
 NUMBERS = Prompt("{first}{second}", labels=("1", "2"), answer="Essay")
@@ -199,7 +199,7 @@ def test_every_verdict_that_is_asked_for_is_read_back(prompt):
         (False, read_verdict, [1.0, 0.0]),
         (True, read_grade, [0.95, 0.75, 0.5, 0.25, 0.05]),
     ):
-        verdicts = reply_format(prompt, graded)["json_schema"]["schema"]["properties"]["better"]["enum"]
+        verdicts = reply_schema(prompt, graded)["properties"]["better"]["enum"]
         assert [read(verdict, prompt) for verdict in verdicts] == expected
         asked = grading(prompt) if graded else prompt.instruction
         assert all(verdict in asked for verdict in verdicts)

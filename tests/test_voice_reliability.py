@@ -9,7 +9,7 @@ from scipy.special import expit
 from comparo import fit, reliability
 from comparo.analysis.transitivity import flips, ties, transitivity
 from comparo.data.comparisons import Comparisons
-from comparo.model.estimators.voice import LOGISTIC
+from comparo.model.likelihoods.bradley_terry import LOGISTIC
 from split import one_short
 
 SCALES = np.array([1.0, 1.0, 0.6, -0.8])

@@ -6,6 +6,7 @@ import random
 import re
 import shlex
 import sqlite3
+from contextlib import closing
 from itertools import pairwise
 
 import numpy as np
@@ -15,21 +16,19 @@ from scipy.special import expit
 from comparo import Comparisons
 from comparo.data.items import Items
 from comparo.data.prompts import Question, criterion_prompt
+from comparo.data.run_folder import encode
 from comparo.errors import JudgeError, RunError, StoreError
 from comparo.judges import Judgement
 from comparo.judges.simulated import Simulated
 from comparo.model.estimators.panel_members import hear
 from comparo.report.making import command
 from comparo.run.budget import Budget
-from comparo.run.database import MIGRATIONS, encode
-from comparo.run.folders import list_runs
 from comparo.run.loop import Run
+from comparo.run.plan import prepare
 from comparo.run.rank import rank
-from comparo.run.repair import repair
-from comparo.run.scheduling import Chorus, Shares
 from comparo.run.store import Store, count_judgements, read_judgements
 from comparo.run.task import Task
-from comparo.run.voice_allocation import PILOT, Allocation, _known_noise
+from comparo.run.voice_allocation import PILOT, Allocation, Chorus, Shares, _known_noise
 from comparo.run.voices import voices_of
 from comparo.selection.selector import Selector
 from split import one_short
@@ -90,10 +89,10 @@ def task(judges, wordings=("delimited",), budget="20n", items=None, **options):
     return Task(items, prompts[0], judges[0], Budget.of(budget), panel=panel, **options)
 
 
-def run(work, folder=None, say=None):
+def run(work, folder=None):
     store = Store(folder, work.identity, work.configuration)
     try:
-        found = Run(work, store, say=say or print)
+        found = Run(work, store)
         return found.go(), list(store.judgements())
     finally:
         store.close()
@@ -131,15 +130,14 @@ def rank_correlation(scores):
     return np.corrcoef(np.argsort(np.argsort(scores)), np.argsort(np.argsort(TRUTH)))[0, 1]
 
 
-def test_every_voice_is_first_asked_the_same_pairs_then_the_useless_one_no_more():
-    said = []
-    ranking, judgements = run(task([told("ana"), told("bo"), coin()]), say=said.append)
+def test_every_voice_is_first_asked_the_same_pairs_then_the_useless_one_no_more(caplog):
+    ranking, judgements = run(task([told("ana"), told("bo"), coin()]))
     assert len(judgements) == 480
     made = calls(judgements)
     assert PILOT <= made["told/coin"] <= 60
     assert made["told/ana"] > 100
     assert made["told/bo"] > 100
-    assert any("told/coin gets no more questions" in sentence for sentence in said)
+    assert any("told/coin gets no more questions" in sentence for sentence in caplog.messages)
     by_voice = {
         voice: {
             (one.question.first, one.question.second) for one in judgements if one.question.voice == f"told/{voice}"
@@ -273,7 +271,7 @@ def test_a_voice_that_is_dead_from_the_start_is_left_out():
     assert sum(calls(judgements).values()) == 480
 
 
-def test_a_voice_that_fails_often_or_ignores_the_labels_is_left_out():
+def test_a_voice_that_fails_often_or_ignores_the_labels_is_left_out(caplog):
     class Failing(Told):
         def _answers(self, questions, prompt):
             for number, one in enumerate(super()._answers(questions, prompt)):
@@ -286,11 +284,12 @@ def test_a_voice_that_fails_often_or_ignores_the_labels_is_left_out():
 
     failing, chatty = told("failing"), told("chatty")
     failing.__class__, chatty.__class__ = Failing, Chatty
-    said = []
-    _, judgements = run(task([told("ana"), failing, told("cy"), chatty]), say=said.append)
+    _, judgements = run(task([told("ana"), failing, told("cy"), chatty]))
     assert sum(calls(judgements).values()) == 480
-    assert any("told/failing is left out" in sentence and "judgements failed" in sentence for sentence in said)
-    assert any("told/chatty is left out" in sentence and "As a model" in sentence for sentence in said)
+    assert any(
+        "told/failing is left out" in sentence and "judgements failed" in sentence for sentence in caplog.messages
+    )
+    assert any("told/chatty is left out" in sentence and "As a model" in sentence for sentence in caplog.messages)
     with pytest.raises(RunError, match=r"judgements failed|on the labels"):
         run(task([failing, chatty]))
 
@@ -340,7 +339,7 @@ def test_small_contexts_use_up_all_pairs_of_all_voices():
 
 def test_the_budget_must_connect_the_items_for_all_voices_together():
     with pytest.raises(ValueError, match=r"24 calls .*24 items.*\b46\b.* --budget 5n"):
-        task([told("ana"), told("bo"), told("cy")], budget="1n").check()
+        prepare(task([told("ana"), told("bo"), told("cy")], budget="1n"))
     with pytest.raises(ValueError, match=r"several voices.* group"):
         task([told("ana"), told("bo")], estimate="consensus")
 
@@ -392,10 +391,10 @@ def test_two_voices_that_do_not_agree_both_go_on_unless_one_says_nothing():
 
 @pytest.mark.long
 @pytest.mark.parametrize(("answers", "noise", "seeds"), [("soft", 1.0, (1, 3)), ("hard", 0.0, (1, 3, 4, 5))])
-def test_a_good_voice_goes_on_where_pairs_of_many_contexts_have_not_made_an_order_yet(answers, noise, seeds):
+def test_a_good_voice_goes_on_where_pairs_of_many_contexts_have_not_made_an_order_yet(answers, noise, seeds, caplog):
     """A pair in each of 20 contexts has no loop, and shows by the agreement of both orders only that texts differ."""
     for seed in seeds:
-        rng, judges, said = np.random.default_rng(seed), [], []
+        rng, judges = np.random.default_rng(seed), []
         truth = rng.standard_normal((20, 6))
         for number in range(3):
             view = (1.0 if answers == "soft" else 2.0) * (truth + 0.5 * rng.standard_normal(truth.shape))
@@ -403,12 +402,12 @@ def test_a_good_voice_goes_on_where_pairs_of_many_contexts_have_not_made_an_orde
             judge = Told(answers, scores, noise=noise, seed=10 * seed + number)
             object.__setattr__(judge, "title", f"told/{number}")
             judges.append(judge)
-        run(task(judges, items=contexts(20, 6), budget="8n"), say=said.append)
-        assert not [sentence for sentence in said if "told/" in sentence]
+        run(task(judges, items=contexts(20, 6), budget="8n"))
+        assert not [sentence for sentence in caplog.messages if "told/" in sentence]
 
 
 def test_a_voice_whose_questions_all_fail_in_a_wave_gets_no_more():
-    allocation = Allocation({"ana": math.nan, "bo": math.nan}, "joint", print)
+    allocation = Allocation({"ana": math.nan, "bo": math.nan}, "joint")
     one, other = (Judgement(Question("x", "y", voice=voice), p=0.6) for voice in ("ana", "bo"))
     lost = Judgement(Question("y", "x", voice="bo"), error="500")
     allocation.decide([one, other, lost], [one, other, lost])
@@ -419,7 +418,7 @@ def test_a_voice_whose_questions_all_fail_in_a_wave_gets_no_more():
 
 def test_where_prices_differ_only_the_cheaper_voice_goes_on_until_it_shows_something_or_was_paid_as_much():
     rng = np.random.default_rng(0)
-    allocation = Allocation({"cheap": 1.0, "dear": 20.0}, "joint", print)
+    allocation = Allocation({"cheap": 1.0, "dear": 20.0}, "joint")
     pairs = [(str(i), str(j)) for i, j in rng.permutation([(i, j) for i in range(60) for j in range(60) if i != j])]
 
     def coins(voice, count):
@@ -431,7 +430,7 @@ def test_where_prices_differ_only_the_cheaper_voice_goes_on_until_it_shows_somet
     paid = coins("cheap", 20 * PILOT) + coins("dear", PILOT)
     allocation.decide(paid, paid[:1])
     assert allocation.shares["cheap"] == pytest.approx(20 * allocation.shares["dear"])  # as much money for each
-    equal = Allocation({"cheap": 1.0, "dear": 1.0}, "joint", print)
+    equal = Allocation({"cheap": 1.0, "dear": 1.0}, "joint")
     equal.decide(first, first)
     assert not equal.shares.decided
     assert equal.shares["cheap"] == equal.shares["dear"]
@@ -447,7 +446,7 @@ def test_of_two_copies_the_one_whose_answers_are_more_about_the_texts_is_asked_o
         for i, j in [*pairs, *((j, i) for i, j in pairs)]:
             d = truth[i] - truth[j] + first + noise * rng.standard_normal()
             answers.append(Judgement(Question(str(i), str(j), voice=voice), p=float(expit(d))))
-    allocation = Allocation({"lost": math.nan, "clear": math.nan}, "joint", print)
+    allocation = Allocation({"lost": math.nan, "clear": math.nan}, "joint")
     allocation.decide(answers, answers[:1])
     assert allocation.shares.decided
     assert allocation.shares["clear"] > 0.9
@@ -467,7 +466,7 @@ def test_a_dear_voice_takes_little_of_the_money_before_anything_is_decided():
 
     judges = [paid("cheap", 1.0, noise=1.5), paid("dear", 20.0)]
     work = task(judges, budget="$1500")
-    found = Run(work, Store(None, work.identity), say=print)
+    found = Run(work, Store(None, work.identity))
     decided = []
     share = found._allocation._share
 
@@ -523,19 +522,15 @@ def test_python_takes_lists_of_judges_wordings_and_options(tmp_path):
         rank(TEXTS, "better", judge=["simulated/soft", "simulated/hard"], options=[{}, {}, {}])
 
 
-def test_an_older_folder_opens_is_counted_repaired_and_goes_on(tmp_path):
+def test_a_folder_of_another_version_is_refused(tmp_path):
     work = Task(Items.of(TEXTS), criterion_prompt("better"), told("ana"), Budget.of("4n"))
-    _, judgements = run(work, tmp_path / "run")
-    path = tmp_path / "run" / "judgements.db"
-    with sqlite3.connect(path) as connection:
-        connection.execute("DELETE FROM judgements WHERE number > 50")
-        for later in ("model", "cached", "tokens_reasoning", "tokens_cached", "voice"):
-            connection.execute(f"ALTER TABLE judgements DROP COLUMN {later}")
-        connection.execute(f"PRAGMA user_version={len(MIGRATIONS) - 1}")
-    connection.close()
-    assert count_judgements(tmp_path / "run") == (50, 0)
-    assert Comparisons.read(tmp_path / "run").judges is None
-    assert [one.question.voice for one in read_judgements(tmp_path / "run")] == [None] * 50
-    assert repair(tmp_path / "run").kept == 50
-    assert asked(run(work, tmp_path / "run")[1]) == asked(judgements)
-    assert list_runs(tmp_path)[0].answered == 96
+    run(work, tmp_path / "run")
+    with closing(sqlite3.connect(tmp_path / "run" / "judgements.db")) as connection:
+        connection.execute("PRAGMA user_version=20")
+    for read in (read_judgements, count_judgements):
+        with pytest.raises(StoreError, match="another version of comparo"):
+            read(tmp_path / "run")
+    with pytest.raises(StoreError, match="another version of comparo"):
+        run(work, tmp_path / "run")
+    with pytest.raises(StoreError, match="another version of comparo"):
+        Comparisons.read(tmp_path / "run")

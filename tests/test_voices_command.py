@@ -56,7 +56,7 @@ def test_two_servers_are_one_ranking_with_a_judge_column_a_report_and_a_list_of_
     fitted = comparo("fit", "run", "--method", "panel", "--format", "csv")
     assert fitted.returncode == 0, fitted.stderr
     assert len(list(csv.DictReader(fitted.stdout.splitlines()))) == 24
-    assert comparo("report", "run").returncode == 0
+    assert comparo("runs", "--report", "run").returncode == 0
     page = (tmp_path / "run" / "report.html").read_text()
     assert "openai/model-0, openai/model-1" in page
     (tmp_path / "runs").mkdir()
@@ -111,7 +111,7 @@ def test_a_server_that_refuses_the_key_is_left_out_and_the_key_appears_nowhere(c
 def test_judges_come_from_tables_lists_and_variables_and_wordings_multiply_them(comparo, tmp_path):
     (tmp_path / "comparo.toml").write_text(
         'wording = ["paper", "compare"]\n[rank]\nbudget = "20n"\n'
-        '[[judges]]\njudge = "simulated/soft"\nscores = "wit"\nstrength = 0.3\n[[judges]]\njudge = "simulated/hard"\n'
+        '[[judge]]\nname = "simulated/soft"\nscores = "wit"\nstrength = 0.3\n[[judge]]\nname = "simulated/hard"\n'
     )
     flags = ("rank", "items.jsonl", "--criterion", "better", "--dry-run")
     refused = comparo(*flags)

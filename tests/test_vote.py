@@ -43,7 +43,7 @@ from comparo.vote.session import Links, Voting
 from split import one_short
 from voting import LOST, Server, Voter, essays
 
-JUDGES = ("--judges", "ana,bo,cy")
+JUDGES = ("--for", "ana,bo,cy")
 
 
 @pytest.fixture
@@ -233,7 +233,7 @@ def test_texts_are_shown_and_names_are_not(server):
 
 @pytest.mark.long
 def test_pairs_are_shared_out(texts, tmp_path):
-    with Server(texts, tmp_path / "run", "--judges", "ana,bo,cy,di", "--twice", "0.25") as server:
+    with Server(texts, tmp_path / "run", "--for", "ana,bo,cy,di", "--twice", "0.25") as server:
         voters = {name: server.voter(name) for name in server.links()["judges"]}
         rng, seen = random.Random(0), {name: [] for name in voters}
         for _ in range(75):
@@ -255,7 +255,7 @@ def test_pairs_are_shared_out(texts, tmp_path):
 
 
 def test_a_judge_sees_every_pair_once_and_is_thanked(tmp_path):
-    with Server(essays(tmp_path / "essays", 4), tmp_path / "run", "--judges", "ana,bo", "--each", "9") as server:
+    with Server(essays(tmp_path / "essays", 4), tmp_path / "run", "--for", "ana,bo", "--each", "9") as server:
         for name in ("ana", "bo"):
             voter, seen = server.voter(name), set()
             while voter.ballot is not None:
@@ -270,7 +270,7 @@ def test_a_judge_sees_every_pair_once_and_is_thanked(tmp_path):
 
 
 def test_a_skipped_pair_goes_to_another_judge(tmp_path):
-    with Server(essays(tmp_path / "essays", 6), tmp_path / "run", "--judges", "ana,bo", "--twice", "0") as server:
+    with Server(essays(tmp_path / "essays", 6), tmp_path / "run", "--for", "ana,bo", "--twice", "0") as server:
         ana = server.voter("ana")
         pair = frozenset(ana.texts())
         ana.skip("I cannot decide")
@@ -285,7 +285,7 @@ def test_a_judge_stays_with_a_context_for_a_while(tmp_path):
         for k in range(6)
     ]
     (tmp_path / "items.json").write_text(json.dumps(items))
-    with Server(tmp_path / "items.json", tmp_path / "run", "--judges", "ana,bo", "--heading", "Article") as server:
+    with Server(tmp_path / "items.json", tmp_path / "run", "--for", "ana,bo", "--heading", "Article") as server:
         seen = []
         ana = server.voter("ana")
         for _ in range(9):
@@ -353,8 +353,8 @@ def test_the_same_command_goes_on_with_the_same_links(texts, tmp_path):
     assert server.process.returncode == 0
     assert f"http://127.0.0.1:{before['port']}/vote/{before['judges']['ana']}/" in out
     assert f"Votes so far: 1, in {tmp_path / 'run'}" in said
-    assert f"comparo report {tmp_path / 'run'}" in said
-    with Server(texts, tmp_path / "run", "--judges", "ana,bo,cy,di") as again:
+    assert f"comparo runs --report {tmp_path / 'run'}" in said
+    with Server(texts, tmp_path / "run", "--for", "ana,bo,cy,di") as again:
         links = again.links()
         assert {name: links["judges"][name] for name in before["judges"]} == before["judges"]
         assert "di" in links["judges"]
@@ -446,7 +446,7 @@ def test_kills_under_load_lose_and_double_nothing(tmp_path, kills, each):
     """Five judges vote as fast as they can, 1,000 votes in all, while the server is killed again and again."""
     texts = essays(tmp_path / "essays", 60)
     names = [f"judge {number}" for number in range(5)]
-    server = Server(texts, tmp_path / "run", "--judges", ",".join(names))
+    server = Server(texts, tmp_path / "run", "--for", ",".join(names))
     given: dict[str, list[tuple[int, str]]] = {name: [] for name in names}
     up, trouble = threading.Event(), []
 
@@ -558,7 +558,7 @@ def test_the_organiser_sees_judges_agreement_and_the_ranking(texts, tmp_path, ru
 @pytest.mark.parametrize("judges", one_short(["ana,bo,cy", "ana"]))
 def test_other_commands_read_the_run_folder(texts, tmp_path, run, judges, votes):
     rng = random.Random(0)
-    with Server(texts, tmp_path / "run", "--judges", judges) as server:
+    with Server(texts, tmp_path / "run", "--for", judges) as server:
         for name in judges.split(","):
             voter = server.voter(name)
             for _ in range(votes):
@@ -569,8 +569,8 @@ def test_other_commands_read_the_run_folder(texts, tmp_path, run, judges, votes)
     number = votes * len(judges.split(",")) - 1
     (summary,) = list_runs(tmp_path)
     assert (summary.answered, summary.failed) == (number, len(judges.split(",")) - 1)
-    for command in ("report", "fit"):
-        found = run(tmp_path, [command, "run"])
+    for command in (["runs", "--report"], ["fit"]):
+        found = run(tmp_path, [*command, "run"])
         assert (found.returncode == 0) == (number > 0), found.stderr
     if number:
         page = (tmp_path / "run" / "report.html").read_text()
@@ -592,9 +592,9 @@ def test_other_commands_read_the_run_folder(texts, tmp_path, run, judges, votes)
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--judges", "ana,bo,Ana"], "--judges ana,bo,Ana: .*'ana'"),
-        (["--judges", "ana,,bo"], "--judges ana,,bo: .*no name"),
-        (["--judges", "others"], "no judge can be called 'others'"),
+        (["--for", "ana,bo,Ana"], "--for ana,bo,Ana: .*'ana'"),
+        (["--for", "ana,,bo"], "--for ana,,bo: .*no name"),
+        (["--for", "others"], "no judge can be called 'others'"),
         (["--twice", "2"], "--twice 2.0 .*share"),
         (["--until", "7"], "until = 7.0 .*0 and 1"),
         (["--host", "no.such.host.invalid"], "--host no.such.host.invalid: .*address"),

@@ -101,7 +101,7 @@ def address(server, name):
 
 @pytest.fixture
 def server(texts, tmp_path):
-    with Server(texts, tmp_path / "run", "--judges", "ana,bo", "--kind", "Essay") as started:
+    with Server(texts, tmp_path / "run", "--for", "ana,bo", "--kind", "Essay") as started:
         yield started
 
 
@@ -173,7 +173,7 @@ def test_a_double_click_is_one_vote(page, server):
 @pytest.mark.parametrize(("width", "markdown"), [(1280, False), (400, True)])
 def test_hostile_texts_are_shown_as_text(page, texts, tmp_path, width, markdown):
     flags = ["--markdown"] if markdown else []
-    with Server(texts, tmp_path / "run", "--judges", "<b>ana</b>", *flags) as server:
+    with Server(texts, tmp_path / "run", "--for", "<b>ana</b>", *flags) as server:
         page.open(address(server, "<b>ana</b>"), width, dark=True)
         assert page.text(".who") == "<b>ana</b>"
         seen = ""
@@ -237,7 +237,7 @@ def test_a_vote_that_cannot_be_saved_stays_on_the_page_until_it_is(page, server)
 def test_a_judge_goes_on_when_the_server_comes_back(page, texts, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as place:
         port = place.getsockname()[1]  # not the usual one, which another server may take while this one is down
-    with Server(texts, tmp_path / "run", "--judges", "ana,bo", "--port", str(port)) as server:
+    with Server(texts, tmp_path / "run", "--for", "ana,bo", "--port", str(port)) as server:
         page.open(address(server, "ana"))
         page.vote("a")
         server.kill()
@@ -252,7 +252,7 @@ def test_a_judge_goes_on_when_the_server_comes_back(page, texts, tmp_path):
 
 @pytest.mark.long
 def test_a_break_is_suggested(page, texts, tmp_path):
-    with Server(texts, tmp_path / "run", "--judges", "ana", "--break-after", "50") as server:
+    with Server(texts, tmp_path / "run", "--for", "ana", "--break-after", "50") as server:
         page.open(address(server, "ana"))
         page.vote("a")
         assert page.run("return document.getElementById('rest').hidden")
@@ -266,7 +266,7 @@ def test_a_break_is_suggested(page, texts, tmp_path):
 
 @pytest.mark.long
 def test_the_organiser_sees_votes_as_they_come(page, texts, tmp_path):
-    with Server(texts, tmp_path / "run", "--judges", f"ana,{SCRIPT[:30]}", "--invite") as server:
+    with Server(texts, tmp_path / "run", "--for", f"ana,{SCRIPT[:30]}", "--invite") as server:
         page.open(f"http://127.0.0.1:{server.port}{server.organiser}/")
         assert "no ranking before" in page.text()
         voter = server.voter("ana")

@@ -121,7 +121,7 @@ def folder(tmp_path):
 
 
 def ask(api, *more):
-    server = ("--judge", "openai/any", "--base-url", api.url, "--concurrency", 2, "-o", "retries=0")
+    server = ("--judge", "openai/any", "--base-url", api.url, "-o", "concurrency=2", "-o", "retries=0")
     return ("rank", "items.jsonl", "--criterion", "wittier", "--out", "run", "--budget", "2n", *server, *more)
 
 
@@ -158,7 +158,7 @@ def test_a_folder_from_before_wordings_had_names_goes_on(run, folder):
             database.execute("UPDATE run SET configuration = ?", (json.dumps(old),))
         database.close()
         number = len(api.requests)
-        assert run(folder, ("report", "run")).returncode == 0
+        assert run(folder, ("runs", "--report", "run")).returncode == 0
         done = run(folder, ask(api, "--wording", DEFAULT_WORDING))
         assert done.returncode == 0, done.stderr
         assert len(api.requests) == number

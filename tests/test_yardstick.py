@@ -6,10 +6,8 @@ from scipy.special import expit
 
 from comparo.data.items import Items
 from comparo.run.fit_policy import Fitting
-from comparo.studies.cells import Fit, evaluate
-from comparo.studies.opening import Opened, open_set
-from comparo.studies.recorded import Recorded
-from comparo.studies.sweep import everything
+from comparo.studies.recorded import Opened, Recorded, open_set
+from comparo.studies.sweep import Fit, evaluate, everything
 from comparo.studies.yardstick import ALONE, CONSENSUS, PAPER, SHARED, Curve, chosen, measure, tables
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

@@ -10,18 +10,22 @@ def pip_install(extra: str) -> str:
     return f"pip install '.[{extra}]' in the checkout of comparo"
 
 
-class ComparisonsError(ValueError):
+class ComparoError(Exception):
+    """The base class of every error that comparo raises on purpose; invalid arguments raise a ValueError."""
+
+
+class ComparisonsError(ComparoError, ValueError):
     """Input that cannot be used; the message states where the problem is and how to solve it."""
 
 
-class JudgeError(RuntimeError):
+class JudgeError(ComparoError, RuntimeError):
     """The judge cannot answer at all: a wrong key, an unknown model, a server without a required feature.
 
     The message states what to do. A single answer that failed does not raise this: it is a `Judgement` with an error.
     """
 
 
-class RunError(RuntimeError):
+class RunError(ComparoError, RuntimeError):
     """A run that cannot continue; all answers so far are kept, and the same command continues from there."""
 
 
@@ -29,7 +33,7 @@ class PendingError(RunError):
     """A batch that is not answered yet; the same command goes on with it."""
 
 
-class StoreError(RuntimeError):
+class StoreError(ComparoError, RuntimeError):
     """A run folder that cannot be used: in use, of another run, damaged, on a full disk, or not writable."""
 
 

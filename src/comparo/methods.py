@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal, get_args
 
@@ -19,22 +19,22 @@ from comparo.data.comparisons import Comparisons
 from comparo.model.control import Control
 from comparo.model.estimators.bradley_terry import Algorithm, zermelo
 from comparo.model.estimators.bt_sigma import bt_sigma
-from comparo.model.estimators.davidson import davidson
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.panel import panel
-from comparo.model.estimators.poe import WIDE, Bias, Prior, multiply
+from comparo.model.estimators.poe import WIDE, Bias, Prior, davidson, multiply
 from comparo.model.inference.newton import Problem
-from comparo.model.likelihoods.experts import BradleyTerry, Expert, Gaussian
-from comparo.model.linalg.graph import Graph
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.likelihoods.experts import Expert
+from comparo.model.likelihoods.gaussian import Gaussian
+from comparo.model.linalg.graph import Batch, Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.linalg.pattern import Pattern
-from comparo.model.posterior import MeanCovariance, ProductCovariance
+from comparo.model.posterior import Posterior
 from comparo.model.tuning import LIMITS, Limits
 from comparo.ranking.consensus import check_validity, consensus
 from comparo.ranking.grouping import Held, control_of, named_traits
 from comparo.ranking.ranking import Estimate, Ranking
 from comparo.ranking.votes import rank_votes, shared_ids
-from comparo.types import Index
+from comparo.types import Array, Index
 
 Method = Literal[
     "win-ratio", "bt", "avg-prob", "poe-bt", "poe-g", "poe-g-hard", "davidson", "mixed", "panel", "bt-sigma"
@@ -79,9 +79,9 @@ def fit(
         - "poe-bt": product of soft Bradley–Terry experts, with a wide Gaussian prior;
         - "poe-g": product of Gaussian experts, μ(p) = p − ½, constant variance; "poe-g-hard": the same on decisions;
         - "avg-prob": an item's mean probability; "win-ratio": its mean decision;
-        - "davidson": Bradley–Terry on decisions with ties, and a tie parameter ν for each judge (docs/ties.md);
+        - "davidson": Bradley–Terry on decisions with ties, and a tie parameter ν for each judge (docs/fitting.md);
         - "bt": Bradley–Terry on decisions by maximum likelihood, Σ w·[y·d − log(1 + e^d)];
-        - "mixed": scores, position biases and noise with variances estimated from the comparisons (docs/mixed.md), the
+        - "mixed": scores, position biases and noise with variances estimated from the answers (docs/fitting.md), the
           default of `comparo rank`: "poe-bt" with prior "estimated" and bias "joint";
         - "panel": the consensus of several judges, each with a scale, a taste, a position bias and noise of its own
           (docs/panel.md); with one judge the same as "mixed";
@@ -216,7 +216,7 @@ def quiet_fit(
         return _mean(comparisons, method, level, limits)
     if method == "bt-sigma":
         sigma = bt_sigma(comparisons, WIDE, limits)
-        covariance = ProductCovariance(sigma.laplacian)
+        covariance = Posterior((sigma.laplacian,))
         return Ranking(method, comparisons, sigma.graph, sigma.scores, covariance, level, converged=sigma.converged)
     expert = method if isinstance(method, Expert) else Gaussian() if method.startswith("poe-g") else BradleyTerry()
     title = method if isinstance(method, str) else type(method).__name__
@@ -237,13 +237,19 @@ def quiet_fit(
             if is_panel:
                 several = panel(comparisons, people=people, **given)
                 ranking = Ranking(
-                    title, comparisons, several.graph, several.scores, several.opinion, level, panel=several
+                    title, comparisons, several.graph, several.scores, several.opinion.posterior, level, panel=several
                 )
                 return replace(ranking, converged=several.converged, group=group)
             product = mixed(comparisons, expert, **given)
-            covariance = ProductCovariance(product.laplacian, product)
             ranking = Ranking(
-                title, product.comparisons, product.graph, product.scores, covariance, level, product, product.converged
+                title,
+                product.comparisons,
+                product.graph,
+                product.scores,
+                product.posterior,
+                level,
+                product,
+                product.converged,
             )
             return replace(ranking, group=group)
 
@@ -259,8 +265,8 @@ def quiet_fit(
         product = davidson(comparisons, prior=prior, bias=bias, is_scaled=is_given, limits=limits)
     else:
         product = multiply(comparisons, expert, prior=prior, bias=bias, is_scaled=is_given, limits=limits)
-    covariance = ProductCovariance(product.laplacian, product)
-    return Ranking(title, comparisons, product.graph, product.scores, covariance, level, product, product.converged)
+    graph, scores, posterior = product.graph, product.scores, product.posterior
+    return Ranking(title, comparisons, graph, scores, posterior, level, product, product.converged)
 
 
 def _check(method: object, bias: str, prior: Any, algorithm: str, prior_pairs: str, level: float) -> None:
@@ -312,6 +318,37 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise ValueError(f"{name} is one of {', '.join(map(repr, allowed))}, not {value!r}")
 
 
+@dataclass(frozen=True)
+class MeanInverse:
+    """D⁻¹ L D⁻¹ of scores that are an item's mean outcome, L the Laplacian of the weights and D its diagonal.
+
+    An outcome p for the first is 1 − p for the second, hence the negative covariance of opponents.
+    """
+
+    laplacian: Laplacian
+
+    @property
+    def pattern(self) -> Pattern:
+        return self.laplacian.pattern
+
+    def inverse(self, batch: Batch) -> Array:
+        weight = self.laplacian.diagonal[batch.nodes].reshape(-1, batch.size)
+        scale = 1.0 / np.where(weight > 0, weight, np.inf)
+        matrix = self.laplacian.dense(batch) - self.laplacian.constants(batch)
+        return np.asarray(scale[:, :, None] * matrix * scale[:, None, :])
+
+    def variances(self, begin: int) -> Array:
+        weight = self.laplacian.diagonal[begin:]
+        return np.asarray(1.0 / np.where(weight > 0, weight, np.nan))
+
+    def difference(self, one: int, other: int) -> float:
+        pattern, weight = self.pattern, self.laplacian.diagonal
+        ends = np.sort([pattern.first, pattern.second], axis=0)
+        between = np.all(ends == np.sort([one, other])[:, None], axis=0)
+        opposed = float(np.sum(self.laplacian.c[between])) / (weight[one] * weight[other])
+        return float(1 / weight[one] + 1 / weight[other] + 2 * opposed)
+
+
 def _mean(comparisons: Comparisons, name: str, level: float, limits: Limits) -> Ranking:
     """Σ w·p over Σ w, where an item's p is 1 − p when it is shown second."""
     graph = Graph.build(comparisons)
@@ -326,7 +363,7 @@ def _mean(comparisons: Comparisons, name: str, level: float, limits: Limits) -> 
     freedom = max(0, 2 * len(p) - n)
     unknown = 1.0 / (1.0 + freedom)  # weight of the variance of a coin, ¼, for very few comparisons
     variance = float((0.25 * unknown + squares) / (unknown + freedom))
-    return Ranking(name, comparisons, graph, scores, MeanCovariance(laplacian, variance), level)
+    return Ranking(name, comparisons, graph, scores, Posterior((MeanInverse(laplacian),), scale=variance), level)
 
 
 def _bradley_terry(
@@ -337,7 +374,7 @@ def _bradley_terry(
         ridge = np.where(_has_maximum(graph, comparisons)[graph.component], 0.0, 1.0 / WIDE**2)
         problem = Problem.of(Pattern(graph, limits=limits), BradleyTerry(), comparisons, ridge)
         found = problem.maximise(np.zeros(graph.nodes))
-        covariance, scores = ProductCovariance(found.laplacian), graph.centre(found.x)
+        covariance, scores = Posterior((found.laplacian,)), graph.centre(found.x)
         return Ranking("bt", comparisons, graph, scores, covariance, level, converged=found.converged)
     weight = comparisons.weights
     position = graph.position
@@ -362,7 +399,7 @@ def _bradley_terry(
     # A small last step does not show that the algorithm has arrived: on a long chain all steps are small.
     left = laplacian.solve(pattern.gather((won - (won + lost) * expit(difference))[pattern.order]), accuracy=1e-2)
     converged = converged and float(np.max(np.abs(left))) <= limits.zermelo_error
-    return Ranking("bt", comparisons, graph, scores, ProductCovariance(laplacian), level, converged=converged)
+    return Ranking("bt", comparisons, graph, scores, Posterior((laplacian,)), level, converged=converged)
 
 
 def _has_maximum(graph: Graph, comparisons: Comparisons) -> NDArray[np.bool_]:

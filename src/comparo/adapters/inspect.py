@@ -28,7 +28,7 @@ from comparo.run.voices import Voice
 from comparo.run.worker import PATIENCE, Asking
 
 if TYPE_CHECKING:
-    from comparo.run.starting import Asked
+    from comparo.run.voices import Asked
 
 
 class Desk:
@@ -143,8 +143,8 @@ def preferred(
     answer has the score 0, and one that is the reference ½, without a call.
     """
     from comparo.data.prompts import Question, choose_prompt
-    from comparo.run.starting import make_judges
     from comparo.run.task import DEFAULT_JUDGE
+    from comparo.run.voices import make_judges
 
     asked = choose_prompt(criterion, prompt, kind=kind, heading=heading, wording=wording)
     [found] = make_judges(DEFAULT_JUDGE if judge is None else judge, options, cache)

@@ -13,7 +13,7 @@ import numpy as np
 from comparo.analysis.correlations import known_scores
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
-from comparo.model.likelihoods.experts import Constant, Gaussian
+from comparo.model.likelihoods.gaussian import Constant, Gaussian
 from comparo.model.linalg.graph import Graph
 from comparo.types import Array
 

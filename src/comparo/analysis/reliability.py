@@ -30,7 +30,7 @@ from comparo.analysis.correlations import mean_known
 from comparo.analysis.transitivity import flips, ties, transitivity
 from comparo.data.comparisons import Comparisons
 from comparo.data.reading import read_columns
-from comparo.data.sources import database_of, masses
+from comparo.data.run_folder import database_of, masses
 from comparo.model.estimators.panel_members import Heard, hear
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array

@@ -30,9 +30,10 @@ import numpy as np
 
 from comparo.model.estimators.poe import WIDE, Product, multiply
 from comparo.model.estimators.votes import Voted
-from comparo.model.likelihoods.experts import BradleyTerry, of_rows
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.likelihoods.experts import of_rows
+from comparo.model.linalg.graph import Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.linalg.pattern import Pattern
 from comparo.ranking.ranking import Ranking
 from comparo.types import Array
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,11 +12,10 @@ from comparo.analysis.agree_text import TOP, markdown, sections
 from comparo.cli import flags as groups
 from comparo.cli.printing import print_table, print_text
 from comparo.data.columns import shown
-from comparo.data.comparisons import Comparisons
+from comparo.data.comparisons import Comparisons, join, read_parts
 from comparo.data.items import Items
-from comparo.data.read_many import join, read_parts
 from comparo.data.reading import read_columns
-from comparo.data.sources import database_of
+from comparo.data.run_folder import database_of
 from comparo.errors import ComparisonsError
 
 EPILOG = (
@@ -34,9 +33,10 @@ def agree_command(
         ),
     ],
     people: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            help="The judges that are people, such as ana,bo. Default, with several files: all but the first's."
+            help="The judges that are people, such as ana,bo. May be repeated. Default, with several files: all but "
+            "the first's."
         ),
     ] = None,
     items: Annotated[
@@ -50,8 +50,9 @@ def agree_command(
     level: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
     top: Annotated[int, typer.Option(min=1, help="Texts of each kind to print, the most disagreement first.")] = TOP,
     seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap of κ and α.")] = 0,
-    is_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    is_markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
+    output: Annotated[
+        Literal["table", "json", "markdown"], typer.Option("--format", help="How to print it; json has everything.")
+    ] = "table",
 ) -> None:
     """A judge against people on the same pairs.
 
@@ -59,16 +60,14 @@ def agree_command(
     accuracy by confidence and by length, calibration, the texts on which they disagree most, and what more votes would
     tell.
     """
-    if is_json and is_markdown:
-        raise ValueError("choose one of --json and --markdown")
-    comparisons, named = _read(files, people)
+    comparisons, named = _read(files, groups.names_in(people))
     texts = None
     if (source := items or next((file for file in files if database_of(file) is not None), None)) is not None:
         texts = Items.of(str(source), group=group)
     found = agree(comparisons, named, items=texts, level=level, seed=seed)
-    if is_json:
+    if output == "json":
         print_text(found.to_json() + "\n")
-    elif is_markdown:
+    elif output == "markdown":
         print_text(markdown(found, top))
     else:
         for section in sections(found, top):
@@ -77,12 +76,12 @@ def agree_command(
             print_text(f"{section.note}\n\n" if section.note else "\n")
 
 
-def _read(files: Sequence[Path], people: str | None) -> tuple[Comparisons, list[str]]:
+def _read(files: Sequence[Path], people: list[str]) -> tuple[Comparisons, list[str]]:
     """All comparisons, and the names of the people among their judges."""
     parts = read_parts(files, is_named=True)
     judges = [{str(name): None for name in part.get("voter", part.get("judge")).tolist()} for part in parts.values()]
-    if people is not None:
-        return join(parts), [name.strip() for name in people.split(",") if name.strip()]
+    if people:
+        return join(parts), people
     if len(parts) == 1:
         known = ", ".join(map(shown, list(judges[0])[:20]))
         raise ComparisonsError(f"name the people among the judges {known}: --people NAMES")

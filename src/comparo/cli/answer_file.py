@@ -13,7 +13,7 @@ from comparo.data.documents import csv_line
 from comparo.data.items import Items
 from comparo.data.reading import read_columns
 from comparo.errors import StoreError
-from comparo.run.database import hold
+from comparo.run.files import hold
 
 NEEDED = ("first", "second", "p", "error")
 LABELS = ("context", "first", "second")

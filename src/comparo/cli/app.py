@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from comparo.cli.settings import UNNAMED, Command, name_variables, options_of, read_settings, settings_file
 from comparo.data.sanitize import visible
-from comparo.errors import ComparisonsError, JudgeError, RunError, StoreError
+from comparo.errors import ComparoError
 
 KINDS = {str: "TEXT", int: "N", float: "X", Path: "PATH"}
 WIDEST = 16  # characters of the choices that stand beside a flag; longer lists of them are in the text
@@ -71,14 +71,9 @@ COMMANDS = {
         "People vote on a page: two texts side by side, which is better? Every vote is safe before the next pair.",
     ),
     "fit": ("fit", "Scores and a ranking from recorded comparisons."),
-    "powered": ("powered", "People's leaderboard with a machine's help: nothing is assumed of the machine."),
     "agree": ("agree", "A judge against people on the same pairs."),
     "select": ("select", "The next pairs to ask, for those who judge elsewhere."),
     "judge": ("judge", "Judgements of pairs of texts, one a line, as they come."),
-    "probe": (
-        "probe",
-        "What a model can do as a judge, by about five small calls: log-probabilities, structured output, effort.",
-    ),
     "plan": ("plan", "How many calls a ranking will take, by simulation; no judge is asked."),
     "study": (
         "study",
@@ -96,14 +91,11 @@ COMMANDS = {
         "export",
         "What a run found as a file for other tools: comparisons, preference pairs, a data set for Hugging Face.",
     ),
-    "cache": ("cache", "What the judgement cache holds: answers by judge, when they came, and what they cost."),
-    "report": ("runs", "Make the page of a run again, report.html in its folder, and print where it is."),
     "runs": (
         "runs",
         "The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed.",
     ),
 }
-EXAMPLES = {"report": "REPORT_EPILOG"}
 
 
 @cache
@@ -111,9 +103,8 @@ def load_command(name: str) -> TyperCommand:
     """Import a command and let each of its flags come from a variable."""
     module = import_module(f"comparo.cli.{COMMANDS[name][0]}")
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
-    epilog = getattr(module, EXAMPLES.get(name, "EPILOG"))
     function = getattr(module, f"{name}_command")
-    alone.command(name, cls=Command, epilog=epilog)(function)
+    alone.command(name, cls=Command, epilog=module.EPILOG)(function)
     command = typer.main.get_command(alone)
     assert isinstance(command, TyperCommand)
     shorten_help(command, function)
@@ -190,9 +181,9 @@ def main() -> None:
     """
     try:
         typer.main.get_command(app)(standalone_mode=True)
-    except (ComparisonsError, ValueError, ImportError) as error:
+    except (ValueError, ImportError) as error:
         _fail(error, 2)
-    except (JudgeError, RunError, StoreError) as error:
+    except ComparoError as error:
         _fail(error, 1)
     except KeyboardInterrupt:
         _fail("interrupted", 130)

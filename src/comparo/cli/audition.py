@@ -3,7 +3,6 @@
 import json
 import math
 import shlex
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,21 +10,17 @@ import numpy as np
 import typer
 
 from comparo.cli import flags as groups
-from comparo.cli.finishing import Shown, say_begin, say_expense
+from comparo.cli.finishing import Shown, complete, print_plan
 from comparo.cli.flags import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.judge_flags import JudgeFlags
-from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
-from comparo.cli.progress import say_interrupted, stoppable
+from comparo.cli.printing import cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
 from comparo.data.writing import csv_text
-from comparo.ranking.ranking import Ranking
-from comparo.run.audition import PAIRS, audition
-from comparo.run.audition_result import Audition
+from comparo.run.audition import PAIRS, Audition, prepare_audition
 from comparo.run.budget import paid_and_spent
-from comparo.run.database import write_text
-from comparo.run.folders import choose_folder
-from comparo.run.loop import Run
-from comparo.run.task import DEFAULT_LEAST_MASS, Task
+from comparo.run.files import write_text
+from comparo.run.plan import Storage
+from comparo.run.task import DEFAULT_LEAST_MASS
 from comparo.run.voices import count_cached, voices_of
 
 EPILOG = (
@@ -61,36 +56,24 @@ def audition_command(
     A voice is a judge with a wording (--wording all: every one that can put the criterion). Prints for each voice how
     much of what it says is about the texts, about their order, and agreed on by the others; names the voice to use.
     """
-    asked.check()  # flags that do not fit together are an error before anything is read
     items = columns.read(data, group=group, scores=None)
     question = question.spelled_out("all")
 
-    def folder(task: Task) -> Path:
-        if dry_run:
-            say_expense(Console(highlight=False), task, task.expense())
-            raise typer.Exit
-        return out or choose_folder(f"{'stdin' if data == '-' else data}-audition", task.identity, False)
-
-    judges, prompts = asked.make(items, context), question.make(items, columns, asked.reader)
-    found = audition(
-        items,
-        judge=judges,
-        prompt=prompts,
-        pairs=pairs,
-        seed=seed,
-        least_mass=least_mass,
-        out=folder,
-        notes={"command": command_line(context)},
-        say=partial(shown.console.print, style="yellow", markup=False, soft_wrap=True),
-        finish=partial(_ask, shown=shown),
-    )
+    voices = voices_of(asked.make(items, context), question.make(items, columns, asked.reader))
+    name = f"{'stdin' if data == '-' else data}-audition"
+    storage = Storage(out, name, notes={"command": command_line(context)})
+    plan = prepare_audition(items, voices, pairs, storage, seed=seed, least_mass=least_mass)
+    if dry_run:
+        print_plan(plan.base)
+        return
+    found = complete(plan, shown.console)
     from comparo.report import write_report
     from comparo.report.record import AUDITION
 
     write_text(Path(found.answers.source) / AUDITION, json.dumps(found.to_dict(), ensure_ascii=False) + "\n")
     page = write_report(found.answers.source)
     _print(found, shown)
-    names = [voice.name or found.best for voice in voices_of(judges, prompts)]
+    names = [voice.name or found.best for voice in voices]
     if found.best in names:  # and not all voices of few answers together
         following = _following(context, found, asked, question, names)
         told = f"To rank all texts by {found.best}, with the answers of the audition:\n  {following}"
@@ -107,16 +90,6 @@ def _following(
     usual = dict.fromkeys(("out", "pairs", "seed", "output", "dry_run", "quiet", "top"))
     command = command_line(context, "rank", **chosen, **usual)
     return f"{command} {shlex.join(['--audition', found.answers.source])}"
-
-
-def _ask(run: Run, shown: Shown) -> Ranking:
-    say_begin(shown.console, run)
-    try:
-        with stoppable():
-            return run.finish()
-    except KeyboardInterrupt as stop:
-        say_interrupted(shown.console, run, stop)
-        raise typer.Exit(getattr(stop, "code", 130)) from None
 
 
 def _print(found: Audition, shown: Shown) -> None:

@@ -1,30 +1,26 @@
 """comparo compare: is B better than A, on which inputs, and how sure is that?"""
 
 import math
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from comparo.cli import flags as groups
-from comparo.cli.finishing import complete, fail_if_unreliable, say_expense
+from comparo.cli.finishing import complete, fail_if_unreliable, print_plan
 from comparo.cli.flags import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
 from comparo.cli.settings import command_line
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.data.sanitize import visible
-from comparo.ranking.ranking import Ranking
 from comparo.report import write_report
 from comparo.report.compare_page import RESULT
-from comparo.report.record import Record, run_record
-from comparo.run.compare import compare_pairs
+from comparo.report.record import run_record
+from comparo.run.compare import prepare_compare
 from comparo.run.compare_result import Duel
-from comparo.run.database import write_text
-from comparo.run.folders import choose_folder
-from comparo.run.loop import Run
-from comparo.run.task import DEFAULT_LEAST_MASS, Task
+from comparo.run.files import write_text
+from comparo.run.task import DEFAULT_LEAST_MASS
 
 EPILOG = (
     "Example: `comparo compare old.jsonl new.jsonl --criterion 'more helpful' --kind Answer --judge openai/gpt-6-luna "
@@ -90,7 +86,6 @@ def compare_command(
     Both texts of an input are shown in both orders. The answer goes to stdout, and to the run folder as compare.json
     and compare.md, beside the report. The same command continues a run that was stopped.
     """
-    asked.check()  # flags that do not fit together are an error before anything is read
     if fail_if_worse is not None and not 0 < fail_if_worse < 1:
         raise ValueError(f"--fail-if-worse {fail_if_worse} is not between 0 and 1; 0.95 is a usual choice")
     # Calls must not stop before the bets can be as sure as asked: a side has half of the error of both.
@@ -101,47 +96,25 @@ def compare_command(
         if data is None
         else pair_groups(data, one, other, group, cluster, **columns.names)
     )
-    folders: list[Path] = []
-    records: list[Record] = []
-
-    def folder(task: Task) -> Path:
-        if dry_run:
-            say_expense(Console(highlight=False), task, task.expense())
-            raise typer.Exit
-        folders.append(out or choose_folder(f"compare-{paired.one}-{paired.other}", task.identity, fresh))
-        return folders[0]
-
-    def ask(run: Run) -> Ranking:
-        ranking = complete(run, console)
-        records.append(run_record(run, ranking))
-        return ranking
-
-    if paired.items is None:
-        duel = compare_pairs(paired, level=level)
-    else:
+    given: dict[str, Any] = {}
+    if paired.items is not None:
         prompts = question.make(paired.items, columns, asked.reader)
         if len(asked.judges) > 1 or len(prompts) > 1:
             raise ValueError("compare asks one judge in one wording; give one --judge and at most one --wording")
-        judges = asked.make(paired.items, context)  # which may take long to load
-        duel = compare_pairs(
-            paired,
-            judge=judges[0],
-            prompt=prompts[0],
-            budget=budget,
-            level=level,
-            stop=not all_inputs,
-            seed=seed,
-            least_mass=least_mass,
-            out=folder,
-            fresh=fresh and out is not None,
-            notes={"command": command_line(context)},
-            say=partial(console.print, style="yellow", markup=False, soft_wrap=True),
-            finish=ask,
-        )
-    for path in folders:
-        write_text(path / RESULT, duel.to_json() + "\n")
-        write_text(path / "compare.md", duel.to_markdown())
-        console.print(f"Report: {write_report(path, records[0])}", markup=False)
+        (judge,) = asked.make(paired.items, context)  # which may take long to load
+        given = {"judge": judge, "prompt": prompts[0], "least_mass": least_mass, "out": out, "fresh": fresh}
+        given |= {"name": f"compare-{paired.one}-{paired.other}", "notes": {"command": command_line(context)}}
+    plan = prepare_compare(paired, budget=budget, level=level, stop=not all_inputs, seed=seed, **given)
+    if dry_run and plan.base is not None:
+        print_plan(plan.base)
+        return
+    duel = complete(plan, console)
+    run = None if plan.base is None else plan.base.loop
+    if run is not None and run.store.folder is not None and duel.ranking is not None:
+        folder = run.store.folder
+        write_text(folder / RESULT, duel.to_json() + "\n")
+        write_text(folder / "compare.md", duel.to_markdown())
+        console.print(f"Report: {write_report(folder, run_record(run, duel.ranking))}", markup=False)
     _print(duel, output, console)
     if fail_if_judge_unreliable and duel.ranking is not None:
         fail_if_unreliable(duel.ranking, console)

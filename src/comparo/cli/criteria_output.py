@@ -22,13 +22,13 @@ from comparo.cli.progress import calls_of
 from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import CriteriaPrompt, read_criteria, read_weights
 from comparo.data.prompts import Prompt, Question
-from comparo.data.sources import database_of
+from comparo.data.run_folder import database_of
 from comparo.judges import Judgement
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.ranking import Ranking
 from comparo.run.budget import dollars
 from comparo.run.criteria_run import CriteriaRun, by_criterion, concluded, criteria_of, stored_criteria
-from comparo.run.stopping import stop_sentence
+from comparo.run.scheduling import stop_sentence
 from comparo.run.voices import comparisons
 
 

@@ -9,19 +9,20 @@ import webbrowser
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from comparo.cli.finishing import Shown, complete, finish
+from comparo.cli.finishing import Shown, complete, rank_by
 from comparo.data.items import Items
 from comparo.data.wordings import PAPER_WORDING
 from comparo.judges import load_judge
-from comparo.run.audition import FEWEST, audition
-from comparo.run.audition_result import BLIND, Audition
+from comparo.run.audition import BLIND, FEWEST, Audition, prepare_audition
 from comparo.run.folders import ROOT
-from comparo.run.rank import rank
-from comparo.run.task import DEFAULT_JUDGE
+from comparo.run.plan import Storage
+from comparo.run.rank import prepare_rank
+from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS
+from comparo.run.voices import make_prompt, voices_of
 
 EPILOG = "Example: `comparo demo --open`"
 WORDS = (
@@ -44,29 +45,22 @@ def demo_command(
     say = partial(shown.console.print, markup=False, soft_wrap=True)
     judge = load_judge(DEFAULT_JUDGE, runtime="llama.cpp")
     say("1. Which sentence is longer? The model is asked about 72 of 552 pairs; the true order is known.", style="bold")
-    rank(
-        sentences(),
-        "longer",
-        kind="Sentence",
-        wording=PAPER_WORDING,
-        judge=judge,
-        budget="3n",
-        out=out / "sentences",
-        say=partial(say, style="yellow"),
-        finish=partial(finish, shown=shown),
-    )
+    asked: dict[str, Any] = {
+        "kind": "Sentence",
+        "wording": PAPER_WORDING,
+        "judge": judge,
+        "budget": "3n",
+        "out": out / "sentences",
+    }
+    rank_by(prepare_rank(sentences(), "longer", **asked), shown)
     say("\n2. Can it also tell which restaurant review is more positive? An audition asks 15 pairs.", style="bold")
-    found = audition(
-        Items.of(str(files("comparo.cli") / "reviews.jsonl")),
-        "more positive",
-        kind="Review",
-        wording=PAPER_WORDING,
-        judge=judge,
-        pairs=FEWEST,
-        out=out / "reviews",
-        say=partial(say, style="yellow"),
-        finish=lambda run: complete(run, shown.console),
+    reviews = Items.of(str(files("comparo.cli") / "reviews.jsonl"))
+    prompt = make_prompt(reviews, "more positive", None, kind="Review", wording=PAPER_WORDING)
+    storage = Storage(out / "reviews")
+    plan = prepare_audition(
+        reviews, voices_of([judge], [prompt]), FEWEST, storage, seed=0, least_mass=DEFAULT_LEAST_MASS
     )
+    found = complete(plan, shown.console)
     say(sentence(found))
     page = out / "sentences" / "report.html"
     say(f"\nThe page to look at: {page}")

@@ -8,7 +8,7 @@ import typer
 from comparo.cli import flags as groups
 from comparo.cli.printing import print_text, say
 from comparo.export import Format, export_run
-from comparo.export.tables import CONTEXT
+from comparo.export.preferences import CONTEXT
 
 EPILOG = (
     "Example: `comparo export comparo-runs/20260301-120000-answers --format dpo --least-margin 0.5 --out pairs.jsonl`"

@@ -1,13 +1,8 @@
-"""How commands that ask a judge go on to the end: progress on stderr, the ranking on stdout, and a report.
-
-What a run would take, and its first question as it is sent: what --dry-run shows.
-"""
+"""What commands that ask a judge print: the plan (--dry-run), the ranking on stdout, and a report."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol, TypeVar
 
 import numpy as np
 import typer
@@ -26,7 +21,7 @@ from comparo.cli.printing import (
     print_text,
     whose,
 )
-from comparo.cli.progress import calls_of, say_interrupted, stoppable, watched
+from comparo.cli.progress import calls_of, say_interrupted, watched
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.injection import injection_sentence
 from comparo.data.prompts import Question
@@ -35,28 +30,24 @@ from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.flips import unexplained_flips
 from comparo.ranking.notes import control_sentences, tie_sentences
 from comparo.ranking.ranking import Ranking
-from comparo.run.audition import Trial
+from comparo.run.audition import AutoPlan, Trial
 from comparo.run.budget import dollars
 from comparo.run.criteria_run import CriteriaRun
-from comparo.run.dry_run import expense_words, longest_prompt_words
 from comparo.run.loop import Run
-from comparo.run.preview import first_question
+from comparo.run.plan import Plan, expense_words, first_question, given_words, longest_prompt_words
 from comparo.run.probing import price_sentences, remember_probes, tokens_sentence
+from comparo.run.progress import Watch
 from comparo.run.resume import growth_sentence
-from comparo.run.stopping import stop_sentence
-from comparo.run.task import Expense, Task
+from comparo.run.scheduling import stop_sentence
+from comparo.run.task import Task
 
+Result = TypeVar("Result", covariant=True)
 BEGIN = ("local", "hf", "vllm")  # providers whose models always go on with an answer that was begun
 
 
-def given_words(task: Task) -> str:
-    """How many of a run's calls were answered before, to be put after their number."""
-    where = "in the audition" if task.growth is None else "before"
-    return f", {len(task.given):,} of them answered {where}" if task.given else ""
-
-
-def say_expense(console: Console, task: Task, expense: Expense, folder: Path | None = None) -> None:
-    """Say what a run would take, and its first question; an earlier run may have left a probe in the `folder`."""
+def print_plan(plan: Plan) -> None:
+    """Print what a run would take, and its first question; an earlier run may have left a probe in the folder."""
+    console, task, expense = Console(highlight=False), plan.task, plan.expense
     contexts = f" in {len(task.items.contexts)} contexts" if len(task.items.contexts) > 1 else ""
     several = len(task.voices) > 1
     if isinstance(task, Trial) and task.whole:
@@ -72,17 +63,13 @@ def say_expense(console: Console, task: Task, expense: Expense, folder: Path | N
     if sentence := growth_sentence(task):
         console.print(sentence, markup=False)
     calls = f"{expense.calls:,} calls at most{given_words(task) if task.growth is None else ' now'}"
-    remember_probes(task.judges, folder)
-    console.print(f"{calls}, {expense_words(task, expense)}", markup=False, soft_wrap=True)
-    console.print(longest_prompt_words(task), markup=False, soft_wrap=True)
-    if flagged := injection_sentence(task.items, task.prompt):
-        console.print(flagged, markup=False, soft_wrap=True)
-    for sentence in price_sentences(task.judges):
+    remember_probes(task.judges, None if plan.storage.fresh else plan.folder)
+    sentences = [f"{calls}, {expense_words(task)}", longest_prompt_words(task)]
+    sentences += [injection_sentence(task.items, task.prompt), *price_sentences(task.judges)]
+    if (question := first_question(task)) is not None:
+        sentences.append(f"The first question, as it is sent:\n\n{written_out(task, question)}")
+    for sentence in filter(None, sentences):
         console.print(sentence, markup=False, soft_wrap=True)
-    question = first_question(task)
-    if question is not None:
-        sent = written_out(task, question)
-        console.print(f"The first question, as it is sent:\n\n{sent}", markup=False, soft_wrap=True)
 
 
 def written_out(task: Task, question: Question) -> str:
@@ -111,34 +98,39 @@ class Shown:
         return Console(stderr=True, quiet=self.quiet, highlight=False)
 
 
-def finish(run: Run, shown: Shown) -> Ranking:
-    """Ask all questions, with the progress on stderr, and print the ranking; also that of a run that is interrupted."""
-    is_trial = isinstance(run.task, Trial)
+class Prepared(Protocol[Result]):
+    """A plan of any command; `base` is the plan of the calls that are made now, None where there are none."""
 
-    def so_far() -> None:
-        if run.progress.answered and not is_trial:
-            shown.console.print("The ranking so far:", style="yellow")
-            _print(run.ranking(), run, shown, is_finished=False)
+    @property
+    def base(self) -> Plan | None: ...
 
-    ranking = complete(run, shown.console, so_far)
-    if not is_trial:
-        _print(ranking, run, shown)
-    return ranking
+    def run(self, watch: Watch = None) -> Result: ...
 
 
-def complete(run: Run, console: Console, so_far: Callable[[], None] = lambda: None) -> Ranking:
-    """Ask all questions, with the progress on stderr; where that is interrupted, show what there is `so_far`."""
-    say_begin(console, run)
+def complete(plan: Prepared[Result], console: Console, shown: Shown | None = None) -> Result:
+    """Run a plan, with progress and messages on stderr; print the ranking so far of one that is interrupted."""
     try:
-        with stoppable(), watched(run, console):
-            return run.finish()
+        with watched(console) as watch:
+            return plan.run(watch)
     except PendingError as pending:
         console.print(str(pending), style="yellow", markup=False, soft_wrap=True)
         raise typer.Exit from None
     except KeyboardInterrupt as stop:
+        if plan.base is None or (run := plan.base.loop) is None:
+            raise
         say_interrupted(console, run, stop)
-        so_far()
+        if shown is not None and run.progress.answered and not isinstance(run.task, Trial):
+            console.print("The ranking so far:", style="yellow")
+            print_result(run.ranking(), run, shown, is_finished=False)
         raise typer.Exit(getattr(stop, "code", 130)) from None
+
+
+def rank_by(plan: Plan | AutoPlan, shown: Shown) -> Ranking:
+    """Run a plan, and print its ranking."""
+    ranking: Ranking = complete(plan, shown.console, shown)
+    assert plan.base.loop is not None
+    print_result(ranking, plan.base.loop, shown)
+    return ranking
 
 
 def fail_if_unreliable(ranking: Ranking, console: Console) -> None:
@@ -149,16 +141,7 @@ def fail_if_unreliable(ranking: Ranking, console: Console) -> None:
         raise typer.Exit(UNRELIABLE)
 
 
-def say_begin(console: Console, run: Run) -> None:
-    """Say how many calls a run may make, and where its folder is."""
-    what = "An audition of the wordings: " if isinstance(run.task, Trial) and run.task.whole else ""
-    calls = f"{run.progress.total:,} calls at most{given_words(run.task)}"
-    if sentence := growth_sentence(run.task):
-        console.print(sentence, markup=False, soft_wrap=True)
-    console.print(f"[dim]{what}{calls}; run folder {run.store.folder}[/dim]")
-
-
-def _print(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -> None:
+def print_result(ranking: Ranking, run: Run, shown: Shown, is_finished: bool = True) -> None:
     """Print the ranking, and write the report to the run folder."""
     from comparo.report import write_report
     from comparo.report.record import run_record

@@ -1,26 +1,30 @@
 """comparo fit: scores and a ranking from recorded comparisons."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 from comparo.cli.criteria_output import answers_to, check_criterion, criteria_in, print_criteria_fit
-from comparo.cli.printing import Format, print_board, print_notes, print_ranking, say
+from comparo.cli.flags import names_in
+from comparo.cli.printing import Format, print_board, print_notes, print_ranking, print_text, say
 from comparo.cli.settings import command_line
-from comparo.data.comparisons import Comparisons
+from comparo.data.comparisons import Comparisons, read_several
 from comparo.data.items import LENGTH, Items
-from comparo.data.read_many import read_several
-from comparo.data.sources import database_of
+from comparo.data.run_folder import database_of
+from comparo.data.writing import csv_text
 from comparo.methods import Method, PriorPairs, quiet_fit
 from comparo.model.estimators.bradley_terry import Algorithm
 from comparo.model.estimators.poe import Bias
 from comparo.ranking.grouping import group_codes
+from comparo.ranking.leaderboard import Over
 from comparo.ranking.notes import control_sentences, tie_sentences
+from comparo.ranking.powered import Powered, powered
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import rank_votes, shared_ids, with_votes
 from comparo.run.fit_policy import Fitting
@@ -29,7 +33,8 @@ from comparo.run.store import read_configuration, stored_items
 EPILOG = (
     "Example: `comparo fit comparisons.csv --method poe-bt --bias joint --format csv`; `comparo fit sheets/*.xlsx`; a "
     "run by one of its voices: `comparo fit comparo-runs/20260301-120000-stories --voice openai/gpt-6-luna`; with "
-    "a page: `comparo fit votes.csv --report votes.html`"
+    "a page: `comparo fit votes.csv --report votes.html`; people's leaderboard with a machine's help: `comparo fit "
+    "--powered judged.csv --votes votes.csv`"
 )
 
 
@@ -94,7 +99,7 @@ def fit_command(
     ] = None,
     people: Annotated[
         list[str] | None,
-        typer.Option(help="For panel: a judge that is a person. The consensus is what people say. May be repeated."),
+        typer.Option(help="For panel and --powered: the judges that are people, such as ana,bo. May be repeated."),
     ] = None,
     control: Annotated[
         list[str] | None,
@@ -106,14 +111,14 @@ def fit_command(
     items: Annotated[
         Path | None,
         typer.Option(
-            help="For --control and --grouped: the file of the texts, with columns id, text and, if you have them, "
+            help="For --control and --groups: the file of the texts, with columns id, text and, if you have them, "
             "context_id and group. Default: those of a run folder."
         ),
     ] = None,
-    grouped: Annotated[
+    is_grouped: Annotated[
         bool,
         typer.Option(
-            "--grouped",
+            "--groups",
             help="For mixed, panel and --leaderboard: use the groups of the texts, such as the system that wrote them, "
             "as the run folder or --items has them (else the same id in other contexts): texts of one group inform "
             "each other's scores, and the leaderboard is that of the groups.",
@@ -131,6 +136,22 @@ def fit_command(
         typer.Option(
             "--leaderboard",
             help="Rank the items over all contexts too, as when systems (the items) answer many questions (contexts).",
+        ),
+    ] = False,
+    is_powered: Annotated[
+        bool,
+        typer.Option(
+            "--powered",
+            help="Instead: people's leaderboard from --votes, or from judges named by --people, with the other answers "
+            "as help, of which nothing is assumed; says how many votes they saved.",
+        ),
+    ] = False,
+    these: Annotated[
+        bool,
+        typer.Option(
+            "--these",
+            help="For --leaderboard and --powered: intervals for these contexts only. Default: for all contexts that "
+            "could have been drawn.",
         ),
     ] = False,
     level: Annotated[
@@ -152,6 +173,20 @@ def fit_command(
     and how many comparisons the item is in. A panel adds a table of its judges: agreement with the consensus, scale,
     taste, noise and position bias.
     """
+    over: Over = "these" if these else "new"
+    if is_powered:
+        _print_powered(
+            powered(
+                read_several(files),
+                read_several(votes) if votes else None,
+                _own_groups(files) or "items",
+                people=names_in(people),
+                contexts=over,
+                level=level,
+            ),
+            output,
+        )
+        return
     if report is not None:
         _check_page(report)
     criteria = criteria_in(files)
@@ -166,16 +201,16 @@ def fit_command(
     are_votes = is_plain and method in (None, "mixed") and chosen.voted and chosen.hard
     method = "mixed" if are_votes else method or _usual(files, chosen, prior)
     estimates = method in ("mixed", "panel") or prior == "estimated"
-    if grouped and not (estimates or leaderboard):
-        raise ValueError("--grouped belongs to --method mixed or panel, or to --leaderboard; add one of them")
-    texts = _texts(files, items, control or (), grouped)
-    groups = _groups(texts) if grouped and texts is not None else None
+    if is_grouped and not (estimates or leaderboard):
+        raise ValueError("--groups belongs to --method mixed or panel, or to --leaderboard; add one of them")
+    texts = _texts(files, items, control or (), is_grouped)
+    groups = _groups(texts) if is_grouped and texts is not None else None
     how: dict[str, Any] = {
         "bias": bias,
         "prior": _prior(prior),
         "groups": groups if estimates else None,
         "control": _held(texts, control) if control and texts is not None else None,
-        "people": people or (),
+        "people": names_in(people),
         "algorithm": algorithm,
         "prior_pairs": prior_pairs,
         "level": level,
@@ -185,17 +220,18 @@ def fit_command(
         return
     fitted: Callable[[Comparisons], Ranking] = partial(quiet_fit, method=method, **how)
     if are_votes:
-        fitted = partial(rank_votes, groups=groups or _own_groups(files, chosen), level=level)
+        own = shared_ids(chosen) if _folder(files) is None else _own_groups(files)
+        fitted = partial(rank_votes, groups=groups or own, level=level)
     ranking = fitted(chosen)
     if votes:
         ranking = with_votes(ranking, read_several(votes))
     if leaderboard:
         ranking = replace(ranking, group=group_codes(ranking.comparisons, ranking.graph, groups or "items"))
-        board = ranking.groups()  # says what is wrong where items cannot be compared
+        board = ranking.groups(contexts=over)  # says what is wrong where items cannot be compared
         if output == "table":
             print_board(board)
     print_ranking(ranking, output, top)
-    if voice or (len(files) == 1 and database_of(files[0]) is not None):
+    if voice or _folder(files) is not None:
         say(_fitted(chosen, files, ranking.method) + (f" to the criterion {criterion}" if criterion else ""))
     print_notes((*ranking.notes, *(board.notes if leaderboard else ())))
     told = () if ranking.people is None else (ranking.people.sentence,)
@@ -224,13 +260,36 @@ def _named(files: list[Path]) -> str:
     return f"{files[0].resolve().name}{more}"
 
 
-def _own_groups(files: list[Path], votes: Comparisons) -> dict[Any, Any] | Literal["items"] | None:
-    """The groups of the texts of a run folder, or of votes in files; None where there are none."""
+def _own_groups(files: list[Path]) -> dict[Any, Any] | None:
+    """The groups of the texts of a run folder; None where there are none."""
+    folder = _folder(files)
+    texts = None if folder is None else stored_items(folder)
+    return None if texts is None or not Fitting(texts).has_groups else _groups(texts)
+
+
+def _folder(files: list[Path]) -> Path | None:
+    """The run folder, if that is the only file."""
     database = database_of(files[0]) if len(files) == 1 else None
-    if database is None:
-        return shared_ids(votes)
-    texts = stored_items(database.parent)
-    return _groups(texts) if Fitting(texts).has_groups else None
+    return None if database is None else database.parent
+
+
+def _print_powered(found: Powered, output: Format) -> None:
+    if output == "csv":
+        print_text(csv_text(found.board.to_columns()))
+    elif output == "table":
+        print_board(found.board)
+    else:
+        document = {
+            "leaderboard": json.loads(found.board.to_json()),
+            "people_only": json.loads(found.people_only.to_json()),
+            "weight": {str(name): value for name, value in found.weight.items()},
+            "votes": found.votes,
+            "matched": found.matched,
+            "worth": found.worth,
+            "left_out": [str(name) for name in found.left_out],
+        }
+        print_text(json.dumps(document, ensure_ascii=False) + "\n")
+    say(found.sentence)
 
 
 def _usual(files: list[Path], comparisons: Comparisons, prior: str | None) -> Method:
@@ -262,8 +321,8 @@ def _chosen(files: list[Path], voices: list[str] | None) -> Comparisons:
 
 def _only_voice(files: list[Path]) -> list[str]:
     """The judge of a run of one voice, whose answers name none; nothing for a file."""
-    database = database_of(files[0]) if len(files) == 1 else None
-    return [] if database is None else [str(read_configuration(database.parent)["identity"]["judge"])]
+    folder = _folder(files)
+    return [] if folder is None else [str(read_configuration(folder)["identity"]["judge"])]
 
 
 def _fitted(comparisons: Comparisons, files: list[Path], method: str) -> str:
@@ -273,23 +332,22 @@ def _fitted(comparisons: Comparisons, files: list[Path], method: str) -> str:
     return f"fitted by {method}: {len(comparisons):,} answers by {who}"
 
 
-def _texts(files: list[Path], items: Path | None, control: Sequence[str], grouped: bool) -> Items | None:
-    """The items that --control and --grouped need, from their file or the run folder."""
-    if not (control or grouped):
+def _texts(files: list[Path], items: Path | None, control: Sequence[str], is_grouped: bool) -> Items | None:
+    """The items that --control and --groups need, from their file or the run folder."""
+    if not (control or is_grouped):
         if items is not None:
-            raise ValueError("--items belongs to --control and --grouped; add one of them, or leave --items out")
+            raise ValueError("--items belongs to --control and --groups; add one of them, or leave --items out")
         return None
     if items is not None:
         return Items.of(str(items), numbers=[name for name in control if name != LENGTH])
-    database = database_of(files[0]) if len(files) == 1 else None
-    if database is None:
-        raise ValueError(f"--{'control' if control else 'grouped'} needs the texts; name their file by --items")
-    return stored_items(database.parent)
+    if (folder := _folder(files)) is None:
+        raise ValueError(f"--{'control' if control else 'groups'} needs the texts; name their file by --items")
+    return stored_items(folder)
 
 
 def _held(texts: Items, control: list[str]) -> dict[str, dict[Any, Any]]:
     """What is held equal, by the labels of the comparisons."""
-    return {name: spelt(texts, of_item) for name, of_item in texts.held(control).items()}
+    return {name: _spelt(texts, of_item) for name, of_item in texts.held(control).items()}
 
 
 def _groups(texts: Items) -> dict[Any, Any]:
@@ -297,13 +355,13 @@ def _groups(texts: Items) -> dict[Any, Any]:
     group = Fitting(texts).group
     if group is None:
         raise ValueError(
-            "--grouped: no two texts share a group; give them a column group in --items, or the same ids in several "
+            "--groups: no two texts share a group; give them a column group in --items, or the same ids in several "
             "contexts"
         )
-    return spelt(texts, {(context, item): of for context, own in group.items() for item, of in own.items()})
+    return _spelt(texts, {(context, item): of for context, own in group.items() for item, of in own.items()})
 
 
-def spelt(texts: Items, of_item: Mapping[tuple[Any, Any], Any]) -> dict[Any, Any]:
+def _spelt(texts: Items, of_item: Mapping[tuple[Any, Any], Any]) -> dict[Any, Any]:
     """What is known by context and id, also as CSV spells both, and by the id alone where that is enough."""
     found: dict[Any, Any] = {(None if a is None else str(a), str(b)): value for (a, b), value in of_item.items()}
     found |= of_item

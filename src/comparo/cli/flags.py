@@ -17,28 +17,18 @@ import typer
 
 from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt
-from comparo.data.sources import DATABASE, database_of
+from comparo.data.run_folder import DATABASE, database_of
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
 from comparo.judges.batches import WINDOW
 from comparo.run.audition import all_wordings
 from comparo.run.batch import Mode
-from comparo.run.starting import make_prompt
+from comparo.run.voices import make_prompt
 
 TEXTS = "What is compared: columns of the texts, and votes"  # where --help shows these flags
-IdColumn = Annotated[str | None, typer.Option("--id", help="The names of the items. Default: id")]
-TextColumn = Annotated[str | None, typer.Option("--text", help="The texts. Default: text")]
-ContextColumn = Annotated[
-    str | None,
-    typer.Option("--context", help="What the judge reads before the texts. Default: context"),
-]
-ContextIdColumn = Annotated[
-    str | None, typer.Option("--context-id", help="The names of the contexts. Default: context_id")
-]
 GroupColumn = Annotated[
     str | None,
     typer.Option(
         "--group",
-        "--by",
         help="What items share, such as the system; groups are ranked too, and inform the scores. Default: group, else "
         "the same id in other contexts.",
         rich_help_panel=TEXTS,
@@ -48,7 +38,7 @@ AllowChanges = Annotated[
     bool,
     typer.Option(
         "--allow-changes",
-        help="Leave out judgements about texts that changed or are gone (docs/growing.md).",
+        help="Leave out judgements about texts that changed or are gone (docs/runs.md).",
         rich_help_panel="Output",
     ),
 ]
@@ -142,10 +132,14 @@ class QuestionFlags:
 class ColumnFlags:
     """What is compared: columns of the texts, and votes."""
 
-    id_column: IdColumn = None
-    text_column: TextColumn = None
-    context_column: ContextColumn = None
-    context_id: ContextIdColumn = None
+    id_column: Annotated[str | None, typer.Option("--id", help="The names of the items. Default: id")] = None
+    text_column: Annotated[str | None, typer.Option("--text", help="The texts. Default: text")] = None
+    context_column: Annotated[
+        str | None, typer.Option("--context", help="What the judge reads before the texts. Default: context")
+    ] = None
+    context_id: Annotated[
+        str | None, typer.Option("--context-id", help="The names of the contexts. Default: context_id")
+    ] = None
 
     @property
     def names(self) -> dict[str, Any]:
@@ -206,6 +200,15 @@ def _flags(group: type[Any]) -> list[inspect.Parameter]:
             )
         )
     return parameters
+
+
+def names_in(given: list[str] | None) -> list[str]:
+    """The names of people in a flag that may be repeated, each with commas between names.
+
+    >>> names_in(["ana, bo", "cy"]), names_in(None)
+    (['ana', 'bo', 'cy'], [])
+    """
+    return [name.strip() for text in given or () for name in text.split(",") if name.strip()]
 
 
 def run_folder(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import nullcontext
+from datetime import date
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, Literal
@@ -11,7 +12,7 @@ import typer
 from comparo.cli.answer_file import LABELS, Names, line, open_answers
 from comparo.cli.flags import ColumnFlags, QuestionFlags, with_groups
 from comparo.cli.judge_flags import JudgeFlags
-from comparo.cli.printing import cost_words, print_text, say, watch
+from comparo.cli.printing import Console, cost_words, print_text, say, watch
 from comparo.data.columns import Table
 from comparo.data.documents import csv_line
 from comparo.data.injection import injection_sentence
@@ -20,12 +21,13 @@ from comparo.data.prompts import Question
 from comparo.data.reading import read_columns
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
-from comparo.run.budget import PROBES, paid_and_spent
+from comparo.run.budget import PROBES, dollars, paid_and_spent
 from comparo.run.probing import probe_judges
 from comparo.run.voices import count_cached
 
 EPILOG = (
-    "Example: `comparo judge pairs.csv --items stories.jsonl --criterion 'more surprising' --kind Story > judged.csv`"
+    "Example: `comparo judge pairs.csv --items stories.jsonl --criterion 'more surprising' --kind Story > judged.csv`; "
+    "`comparo judge --probe --judge openai/qwen --base-url http://localhost:8000/v1`"
 )
 
 
@@ -33,19 +35,28 @@ EPILOG = (
 def judge_command(
     context: typer.Context,
     pairs: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             help="The pairs: CSV, TSV, JSONL, JSON, Parquet or .xlsx with columns first, second (and context), as "
             "`comparo select` prints."
         ),
-    ],
+    ] = None,
     items: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="The texts: JSONL, JSON, CSV, TSV, Parquet, .xlsx, a folder of .txt or .md files or a run folder; "
             "columns id, text (and context)."
         ),
-    ],
+    ] = None,
+    is_probed: Annotated[
+        bool,
+        typer.Option(
+            "--probe",
+            help="Instead: what the model can do as a judge, by about five small calls: log-probabilities, structured "
+            "output, effort. A run asks one such question by itself.",
+        ),
+    ] = False,
+    *,
     asked: JudgeFlags,
     question: QuestionFlags,
     columns: ColumnFlags,
@@ -63,7 +74,11 @@ def judge_command(
     p is the probability that the first is better, mass how much of the model's probability lay on the two labels. A
     judgement that failed has an error and no p. `comparo fit` reads what this prints.
     """
-    asked.check()  # flags that do not fit together are an error before anything is read
+    if is_probed:
+        _probe(asked, context)
+        return
+    if pairs is None or items is None:
+        raise ValueError("comparo judge needs the pairs and --items, the file of their texts; or --probe")
     if len(asked.judges) > 1 or len(question.wording or ()) > 1:
         raise ValueError("comparo judge asks one judge in one wording; give one --judge and one --wording")
     texts = columns.read(items)
@@ -77,7 +92,7 @@ def judge_command(
         if file is not None:
             open_pairs = [pair for pair in open_pairs if (pair.context, pair.first, pair.second) not in file.known]
         (judge,) = asked.make(texts, context)
-        probes = probe_judges([judge], say=say) if open_pairs else []
+        probes = probe_judges([judge]) if open_pairs else []
         if file is None and output == "csv":
             print_text(csv_line(header))
         done: list[Judgement] = []
@@ -88,6 +103,20 @@ def judge_command(
                 file.write(judgement.row())
             done.append(judgement)
     _summarise(done, {PROBES: probes})
+
+
+def _probe(asked: JudgeFlags, context: typer.Context) -> None:
+    """Print what a model can do as a judge, found by a handful of small questions."""
+    (made,) = asked.load(None, context)
+    survey = getattr(made, "survey", None)
+    if survey is None:
+        raise ValueError(f"{made.name} has nothing to find out: it is not behind a server")
+    found, probe = survey()
+    console, width = Console(highlight=False, markup=False), max(len(name) for name, _ in found)
+    took = f"{probe.calls} calls, {probe.tokens:,} tokens, {dollars(probe.cost)}"
+    console.print(f"{made.name}, found on {date.today()} by {took}", soft_wrap=True)
+    for name, finding in found:
+        console.print(f"{name:<{width}}  {finding}", soft_wrap=True)
 
 
 def _questions(table: Table, items: Items, names: Names) -> list[Question]:

@@ -1,10 +1,9 @@
-"""The progress of a run on stderr, a line that is rewritten on a terminal, a line a minute elsewhere; and its calls.
+"""The progress and the messages of a run on stderr, and the signals that stop it."""
 
-How a command that asks a judge is stopped: signals, and what the user is told.
-"""
-
+import logging
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,26 +11,38 @@ from rich.live import Live
 from rich.text import Text
 
 from comparo.cli.printing import MINUTE, Console
-from comparo.run.budget import Progress
 from comparo.run.loop import Run
 from comparo.run.probing import prices_of
+from comparo.run.progress import Progress, Watcher, progress_text
 from comparo.run.voices import count_cached
-from comparo.run.watch import progress_text
+
+STOPS = ("SIGTERM", "SIGHUP")  # sent by `kill`, by a system that shuts down, and by a terminal that is closed
+STYLES = {logging.INFO: "dim", logging.WARNING: "yellow"}
+
+
+class Line:
+    """Prints the progress as a line every `pace` seconds, as a log needs it."""
+
+    def __init__(self, console: Console, pace: float = MINUTE) -> None:
+        self.console, self.pace, self._printed = console, pace, time.monotonic()
+
+    def __call__(self, progress: Progress) -> None:
+        if time.monotonic() - self._printed >= self.pace:
+            self.console.print(progress_text(progress), markup=False, soft_wrap=True)
+            self._printed = time.monotonic()
 
 
 @contextmanager
-def watched(run: Run, console: Console, every: float = MINUTE) -> Iterator[None]:
-    """Show how far a run is; where stderr is no terminal, by a line in `every` seconds, as a log needs it."""
-    if console.quiet:
-        yield
-    elif console.is_terminal:
-        with Live(Text("starting"), console=console, transient=True, refresh_per_second=4) as live:
-            run.watch = lambda progress: live.update(progress_line(progress))
-            yield
-    else:
-        run.watch = lambda progress: console.print(progress_text(progress), markup=False, soft_wrap=True)
-        run.pace = every
-        yield
+def watched(console: Console, pace: float = MINUTE) -> Iterator[Watcher | None]:
+    """Show the messages of a run, and its progress: a line that is rewritten, or one every `pace` seconds in a log."""
+    with _messages(console), stoppable():
+        if console.quiet:
+            yield None
+        elif console.is_terminal:
+            with Live(Text("starting"), console=console, transient=True, refresh_per_second=4) as live:
+                yield lambda progress: live.update(progress_line(progress))
+        else:
+            yield Line(console, pace)
 
 
 def progress_line(progress: Progress) -> Text:
@@ -46,15 +57,47 @@ def calls_of(run: Run) -> dict[str, Any]:
     return calls | {"cost": progress.cost, "prices": prices_of(run.task.judges)}
 
 
-STOPS = ("SIGTERM", "SIGHUP")  # sent by `kill`, by a system that shuts down, and by a terminal that is closed
-
-
 class Stopped(KeyboardInterrupt):
     """Raised where a signal arrives that ends the command; `code` is what to exit with."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"Stopped by {name}")
         self.code = 128 + signal.Signals[name].value
+
+
+def say_interrupted(console: Console, run: Run, stop: KeyboardInterrupt) -> None:
+    """Say that a run was interrupted, and what is kept."""
+    kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
+    if run.progress.batch:
+        kept = f"the server goes on with the batch ({run.progress.batch}), and the same command collects its answers."
+    console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)
+
+
+class _Printed(logging.Handler):
+    """Prints messages on a console, above a line that is rewritten there."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self.console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        style = STYLES.get(record.levelno)
+        self.console.print(record.getMessage(), style=style, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _messages(console: Console) -> Iterator[None]:
+    logger, handler = logging.getLogger("comparo"), _Printed(console)
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
 
 
 @contextmanager
@@ -64,7 +107,7 @@ def stoppable() -> Iterator[None]:
     def stop(number: int, _: Any) -> None:
         raise Stopped(signal.Signals(number).name)
 
-    usual = {
+    usual: dict[Any, Callable[..., Any] | int | None] = {
         number: signal.signal(number, stop)
         for name in STOPS
         if (number := getattr(signal, name, None)) is not None and signal.getsignal(number) != signal.SIG_IGN
@@ -74,11 +117,3 @@ def stoppable() -> Iterator[None]:
     finally:
         for number, before in usual.items():
             signal.signal(number, before)
-
-
-def say_interrupted(console: Console, run: Run, stop: KeyboardInterrupt) -> None:
-    """Say that a run was interrupted, and what is kept."""
-    kept = f"what was judged is kept ({run.progress.answered:,}), and the same command goes on from here."
-    if run.progress.batch:
-        kept = f"the server goes on with the batch ({run.progress.batch}), and the same command collects its answers."
-    console.print(f"{str(stop) or 'Interrupted'}: {kept}", style="yellow", soft_wrap=True)

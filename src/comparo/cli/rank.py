@@ -1,7 +1,6 @@
 """comparo rank: the whole job, from texts to a ranking."""
 
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,24 +8,20 @@ import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.criteria_output import CriteriaFlags
-from comparo.cli.finishing import Shown, fail_if_unreliable, finish, say_expense
+from comparo.cli.finishing import Shown, fail_if_unreliable, print_plan, rank_by
 from comparo.cli.flags import BatchFlags, ColumnFlags, with_groups
 from comparo.cli.judge_flags import JudgeFlags
-from comparo.cli.printing import Console
 from comparo.cli.settings import command_line
-from comparo.data.criteria_prompt import CriteriaPrompt
+from comparo.data.comparisons import read_several
 from comparo.data.items import LENGTH
-from comparo.data.read_many import read_several
 from comparo.methods import Method
 from comparo.model.estimators.poe import Bias
-from comparo.run.audition import Trial
+from comparo.run.audition import AUTO
 from comparo.run.budget import Budget
 from comparo.run.fit_policy import Scores
-from comparo.run.folders import choose_folder
-from comparo.run.rank import rank
-from comparo.run.resume import grown, items_there
-from comparo.run.task import DEFAULT_LEAST_MASS, Task
-from comparo.run.wording_choice import AUTO, beside
+from comparo.run.rank import prepare_rank
+from comparo.run.resume import items_there
+from comparo.run.task import DEFAULT_LEAST_MASS
 from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 
 EPILOG = (
@@ -173,41 +168,31 @@ def rank_command(
     The ranking goes to stdout, progress to stderr, and everything asked to a run folder with a report to open in a
     browser. The same command continues a run that was stopped.
     """
-    asked.check()  # flags that do not fit are an error before anything is read
     Budget.of(plan.budget)
     numbers = [name for name in how.control or () if name != LENGTH]
     old = None if fresh or out is None else items_there(out)
     items = columns.read(data, group=group, scores=scores, numbers=numbers, old=old)
-    is_auto = question.wording == [AUTO]
     prompts = question.resolved.spelled_out("all", AUTO).make(items, columns, asked.reader)
 
-    def folder(task: Task) -> Path:
-        if not (fresh or isinstance(task, Trial) or isinstance(task.prompt, CriteriaPrompt)):
-            task = grown(task, out, allow_changes)
-        expense = task.expense()
-        if dry_run:
-            say_expense(Console(highlight=False), task, expense, None if fresh else out)
-            raise typer.Exit
-        name = f"{'stdin' if data == '-' else data}{'-audition' if isinstance(task, Trial) else ''}"
-        given = beside(out) if isinstance(task, Trial) else out
-        return given if isinstance(given, Path) else choose_folder(name, task.identity, fresh)
-
-    ranking = rank(
+    prepared = prepare_rank(
         items,
         prompt=prompts,
-        wording=AUTO if is_auto else None,
+        wording=AUTO if question.wording == [AUTO] else None,
         judge=asked.make(items, context),
         **asdict(plan) | asdict(how) | {"control": how.control or ()},
         audition=audition,
         votes=read_several(votes) if votes else None,
         weights=question.weights,
-        out=folder,
-        fresh=fresh and out is not None,
+        out=out,
+        name="stdin" if data == "-" else data,
+        fresh=fresh,
         batch=by_batch.mode,
         allow_changes=allow_changes,
         notes={"command": command_line(context)},
-        say=partial(shown.console.print, style="yellow", markup=False, soft_wrap=True),
-        finish=partial(finish, shown=shown),
     )
+    if dry_run:
+        print_plan(prepared.base)
+        return
+    ranking = rank_by(prepared, shown)
     if fail_if_judge_unreliable:
         fail_if_unreliable(ranking, shown.console)

@@ -1,20 +1,18 @@
 """comparo rejudge: the pairs of a run put to another judge or in another wording."""
 
 import math
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from comparo.cli import flags as groups
-from comparo.cli.finishing import Shown, finish, say_expense
+from comparo.cli.finishing import Shown, complete, print_plan, print_result
 from comparo.cli.flags import with_groups
 from comparo.cli.judge_flags import JudgeFlags
-from comparo.cli.printing import Console
 from comparo.cli.settings import command_line
 from comparo.data.wordings import WORDINGS
-from comparo.run.rejudge import Rejudged, Repeated, rejudge
+from comparo.run.rejudge import Rejudged, prepare_rejudge
 from comparo.run.store import stored_items
 
 EPILOG = "Example: `comparo rejudge comparo-runs/20260301-120000-stories --judge openai/gpt-6-luna --dry-run`"
@@ -51,25 +49,16 @@ def rejudge_command(
     """
     if len(asked.judges) > 1:
         raise ValueError("comparo rejudge asks one judge; give one --judge, and rejudge the new folder by the next")
-    asked.check()  # flags that do not fit together are an error before anything is read
     (judge,) = asked.make(stored_items(run), context)
 
-    def folder(task: Repeated) -> Path | None:
-        if dry_run:
-            say_expense(Console(highlight=False), task, task.expense())
-            raise typer.Exit
-        return out
-
-    found = rejudge(
-        run,
-        judge,
-        wording=wording,
-        budget=budget,
-        out=folder,
-        notes={"command": command_line(context)},
-        say=partial(shown.console.print, style="yellow", markup=False, soft_wrap=True),
-        finish=partial(finish, shown=shown),
-    )
+    notes = {"command": command_line(context)}
+    plan = prepare_rejudge(run, judge, wording=wording, budget=budget, out=out, notes=notes)
+    if dry_run:
+        print_plan(plan.base)
+        return
+    found = complete(plan, shown.console, shown)
+    assert plan.base.loop is not None
+    print_result(found.ranking, plan.base.loop, shown)
     shown.console.print(_summary(found), markup=False, soft_wrap=True)
 
 

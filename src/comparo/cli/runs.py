@@ -1,4 +1,4 @@
-"""comparo runs and comparo report: what was run, and its page made again."""
+"""comparo runs: what was run and what is cached; a run's page made again, and its database repaired."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,28 +11,29 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.live import Live
 
-from comparo.cli import flags as groups
+from comparo.cli.flags import run_folder
 from comparo.cli.printing import MINUTE, Console, print_table, print_text, rich_table, say
 from comparo.data.writing import csv_text
+from comparo.run.budget import dollars
+from comparo.run.cache import CACHE, clear, contents
 from comparo.run.folders import ROOT, Summary, list_runs
 from comparo.run.repair import repair
 
-EPILOG = "Example: `comparo runs --format csv`"
+EPILOG = (
+    "Example: `comparo runs --watch`; `comparo runs --report comparo-runs/20260301-120000-stories`; `comparo runs "
+    "--cached --clear openai/gpt-4o-mini`"
+)
 REFRESH = 2.0  # seconds between two looks at the folders, on a terminal
-REPORT_EPILOG = "Example: `comparo report comparo-runs/20260301-120000-stories`"
 
 
 def runs_command(
-    root: Annotated[Path, typer.Argument(help="The folder that holds the run folders.")] = ROOT,
-    output: Annotated[Literal["table", "csv"], typer.Option("--format", help="How to print the list.")] = "table",
-    damaged: Annotated[
-        Path | None,
-        typer.Option(
-            "--repair",
-            help="A run folder whose judgements.db is damaged: keep every judgement that can still be read. The "
-            "damaged database is kept beside.",
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="The folder that holds the run folders; for --report and --repair a run folder, for --cached a file.",
+            metavar="[PATH]",
         ),
-    ] = None,
+    ] = ROOT,
     is_watched: Annotated[
         bool,
         typer.Option(
@@ -41,29 +42,76 @@ def runs_command(
             "terminal once a minute.",
         ),
     ] = False,
+    is_reported: Annotated[
+        bool, typer.Option("--report", help="Make the page of a run again, report.html in its folder.")
+    ] = False,
+    is_repaired: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Of a run whose judgements.db is damaged, keep every judgement that can still be read. The damaged "
+            "database is kept beside.",
+        ),
+    ] = False,
+    is_cached: Annotated[
+        bool,
+        typer.Option(
+            "--cached", help=f"What the judgement cache holds, by judge: answers, dates, costs. Default: {ROOT / CACHE}"
+        ),
+    ] = False,
+    removed: Annotated[
+        str | None,
+        typer.Option(
+            "--clear",
+            metavar="JUDGE",
+            help="With --cached: remove the answers of this judge, as the table names it, or of all.",
+        ),
+    ] = None,
+    output: Annotated[Literal["table", "csv"], typer.Option("--format", help="How to print the list.")] = "table",
 ) -> None:
     """The runs in a folder, the oldest first: judge, budget, how many judgements were answered and failed."""
-    if damaged is not None:
-        found = repair(damaged)
-        lost = f", {found.lost:,} are lost" if found.lost else ""
-        more = "; more may be lost: the file is cut short, or its length is unknown" if found.may_lack_more else ""
-        items = "" if found.has_items else "; some items are lost, which the command of the run restores"
-        print_text(f"{found.kept:,} judgements are kept{lost}{more}{items}; the damaged database is {found.aside}\n")
-        return
-    if root != ROOT and not root.is_dir():
-        raise ValueError(f"{root} is not a folder; name the one that holds the run folders")
-    if is_watched:
+    if removed is not None and not is_cached:
+        raise ValueError("--clear removes answers from the cache; add --cached, or leave it out")
+    if is_cached:
+        _print_cache(ROOT / CACHE if path == ROOT else path, removed)
+    elif is_reported:
+        from comparo.report import write_report
+
+        print_text(f"{write_report(run_folder(path))}\n")
+    elif is_repaired:
+        _repair(path)
+    elif path != ROOT and not path.is_dir():
+        raise ValueError(f"{path} is not a folder; name the one that holds the run folders")
+    elif is_watched:
         if output == "csv":
             raise ValueError("--watch shows a table; leave --format csv out")
-        watch_runs(root, Console())
-        return
-    runs = list_runs(root)
-    if not runs:
-        say(f"There are no runs in {root}.")
+        watch_runs(path, Console())
+    elif not (runs := list_runs(path)):
+        say(f"There are no runs in {path}.")
     elif output == "csv":
         print_text(csv_text(_columns(runs)))
     else:
         _print_runs(runs)
+
+
+def _print_cache(path: Path, removed: str | None) -> None:
+    if removed is not None:
+        count = clear(path, None if removed == "all" else removed)
+        print_text(f"{count:,} answers were removed from {path}\n")
+        return
+    kept = contents(path)
+    rows = [[one.judge, one.answers, one.first, one.last, dollars(one.cost)] for one in kept]
+    print_table(["judge", "answers", "first", "last", "cost"], rows)
+    total = sum(one.answers for one in kept)
+    print_text(f"{total:,} answers, {path.stat().st_size / 1e6:.1f} MB in {path}\n")
+
+
+def _repair(run: Path) -> None:
+    found = repair(run)
+    lost = f", {found.lost:,} are lost" if found.lost else ""
+    more = "; more may be lost: the file is cut short, or its length is unknown" if found.may_lack_more else ""
+    items = "" if found.has_items else "; some items are lost, which the command of the run restores"
+    print_text(f"{found.kept:,} judgements are kept{lost}{more}{items}; the damaged database is {found.aside}\n")
 
 
 def watch_runs(root: Path, console: Console, wait: Callable[[float], None] = time.sleep) -> None:
@@ -88,14 +136,3 @@ def _print_runs(runs: Sequence[Summary]) -> None:
 
 def _columns(runs: Sequence[Summary]) -> dict[str, list[Any]]:
     return {field.name: [getattr(run, field.name) for run in runs] for field in fields(Summary)}
-
-
-def report_command(
-    run: Annotated[
-        Path, typer.Argument(help="A run folder, such as comparo-runs/TIME-NAME.", callback=groups.run_folder)
-    ],
-) -> None:
-    """Make the page of a run again, report.html in its folder, and print where it is."""
-    from comparo.report import write_report
-
-    print_text(f"{write_report(run)}\n")

@@ -8,13 +8,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from comparo.cli import flags as groups
 from comparo.cli.answer_file import Names
+from comparo.cli.flags import ColumnFlags, names_in, with_groups
 from comparo.cli.printing import print_text, say
 from comparo.data.annotator_sheets import write_sheets
-from comparo.data.comparisons import Comparisons
+from comparo.data.comparisons import Comparisons, read_several
 from comparo.data.items import Items, read_items
-from comparo.data.read_many import read_several
 from comparo.data.writing import csv_text
 from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.sharing import TWICE, next_pairs, share_out
@@ -27,6 +26,7 @@ EPILOG = (
 SHEETS = Path("sheets")
 
 
+@with_groups
 def select_command(
     items: Annotated[
         Path,
@@ -45,11 +45,10 @@ def select_command(
         ),
     ] = None,
     judges: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--for",
-            metavar="NAMES",
-            help="Share the pairs out to these judges, such as ana,bo. No judge gets a pair twice.",
+            help="Share the pairs out to these people, such as ana,bo; may be repeated. Nobody gets a pair twice.",
         ),
     ] = None,
     sheet: Annotated[
@@ -83,10 +82,8 @@ def select_command(
     goal: Annotated[
         str, typer.Option(help="ranking, or top-K (such as top-5) to find only which items are the best K.")
     ] = DEFAULT_GOAL,
-    id_column: groups.IdColumn = None,
-    text_column: groups.TextColumn = None,
-    context_column: groups.ContextColumn = None,
-    context_id: groups.ContextIdColumn = None,
+    *,
+    columns: ColumnFlags,
     repeats: Annotated[bool, typer.Option("--repeats", help="Allow calls that were asked before.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="The same seed and answers give the same pairs.")] = 0,
     output: Annotated[Literal["csv", "jsonl"], typer.Option("--format", help="How to print the pairs.")] = "csv",
@@ -96,15 +93,15 @@ def select_command(
     Prints rows first, second (and context): show the first item first, ask which is better, and add the answer as p to
     a file given by --asked. With --for, the rows also name a judge; with --sheet, each judge gets a sheet instead.
     """
-    names = [] if judges is None else [name.strip() for name in judges.split(",") if name.strip()]
+    names = names_in(judges)
     if sheet and not names:
         raise ValueError("--sheet needs the names of those who judge; add --for ana,bo")
     if names and orders == "both":
         raise ValueError("with --for, a judge sees a pair in one order only; leave --orders out")
-    found = read_items(items, id=id_column, text=text_column, context=context_column, context_id=context_id)
+    found = read_items(items, **columns.names)
     known = None if not asked else _as_in(found, read_several(asked, is_kept=True))
     rng = np.random.default_rng(seed)
-    columns = next_pairs(
+    chosen = next_pairs(
         found.names,
         calls,
         known,
@@ -116,17 +113,17 @@ def select_command(
         rng=rng,
     )
     if names:
-        shared = share_out(columns, names, twice=twice, asked=known, rng=rng)
+        shared = share_out(chosen, names, twice=twice, asked=known, rng=rng)
         if sheet:
             _write(out, shared, found)
             return
-        columns = {name: [each for part in shared.values() for each in part[name]] for name in columns}
-        columns["voter"] = [name for name, part in shared.items() for _ in part["first"]]
+        chosen = {name: [each for part in shared.values() for each in part[name]] for name in chosen}
+        chosen["voter"] = [name for name, part in shared.items() for _ in part["first"]]
     if output == "jsonl":
-        for row in zip(*columns.values(), strict=True):
-            print_text(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n")
+        for row in zip(*chosen.values(), strict=True):
+            print_text(json.dumps(dict(zip(chosen, row, strict=True)), ensure_ascii=False) + "\n")
     else:
-        print_text(csv_text(columns))
+        print_text(csv_text(chosen))
 
 
 def _write(folder: Path, shared: dict[Any, dict[str, list[Any]]], items: Items) -> None:

@@ -8,13 +8,13 @@ commands that have such a flag, those in a table named after a command for that 
     [rank]
     budget = "20n"
 
-A flag that may be repeated takes a list, and several judges may be tables, each with its own options:
+A flag that may be repeated takes a list. A judge may be a table with its options, several judges a list of tables:
 
-    [[judges]]
-    judge = "openai/gpt-6-luna"
+    [[judge]]
+    name = "openai/gpt-6-luna"
     price = "0.15,0.60"
-    [[judges]]
-    judge = "openai/qwen"
+    [[judge]]
+    name = "openai/qwen"
     base-url = "http://localhost:8000/v1"
 """
 
@@ -69,8 +69,10 @@ def read_settings(commands: Mapping[str, TyperCommand], path: Path) -> dict[str,
         raise ValueError(f"{path} cannot be read ({error.strerror}); check the name given by --config") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
-    if "judges" in settings:
-        settings["judge"] = _judges(settings.pop("judges"), path)
+    if isinstance(judge := settings.get("judge"), dict) and "name" in judge:
+        settings["judge"] = _judges([judge], path)
+    elif isinstance(judge, list) and any(isinstance(each, dict) for each in judge):
+        settings["judge"] = _judges(judge, path)
     tables = {key: value for key, value in settings.items() if isinstance(value, dict)}
     everywhere = {key: value for key, value in settings.items() if key not in tables}
     defaults: dict[str, dict[str, Any]] = {name: {} for name in commands}
@@ -83,9 +85,8 @@ def read_settings(commands: Mapping[str, TyperCommand], path: Path) -> dict[str,
         for key, value in {**everywhere, **tables.get(name, {})}.items():
             flag = key.replace("_", "-")
             if flag in flags:
-                several, is_list = flags[flag].multiple, isinstance(value, list)
-                if several or not is_list:  # comparo study has no use for several judges
-                    defaults[name][str(flags[flag].name)] = [value] if several and not is_list else value
+                is_one = flags[flag].multiple and not isinstance(value, list)
+                defaults[name][str(flags[flag].name)] = [value] if is_one else value
                 unknown.discard(key)
             elif key in tables.get(name, {}):
                 raise ValueError(f"{path}: comparo {name} has no flag {key!r}; it has {', '.join(sorted(flags))}")
@@ -94,17 +95,20 @@ def read_settings(commands: Mapping[str, TyperCommand], path: Path) -> dict[str,
     return defaults
 
 
-def _judges(tables: Any, path: Path) -> list[str]:
-    """Tables [[judges]] as --judge has them: the name, and then the options of that judge."""
-    if not isinstance(tables, list) or not all(isinstance(table, dict) and table.get("judge") for table in tables):
-        raise ValueError(f'{path}: each of the [[judges]] needs its name, such as judge = "openai/gpt-6-luna"')
+def _judges(tables: list[Any], path: Path) -> list[str]:
+    """Tables [judge] as --judge has them: the name, and then the options of that judge."""
+    if not all(isinstance(table, dict) and table.get("name") for table in tables):
+        raise ValueError(f'{path}: each [[judge]] needs its name, such as name = "openai/gpt-6-luna"')
     written = []
     for table in tables:
-        options = {name: value for name, value in table.items() if name != "judge"}
-        values = (",".join(map(str, each)) if isinstance(each, list) else str(each) for each in options.values())
-        parts = [str(table["judge"]), *(f"{name}={value}" for name, value in zip(options, values, strict=True))]
+        values = {
+            option: ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            for option, value in table.items()
+            if option != "name"
+        }
+        parts = [str(table["name"]), *(f"{option}={value}" for option, value in values.items())]
         if wrong := [part for part in parts if ";" in part]:
-            raise ValueError(f"{path}: {wrong[0]!r} in [[judges]] has a semicolon, which separates options")
+            raise ValueError(f"{path}: {wrong[0]!r} in [[judge]] has a semicolon, which separates options")
         written.append("; ".join(parts))
     return written
 
@@ -162,7 +166,7 @@ class Command(TyperCommand):
 
     comparo.toml in the working folder is read without being asked for, and folders come from elsewhere: a repository,
     an archive, a colleague. What it says of servers, of judges that are asked over the network, of models to load by
-    name or from a file, of options of a judge, of Ray, of the address of a voting page, and of folders elsewhere to
+    name or from a file, of options of a judge, of the address of a voting page, and of folders elsewhere to
     write to is used only if it is agreed to on a terminal. A file named by --config or COMPARO_CONFIG, flags and
     variables are the user's own words.
     """
@@ -198,7 +202,7 @@ def decides(flag: str, value: Any) -> bool:
         )
     if flag in ("out", "cache"):
         return PurePath(value).is_absolute() or ".." in PurePath(value).parts
-    return flag in ("base-url", "option", "engine", "ray-address", "host")
+    return flag in ("base-url", "option", "host")
 
 
 def _agree(context: typer.Context) -> None:

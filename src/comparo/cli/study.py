@@ -7,17 +7,16 @@ from typing import Annotated, Any, Literal, get_args
 import typer
 
 from comparo.cli import flags as groups
-from comparo.cli.judge_flags import JudgeName, Options, make_judge, parse_options
+from comparo.cli.flags import ColumnFlags, with_groups
+from comparo.cli.judge_flags import UncachedJudgeFlags
 from comparo.cli.printing import print_notes, print_table, print_text, say
-from comparo.data.items import Items
 from comparo.methods import METHODS
 from comparo.model.estimators.poe import Bias
-from comparo.run.task import DEFAULT_JUDGE
 from comparo.selection.designs import Orders
 from comparo.studies.baselines import Baseline, judged_table
 from comparo.studies.datasets import READERS
 from comparo.studies.draws import Strategy
-from comparo.studies.opening import open_set, scored_items
+from comparo.studies.recorded import open_set, scored_items
 from comparo.studies.sweep import Results, Way, sweep
 from comparo.studies.tables import Table, attributes_table, correlations_table, retention_table
 
@@ -31,6 +30,7 @@ EPILOG = (
 )
 
 
+@with_groups
 def study_command(
     context: typer.Context,
     data: Annotated[
@@ -55,8 +55,8 @@ def study_command(
             "text by itself, one call per text. pairs: a merge sort by comparisons (PairS-greedy)."
         ),
     ] = None,
-    judge: JudgeName = DEFAULT_JUDGE,
-    option: Options = None,
+    *,
+    asked: UncachedJudgeFlags,
     folder: Annotated[
         Path | None,
         typer.Option("--data", help="Where a set of the paper lies: a folder or its file. Default: it is downloaded."),
@@ -124,10 +124,7 @@ def study_command(
         Path | None,
         typer.Option(help="A folder for all tables, in all formats, and the figures; docs for `study all`."),
     ] = None,
-    id_column: groups.IdColumn = None,
-    text_column: groups.TextColumn = None,
-    context_column: groups.ContextColumn = None,
-    context_id: groups.ContextIdColumn = None,
+    columns: ColumnFlags,
     scores: groups.Scores = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same study.")] = 0,
     processes: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 2,
@@ -148,13 +145,13 @@ def study_command(
         return
     items = None
     if data not in READERS and Path(data).exists():
-        items = Items.of(
-            data, id=id_column, text=text_column, context=context_column, context_id=context_id, scores=scores
-        )
+        items = columns.read(data, scores=scores)
     if baseline is not None:
         name, texts, attributes, _ = scored_items(data, folder, attributes=attribute or (), items=items)
-        asked = make_judge(judge, texts, parse_options(option or ()), context, None)
-        _print(judged_table(baseline, name, texts, attributes, asked, seed=seed), output)
+        judge, *others = asked.load(texts, context)
+        if others:
+            raise ValueError("comparo study --baseline asks one judge; give one --judge")
+        _print(judged_table(baseline, name, texts, attributes, judge, seed=seed), output)
         return
     opened = open_set(data, folder, judgements, attributes=attribute or (), items=items)
     ways = _ways(method, bias, orders, strategy)

@@ -17,7 +17,7 @@ from comparo.cli.printing import print_text, say
 from comparo.cli.progress import stoppable
 from comparo.cli.settings import command_line
 from comparo.data.wordings import PAPER_WORDING
-from comparo.run.starting import make_prompt
+from comparo.run.voices import make_prompt
 from comparo.vote.booth import Booth, opened
 from comparo.vote.server import HOST, LOCAL, check_installed, is_local, open_socket, origin_of
 from comparo.vote.session import Links, Voting, informative_pairs, parse_names
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from comparo.vote.pages import Pages
 
 EPILOG = (
-    "Example: `comparo vote essays/ --criterion 'better argued' --judges ana,bo,cy`, or for a class in one network: "
-    "`comparo vote essays/ --criterion 'better argued' --invite --host 0.0.0.0`. Then `comparo report RUN` for the "
-    "report. docs/vote.md has more."
+    "Example: `comparo vote essays/ --criterion 'better argued' --for ana,bo,cy`, or for a class in one network: "
+    "`comparo vote essays/ --criterion 'better argued' --invite --host 0.0.0.0`. Then `comparo runs --report RUN` "
+    "for the report. docs/vote.md has more."
 )
 
 
@@ -37,10 +37,11 @@ class PeopleFlags:
     """Who votes, and how pairs are shared out."""
 
     judges: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            help="Names with commas between; each judge gets a link. More may be added later by the same command. "
-            "Default: you."
+            "--for",
+            help="Who votes, such as ana,bo; each gets a link. May be repeated. More may be added later by the same "
+            "command. Default: you.",
         ),
     ] = None
     invite: Annotated[
@@ -69,8 +70,8 @@ class PeopleFlags:
 
     def names(self) -> list[str]:
         """The names of the judges, by default the user's, and none where others are invited."""
-        if self.judges is not None:
-            return parse_names(self.judges)
+        if self.judges:
+            return parse_names(",".join(self.judges))
         if self.invite:
             return []
         try:
@@ -220,7 +221,7 @@ def _serve(pages: "Pages", place: Place) -> None:
     folder, votes = shlex.quote(str(booth.store.folder)), sum(ballot.is_vote for ballot in booth.shown())
     say(f"\nStopped. Votes so far: {votes:,}, in {folder}. The same command goes on, with the same links.")
     if votes:
-        say(f"The ranking: comparo fit {folder}\nThe report: comparo report {folder}")
+        say(f"The ranking: comparo fit {folder}\nThe report: comparo runs --report {folder}")
     raise typer.Exit(code)
 
 

@@ -1,11 +1,10 @@
-"""A table of columns, and codes and numbers from them; every value is checked.
+"""A table of columns, and codes and numbers from them; data frames to columns and back, by narwhals.
 
-Each function raises one `ComparisonsError` that names the first wrong row, its column and its value.
-
-Columns from data frames and data frames from columns, by narwhals: pandas, polars or pyarrow.
+Every value is checked: a function raises one `ComparisonsError` that names the first wrong row, its column and value.
 """
 
 import importlib.util
+import math
 import reprlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -201,7 +200,7 @@ def numbers(table: Table, name: str, most: float, meaning: str) -> NDArray[np.fl
         try:
             values = np.fromiter(map(float, column), np.float64, len(column))
         except (TypeError, ValueError, OverflowError):
-            bad = [row for row, value in enumerate(column) if not _is_number(value)]
+            bad = [row for row, value in enumerate(column) if not math.isfinite(as_number(value))]
             raise table.error(bad, name, f"{shown(column[bad[0]])} is not {meaning}") from None
     # NaN fails both comparisons; the extremes need no array of their own.
     if not (values.min() >= 0 and values.max() <= most):
@@ -262,12 +261,21 @@ def is_missing(label: Any) -> bool:
         return True
 
 
-def _is_number(value: Any) -> bool:
+def is_blank(value: Any) -> bool:
+    """Whether a value is missing; a list or an object is not."""
+    return not isinstance(value, list | dict | np.ndarray) and is_missing(value)
+
+
+def as_number(value: Any) -> float:
+    """A value as a number: NaN where it is blank, infinity where it is no finite number.
+
+    >>> as_number(" 2 "), as_number(""), as_number("two")
+    (2.0, nan, inf)
+    """
     try:
-        float(value)
+        return math.nan if is_blank(value) else float(value)
     except (TypeError, ValueError, OverflowError):
-        return False
-    return True
+        return math.inf
 
 
 def shown(value: Any) -> str:

@@ -1,7 +1,7 @@
 """The items to rank: ids and texts, the context that each belongs to, and people's scores if there are any.
 
-Every source of items becomes a `Table` first, so that all are checked in the same way before a judge is called. The
-roles `id`, `text`, `context`, `context_id` and `group` are columns of that name unless another name is given.
+Every source of items becomes a `Table` first, and all are checked in the same way before a judge is called. The roles
+`id`, `text`, `context`, `context_id` and `group` are columns of that name unless another name is given.
 """
 
 from __future__ import annotations
@@ -18,11 +18,132 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data import roles
-from comparo.data.columns import Table, factorise, shown
+from comparo.data.columns import Column, Table, as_number, factorise, is_blank, shown
 from comparo.data.prompts import Question
+from comparo.data.reading import columns_from_objects
 from comparo.data.sources import table_of
 from comparo.errors import ComparisonsError
+
+LONGEST_LABEL = 60  # characters; a context that is longer gets a label made from it
+
+
+def column_of_role(table: Table, role: str, name: str | None) -> str | None:
+    """The column of a role: the one that is named, which must be there, or the one called like the role, if any."""
+    if name is not None and name not in table.columns:
+        raise no_column(table, name, role)
+    return name or (role if role in table.columns else None)
+
+
+def no_column(table: Table, name: str, role: str) -> ComparisonsError:
+    """The error for a column that is missing, with the columns that are there."""
+    return ComparisonsError(
+        f"{table.source or 'the data'}: there is no column {name!r}; the columns are "
+        f"{', '.join(chain(table.columns, table.others)) or 'none'}. Name the right one with --{role.replace('_', '-')}"
+    )
+
+
+def context_codes(
+    table: Table, rows: int, name: str | None, label_name: str | None
+) -> tuple[NDArray[Any], NDArray[np.int32], tuple[str | None, ...]]:
+    """The labels of the contexts (C,), the code of each row's (N,), and their texts (C,)."""
+    values = [None if is_blank(value) else value for value in table.columns[name]] if name else []
+    if label_name:
+        labels, (codes,) = factorise(table, label_name)
+        if bad := [row for row, value in enumerate(values) if not isinstance(value, str | None)]:
+            raise table.error(bad, name, f"{shown(values[bad[0]])} is not text; put it in quotes")
+    elif name and any(value is not None for value in values):
+        short = {value: _label(value) for value in {value for value in values if isinstance(value, str)}}
+        column = [short[value] if isinstance(value, str) else value for value in values]
+        labels, (codes,) = factorise(replace(table, columns={name: column}), name)
+    else:
+        return np.array([None]), np.zeros(rows, dtype=np.int32), (None,)
+    texts: list[str | None] = [None] * len(labels)
+    bad = []
+    for row, (code, value) in enumerate(zip(codes.tolist(), values, strict=False)):
+        if texts[code] is None and isinstance(value, str):
+            texts[code] = value
+        elif isinstance(value, str) and value != texts[code]:
+            bad.append(row)
+    if bad:
+        label = shown(labels[codes[bad[0]]])
+        raise table.error(bad, name, f"context {label} had another text before; give each text its own context_id")
+    return labels, codes, tuple(texts)
+
+
+def _label(text: str) -> str:
+    """A context's text as its label: itself if it is short, else its beginning and the first digits of its SHA-256."""
+    if len(text) <= LONGEST_LABEL:
+        return text
+    return f"{' '.join(text[:48].split())}… {hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def checked_texts(table: Table, name: str | None) -> tuple[str, ...]:
+    """The texts (N,) in the column `name`, which must be there; none of them is blank."""
+    if name is None:
+        raise no_column(table, "text", "text")
+    column = table.columns[name]
+    if bad := [row for row, text in enumerate(column) if not isinstance(text, str) or is_blank(text)]:
+        text = column[bad[0]]
+        problem = "there is no text; write it" if is_blank(text) else f"{shown(text)} is not text; put it in quotes"
+        raise table.error(bad, name, f"{problem}, or drop the row")
+    return tuple(column)
+
+
+def checked_scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str, NDArray[np.float64]]:
+    """The scores (N,) by name, those that are chosen or else all that are marked as scores."""
+    marked = [name for name in table.columns if name == "score" or name.startswith("score_")]
+    found = {name.removeprefix("score_"): (name, table.columns[name]) for name in marked}
+    objects = table.columns.get("scores", ())
+    if any(isinstance(value, Mapping) for value in objects):
+        if bad := [row for row, value in enumerate(objects) if not (isinstance(value, Mapping) or is_blank(value))]:
+            raise table.error(
+                bad, "scores", f"{shown(objects[bad[0]])} is not an object of names and numbers; correct it"
+            )
+        nested, _ = columns_from_objects(value if isinstance(value, Mapping) else {} for value in objects)
+        found |= {str(name): (f"scores.{name}", column) for name, column in nested.items()}
+    if chosen is not None:
+        chosen = [chosen] if isinstance(chosen, str) else chosen
+        every = {name: (name, column) for name, column in table.columns.items()} | found
+        if missing := [name for name in chosen if name not in every]:
+            raise ComparisonsError(
+                f"{table.source or 'the data'}: there are no scores {missing[0]!r}; there are "
+                f"{', '.join(found) or 'none'}, and the columns {', '.join(table.columns)}. "
+                "Name others with --scores"
+            )
+        found = {name: every[name] for name in chosen}
+    return {name: _numbers(table, *place) for name, place in found.items()}
+
+
+def checked_numbers(table: Table, chosen: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    """The columns of numbers (N,) that are chosen by name; every row must have one."""
+    found = {}
+    for name in chosen:
+        if name not in table.columns:
+            raise no_column(table, name, "control")
+        found[name] = _numbers(table, name, table.columns[name], "control")
+        if (bad := np.flatnonzero(np.isnan(found[name]))).size:
+            raise table.error(bad, name, "there is no number; give every item one, or leave --control out")
+    return found
+
+
+def _numbers(table: Table, name: str, column: Column, flag: str = "scores") -> NDArray[np.float64]:
+    values = np.array([as_number(value) for value in column])
+    if bad := np.flatnonzero(np.isinf(values)).tolist():
+        problem = f"{shown(column[bad[0]])} is not a number; correct it, leave it empty, or choose others with --{flag}"
+        raise table.error(bad, name, problem)
+    return values
+
+
+def check_characters(table: Table, name: str) -> None:
+    """Raise for half a surrogate pair (a cut JSON escape), which can neither be sent to a judge nor stored."""
+    strings = [value if isinstance(value, str) else "" for value in table.columns[name]]
+    try:
+        "".join(strings).encode()
+    except UnicodeEncodeError as error:
+        bad = [row for row, value in enumerate(strings) if any("\ud800" <= letter <= "\udfff" for letter in value)]
+        problem = f"{error.object[error.start]!a} is half a character; write the whole, or drop it"
+        raise table.error(bad, name, problem) from None
+
 
 LENGTH = "length"  # of the texts, which is known without a column
 
@@ -100,12 +221,10 @@ class Items:
             return data
         named = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
         table = table_of(data, header=scores is not None or any(named.values()))
-        column = {role: roles.column_of_role(table, role, name) for role, name in named.items()}
-        if column["text"] is None:
-            raise roles.no_column(table, "text", "text")
-        items, texts = _named(table, column, old), roles.checked_texts(table, column["text"])
-        items = replace(items, texts=texts, scores=roles.checked_scores(table, scores))
-        items = replace(items, numbers=roles.checked_numbers(table, numbers))
+        column = {role: column_of_role(table, role, name) for role, name in named.items()}
+        texts = checked_texts(table, column["text"])
+        items = replace(_joined(table, column, old), texts=texts, scores=checked_scores(table, scores))
+        items = replace(items, numbers=checked_numbers(table, numbers))
         if column["group"] is None:
             return items
         labels, (codes,) = factorise(table, column["group"])
@@ -231,44 +350,45 @@ def read_items(
     """
     table = table_of(path, header=True)
     contexts = {
-        role: roles.column_of_role(table, role, name)
-        for role, name in (("context", context), ("context_id", context_id))
+        role: column_of_role(table, role, name) for role, name in (("context", context), ("context_id", context_id))
     }
     others = (name for name in table.columns if name not in contexts.values())
-    items = _named(table, {"id": roles.column_of_role(table, "id", id) or next(others, None), **contexts})
-    text = roles.column_of_role(table, "text", text)
-    return items if text is None else replace(items, texts=roles.checked_texts(table, text))
+    items = _joined(table, {"id": column_of_role(table, "id", id) or next(others, None), **contexts})
+    text = column_of_role(table, "text", text)
+    return items if text is None else replace(items, texts=checked_texts(table, text))
 
 
-def _named(table: Table, column: Mapping[str, str | None], old: Items | None = None) -> Items:
-    """The items of a table by the columns of their roles, as yet without texts; `old` as for `Items.of`."""
+def identified(table: Table, column: Mapping[str, str | None], known: Mapping[Any, str | None] | None = None) -> Items:
+    """The items of a table by the columns of their roles, without texts, every name checked.
+
+    `known` are contexts with their texts, which need not stand in the table.
+    """
     rows = len(next(iter(table.columns.values()), ()))
     if not rows:
         raise ComparisonsError(f"there are no items in {table.source or 'the data'}; give at least two, one per row")
     for used in filter(None, column.values()):
-        roles.check_characters(table, used)
-    name = column["id"]
+        check_characters(table, used)
+    name, context_name, context_id = (column.get(role) for role in ("id", "context", "context_id"))
     labels, (codes,) = factorise(table, name) if name else (np.arange(rows), (np.arange(rows),))
-    contexts, context, context_texts = roles.context_codes(table, rows, column["context"], column["context_id"])
+    contexts, context, texts = context_codes(table, rows, context_name, context_id)
     key = context.astype(np.int64) * len(labels) + codes
     order = np.argsort(key, kind="stable")
     twice = np.sort(order[1:][np.diff(key[order]) == 0])
     if twice.size:
         label = shown(labels[codes[twice[0]]])
-        contexts_known = column["context"] or column["context_id"]
-        remedy = "" if contexts_known else ", or name the column of its context with --context or --context-id"
+        is_known = context_name or context_id
+        remedy = "" if is_known else ", or name the column of its context with --context or --context-id"
         raise table.error(twice, name, f"{label} stands there before; give each item its own name{remedy}")
+    shared = zip(contexts.tolist(), texts, strict=True)
+    texts = tuple((known or {}).get(group) if text is None else text for group, text in shared)
+    return Items(labels[codes], (), contexts, context, texts)
+
+
+def _joined(table: Table, column: Mapping[str, str | None], old: Items | None = None) -> Items:
+    """The items of a table, each with others in its context; `old` as for `Items.of`."""
     known = {} if old is None else dict(zip(old.contexts.tolist(), old.context_texts, strict=True))
-    shared = zip(contexts.tolist(), context_texts, strict=True)
-    items = Items(
-        labels[codes],
-        (),
-        contexts,
-        context,
-        tuple(known.get(group) if text is None else text for group, text in shared),
-    )
-    joins = np.array([group in known for group in contexts.tolist()])
-    alone = items.alone[~joins[context[items.alone]]]
-    if alone.size:
-        raise table.error(alone, name, items.loneliness(int(alone[0])))
+    items = identified(table, column, known)
+    alone = [row for row in items.alone.tolist() if items.contexts[items.context[row]] not in known]
+    if alone:
+        raise table.error(alone, column["id"], items.loneliness(alone[0]))
     return items

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from comparo.data import roles
 from comparo.data.columns import Table, is_missing, shown
-from comparo.data.items import Items
+from comparo.data.items import Items, checked_texts, column_of_role, identified, no_column
 from comparo.data.sources import table_of
 from comparo.errors import ComparisonsError
 
@@ -82,7 +81,7 @@ def pair_files(
             "give both files a column id (or context_id) that names the input"
         )
     if cluster is not None and not any(cluster in table.columns for table in tables):
-        raise roles.no_column(tables[0], cluster, "cluster")
+        raise no_column(tables[0], cluster, "cluster")
     clusters: dict[Any, Any] = {}
     for table, side in zip(tables[::-1], sides[::-1], strict=True):  # the first file has the last word
         if (column := cluster or TOPIC) in table.columns:
@@ -127,7 +126,7 @@ def pair_groups(
     if not found[0].keys() & found[1].keys():
         raise ComparisonsError(f"{one!r} and {other!r} are never in the same context; give both a text on each input")
     clusters: dict[Any, Any] = {}
-    if table is not None and (column := roles.column_of_role(table, TOPIC, cluster)):
+    if table is not None and (column := column_of_role(table, TOPIC, cluster)):
         clusters = _clusters(table, column, items.contexts[items.context].tolist())
     elif cluster is not None:
         raise ComparisonsError(f"these items have no column {cluster!r}; give the file or the rows that have it")
@@ -166,32 +165,12 @@ def _paired(names: tuple[str, str], sides: Sequence[Mapping[Any, Any]], clusters
 
 def _rows(table: Table, named: Mapping[str, str | None]) -> dict[Any, tuple[str, str | None]]:
     """The text and the context of each input of a table."""
-    names = ("id", "text", "context", "context_id")
-    column = {role: roles.column_of_role(table, role, named.get(role)) for role in names}
-    text = column["text"]
-    if text is None:
-        raise roles.no_column(table, "text", "text")
-    for used in filter(None, column.values()):
-        roles.check_characters(table, used)
-    texts = roles.checked_texts(table, text)
-    context = column["context"]
-    shared = [value if isinstance(value, str) else None for value in table.columns[context]] if context else None
-    found: dict[Any, tuple[str, str | None]] = {}
-    for row, key in enumerate(_keys(table, column["context_id"] or column["id"], len(texts))):
-        if key in found:
-            name = column["context_id"] or column["id"]
-            raise table.error([row], name, f"{shown(key)} stands there before; give each input its own name")
-        found[key] = texts[row], None if shared is None else shared[row]
-    return found
-
-
-def _keys(table: Table, name: str | None, rows: int) -> list[Any]:
-    if name is None:
-        return list(range(rows))
-    keys = [key.item() if isinstance(key, np.generic) else key for key in table.columns[name]]
-    if bad := [row for row, key in enumerate(keys) if is_missing(key)]:
-        raise table.error(bad, name, f"{shown(keys[bad[0]])} is not a name; write one, or drop the row")
-    return keys
+    roles = ("id", "text", "context", "context_id")
+    own, text, context, shared = (column_of_role(table, role, named.get(role)) for role in roles)
+    texts = checked_texts(table, text)
+    inputs = identified(table, {"id": shared or own, "text": text, "shown": context})
+    shown_texts = [value if isinstance(value, str) else None for value in table.columns[context]] if context else None
+    return dict(zip(inputs.ids.tolist(), zip(texts, shown_texts or [None] * len(texts), strict=True), strict=True))
 
 
 def _names(one: Any, other: Any) -> tuple[str, str]:

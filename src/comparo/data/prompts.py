@@ -87,20 +87,16 @@ class Prompt:
     def __post_init__(self) -> None:
         places = []
         for match in _BRACES.finditer(self.template):
-            name = match[1]
-            if match[0] in ("{{", "}}"):
-                continue
-            if name not in (*TEXTS, "delimiter"):
+            if match[1] in (*TEXTS, "delimiter"):
+                places.append(match[1])
+            elif match[0] not in ("{{", "}}"):
                 raise ValueError(
                     f"{match[0]!r} in the template is not a placeholder; there are {{first}}, {{second}}, {{context}} "
                     "and {delimiter}, and a brace that is meant as one is written twice"
                 )
-            places.append(name)
-        for name in ("first", "second"):
-            if places.count(name) != 1:
+        for name in TEXTS:
+            if places.count(name) > 1 or (name not in places and name != "context"):
                 raise ValueError(f"the template has {{{name}}} {places.count(name)} times; it must stand there once")
-        if places.count("context") > 1:
-            raise ValueError("the template has {context} more than once; let it stand there once")
         first, second = (label.strip().casefold() for label in self.labels)
         if not first or not second or first == second:
             raise ValueError(f"{self.labels[0]!r} and {self.labels[1]!r} are not two labels; give two different words")
@@ -257,8 +253,10 @@ def paper_prompt(name: str) -> Prompt:
     """
     if name not in PAPER:
         raise ValueError(f"there is no prompt {name!r}; the paper's are {', '.join(PAPER)}")
-    form, words = _FORMS[name.split("/")[0]], PAPER[name]
-    return replace(form, template=form.template.replace("CRITERION", words))
+    kind, heading, which = _KINDS[name.split("/")[0]]
+    prompt = criterion_prompt(PAPER[name], kind, heading)
+    template = prompt.template.replace(f"Which {kind}", f"Which {which}")
+    return replace(prompt, template=template if heading else template.replace(": {", ":\n{"))
 
 
 def choose_prompt(
@@ -345,21 +343,11 @@ def _largest(high: int, good: Callable[[int], bool]) -> int:
     return low
 
 
-def _form(kind: str, which: str, *, heading: str = "", line: str = " ") -> Prompt:
-    context = f"{heading}: {{context}}\n\n" if heading else ""
-    return Prompt(
-        f"{context}{kind} A:{line}{{first}}\n\n{kind} B:{line}{{second}}\n\n"
-        f"Which {which} CRITERION, {kind} A or {kind} B?",
-        answer=kind,
-        wording=PAPER_WORDING,
-    )
-
-
-_FORMS = {
-    "summeval": _form("Summary", "Summary", heading="Article"),
-    "topicalchat": _form("Response", "Response", heading="Dialogue"),
-    "hanna": _form("Story", "story", line="\n"),
-    "cmcqrd": _form("Question", "reading comprehension question", line="\n"),
+_KINDS = {  # what the paper calls a text, the heading of its context, and what the question calls a text
+    "summeval": ("Summary", "Article", "Summary"),
+    "topicalchat": ("Response", "Dialogue", "Response"),
+    "hanna": ("Story", None, "story"),
+    "cmcqrd": ("Question", None, "reading comprehension question"),
 }
 
 PAPER = {

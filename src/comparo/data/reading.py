@@ -149,34 +149,28 @@ def _read_csv(file: Binary, source: str, wanted: Collection[str] | None, delimit
         header = [name.strip() for name in next(reader)]
         if not header:
             raise ComparisonsError(f"{source}, line 1: the line is blank; it must name the columns")
-        columns = _empty_columns(header, source, wanted)
-        seen: dict[str, str] = {}
-        rows = _rows_of_csv(reader, len(header), source, lines)
-        while chunk := list(islice(rows, CHUNK)):
-            for name, cells in zip(header, zip(*chunk, strict=True), strict=True):
-                if name in columns:
-                    columns[name].extend(stored_once(cells, seen))
+        return _table(header, _rows_of_csv(reader, len(header), source, lines), lines, source, wanted)
     except csv.Error as error:
         raise ComparisonsError(
             f"{source}, line {reader.line_num}: this is not CSV ({error}); correct or drop the line"
         ) from error
-    return Table(dict(columns), source, lines, tuple(name for name in header if name not in columns))
-
-
-def _empty_columns(header: list[str], source: str, wanted: Collection[str] | None) -> dict[str, list[Any]]:
-    columns: dict[str, list[Any]] = {name: [] for name in header if wanted is None or name in wanted}
-    for name in columns:
-        if header.count(name) > 1:
-            raise ComparisonsError(f"{source}, line 1: there are two columns {name!r}; rename one")
-    return columns
 
 
 def _read_workbook(file: Binary, source: str, wanted: Collection[str] | None) -> Table:
-    header, rows, lines = rows_of_workbook(file.read(), source)
-    columns = _empty_columns(header, source, wanted)
-    for place, name in enumerate(header):
-        if name in columns:
-            columns[name] = [row[place] for row in rows]
+    return _table(*rows_of_workbook(file.read(), source), source, wanted)
+
+
+def _table(
+    header: list[str], rows: Iterable[list[str]], lines: Sequence[int], source: str, wanted: Collection[str] | None
+) -> Table:
+    columns: dict[str, list[Any]] = {name: [] for name in header if wanted is None or name in wanted}
+    if twice := [name for name in columns if header.count(name) > 1]:
+        raise ComparisonsError(f"{source}, line 1: there are two columns {twice[0]!r}; rename one")
+    rows, seen = iter(rows), dict[str, str]()
+    while chunk := list(islice(rows, CHUNK)):
+        for name, cells in zip(header, zip(*chunk, strict=True), strict=True):
+            if name in columns:
+                columns[name].extend(stored_once(cells, seen))
     return Table(dict(columns), source, lines, tuple(name for name in header if name not in columns))
 
 

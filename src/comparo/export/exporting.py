@@ -10,7 +10,7 @@ from comparo.data.reading import split_ending
 from comparo.data.writing import write_columns
 from comparo.errors import StoreError
 from comparo.export.hub import write_dataset
-from comparo.export.tables import CONTEXT, comparison_columns, preference_columns
+from comparo.export.preferences import CONTEXT, comparison_columns, preference_columns
 from comparo.judges import Judgement
 from comparo.report.record import read_record
 from comparo.run.store import read_configuration, read_judgements, stored_items
@@ -39,7 +39,7 @@ def export_run(
     least_margin: float = 0.0,
     force: bool = False,
 ) -> Exported:
-    """Write what a run found into a file or a folder for other tools (docs/assets.md).
+    """Write what a run found into a file or a folder for other tools (docs/runs.md).
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def export_run(
         - "csv", "parquet", "jsonl": the comparisons, a row per answer; `comparo.fit` reads them;
         - "dpo": preference pairs in lines of JSON: prompt, chosen, rejected, margin, p, answers and the ids. The margin
           is the difference of the scores in the run's ranking; ties, and pairs whose answers contradict the scores, are
-          left out (`comparo.export.tables`);
+          left out (`comparo.export.preferences`);
         - "hf": a data set folder in the layout of Hugging Face, with a card; nothing is uploaded.
     texts
         Comparisons with the texts: first_text, second_text and context_text.

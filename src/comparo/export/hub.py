@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from comparo.data.columns import Column, installed
 from comparo.data.writing import write_columns
 from comparo.errors import ComparisonsError
-from comparo.export.tables import comparison_columns, item_columns
+from comparo.export.preferences import comparison_columns, item_columns
 from comparo.report.making import METHODS, prompt_of, question, score_meaning
 from comparo.report.record import Record
 

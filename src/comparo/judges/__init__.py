@@ -6,9 +6,9 @@ A judge is named provider/model, split at the first slash. A provider is a modul
 
 from comparo.errors import JudgeError
 from comparo.judges.function import FunctionJudge, as_judge
-from comparo.judges.loading import PROVIDERS, accepted_options, load_judge
+from comparo.judges.loading import PROVIDERS, accepted_options, load_judge, parse_judge, parse_options
 from comparo.judges.protocol import Judge, Judgement, Probe, Writing
-from comparo.judges.ray.judge import ray_judge
+from comparo.judges.ray import ray_judge
 
 __all__ = [
     "PROVIDERS",
@@ -21,5 +21,7 @@ __all__ = [
     "accepted_options",
     "as_judge",
     "load_judge",
+    "parse_judge",
+    "parse_options",
     "ray_judge",
 ]

@@ -1,19 +1,27 @@
-"""Batches: many questions in one upload, answered within a day at a lower price.
+"""The contract of batches: many questions in one upload, answered within a day at a lower price.
 
 A judge that takes batches has two further members: `batches(prompt)` returns its `Batches`, and `at_batch_price()` the
-same judge at what a batch costs. A batch is a file of lines, one request each; it is uploaded, created, looked at until
-it is over, and then its lines are read, in any order. A question has one line, or several where each vote is a request
-of its own. What is said here holds for every provider; `run/batch.py` is what keeps batches in a run folder.
+same judge at the price of a batch. A batch is a file of lines, one request each; it is uploaded, created, looked at
+until it is over, and then its lines are read, in any order. A question has one line, or several where each vote is a
+request of its own. `batch_endpoints.py` implements the contract; `run/batch.py` keeps batches in a run folder.
+
+`BatchClient` sends requests one after another: small answers in JSON, uploads of files, downloads line by line. Limits,
+pauses and redirects are as in `http.py`, except that a large file may take any time as long as it moves.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from comparo.data.prompts import Question
 from comparo.errors import JudgeError
+from comparo.judges.http import LONGEST_PAUSE, PAUSE, Secrets, asked_pause, make_client, may_pass
 from comparo.judges.protocol import Judgement
+from comparo.judges.refusals import read_complaint
 
 WINDOW = 24  # hours in which OpenAI and Anthropic answer a batch, or let it expire
 SHARE = 0.5  # of the ordinary price that a batch costs: half of it at both
@@ -33,11 +41,11 @@ class GarbledError(JudgeError):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How far a batch is, as its server tells it.
+    """How far a batch is, by its server.
 
     `status` is the server's own word. `done` lines of `total` were answered or failed. `error` says why the server took
     none of it, and `is_full` that it would take it later, when fewer batches wait there; `room` is then how many tokens
-    may wait there at once, where the server tells. `results` is where the lines of a batch that is over are.
+    may wait there at once, where the server states it. `results` is where the lines of a batch that is over are.
     """
 
     id: str
@@ -64,7 +72,7 @@ class Line:
 class Batches(Protocol):
     """Batches of one judge, all asked by one prompt; errors that no further try can mend are a JudgeError.
 
-    No batch has more than `most_lines` lines or `most_bytes` bytes. `find` tells whether a batch was created whose
+    No batch has more than `most_lines` lines or `most_bytes` bytes. `find` looks for a batch whose
     creation was never confirmed: after `created` (a time in seconds since 1970), of `lines` lines, of the file with
     this id, and none of those that are known to be `others`.
     """
@@ -76,7 +84,7 @@ class Batches(Protocol):
         """The requests that a question needs, one for each line; a failed judgement where it cannot be asked."""
 
     def line(self, name: str, request: Any) -> bytes:
-        """A line of the file, named so that its result can be told from others."""
+        """A line of the file; the name identifies its result."""
 
     def read(self, question: Question, answers: Sequence[Line]) -> Judgement:
         """What the answers to all requests of a question say."""
@@ -104,3 +112,174 @@ class Batches(Protocol):
 
     def close(self) -> None:
         """Close the connections."""
+
+
+LONGEST_LINE = 2**24  # bytes of one line of results
+MOST = 2**24  # bytes of an answer that is no file
+PATIENCE = 600.0  # seconds of silence, as OpenAI's own library waits: a large upload is checked before it is answered
+LONGEST_ASKED = 60.0  # seconds of a pause that the server asks for; its limits are per minute
+
+
+class Refused(Exception):  # noqa: N818
+    """An answer with a status of 300 or more, in the server's words."""
+
+    def __init__(self, status: int, said: str, asked: float | None = None) -> None:
+        super().__init__(f"({status}): {said}")
+        self.status, self.asked = status, asked  # `asked`: the seconds that the server asks to wait
+
+
+class BatchClient:
+    """Requests to one server; `key` is the name of the variable that holds the key, for messages."""
+
+    def __init__(
+        self, address: str, headers: Mapping[str, str], secrets: Secrets, key: str, timeout: float, retries: int
+    ) -> None:
+        import httpx2
+
+        self.address, self.secrets, self.key, self.retries = address, secrets, key, retries
+        # No limit for the whole of an exchange: a large file may take long. A server that is silent is given up.
+        silence = httpx2.Timeout(max(timeout, PATIENCE), connect=timeout)
+        self._http = make_client(httpx2.Client, httpx2.HTTPTransport, address, headers, silence)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def ask(
+        self,
+        method: str,
+        route: str,
+        *,
+        once: bool = False,
+        send: Callable[[], dict[str, Any]] | None = None,
+        **content: Any,
+    ) -> dict[str, Any]:
+        """Return the object that the server answers with; a JudgeError or `Refused` where it does not.
+
+        `send` gives the content anew for every try. A request that may have been done is not repeated if it is to be
+        sent `once`: ConnectionError where that is not known.
+        """
+        tried = 0
+        while True:
+            try:
+                return self._once(method, route, send() if send else content)
+            except (ConnectionError, Refused) as problem:
+                if once and (isinstance(problem, ConnectionError) or _is_unknown(problem)):
+                    raise ConnectionError(str(problem)) from None
+                self._wait(problem, tried)
+            except GarbledError as problem:
+                raise ConnectionError(str(problem)) if once else problem from None
+            tried += 1
+
+    def lines(self, route: str) -> Iterator[dict[str, Any]]:
+        """Yield the lines of a file, each read as a JSON object; lines that are none are left out.
+
+        A download that is cut begins again, behind the lines that were read.
+        """
+        tried = number = 0
+        while True:
+            try:
+                with self._opened("GET", route, {}) as response:
+                    for count, line in enumerate(_split(response)):
+                        if count >= number:
+                            number, tried = count + 1, 0
+                            if (value := _object(line)) is not None:
+                                yield value
+                return
+            except (ConnectionError, Refused) as problem:
+                if isinstance(problem, Refused) and not may_pass(problem.status):
+                    raise self._lost(problem) from None
+                self._wait(problem, tried)
+                tried += 1
+
+    def explained(self, method: str, route: str, is_made: bool = False, **content: Any) -> dict[str, Any]:
+        """Ask about a batch, which `is_made` or not; a refusal becomes a JudgeError that names the remedy."""
+        try:
+            return self.ask(method, route, **content)
+        except Refused as problem:
+            if is_made and problem.status in (404, 410):
+                raise self._lost(problem) from None
+            if problem.status in (404, 405, 501):
+                raise JudgeError(f"{self.address} takes no batches {problem}; leave --batch out") from None
+            raise JudgeError(f"{self.address} refused the batch {problem}") from None
+
+    def _wait(self, problem: Exception, tried: int) -> None:
+        """Pause before the next try; raise an error where there is none."""
+        if isinstance(problem, Refused) and not may_pass(problem.status):
+            raise problem
+        if tried >= self.retries:
+            raise SilentError(f"{self.address} gives no answer in {tried + 1} tries ({problem})") from None
+        asked = problem.asked if isinstance(problem, Refused) else None
+        time.sleep(min(asked, LONGEST_ASKED) if asked else min(PAUSE * 2 ** min(tried, 10), LONGEST_PAUSE))
+
+    def _once(self, method: str, route: str, content: dict[str, Any]) -> dict[str, Any]:
+        with self._opened(method, route, content) as response:
+            body = _beginning(response)
+        if (value := _object(body)) is None:
+            said = self.secrets.short(body.decode("utf-8-sig", "replace"), 300)
+            raise GarbledError(f"{self.address}{route} answers with something else than an object: {said}")
+        return value
+
+    @contextmanager
+    def _opened(self, method: str, route: str, content: dict[str, Any]) -> Iterator[Any]:
+        import httpx2
+
+        try:
+            with self._http.stream(method, self.address + route, **content) as response:
+                if response.status_code >= 300:
+                    raise self._refusal(response, route)
+                yield response
+        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError) as problem:
+            raise ConnectionError(f"{type(problem).__name__}: {self.secrets.scrub(str(problem))}") from None
+
+    def _refusal(self, response: Any, route: str) -> Exception:
+        status, text = response.status_code, _beginning(response).decode("utf-8-sig", "replace")
+        if status == 401:  # its words may hold parts of the key
+            return JudgeError(f"{self.address} refused the key (401); set {self.key} to one that is valid there")
+        if status == 402 or (status == 429 and "insufficient_quota" in read_complaint(text).codes):
+            where = f"{self.address} has no credit left for this key ({status})"
+            return JudgeError(f"{where}; top it up, then run this again")
+        said = f"{self.secrets.short(text, 300)} at {route.partition('?')[0]}"
+        return Refused(status, said, asked_pause(response.headers))
+
+    def _lost(self, problem: Refused) -> LostError:
+        return LostError(
+            f"{self.address} has lost the batch, or its results {problem}. With --batch --cancel it is given up, and "
+            "the same command then asks its questions again"
+        )
+
+
+def _is_unknown(problem: Refused) -> bool:
+    """Whether a refused request may have been done all the same; one above the limit of requests was not."""
+    return problem.status != 429 and may_pass(problem.status)
+
+
+def _beginning(response: Any) -> bytes:
+    body = bytearray()
+    for chunk in response.iter_bytes():
+        body += chunk
+        if len(body) > MOST:
+            break
+    return bytes(body[:MOST])
+
+
+def _split(response: Any) -> Iterator[bytes]:
+    """The lines of a body, which may have any length; an overlong line becomes an empty one."""
+    rest, is_long = bytearray(), False
+    for chunk in response.iter_bytes():
+        *ended, last = chunk.split(b"\n")
+        for part in ended:
+            yield b"" if is_long else bytes(rest + part)
+            rest, is_long = bytearray(), False
+        rest += last
+        if len(rest) > LONGEST_LINE:
+            rest, is_long = bytearray(), True
+    if rest:
+        yield bytes(rest)
+
+
+def _object(text: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text.decode("utf-8-sig", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

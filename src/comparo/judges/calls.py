@@ -1,57 +1,25 @@
-"""Many calls to a server at a time, in a thread of their own, for the judges that are behind an API."""
+"""A judge behind a server: many calls at a time, in a thread of their own."""
 
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
 from itertools import cycle
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, Protocol, Self
+from typing import Self
 
-from comparo.data.prompts import Question
-from comparo.errors import JudgeError
+from comparo.data.prompts import Prompt, Question
+from comparo.judges.caller import Caller
 from comparo.judges.protocol import Judgement
+from comparo.judges.settings import Settings
 
+SHARED = 8  # calls at once that share a client, whose every call searches all of its connections
 GRACE = 10.0  # seconds that calls in flight have after an error, as many as a stopped run gives them (run/loop.py)
 
 Outcome = Judgement | Exception | None  # an answer, what ends the questions, or the end
-
-
-class Caller(Protocol):
-    """Asks one question after another through its client, an open connection to the server."""
-
-    @property
-    def client(self) -> AbstractAsyncContextManager[Any]:
-        """What is entered before the first call and left after the last."""
-
-    async def answer(self, question: Question) -> Judgement | JudgeError:
-        """The answer to a question, or its failure; a JudgeError is returned where no question can be answered."""
-
-
-class Found(Protocol):
-    """What was found out about a server; `answers`: it has answered."""
-
-    @property
-    def answers(self) -> bool:
-        """Whether there was an answer, of whatever kind."""
-
-
-class Asked(Protocol):
-    """What the calls need to know of a judge."""
-
-    @property
-    def name(self) -> str:
-        """provider/model."""
-
-    @property
-    def concurrency(self) -> int:
-        """The most calls at a time."""
-
-    @property
-    def dialect(self) -> Found:
-        """What was found out about its server."""
 
 
 class Calls:
@@ -63,7 +31,7 @@ class Calls:
     all calls at once.
     """
 
-    def __init__(self, callers: Sequence[Caller], questions: Iterable[Question], judge: Asked) -> None:
+    def __init__(self, callers: Sequence[Caller], questions: Iterable[Question], judge: Settings) -> None:
         self._callers, self._questions, self._judge = callers, iter(questions), judge
         self._outcomes: SimpleQueue[Outcome] = SimpleQueue()
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
@@ -143,3 +111,25 @@ class Calls:
         if isinstance(outcome, Exception):
             self._taker.cancel()
         self._outcomes.put(outcome)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerJudge(Settings):
+    """A model behind a server; each provider's `load` explains the options."""
+
+    def caller(self, prompt: Prompt) -> Caller:
+        """What asks questions by this prompt."""
+        raise NotImplementedError
+
+    def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
+        """Yield the answers as they come, from `concurrency` calls at once; the first question goes alone."""
+        clients = -(-self.concurrency // SHARED) if self.base_url.startswith("http:") else 1
+        with Calls([self.caller(prompt) for _ in range(clients)], questions, self) as calls:
+            yield from calls.answers()
+
+    def ask_once(self, prompt: Prompt, question: Question) -> tuple[Judgement, bool]:
+        """Return the answer to one question, and whether it ended at the limit of its tokens."""
+        caller = self.caller(prompt)
+        with Calls([caller], [question], self) as calls:
+            (answer,) = calls.answers()
+        return answer, caller.was_cut

@@ -1,31 +1,34 @@
-"""From a question to the tokens that a model reads, and from its labels to the tokens that it answers with.
+"""Shared by the judges that run a model themselves: questions as tokens, labels as tokens, and a digest of the model.
 
-Shared by the judges that run a model themselves (hf, vllm) and have its tokenizer. The prompt ends with the beginning
-of the answer, so that the next word is a label.
+The prompt ends with the beginning of the answer, and the next word is a label.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
-from comparo.judges.labels import Path, common_prefix
-from comparo.judges.protocol import Judgement
-from comparo.judges.several import about
-from comparo.judges.spellings import Spellings, find_spellings
+from comparo.judges.labels import Spellings, TokenPath, common_prefix, find_spellings
+from comparo.judges.protocol import Judgement, Several, about
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+
 # Some templates write today's date, which would change the answers from day to day, or begin with a turn of reasoning.
 # 26 Jul 2024 is the date that Llama 3's template writes by default.
 TEMPLATE_OPTIONS: dict[str, Any] = {"date_string": "26 Jul 2024", "enable_thinking": False}
+BLOCKS, BLOCK = 16, 2**16  # of a file, evenly spread, and bytes in each: training changes all weights, not some
+ENDINGS = (".gguf", ".safetensors", ".bin", ".pt", ".json", ".jinja", ".model", ".txt")
 _MARKUP = re.compile(r"<.+>|\[.+\]", re.DOTALL)
 
 
@@ -40,7 +43,7 @@ class Encoded:
     question: Question
     ids: list[int]
     cut: int = 0
-    after: tuple[Path, ...] = ((),)
+    after: tuple[TokenPath, ...] = ((),)
     known: int = 0
 
     @property
@@ -100,7 +103,9 @@ class Chat:
                 found.append(row)
         return found
 
-    def _fit(self, question: Question, ids: list[int], prompt: Prompt, after: tuple[Path, ...]) -> Encoded | Judgement:
+    def _fit(
+        self, question: Question, ids: list[int], prompt: Prompt, after: tuple[TokenPath, ...]
+    ) -> Encoded | Judgement:
         if not ids:
             return Judgement(question, error="the prompt is empty; give a text or a template with words")
         room = None if self.window is None else self.window - (0 if self._encoder else max(map(len, after)))
@@ -125,7 +130,7 @@ class Chat:
             self._spellings[prompt] = find_spellings(prompt.labels, whole, vocabulary, begun)
         return self._spellings[prompt]
 
-    def _continuation(self, answer: str, label: str) -> Path:
+    def _continuation(self, answer: str, label: str) -> TokenPath:
         """The tokens that a label adds to the beginning of the answer."""
         longer = answer + label if answer[-1:].isspace() else f"{answer} {label}".strip()
         if self._encoder:
@@ -173,13 +178,72 @@ class Chat:
         return tokens
 
     def _plain(self, text: str) -> str:
-        """The text with a space inside every special token, so that it is read as text."""
+        """The text with a space inside every special token, which makes it plain text."""
         return self._special.sub(r"\g<0> ", text)
 
 
+def pulls(
+    chat: Chat, questions: Iterable[Question], prompt: Prompt, ahead: int
+) -> Iterator[tuple[list[Encoded], list[Judgement]]]:
+    """Yield `ahead` questions at a time: those that are encoded, and the failures of those that do not fit."""
+    stream = iter(questions)
+    while pulled := list(islice(stream, ahead)):
+        encoded = chat.encode(pulled, prompt)
+        yield (
+            [row for row in encoded if isinstance(row, Encoded)],
+            [failed for failed in encoded if isinstance(failed, Judgement)],
+        )
+
+
+def gathered(answers: Iterable[Judgement], prompt: Prompt) -> Iterator[Judgement]:
+    """Answers to single criteria as calls, each as soon as its last criterion is answered, in the prompt's order.
+
+    Answers to another prompt are handed on as they are.
+    """
+    if not isinstance(prompt, CriteriaPrompt):
+        yield from answers
+        return
+    names = list(prompt.parts)
+    open_calls: dict[tuple[Any, Any, Any], dict[str | None, Judgement]] = {}
+    for answer in answers:
+        question = answer.question
+        key = question.context, question.first, question.second
+        call = open_calls.setdefault(key, {})
+        call[question.voice] = answer
+        if len(call) == len(names):
+            del open_calls[key]
+            yield Several.of([call[name] for name in names])
+
+
 def _special_pattern(tokenizer: Any) -> re.Pattern[str]:
-    """Matches the first character of every special token, so that a space after it turns the rest into text."""
+    """Matches the first character of every special token: a space after it turns the rest into text."""
     added = tokenizer.added_tokens_decoder.values()
     special = {token.content for token in added if token.special or _MARKUP.fullmatch(token.content)}
     words = [re.escape(token) for token in special | set(tokenizer.all_special_tokens) if len(token) > 1]
     return re.compile(f"(?=(?:{'|'.join(words)})).", re.DOTALL) if words else re.compile(r"(?!)")
+
+
+def digest_of(model: str | Path) -> str | None:
+    """A digest of a model's file, or of the files of its folder; None for a name on the Hub.
+
+    It is that of names, sizes and evenly spread blocks, because reading all of a large model takes longer than loading
+    it. The path is not in it: a model that is moved stays the same.
+
+    >>> digest_of("Qwen/Qwen2.5-7B-Instruct")
+    """
+    path = Path(model).expanduser()
+    if path.is_file():
+        files = [path]
+    elif path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.is_file() and file.suffix.lower() in ENDINGS)
+    else:
+        return None
+    digest = hashlib.sha256()
+    for file in files:
+        size = file.stat().st_size
+        digest.update(f"{file.name}\n{size}\n".encode())
+        with file.open("rb") as stream:
+            for number in range(BLOCKS):
+                stream.seek(max(0, size - BLOCK) * number // (BLOCKS - 1))
+                digest.update(stream.read(BLOCK))
+    return digest.hexdigest()[:32]

@@ -14,8 +14,7 @@ from typing import Any
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
-from comparo.judges.protocol import Judge, Judgement
-from comparo.judges.several import shared_call
+from comparo.judges.protocol import Judge, Judgement, shared_call
 
 MEANT = (
     "a judge is provider/model, an object with name, settings, ahead and judge, or a function of the two texts that "

@@ -5,26 +5,34 @@ A label is one token or a sequence of them; its probability is that of the seque
     P(label) = Σ over its spellings Π_k P(token_k | the tokens before it)
 
 so probabilities are needed after every beginning of a spelling. A path is such a beginning, a tuple of tokens; the
-shortest is ().
+shortest is (). With most tokenizers " A" is one token and the model's next token is a label. " 1" is two tokens with
+those of Qwen, Llama and SmolLM, a space and the digit, so the probabilities after the space are needed too:
+
+    probabilities after    ()             (" ",)
+    spellings              ("1",)         (" ", "1")
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
 from typing import Any, Protocol
 
 UNLISTED = -9999.0  # the log-probability that OpenAI's API gives a token which is not among the 20 likeliest
 AROUND = " \t\n\r\"'`*_.,:;()[]{}<>▁ĠĊ"  # characters that may surround a label
 
-Path = tuple[Any, ...]
+TokenPath = tuple[Any, ...]
 
 
 class Spelling(Protocol):
     """Which tokens spell which label; tokens are texts or ids."""
 
-    def label(self, path: Path) -> int | None:
+    def label(self, path: TokenPath) -> int | None:
         """The number of the label that the path spells; None where it spells none."""
 
-    def begins(self, path: Path, number: int) -> bool:
+    def begins(self, path: TokenPath, number: int) -> bool:
         """Whether the label of that number goes on after the path."""
 
 
@@ -39,12 +47,12 @@ class Words:
     def __init__(self, labels: Sequence[str]) -> None:
         self.labels = labels
 
-    def label(self, path: Path) -> int | None:
+    def label(self, path: TokenPath) -> int | None:
         """The number of the label that the path spells."""
         text = "".join(path)
         return next((number for number, label in enumerate(self.labels) if spells(text, label)), None)
 
-    def begins(self, path: Path, number: int) -> bool:
+    def begins(self, path: TokenPath, number: int) -> bool:
         """Whether the label goes on after the path, which may be empty or what stands around a label."""
         begun, label = "".join(path).lstrip(AROUND).casefold(), self.labels[number].strip().casefold()
         return begun != label and label.startswith(begun)
@@ -60,7 +68,7 @@ def spells(token: str, label: str) -> bool:
 
 
 def sequence_probability(
-    read: Mapping[Path, Sequence[tuple[Any, float]]], spelling: Spelling, count: int
+    read: Mapping[TokenPath, Sequence[tuple[Any, float]]], spelling: Spelling, count: int
 ) -> tuple[float, float] | None:
     """p and the mass ΣP from the log-probabilities of the likeliest tokens after each path; None without any label.
 
@@ -90,7 +98,7 @@ def sequence_probability(
     """
     masses, found, most = [0.0] * count, [False] * count, [0.0] * count
     unknown: dict[int, float] = {}
-    reached: dict[Path, float] = {(): 1.0}
+    reached: dict[TokenPath, float] = {(): 1.0}
     for path in sorted(read, key=len):
         if path not in reached:  # its last token is not among the likeliest
             continue
@@ -146,8 +154,8 @@ def reply_probability(
     (0.666667, 0.9)
     """
     words = Words(labels)
-    path: Path = ()
-    read: dict[Path, list[tuple[str, float]]] = {}
+    path: TokenPath = ()
+    read: dict[TokenPath, list[tuple[str, float]]] = {}
     for token, likeliest in positions:
         if any(logprob > 0.01 for _, logprob in likeliest):  # above 0 by more than rounding
             raise ValueError("there are numbers that are no log-probabilities")
@@ -163,11 +171,11 @@ def reply_probability(
 class _Said(Words):
     """The spelling of labels where probabilities are known only along the reply itself."""
 
-    def __init__(self, labels: Sequence[str], read: Container[Path]) -> None:
+    def __init__(self, labels: Sequence[str], read: Container[TokenPath]) -> None:
         super().__init__(labels)
         self.read = read
 
-    def label(self, path: Path) -> int | None:
+    def label(self, path: TokenPath) -> int | None:
         number = super().label(path)
         if number is not None or path in self.read or not "".join(path).strip(AROUND):
             return number
@@ -175,7 +183,7 @@ class _Said(Words):
         return begun[0] if len(begun) == 1 else None
 
 
-def inner_label(path: Path, spelling: Spelling) -> int | None:
+def inner_label(path: TokenPath, spelling: Spelling) -> int | None:
     """The label that the longest beginning of the path spells; None where none does.
 
     >>> inner_label((" ", "1", "st"), Words(("1", "2")))
@@ -197,3 +205,131 @@ def common_prefix(sequences: Iterable[list[int]]) -> int:
         if low != high:
             return length
     return min(len(ordered[0]), len(ordered[-1]))
+
+
+Ends = tuple[list[int], list[int]]  # numbers of nodes, and a token after each
+
+_SPACES = str.maketrans("▁Ġ", "  ")  # how vocabularies write a space
+
+
+@dataclass(frozen=True)
+class Spellings:
+    """The labels as paths of token ids: `whole`, the plain spelling of each; `ends`, every spelling's label number.
+
+    `nodes` are the paths after which probabilities are needed, () first and each after its own beginnings. `begun` is
+    the beginning of the answer, which the decoder of an encoder–decoder model reads before them.
+
+    >>> digits = find_spellings(("1", "2"), ((7, 3), (7, 4)), ["", "", "", "1", "2", "x", "x1", "Ġ"])
+    >>> digits.nodes, digits.paths, digits.ends
+    (((), (7,)), ((7,),), {(3,): 0, (7, 3): 0, (4,): 1, (7, 4): 1})
+    >>> digits.label((7, 4)), digits.begins((7,), 1)
+    (1, True)
+    """
+
+    whole: tuple[TokenPath, ...]
+    nodes: tuple[TokenPath, ...]
+    ends: Mapping[TokenPath, int]
+    begun: Sequence[int] = ()
+
+    def label(self, path: TokenPath) -> int | None:
+        return self.ends.get(path)
+
+    def begins(self, path: TokenPath, number: int) -> bool:
+        """Whether the plain spelling of a label continues after the path."""
+        return path != self.whole[number] and self.whole[number][: len(path)] == path
+
+    @cached_property
+    def paths(self) -> tuple[TokenPath, ...]:
+        """The longest nodes: a pass over the question with each of them covers all nodes."""
+        shorter = {node[:length] for node in self.nodes for length in range(len(node))}
+        return tuple(node for node in self.nodes if node not in shorter)
+
+    @cached_property
+    def places(self) -> list[tuple[int, int]]:
+        """For each node a path that begins with it, by its number, and the node's length."""
+        return [
+            (next(number for number, path in enumerate(self.paths) if path[: len(node)] == node), len(node))
+            for node in self.nodes
+        ]
+
+    @cached_property
+    def steps(self) -> list[tuple[int, int]]:
+        """For each node but the first the number of the one before it, and its last token."""
+        return [(self.nodes.index(node[:-1]), node[-1]) for node in self.nodes[1:]]
+
+    @cached_property
+    def tokens(self) -> list[Ends]:
+        """For each label where its spellings end: the numbers of the nodes, and the tokens after them."""
+        return [
+            self._ends(path for path, label in self.ends.items() if label == number)
+            for number in range(len(self.whole))
+        ]
+
+    @cached_property
+    def inside(self) -> dict[int, Ends]:
+        """By label what to subtract from it: where the spellings of other labels end that begin with one of its own."""
+        outer: defaultdict[int, list[TokenPath]] = defaultdict(list)
+        for path in self.ends:
+            if (number := inner_label(path[:-1], self)) is not None:
+                outer[number].append(path)
+        return {number: self._ends(paths) for number, paths in outer.items()}
+
+    def _ends(self, paths: Iterable[TokenPath]) -> Ends:
+        ends = [(self.nodes.index(path[:-1]), path[-1]) for path in paths]
+        return [node for node, _ in ends], [token for _, token in ends]
+
+
+def likeliest_path(likeliest: Mapping[TokenPath, int]) -> TokenPath:
+    """The likeliest tokens in sequence, as far as they are known, from the likeliest token after each node.
+
+    >>> likeliest_path({(): 7, (7,): 4, (8,): 5})
+    (7, 4)
+    """
+    path: TokenPath = ()
+    while path in likeliest:
+        path = (*path, likeliest[path])
+    return path
+
+
+def find_spellings(
+    labels: Sequence[str], whole: tuple[TokenPath, ...], vocabulary: Sequence[str | None], begun: Sequence[int] = ()
+) -> Spellings:
+    """The spellings of labels whose plain spellings, in tokens, are `whole`; a ValueError where two are the same.
+
+    Added are all tokens of the vocabulary that, after a beginning of a plain spelling, complete a label in lower or
+    upper case or with characters of `AROUND`: after (), these are the labels of one token.
+    """
+    for (first, path), (second, other) in combinations(zip(labels, whole, strict=True), 2):
+        if path == other:
+            raise ValueError(f"the model's tokens for the labels {first!r} and {second!r} are the same; use A and B")
+    if () in whole:
+        raise ValueError(f"the model has no token for the label {labels[whole.index(())]!r}; use A and B")
+    nodes = sorted({path[:length] for path in whole for length in range(len(path))}, key=lambda path: (len(path), path))
+    alone: defaultdict[str, list[tuple[TokenPath, int]]] = defaultdict(
+        list
+    )  # labels of which no letter is written at a node
+    missing: defaultdict[str, list[tuple[TokenPath, int]]] = defaultdict(
+        list
+    )  # the rest of labels that are begun at a node
+    for node in nodes:
+        text = "".join(vocabulary[token] or "" for token in node).translate(_SPACES).lstrip(AROUND).casefold()
+        for number, label in enumerate(labels):
+            word = label.strip().casefold()
+            if not text:
+                alone[word].append((node, number))
+            elif word != text and word.startswith(text):
+                missing[word[len(text) :]].append((node, number))
+    ends: dict[TokenPath, int] = {}
+    for token, written in enumerate(vocabulary):
+        if written is not None:
+            rest = written.translate(_SPACES).rstrip(AROUND).casefold()
+            for node, number in (*alone.get(rest.lstrip(AROUND), ()), *missing.get(rest, ())):
+                ends[(*node, token)] = number
+    ends |= {path: number for number, path in enumerate(whole)}
+    all_ends = Spellings(whole, tuple(nodes), ends, begun)
+    kept = {  # the continuation of a spelling of the same label is counted with that spelling
+        path: number
+        for path, number in sorted(ends.items(), key=lambda entry: (entry[1], len(entry[0]), entry[0]))
+        if inner_label(path[:-1], all_ends) != number
+    }
+    return replace(all_ends, ends=kept)

@@ -1,7 +1,8 @@
-"""A judge by its name, provider/model, from this package or another."""
+"""A judge by its name, provider/model, and its options, from this package or another."""
 
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from comparo.judges.protocol import Judge
 
 PROVIDERS = ("local", "hf", "openai", "anthropic", "gemini", "vllm", "simulated", "replay")
+RAY = ("replicas", "gpus", "cpus", "address")  # options of every judge with engine=ray
+_SEPARATOR = re.compile(r"\s*(?:;|,(?=\s*[\w-]+\s*=))\s*")
 
 
 def load_judge(name: str, **options: Any) -> Judge:
@@ -17,9 +20,11 @@ def load_judge(name: str, **options: Any) -> Judge:
     Parameters
     ----------
     name
-        provider/model, such as local/smollm2, hf/PATH or openai/gpt-6-luna.
+        provider/model, such as local/smollm2, hf/PATH or openai/gpt-6-luna, also with options:
+        'openai/gpt-6-luna; effort=low, price=0.15,0.60'.
     options
-        Keyword arguments of the provider's function `load`.
+        Keyword arguments of the provider's function `load`. With engine="ray", also those of `ray_judge`: the judge
+        then runs on a Ray cluster, and its method `close` ends it.
 
     Raises
     ------
@@ -34,6 +39,12 @@ def load_judge(name: str, **options: Any) -> Judge:
     Traceback (most recent call last):
     ValueError: there is no judge 'oracle/delphi'; a judge is provider/model, and the providers are local, hf, ...
     """
+    name, own = parse_judge(name)
+    options |= own
+    if options.pop("engine", None) == "ray":
+        cluster = {option: options.pop(option) for option in RAY if option in options}
+        replicated: Judge = import_module("comparo.judges.ray").ray_judge(name, options, **cluster)
+        return replicated
     provider, _, model = name.partition("/")
     accepted = accepted_options(name)
     if unknown := [option for option in options if option not in accepted]:
@@ -41,6 +52,42 @@ def load_judge(name: str, **options: Any) -> Judge:
             f"{provider}/ judges have no option {unknown[0]!r}; they have {', '.join(accepted) or 'no options'}"
         )
     return _provider(name)(model, **options)
+
+
+def parse_judge(text: str) -> tuple[str, dict[str, Any]]:
+    """The name of a judge and the options that are written after it.
+
+    >>> parse_judge("openai/gpt-6-luna; effort=low, price=0.15,0.60")
+    ('openai/gpt-6-luna', {'effort': 'low', 'price': '0.15,0.60'})
+    """
+    name, _, options = text.partition(";")
+    return name.strip(), parse_options(_SEPARATOR.split(options.strip())) if options.strip() else {}
+
+
+def parse_options(texts: Iterable[str]) -> dict[str, Any]:
+    """Options written NAME=VALUE.
+
+    >>> parse_options(["base-url=http://localhost", "votes=3"])
+    {'base_url': 'http://localhost', 'votes': 3}
+    """
+    given = {}
+    for text in texts:
+        option, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"the judge's option {text!r} is not NAME=VALUE")
+        given[option.strip().replace("-", "_")] = _value(value.strip())
+    return given
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def accepted_options(name: str) -> list[str]:

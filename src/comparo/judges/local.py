@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -21,15 +21,20 @@ from typing import Any, Literal, get_args
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
+from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError, pip_install
 from comparo.judges import hf
-from comparo.judges.labels import Path as TokenPath
-from comparo.judges.labels import common_prefix, sequence_probability
-from comparo.judges.protocol import Judge, Judgement
-from comparo.judges.several import in_turn
-from comparo.judges.spellings import Spellings, find_spellings, likeliest_path
-from comparo.judges.weights import digest_of
+from comparo.judges.chat import digest_of
+from comparo.judges.labels import (
+    Spellings,
+    TokenPath,
+    common_prefix,
+    find_spellings,
+    likeliest_path,
+    sequence_probability,
+)
+from comparo.judges.protocol import Judge, Judgement, Several, about
 
 Runtime = Literal["auto", "llama.cpp", "transformers"]
 
@@ -158,7 +163,7 @@ class LlamaCpp:
         return digest_of(self.path)
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
-        """The answers, `ahead` questions at a time, ordered so that neighbours begin alike; criteria in turn."""
+        """The answers, `ahead` questions at a time, those that begin alike one after the other; criteria in turn."""
         questions = iter(questions)
         try:
             labels = self._labels(prompt)
@@ -167,8 +172,22 @@ class LlamaCpp:
             raise JudgeError(f"{self.name}: llama.cpp does not answer ({problem})") from problem
         while chunk := list(islice(questions, self.ahead)):
             for question in sorted(chunk, key=lambda q: (str(q.context), q.context_text or "", q.first_text)):
-                ask = partial(self._one, labels=labels, frame=frame)
-                yield in_turn(question, prompt, ask, self._tokens)
+                if isinstance(prompt, CriteriaPrompt):
+                    yield self._several(question, prompt, labels, frame)
+                else:
+                    yield self._one(question, prompt, labels, frame)[0]
+
+    def _several(self, question: Question, prompt: CriteriaPrompt, labels: Spellings, frame: int) -> Several:
+        """Ask the criteria in turn; tokens that the model keeps from the first one are not counted again."""
+        each: list[Judgement] = []
+        read: list[int] = []
+        for name, part in prompt.each:
+            answer, written = self._one(about(question, name), part, labels, frame)
+            ids = self._tokens(written) if written else []
+            known = common_prefix([read, ids]) if read and ids else 0
+            each.append(replace(answer, tokens_in=max(0, answer.tokens_in - known)))
+            read = read or ids
+        return Several.of(each)
 
     def _one(self, question: Question, prompt: Prompt, labels: Spellings, frame: int) -> tuple[Judgement, str]:
         """The answer to a question, and the prompt as the model reads it; empty where it could not be written."""

@@ -1,4 +1,4 @@
-"""What the tokens of a call cost: by a table of list prices that has a date, or as the user says.
+"""The tokens of a call, and what they cost: by a table of list prices that has a date, or by the user's price.
 
     cost = (read − cached − stored)·price.read + cached·price.cached + stored·price.stored + written·price.written
 
@@ -11,15 +11,19 @@ a price. Prices are for standard processing of prompts below the limit (272,000 
 models cost more. Nothing is downloaded.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import re
+from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple, Self
 
 TABLE = "prices.json"
+TOKENS = 10**9  # a count above this is an error of the server: no model reads as many
 
 
 class Price(NamedTuple):
@@ -128,6 +132,52 @@ def cost(price: Price | None, tokens_in: int, tokens_out: int, cached: int = 0, 
     keeping = price.read if price.stored is None else price.stored
     plain = (tokens_in - cached - stored) * price.read + tokens_out * price.written
     return (plain + cached * kept + stored * keeping) / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one or more answers; `counted` is False where the server did not say all of them.
+
+    `tokens_in` holds those read from the server's cache (`cached`, at a lower price) and those written to it
+    (`stored`, at a higher one); `tokens_out` holds those of reasoning.
+
+    >>> Usage(90, 40, reasoning=32) + Usage(90, 40, reasoning=32)
+    Usage(tokens_in=180, tokens_out=80, cached=0, stored=0, reasoning=64, counted=True)
+    """
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cached: int = 0
+    stored: int = 0
+    reasoning: int = 0
+    counted: bool = True
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.tokens_in + other.tokens_in,
+            self.tokens_out + other.tokens_out,
+            self.cached + other.cached,
+            self.stored + other.stored,
+            self.reasoning + other.reasoning,
+            self.counted and other.counted,
+        )
+
+    def cost(self, price: Price | None) -> float:
+        """What the tokens cost in USD; nan where not all of them were counted."""
+        paid = (self.tokens_in, self.tokens_out, self.cached, self.stored) if self.counted else (0, 0)
+        return cost(price, *paid)
+
+
+def count(told: Any, name: str, most: float = TOKENS) -> int | None:
+    """Read a number from a server's answer; None where there is none, or an impossible one.
+
+    >>> count({"tokens": 12.0}, "tokens"), count({"tokens": -1}, "tokens"), count(None, "tokens")
+    (12, None, None)
+    """
+    value = told.get(name) if isinstance(told, dict) else None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None
 
 
 @cache

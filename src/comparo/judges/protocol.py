@@ -1,9 +1,15 @@
-"""The protocol that every provider follows: what a judge is asked, and what it answers."""
+"""The protocol of judges: a question in, a judgement out.
+
+A prompt of several criteria is one call with a judgement for each criterion, whose question has the criterion's name as
+its voice. The cost of the call is the sum over its judgements: what was read and paid once for all is in the first.
+"""
+
+from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Protocol, get_type_hints
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol
 
 from comparo.data.prompts import Prompt, Question
 
@@ -77,21 +83,6 @@ class Probe:
     cost: float = 0.0
 
 
-def take_over(known: Any, found: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Set the fields `names` of a dataclass to what a probe found, except values of another type.
-
-    >>> from comparo.judges.openai.settings import Dialect
-    >>> dialect = Dialect()
-    >>> take_over(dialect, {"most": "seven", "reasons": True}, ("most", "reasons"))
-    >>> dialect.most == Dialect().most, dialect.reasons
-    (True, True)
-    """
-    types = get_type_hints(type(known))
-    for name in names:
-        if name in found and isinstance(found[name], types[name]):
-            setattr(known, name, found[name])
-
-
 @dataclass(frozen=True, slots=True)
 class Writing:
     """How many tokens a call writes, reasoning included: as the probe of the judge saw, else as its settings allow.
@@ -114,7 +105,7 @@ class Judge(Protocol):
     - `scales` = True: it also rates one text on a scale. A prompt may then have more than two labels, the highest
       first, and p is where the expected label lies between the last (0) and the first (1).
     - `several` = True: it also answers a prompt of several criteria (`CriteriaPrompt`), by one
-      `comparo.judges.several.Several` per question.
+      `comparo.judges.protocol.Several` per question.
     - `chooses` = True: it answers by choices (decisions, votes, grades), not by probabilities. A choice has the
       noise of a coin whatever the texts, so pairs are then chosen without their contrast.
     - `room`: how many questions it takes at once, where it is several judges; `ahead` is then that of one of them.
@@ -132,7 +123,7 @@ class Judge(Protocol):
     - `probe()` and `learn(found)`: asks the server little to find out what it accepts, raises a JudgeError with the
       remedy where the settings cannot work, and returns a `Probe`; `learn` takes over what a probe found before.
     - `price`: what a million tokens cost, as a `Price`.
-    - `writes(prompt)`: how many tokens a call writes, as a `Writing`; None where neither a probe nor a limit tells.
+    - `writes(prompt)`: how many tokens a call writes, as a `Writing`; None where neither a probe nor a limit states it.
     """
 
     @property
@@ -149,3 +140,85 @@ class Judge(Protocol):
 
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """Yield an answer to every question; raise a JudgeError where no question can be answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Several(Judgement):
+    """The answers to one call about several criteria, in `each`; as a judgement, the mean of them.
+
+    p is the mean over the criteria, by which the next pairs are chosen, and mass the least. A call in which a criterion
+    has no answer is failed, and asked once more for that criterion; the answers to the others are kept.
+
+    >>> asked = Question("ana", "bo")
+    >>> call = Several.of([Judgement(about(asked, "wit"), p=0.9, cost=0.1), Judgement(about(asked, "length"), p=0.4)])
+    >>> call.p, call.question.voice, [answer.question.voice for answer in call.each]
+    (0.65, None, ['wit', 'length'])
+    """
+
+    each: tuple[Judgement, ...] = ()
+
+    @classmethod
+    def of(cls, each: Sequence[Judgement]) -> Several:
+        """The call that gave these answers, one or more, about the same pair."""
+        failed = [f"{one.question.voice}: {one.error}" for one in each if one.failed]
+        return cls(
+            replace(each[0].question, voice=None),
+            p=math.nan if failed else sum(one.p for one in each) / len(each),
+            mass=math.nan if failed else min(one.mass for one in each),
+            weight=sum(one.weight for one in each) / len(each),
+            reply="\n".join(dict.fromkeys(one.reply for one in each if one.reply)),
+            **{name: sum(getattr(one, name) for one in each) for name in NOTHING},
+            cut=max(one.cut for one in each),
+            model=each[0].model,
+            error="; ".join(dict.fromkeys(failed)) or None,
+            cached=all(one.cached for one in each),
+            each=tuple(each),
+        )
+
+    def without(self, answered: Iterable[str | None]) -> Several:
+        """The call without the criteria that were answered before; what it cost stays."""
+        known = set(answered)
+        first, *others = [one for one in self.each if one.question.voice not in known] or self.each[:1]
+        whole = {name: getattr(self, name) for name in NOTHING}
+        return Several.of([replace(first, **whole), *(replace(one, **NOTHING) for one in others)])
+
+
+COUNTS = ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning")
+NOTHING: Mapping[str, Any] = dict.fromkeys(COUNTS, 0) | {"seconds": 0.0, "cost": 0.0}
+
+
+def about(question: Question, criterion: str) -> Question:
+    """The question as it is asked about one criterion."""
+    return replace(question, voice=criterion)
+
+
+def shared_call(whole: Judgement, found: Mapping[str, tuple[float, float, float] | str]) -> Several:
+    """The answers of a call that was one request: p, mass and weight of each criterion, or why there is none.
+
+    What the request cost, which `whole` says, is that of the first criterion.
+
+    >>> whole = Judgement(Question("ana", "bo"), p=0.5, tokens_in=90, cost=0.25)
+    >>> [(one.p, one.tokens_in, one.error) for one in shared_call(whole, {"wit": (0.9, 1.0, 1.0), "length": "no"}).each]
+    [(0.9, 90, None), (nan, 0, 'no')]
+    """
+    each = []
+    for number, (name, told) in enumerate(found.items()):
+        cost = NOTHING if number else {}
+        p, mass, weight = (math.nan, math.nan, 1.0) if isinstance(told, str) else told
+        error = told if isinstance(told, str) else None
+        asked = about(whole.question, name)
+        each.append(replace(whole, question=asked, p=p, mass=mass, weight=weight, error=error, **cost))
+    return Several.of(each)
+
+
+def mean_of(found: Mapping[str, tuple[float, float, float] | None]) -> tuple[float, float, float] | None:
+    """The means of p, mass and weight over the criteria that have an answer; None where none has.
+
+    >>> mean_of({"wit": (0.9, 1.0, 1.0), "length": (0.5, 0.5, 1.0), "style": None})
+    (0.7, 0.75, 1.0)
+    """
+    known = [told for told in found.values() if told is not None]
+    if not known:
+        return None
+    p, mass, weight = (sum(column) / len(known) for column in zip(*known, strict=True))
+    return p, mass, weight

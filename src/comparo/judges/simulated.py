@@ -11,8 +11,7 @@ from typing import Any, Literal, get_args
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
-from comparo.judges.protocol import Judgement
-from comparo.judges.several import Several, about
+from comparo.judges.protocol import Judgement, Several, about
 
 Answers = Literal["soft", "hard"]
 

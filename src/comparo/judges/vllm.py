@@ -14,13 +14,9 @@ from typing import Any
 
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError, pip_install
-from comparo.judges.chat import Chat, Encoded
-from comparo.judges.hf.passes import pulls
-from comparo.judges.labels import sequence_probability
+from comparo.judges.chat import Chat, Encoded, digest_of, gathered, pulls
+from comparo.judges.labels import Spellings, likeliest_path, sequence_probability
 from comparo.judges.protocol import Judgement
-from comparo.judges.several import gathered
-from comparo.judges.spellings import Spellings, likeliest_path
-from comparo.judges.weights import digest_of
 
 LIKELIEST = 20  # tokens; vLLM's default limit, max_logprobs
 

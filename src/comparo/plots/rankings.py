@@ -17,7 +17,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.errors import pip_install
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
-from comparo.model.likelihoods.experts import BradleyTerry
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.graph import Graph
 from comparo.rounding import merge_ties
 from comparo.types import Array, LongIndex

@@ -22,8 +22,8 @@ import numpy as np
 from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.panel_covariance import Opinion
 from comparo.model.estimators.poe import Product
-from comparo.model.estimators.random_effects import Effects
-from comparo.model.linalg.pattern import Batch, Pattern
+from comparo.model.inference.random_effects import Effects
+from comparo.model.linalg.graph import Batch, Pattern
 from comparo.model.posterior import Covariance
 from comparo.ranking.flips import orders_correlation
 from comparo.ranking.grouping import group_means
@@ -145,7 +145,12 @@ def _of_those_that_count(judged: Ranking) -> Ranking:
         return judged
     heard, comparisons = panel.of_those_that_count(), judged.comparisons.take(panel.counts[panel.voice])
     return replace(
-        judged, comparisons=comparisons, graph=heard.graph, scores=heard.scores, covariance=heard.opinion, panel=heard
+        judged,
+        comparisons=comparisons,
+        graph=heard.graph,
+        scores=heard.scores,
+        covariance=heard.opinion.posterior,
+        panel=heard,
     )
 
 

@@ -37,7 +37,7 @@ from scipy.special import expit
 
 from comparo.model.likelihoods.davidson import answer_moments
 from comparo.model.likelihoods.experts import is_logit
-from comparo.model.linalg.pattern import Batch, Pattern
+from comparo.model.linalg.graph import Batch, Pattern
 from comparo.model.posterior import Covariance
 from comparo.ranking.display import json_rows
 from comparo.ranking.notes import comparison_ties

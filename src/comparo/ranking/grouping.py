@@ -18,11 +18,12 @@ from comparo.model.control import Control
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.panel import Panel, panel
 from comparo.model.estimators.poe import Product
-from comparo.model.estimators.random_effects import Predicted
 from comparo.model.estimators.votes import Voted
-from comparo.model.likelihoods.experts import BradleyTerry, is_logit
+from comparo.model.inference.random_effects import Predicted
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.likelihoods.experts import is_logit
 from comparo.model.linalg.graph import Graph
-from comparo.model.posterior import Covariance, ProductCovariance
+from comparo.model.posterior import Covariance
 from comparo.model.tuning import Limits
 from comparo.ranking.leaderboard import Leaderboard, Over, win_probability
 from comparo.ranking.ranks import among_best
@@ -223,7 +224,7 @@ def _model(judged: Fitted, group: Index, is_biased: bool) -> tuple[Array, Covari
     if several is not None:
         if several.opinion.predicted is None:
             raise ValueError("a context is too large for groups in a panel; rank smaller contexts, or one judge")
-        return several.scores, several.opinion, several.opinion.predicted, several.converged
+        return several.scores, several.opinion.posterior, several.opinion.predicted, several.converged
     product = judged.product
     predicted = None if effects is None else effects.predicted
     # Choices are fitted again for the means of groups (`mixed`).
@@ -243,7 +244,7 @@ def _model(judged: Fitted, group: Index, is_biased: bool) -> tuple[Array, Covari
     effects = product.effects
     if effects is None or effects.predicted is None or effects.group is None:
         raise ValueError(f"{int(group.max()) + 1:,} groups are too many for a leaderboard; choose a coarser group")
-    return product.scores, ProductCovariance(product.laplacian, product), effects.predicted, product.converged
+    return product.scores, product.posterior, effects.predicted, product.converged
 
 
 def _style(predicted: Predicted | None) -> Array | None:

@@ -20,7 +20,7 @@ from comparo.model.control import Held
 from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.poe import Product
 from comparo.model.inference.choices import Choices
-from comparo.model.likelihoods.experts import Davidson
+from comparo.model.likelihoods.davidson import Davidson
 from comparo.model.linalg.graph import Graph
 from comparo.ranking.flips import unexplained_flips
 from comparo.ranking.grouping import DOUBLING

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Hashable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,9 @@ from comparo.data.sanitize import visible
 from comparo.data.writing import csv_text
 from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.poe import Product
-from comparo.model.estimators.random_effects import Effects
-from comparo.model.likelihoods.experts import BradleyTerry, is_logit
+from comparo.model.inference.random_effects import Effects
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.likelihoods.experts import is_logit
 from comparo.ranking.display import bias_columns, json_rows, plain, table_html, table_text
 from comparo.ranking.grouping import Groups, asked_groups, leaderboard, why_not
 from comparo.ranking.growth import Grown, People, moved_columns, new_columns
@@ -37,9 +37,6 @@ from comparo.ranking.notes import (
 )
 from comparo.ranking.ordering import Placed
 from comparo.types import Array, Index
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Estimate = Literal["judge", "consensus"]
 Whose = Literal["judge", "consensus", "people"]
@@ -76,7 +73,7 @@ class Ranking(Placed):
     people
         What people's votes told, where the scores are people's (`comparo.with_votes`); else None.
     grown
-        What each candidate was before items were added to the run (docs/growing.md); None where none were.
+        What each candidate was before items were added to the run (docs/runs.md); None where none were.
 
     Examples
     --------
@@ -148,7 +145,7 @@ class Ranking(Placed):
 
     @property
     def ties(self) -> dict[str, NDArray[Any]] | None:
-        """The tie parameter ν of each judge, and P(tie) of two equal texts (docs/ties.md); None without ties."""
+        """The tie parameter ν of each judge, and P(tie) of two equal texts (docs/fitting.md); None without ties."""
         return tie_columns(self.comparisons, self.product, self.panel)
 
     @property
@@ -298,12 +295,6 @@ class Ranking(Placed):
         names = self.comparisons.judges if self.panel is None else np.array(self.panel.names, dtype=object)
         expert = BradleyTerry() if self.product is None else self.product.expert
         return bias_columns(self.comparisons.contexts, names, self.bias, is_logit(expert))
-
-    def plot(self, context: Hashable = None, top: int = 40, ax: Axes | None = None) -> Axes:
-        """Plot the best `top` items with their intervals and tiers (`comparo.plot_ranking`); needs matplotlib."""
-        from comparo.plots.rankings import plot_ranking
-
-        return plot_ranking(self, context, top, ax)
 
     def __repr__(self) -> str:
         contexts = "" if self.context is None else f" in {self.graph.contexts} contexts"

@@ -23,9 +23,10 @@ from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.model.estimators.poe import Product
-from comparo.model.estimators.random_effects import Effects
 from comparo.model.estimators.votes import Expectation, Voted, mixture, voted
-from comparo.model.likelihoods.experts import BradleyTerry, Davidson
+from comparo.model.inference.random_effects import Effects
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.likelihoods.davidson import Davidson
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS, Limits
 from comparo.ranking.consensus import PEOPLE, Parts, parts_of

@@ -85,8 +85,9 @@ FLIPS = Bound(0.3, MANY, _measured("Fine up to 30%, poor above 40%"))
 CYCLES = Bound(0.07, 0.15, _measured("Fine up to 7%, poor above 15%"))
 # Measured: 0.19 and 0.27.
 CONTRADICTING = Bound(0.19, 0.27, _measured("Fine up to 19%, poor above 27%"))
-# Cohen (Statistical Power Analysis, 1988) calls a correlation of 0.3 medium. docs/study.md, "The longer text wins":
-# people's own scores on ten attributes correlate with the length by −0.02 to 0.53, so that 0.6 is beyond any of them.
+# Cohen (Statistical Power Analysis, 1988) calls a correlation of 0.3 medium. docs/measurements/study.md, "The longer
+# text wins": people's own scores on ten attributes correlate with the length by −0.02 to 0.53, so that 0.6 is beyond
+# any of them.
 LENGTH = Bound(
     0.3,
     0.6,

@@ -31,7 +31,7 @@ from comparo.report.making import command, facts, injection_notes, prompt_of, qu
 from comparo.report.measures import agreements, outlook
 from comparo.report.record import SCORES, Record
 from comparo.report.voices_section import who_judged
-from comparo.run.database import write_text
+from comparo.run.files import write_text
 from comparo.run.probing import model_sentences
 
 HERE = Path(__file__).parent

@@ -25,8 +25,8 @@ from comparo.report.embed import are_codes, label, snippet
 from comparo.rounding import merge_ties
 from comparo.run.criteria_run import criteria_of
 from comparo.run.fit_policy import Fitting
-from comparo.run.growth import read_past
 from comparo.run.loop import Run
+from comparo.run.resume import read_past
 from comparo.run.store import VOTES, read_configuration, read_judgements, stored_items
 from comparo.run.voices import comparisons
 from comparo.types import Array, LongIndex
@@ -242,8 +242,8 @@ def read_record(folder: Path) -> Record:
     """The record of a run folder; a StoreError where it holds no answers, or has no single ranking."""
     if criteria_of(folder):
         raise StoreError(
-            f"{folder} is of several criteria, and this needs one ranking; comparo report shows all of them, and "
-            "ranking-NAME.csv in the folder has the ranking by each"
+            f"{folder} is of several criteria, and this needs one ranking; comparo runs --report shows all of them, "
+            "and ranking-NAME.csv in the folder has the ranking by each"
         )
     configuration, judgements = checked(read_configuration(folder), folder), read_judgements(folder)
     items = stored_items(folder)

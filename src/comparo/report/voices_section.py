@@ -15,6 +15,7 @@ from scipy.special import expit
 
 from comparo.analysis.correlations import correlation
 from comparo.analysis.reliability import MEASURES, measured
+from comparo.data.run_folder import key_of
 from comparo.model.estimators.panel_members import FEW, OTHERS, Heard, hear
 from comparo.ranking.notes import BLIND
 from comparo.ranking.ranks import ranks
@@ -22,7 +23,6 @@ from comparo.report.embed import excerpt, label, signed
 from comparo.report.measures import position_bias, voter_biases
 from comparo.report.record import Record
 from comparo.run.budget import dollars
-from comparo.run.database import key_of
 from comparo.types import Array
 
 SHOWN, CROSSED, PLACED = 40, 12, 8  # voices of the table, of the agreement of any two, and of a contested text

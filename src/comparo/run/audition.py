@@ -1,14 +1,19 @@
-"""An audition: every voice is asked the same few pairs in both orders, and shows what it is worth, without a label.
+"""An audition: every voice is asked the same few pairs in both orders, which shows its content, without a label.
 
-A voice is a judge with a wording. Which voice agrees best with people cannot be seen from answers alone; what goes with
-it is content, the share of an answer that is about the texts rather than about their order or noise (docs/panel.md).
+A voice is a judge with a wording. Answers alone do not show which voice agrees best with people; what correlates with
+that is content, the share of an answer that is about the texts rather than about their order or noise (docs/panel.md).
+A run may begin with the answers of an audition: those of the voices that it has too (same judge, settings and prompt)
+count within its budget and are not asked again. With --wording auto the first calls of a run are an audition of
+wordings, in a folder beside that of the run, and each judge is then asked in the wording of most content. The number of
+pairs does not depend on the budget: a larger budget continues with the same questions.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,17 +27,147 @@ from comparo.analysis.reliability import Jackknife
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.data.wordings import PAPER_WORDING, WORDINGS
+from comparo.judges import Judgement
 from comparo.model.estimators.panel import NEARLY
 from comparo.model.estimators.panel_members import Heard, hear
+from comparo.ranking.display import json_rows
 from comparo.ranking.grouping import control_of
 from comparo.ranking.ranking import Ranking
-from comparo.run.audition_result import BLIND, Answers, Audition
-from comparo.run.budget import Budget
-from comparo.run.loop import Run, logger
-from comparo.run.starting import Asked, Folder, Start, listed, make_judges, make_prompt, reader_among
+from comparo.run.budget import Budget, dollars
+from comparo.run.plan import Plan, Storage, prepare
+from comparo.run.progress import Watch
+from comparo.run.resume import answers_about
+from comparo.run.store import differences, read_configuration, read_judgements, stored_items, texts_of
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
-from comparo.run.voices import Voice, voices_of
-from comparo.run.watch import Watch
+from comparo.run.voices import (
+    Asked,
+    Voice,
+    listed,
+    make_judges,
+    make_prompt,
+    named_voices,
+    reader_among,
+    voices_of,
+)
+
+logger = logging.getLogger(__name__)
+
+BLIND = 0.05  # content, at an end of its interval, of a voice that hardly sees the texts
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The answers of an audition, the items that they are about, and the identity of each of its voices by name.
+
+    `source` is where they are from, in words for the user.
+    """
+
+    source: str
+    items: Items
+    voices: Mapping[str | None, Mapping[str, Any]]
+    judgements: Sequence[Judgement]
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Answers:
+        """The answers in the run folder of an audition; a StoreError where it is none."""
+        folder = Path(folder)
+        identity = read_configuration(folder)["identity"]
+        voices = identity.get("voices") or {None: {name: identity[name] for name in ("judge", "settings", "prompt")}}
+        return cls(str(folder), stored_items(folder), voices, read_judgements(folder))
+
+    def given_to(self, items: Items, voices: Sequence[Voice]) -> tuple[Judgement, ...]:
+        """The answers that count in a run of these items and voices, as questions of that run.
+
+        Raises
+        ------
+        ValueError
+            If a text is not among the items as it was then, or none of the voices was asked.
+        """
+        self._check_texts(items)
+        given = answers_about(items, self.judgements, self._names(voices))
+        return tuple(given[key] for key in sorted(given, key=str))  # not in the order in which they came
+
+    def taken(self, given: Sequence[Judgement]) -> dict[str, Any]:
+        """What run.json says of the answers that a run begins with: their source, number, and cost in dollars."""
+        costs = [one.cost for one in given if one.cost >= 0]
+        return {"source": self.source, "answers": len(given), "cost": sum(costs) if costs else None}
+
+    def _check_texts(self, items: Items) -> None:
+        now = texts_of(items)
+        for label, texts in texts_of(self.items).items():
+            if label not in now or now[label][1:] != texts[1:]:
+                how = "is not among" if label not in now else "is another one in"
+                raise ValueError(
+                    f"{self.source} is an audition of other texts: that of {label[1]} {how} these items; give the "
+                    "items of the audition, or leave --audition out"
+                )
+
+    def _names(self, voices: Sequence[Voice]) -> dict[str | None, str | None]:
+        """The name in the run of each voice of the audition that it has."""
+        wanted = {voice.name: json.loads(json.dumps(voice.identity, default=str)) for voice in voices}
+        names: dict[str | None, str | None] = {}
+        apart: list[list[str]] = []
+        for old, before in self.voices.items():
+            for new, now in wanted.items():
+                if differing := differences(before, now):
+                    apart.append(differing)
+                else:
+                    names[old] = new
+        if not names:
+            fewest = sorted(apart, key=len)[0]
+            raise ValueError(
+                f"none of the voices of this run was asked in {self.source}: {'; '.join(fewest)}; give "
+                "the judge, its options, the criterion and the wording of the audition, or leave --audition out"
+            )
+        return names
+
+
+@dataclass(frozen=True)
+class Audition:
+    """What the voices showed.
+
+    Parameters
+    ----------
+    table : A row per voice, the most content first: the columns of `comparo.reliability`, length (the share of an
+        answer that the length of the texts explains, with its interval), cost (dollars for a call) and seconds (of a
+        call), nan where not known.
+    best : The voice of most content that does not contradict the others.
+    rivals : Voices of which the answers do not show that they have less content than the best: the 95% interval of the
+        difference contains 0. With any of them, it is too close to call.
+    panel : The voices that are nearly as good, the best first; copies of another are left out, and voices whose
+        agreement with the others may be 0 or less.
+    notes : Sentences about voices that are reversed, blind, possibly coins, or that answer mostly by position.
+    ranking : What the voices say together of the texts that were compared.
+    answers : What they answered, for `rank(…, audition=…)`.
+    """
+
+    table: Mapping[str, NDArray[Any]]
+    best: str
+    rivals: tuple[str, ...]
+    panel: tuple[str, ...]
+    notes: tuple[str, ...]
+    ranking: Ranking
+    answers: Answers = field(repr=False)
+
+    @property
+    def advice(self) -> str:
+        """Which voice to use, if any."""
+        if not np.any(self.table["content_high"] >= BLIND):
+            return (
+                "No voice sees these texts: a ranking by them would mean little. Try another judge, or another wording."
+            )
+        if self.rivals:
+            return (
+                f"Too close to call: {self.best} has the most content, but these answers do not show that it has more "
+                f"than {', '.join(self.rivals)}. Ask more pairs (--pairs)."
+            )
+        return f"Use {self.best}: of all voices, the largest share of what it says is about the texts."
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the ranking and the answers, as a JSON object; the voices are its rows."""
+        names = {"best": self.best, "rivals": list(self.rivals), "panel": list(self.panel)}
+        return names | {"advice": self.advice, "notes": list(self.notes), "voices": json_rows(self.table)}
+
 
 PAIRS = 20  # for each voice; 80% of the gap to the best voice is closed with n calls to all voices (docs/panel.md)
 FEWEST = 15  # pairs: a voice of fewer than 30 answers has no variances of its own
@@ -54,26 +189,22 @@ def audition(
     prompt: str | Prompt | Sequence[Prompt] | None = None,
     seed: int = 0,
     least_mass: float = DEFAULT_LEAST_MASS,
-    out: Folder = None,
+    out: str | Path | None = None,
     cache: str | Path | None = None,
     notes: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     watch: Watch = None,
-    say: Callable[[str], None] = logger.warning,
-    finish: Callable[[Run], Ranking] = Run.finish,
 ) -> Audition:
     """Ask every voice the same few pairs in both orders, and say which to use.
 
     Parameters
     ----------
-    data, criterion, kind, heading, prompt, judge, options, least_mass, out, cache, notes, watch, say
+    data, criterion, kind, heading, prompt, judge, options, least_mass, out, cache, notes, watch
         As for `rank`. Every judge with every wording is a voice.
     wording
         Names of wordings, or "all" for all that can put the criterion.
     pairs
         How many pairs each voice is asked, of some contexts and texts chosen by `seed`.
-    finish
-        Called with the `Run` to complete it and return its ranking.
 
     Returns
     -------
@@ -96,14 +227,13 @@ def audition(
     >>> found.best, found.notes
     ('simulated/soft 2', ("'simulated/soft 1' answers mostly by position: 96% of an answer is about the order",))
     """
-    if pairs < FEWEST:
-        raise ValueError(f"an audition needs at least {FEWEST} pairs for each voice, not {pairs}")
     items, named = Items.of(data), reader_among(judge)
     wordings = all_wordings(criterion) if wording == "all" else listed(wording)
     words = partial(make_prompt, kind=kind, heading=heading)
     prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
     voices = voices_of(make_judges(judge, options, cache), prompts)
-    return hold(trial_of(items, voices, pairs, seed, least_mass), Start(out, False, notes, watch, say, finish))
+    storage = Storage(None if out is None else Path(out), notes=dict(notes or {}))
+    return prepare_audition(items, voices, pairs, storage, seed=seed, least_mass=least_mass).run(watch)
 
 
 @dataclass(frozen=True)
@@ -115,40 +245,57 @@ class Trial(Task):
 
     whole: int = 0
 
+    @property
+    def grows(self) -> bool:
+        return False
 
-def trial_of(
-    items: Items, voices: tuple[Voice, ...], pairs: int, seed: int, least_mass: float, whole: int = 0
-) -> Trial:
-    """The task of asking every voice so many pairs of some of the items, in both orders."""
-    some, budget = some_items(items, pairs, np.random.default_rng(seed)), Budget.of(2 * pairs * len(voices))
-    several = voices if len(voices) > 1 else ()
-    return Trial(
-        some,
+    @property
+    def title(self) -> str:
+        return "An audition of the wordings: " if self.whole else ""
+
+
+@dataclass
+class AuditionPlan:
+    """A `Plan` whose result is an `Audition`."""
+
+    base: Plan
+
+    def run(self, watch: Watch = None) -> Audition:
+        """Ask every voice the same pairs."""
+        with self.base.started(watch) as run:
+            run.ask_alike()
+            ranking = run.finish()
+        trial, folder = self.base.task, self.base.folder
+        identities = {voice.name: json.loads(json.dumps(voice.identity, default=str)) for voice in trial.voices}
+        source = "the audition" if folder is None else str(folder)
+        return _judged(ranking, Answers(source, trial.items, identities, run.judgements), trial.judge.name)
+
+
+def prepare_audition(
+    items: Items,
+    voices: tuple[Voice, ...],
+    pairs: int,
+    storage: Storage,
+    *,
+    seed: int,
+    least_mass: float,
+    whole: int = 0,
+) -> AuditionPlan:
+    """Choose some of the items, and check that every voice can be asked so many pairs of them; nothing is asked."""
+    if pairs < FEWEST:
+        raise ValueError(f"an audition needs at least {FEWEST} pairs for each voice, not {pairs}")
+    trial = Trial(
+        some_items(items, pairs, np.random.default_rng(seed)),
         voices[0].prompt,
         voices[0].judge,
-        budget,
+        Budget.of(2 * pairs * len(voices)),
         seed=seed,
         least_mass=least_mass,
         estimate="judge",
-        panel=several,
+        panel=voices if len(voices) > 1 else (),
         whole=whole,
     )
-
-
-def hold(trial: Trial, start: Start) -> Audition:
-    """Ask the questions of an audition, and say what the voices showed."""
-    runs: list[Run] = []
-
-    def ask(run: Run) -> Ranking:
-        runs.append(run)
-        run.ask_alike()
-        return start.finish(run)
-
-    ranking = replace(start, finish=ask).go(trial)
-    identities = {voice.name: json.loads(json.dumps(voice.identity, default=str)) for voice in trial.voices}
-    folder = runs[0].store.folder
-    answers = Answers("the audition" if folder is None else str(folder), trial.items, identities, runs[0].judgements)
-    return _judged(ranking, answers, trial.judge.name)
+    return AuditionPlan(prepare(trial, storage))
 
 
 def some_items(items: Items, pairs: int, rng: np.random.Generator) -> Items:
@@ -240,3 +387,105 @@ def _notes(table: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
         elif table["content_low"][row] < BLIND:
             found.append(f"'{name}' may be a coin: these answers do not show that it sees the texts; ask more pairs")
     return tuple(found)
+
+
+AUTO = "auto"
+LARGEST_SHARE = 0.5  # of the budget for the audition: the ranking is made of what is left
+
+
+class AutoPlan(AuditionPlan):
+    """The plan of an audition, and then of a run that asks each judge in its wording of most content.
+
+    `planned` is the task with the first wording of each judge and the whole budget, `voices` are all judges with all
+    wordings.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to choose, or the audition takes more than half of the budget.
+    """
+
+    def __init__(self, planned: Task, voices: tuple[Voice, ...], storage: Storage) -> None:
+        if len(voices) == len(planned.voices):
+            raise ValueError("--wording auto chooses among the wordings of a criterion, and there is only one prompt")
+        self.planned, self.voices, self.storage = planned, voices, storage
+        out, name = storage.out, storage.name
+        aside = replace(
+            storage,
+            out=None if out is None else out.with_name(f"{out.name}-audition"),
+            name=None if name is None else f"{name}-audition",
+        )
+        how: dict[str, Any] = {"seed": planned.seed, "least_mass": planned.least_mass}
+        super().__init__(prepare_audition(planned.items, voices, PAIRS, aside, **how, whole=planned.expense.calls).base)
+        self._check_share()
+
+    def _check_share(self) -> None:
+        """Raise a ValueError if the audition takes too much of the budget, or the rest cannot connect the items."""
+        expense, calls, planned = self.base.expense, self.planned.expense.calls, self.planned
+        asked = (
+            f"--wording auto asks {2 * PAIRS} questions of each of {len(self.voices)} voices, {expense.calls:,} calls"
+        )
+        if expense.cost > LARGEST_SHARE * planned.budget.dollars:
+            raise ValueError(
+                f"{asked} at about {dollars(expense.cost)}, which is more than half of the budget; allow more, or name "
+                "one wording"
+            )
+        if expense.calls > LARGEST_SHARE * calls:
+            least = -(-expense.calls // (LARGEST_SHARE * len(planned.items)))
+            raise ValueError(
+                f"{asked}, which is more than half of the {calls:,} that the budget allows; allow more, such as "
+                f"--budget {least:.0f}n, or name one wording"
+            )
+        others = expense.calls - expense.calls * len(planned.voices) // len(self.voices)
+        prepare(replace(planned, budget=self._left(others, 0.0)))
+
+    def run(self, watch: Watch = None) -> Ranking:  # type: ignore[override]
+        """Hold the audition, and rank by the wordings that it chose."""
+        found = super().run(watch)
+        wordings = len(self.voices) // len(self.planned.voices)
+        best = [_best(found, self.voices[k : k + wordings]) for k in range(0, len(self.voices), wordings)]
+        chosen = named_voices([(voice.judge, voice.prompt) for voice in best if voice is not None])
+        given = found.answers.given_to(self.planned.items, chosen)
+        answered = [one for one in found.answers.judgements if not one.failed]
+        for voice in chosen:
+            logger.warning(
+                "The wording%s is %s: of %d that were asked the same %d pairs, the largest share of what it says is "
+                "about the texts.",
+                "" if voice.name is None else f" of {voice.judge.name}",
+                voice.prompt.wording,
+                wordings,
+                PAIRS,
+            )
+        asked, kept = (sum(one.cost for one in some if one.cost > 0) for some in (found.answers.judgements, given))
+        notes = {
+            **self.storage.notes,
+            "budget": self.planned.configuration["budget"],
+            "audition": {**found.answers.taken(given), "calls": len(answered)},
+        }
+        task = replace(
+            self.planned,
+            prompt=chosen[0].prompt,
+            judge=chosen[0].judge,
+            panel=chosen if len(chosen) > 1 else (),
+            method="mixed" if self.planned.method == "panel" and len(chosen) == 1 else self.planned.method,
+            budget=self._left(len(answered) - len(given), asked - kept),
+            given=given,
+        )
+        self.base = prepare(task, replace(self.storage, notes=notes))
+        return self.base.run(watch)
+
+    def _left(self, made: int, paid: float) -> Budget:
+        """What is left of the budget after calls that were made, and paid, for voices that do not go on."""
+        budget = self.planned.budget
+        if budget.unit == "$":
+            return Budget(budget.number - paid, "$")
+        return Budget(float(self.planned.expense.calls - made), "")
+
+
+def _best(found: Audition, voices: Sequence[Voice]) -> Voice | None:
+    """The voice of most content that is not reversed, of those of one judge; None where none of them was heard."""
+    table = found.table
+    rows = [row for row, name in enumerate(table["judge"].tolist()) if any(voice.name == name for voice in voices)]
+    upright = [row for row in rows if not table["agreement_high"][row] < 0]
+    name = next((str(table["judge"][row]) for row in upright or rows), None)
+    return next((voice for voice in voices if voice.name == name), None)

@@ -22,16 +22,15 @@ from typing import Any, Literal, get_args
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Question
+from comparo.data.run_folder import encode, key_of
 from comparo.errors import JudgeError, PendingError, RunError
 from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
 from comparo.ranking.ranking import Ranking
-from comparo.run.batch_store import Batch
-from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Courier, Pauses, StrangerError
-from comparo.run.budget import Progress
-from comparo.run.caching_judge import Memory, Recalling
-from comparo.run.database import encode, key_of
+from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Batch, Courier, Pauses, StrangerError
+from comparo.run.cache import Memory, Recalling
 from comparo.run.loop import LOOK, Run, logger
+from comparo.run.progress import Watcher
 from comparo.run.scheduling import pair_source
 from comparo.run.store import Store
 from comparo.run.task import Task
@@ -90,12 +89,11 @@ class BatchRun(Run):
         self,
         task: Task,
         store: Store,
-        watch: Callable[[Progress], None] | None = None,
-        say: Callable[[str], None] = logger.warning,
+        watch: Watcher | None = None,
         mode: Mode = "wait",
         pauses: Pauses | None = None,
     ) -> None:
-        super().__init__(task, store, watch, say)
+        super().__init__(task, store, watch)
         self.mode, self.pauses = mode, pauses or Pauses()
         self._memory = Memory(task.judge, task.prompt)
         self._away: dict[int, Batch] = {}  # the batches at the server
@@ -210,7 +208,7 @@ class BatchRun(Run):
                 continue
             self._away[batch.number] = batch
             self._show()
-            self.say(
+            logger.warning(
                 f"Batch {batch.id} of {len(questions):,} questions is at the server, which has {WINDOW} hours for it. "
                 "This command may be stopped: the same command goes on from here."
             )
@@ -296,14 +294,14 @@ class BatchRun(Run):
         if state.room is not None and tokens <= ROOM * state.room and not self._away and self._waits < WAITS:
             self._full_until = time.monotonic() + self.pauses.full
             if not self._waits:
-                self.say(f"Other batches fill the server's queue, so this one waits: {state.error}")
+                logger.warning(f"Other batches fill the server's queue, so this one waits: {state.error}")
             self._waits += 1
         elif not self._away:
             share = 0.5 if state.room is None else min(0.5, ROOM * state.room / tokens)
             if len(questions) == 1:
                 raise RunError(f"not even one question fits the server's queue: {state.error}")
             self._most, self._waits = max(1, int(share * len(questions))), 0
-            self.say(
+            logger.warning(
                 f"The server's queue is too short for this batch; it goes in parts of {self._most:,}: {state.error}"
             )
         else:

@@ -5,16 +5,14 @@ How far a run is.
 
 import math
 import re
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Self
 
 from comparo.data.prompts import Question
 from comparo.judges import Judgement
-from comparo.ranking.ranking import Ranking
 from comparo.selection.designs import Orders
 
 _FORM = re.compile(r"(?P<dollars>\$)?(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<unit>[n%]?)")
@@ -207,22 +205,3 @@ class Spending:
             self._ratios.append(judgement.cost / expected)
         self.spent += judgement.cost if is_known else self._ratio * expected
         self._paid += 1
-
-
-@dataclass
-class Progress:
-    """The progress of a run: number of calls, failures, cost in dollars, calls per second, the ranking so far."""
-
-    total: int
-    answered: int = 0
-    failed: int = 0
-    cost: float = 0.0
-    asked: int = 0  # calls since this start
-    cut: int = 0  # of these, how many had texts cut to the model's window
-    started: float = field(default_factory=time.monotonic)
-    ranking: Ranking | None = None
-    batch: str = ""  # how far the server is with a batch, where the run waits for one
-
-    @property
-    def rate(self) -> float:
-        return self.asked / max(time.monotonic() - self.started, 1e-9)

@@ -10,7 +10,8 @@ texts that are the same are not asked about: neither wins.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any
 
@@ -20,12 +21,14 @@ from numpy.typing import NDArray
 from comparo.analysis.sequential import Bettors
 from comparo.data.items import Items
 from comparo.data.pairing import Paired, pair_files, pair_groups
+from comparo.data.run_folder import key_of
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.compare_result import Duel, preferences
-from comparo.run.database import key_of
 from comparo.run.loop import Run
-from comparo.run.rank import rank
+from comparo.run.plan import Plan
+from comparo.run.progress import Watch
+from comparo.run.rank import prepare_rank
 from comparo.run.voices import count_cached
 
 NEITHER = math.nan, math.nan  # the answers about two texts that are the same
@@ -95,10 +98,11 @@ def compare(
         paired = pair_files(one, other, names, cluster, **columns)
     else:
         paired = pair_groups(data, str(one), str(other), group, cluster, **columns)
-    return compare_pairs(paired, criterion, context=context, **asked)
+    watch = asked.pop("watch", None)
+    return prepare_compare(paired, criterion, context=context, **asked).run(watch)
 
 
-def compare_pairs(
+def prepare_compare(
     paired: Paired,
     criterion: str | None = None,
     *,
@@ -106,30 +110,40 @@ def compare_pairs(
     level: float = 0.95,
     stop: bool = True,
     seed: int = 0,
-    finish: Callable[[Run], Ranking] = Run.finish,
     **asked: Any,
-) -> Duel:
-    """`compare` for texts that are paired already; `asked` goes to `rank`."""
+) -> ComparePlan:
+    """Check what `compare` is to do with texts that are paired; `asked` are parameters of `rank`. Nothing is asked."""
     if not 0 < level < 1:
         raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
     order = _order(paired, seed)
     if paired.items is None:
-        return _duel(paired, order, None, level, None)
+        return ComparePlan(None, paired, order, level, stop)
     calls = _calls(budget)
     items = _reordered(paired.items, order, None if calls is None else calls // 2)
     kept = set(items.contexts.tolist()) | set(paired.same)
-    order = [key for key in order if key in kept]
-    runs: list[Run] = []
-
-    def ask(run: Run) -> Ranking:
-        runs.append(run)
-        if stop:
-            run.may_begin = _Watch(paired, order, run, level).may_begin
-        return finish(run)
-
     most = budget if isinstance(budget, str) and budget.startswith("$") else "100%"
-    ranking = rank(items, criterion, budget=most, seed=seed, estimate="judge", finish=ask, **asked)
-    return _duel(paired, order, runs[0], level, ranking)
+    plan = prepare_rank(items, criterion, budget=most, seed=seed, estimate="judge", **asked)
+    return ComparePlan(plan.base, paired, [key for key in order if key in kept], level, stop)
+
+
+@dataclass
+class ComparePlan:
+    """A `Plan` whose result is a `Duel`; `base` is None where the two sides have the same texts."""
+
+    base: Plan | None
+    paired: Paired
+    order: Sequence[Any]
+    level: float
+    stop: bool
+
+    def run(self, watch: Watch = None) -> Duel:
+        """Ask about the inputs in their order, until the answer is sure."""
+        if self.base is None:
+            return _duel(self.paired, self.order, None, self.level, None)
+        with self.base.started(watch) as run:
+            if self.stop:
+                run.may_begin = _Watch(self.paired, self.order, run, self.level).may_begin
+            return _duel(self.paired, self.order, run, self.level, run.finish())
 
 
 class _Watch:

@@ -15,12 +15,12 @@ from typing import Any
 from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import CriteriaPrompt, shares
 from comparo.data.prompts import Prompt
+from comparo.data.run_folder import Key
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement
-from comparo.judges.several import Several
+from comparo.judges.protocol import Several
 from comparo.ranking.criteria_ranking import CriteriaRanking, combine
 from comparo.ranking.ranking import Ranking
-from comparo.run.database import Key
 from comparo.run.loop import Run
 from comparo.run.store import Store, read_configuration, read_judgements
 from comparo.run.voices import comparisons

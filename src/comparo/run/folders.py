@@ -8,9 +8,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from comparo.data.run_folder import DATABASE
 from comparo.errors import StoreError
-from comparo.run.batch_store import waiting_for
-from comparo.run.database import DATABASE, explained, lock
+from comparo.run.batch_transport import waiting_for
+from comparo.run.files import free
 from comparo.run.store import CONFIGURATION, count_judgements, differences, read_configuration
 
 ROOT = Path("comparo-runs")
@@ -54,21 +55,6 @@ def choose_folder(
     stem = re.sub(r"[^\w.-]+", "-", Path(name).stem).strip("-.") or "items"
     base = root / f"{datetime.now():%Y%m%d-%H%M%S}-{stem}"
     return free(base)
-
-
-def set_aside(folder: Path) -> None:
-    """Rename an existing folder to make room for a new run; a StoreError if a process is writing to it."""
-    if folder.exists():
-        with explained(folder), lock(folder):
-            folder.rename(free(folder))
-
-
-def free(folder: Path) -> Path:
-    """The path, with a number appended if it already exists."""
-    number, chosen = 1, folder
-    while chosen.exists():
-        number, chosen = number + 1, folder.with_name(f"{folder.name}-{number}")
-    return chosen
 
 
 def folders(root: Path = ROOT) -> list[Path]:

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 
 from comparo.data.prompts import Question
+from comparo.data.run_folder import Key, encode, key_of
 from comparo.data.writing import csv_text
 from comparo.errors import JudgeError, RunError
 from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
-from comparo.run.batch_store import had_batches
-from comparo.run.budget import Progress, Spending, paid_and_spent
-from comparo.run.database import Key, encode, key_of
+from comparo.run.batch_transport import had_batches
+from comparo.run.budget import Spending, paid_and_spent
 from comparo.run.probing import model_sentences
-from comparo.run.scheduling import Chorus, Pair, Rounds, pair_source
-from comparo.run.stopping import Stops
+from comparo.run.progress import Progress, Watcher
+from comparo.run.scheduling import Pair, Rounds, Stops, pair_source
 from comparo.run.store import Store
 from comparo.run.task import Task
-from comparo.run.voice_allocation import Allocation
+from comparo.run.voice_allocation import Allocation, Chorus
 from comparo.run.voices import comparisons
 from comparo.run.worker import ENOUGH, PATIENCE, Asking, Health, is_excess, too_many
 
@@ -35,10 +35,10 @@ logger = logging.getLogger(__name__)
 class Run:
     """One start of a task on a store: stored answers are not asked again, failed questions are asked once more.
 
-    `watch` is called with the progress about twice per second, and `say` with a sentence that the user should read at
-    once. A run that is stopped by an exception, including KeyboardInterrupt, first waits some seconds for the calls in
-    flight, because they are paid for; a second interrupt ends it immediately. `patience` is how long the judge waits
-    for one more question, in seconds.
+    `watch` is called with the progress about twice per second, or every `watch.pace` seconds. A run that is stopped by
+    an exception, including KeyboardInterrupt, first waits some seconds for the calls in flight, because they are paid
+    for; a second interrupt ends it immediately. `patience` is how long the judge waits for one more question, in
+    seconds.
 
     Of several voices, one that cannot go on is left out with a sentence and the run continues with the others: what it
     was still to be asked is stored as failed, never as a tie, and is asked at the next start if calls are left.
@@ -58,12 +58,11 @@ class Run:
         self,
         task: Task,
         store: Store,
-        watch: Callable[[Progress], None] | None = None,
-        say: Callable[[str], None] = logger.warning,
+        watch: Watcher | None = None,
         patience: float = PATIENCE,
     ) -> None:
-        self.task, self.store, self.watch, self.say, self.patience = task, store, watch, say, patience
-        expense = task.expense()
+        self.task, self.store, self.watch, self.patience = task, store, watch, patience
+        expense = task.expense
         self.known = store.known()
         if new := [one for one in task.given if key_of(one.question) not in self.known]:
             store.add(new)
@@ -71,9 +70,12 @@ class Run:
         last = [answers[-1] for answers in self.known.values()]
         self.given = [one for one in last if not one.failed] if had_batches(store) else task.given  # not of rounds
         failed = sum(answer.failed for answer in last)
-        paid, spent = paid_and_spent(self.judgements, store.configuration)
+        voices = {voice.name for voice in task.voices}  # the folder may hold answers of others (`rejudge`)
+        own = (one for one in self.judgements if one.question.voice in voices)
+        paid, spent = paid_and_spent(own, store.configuration)
         made, was_paid, was_spent = (0, 0.0, 0.0) if (growth := task.growth) is None else growth.before
-        self.progress = Progress(made + expense.calls, len(last) - failed, failed, max(0.0, spent - was_spent))
+        total = made + expense.calls + sum(key[-1] not in voices for key in self.known)
+        self.progress = Progress(total, len(last) - failed, failed, max(0.0, spent - was_spent))
         at_once = sum(getattr(judge, "concurrency", judge.ahead) for judge in task.judges)
         self.spending = Spending(task.budget.dollars, task.price_of, max(0.0, paid - was_paid), at_once)
         self.ahead = int(store.configuration.get("ahead", task.ahead))
@@ -85,7 +87,7 @@ class Run:
         seed = task.seed if growth is None else [task.seed, growth.number]
         generators = np.random.default_rng(seed).spawn(len(names))
         asked = self.known if growth is None else map(key_of, (one.question for one in growth.given))
-        stored = Counter(context for context, *_ in asked)
+        stored = Counter(context for context, *_, voice in asked if voice in voices)
         # A context whose calls were all made in an earlier start needs no rounds, unless its answers help others stop.
         self._waiting = deque(
             (context, ids, *expense.by_context[context], rng)
@@ -94,7 +96,7 @@ class Run:
         )
         self.rounds: dict[Any, Rounds] = {}
         costs = {str(voice): cost for voice, cost in expense.costs.items()}
-        self._allocation = Allocation(costs, str(task.bias), say) if task.is_panel else None
+        self._allocation = Allocation(costs, str(task.bias)) if task.is_panel else None
         if self._allocation is not None and task.given:
             self._allocation.decide(list(task.given), [])
         self._systems = task.systems() if task.compares_groups else None
@@ -108,7 +110,7 @@ class Run:
             voice.name: Health(voice.prompt.labels, task.least_mass, first, self._masses(voice.name))
             for voice in task.voices
         }
-        self._looked, self.pace = time.monotonic(), LOOK  # when the progress was reported, and how often it is
+        self._looked, self._pace = time.monotonic(), getattr(watch, "pace", LOOK)  # seconds between two reports
         # Whether a context may begin; None where that is not known yet, False where no further context need be asked.
         self.may_begin: Callable[[Any], bool | None] = lambda _: True
         self._priced = task.budget.unit == "$"
@@ -138,7 +140,7 @@ class Run:
         if is_excess(len(lost), len(last)) or 0 < len(lost) == len(last):
             raise RunError(too_many(len(lost), len(last), lost[-1].error))
         for sentence in model_sentences(self.judgements):
-            self.say(sentence)
+            logger.warning(sentence)
         return self.ranking()
 
     def finish(self) -> Ranking:
@@ -181,7 +183,7 @@ class Run:
     def _wait_for_last(self, asking: Asking) -> None:
         """Wait some seconds for the calls in flight, whose answers the judge's thread stores."""
         if asking.out:
-            self.say(
+            logger.warning(
                 f"Waiting up to {GRACE:g} s for the calls in flight ({asking.out}), to keep their answers; interrupt "
                 "again to leave at once."
             )
@@ -195,7 +197,7 @@ class Run:
     def _take(self, judgement: Judgement) -> None:
         self._count(judgement)
         if judgement.cut and self.progress.cut == 1:
-            self.say(
+            logger.warning(
                 f"Texts do not fit the model's window: {judgement.cut:,} characters of a prompt were cut. The judge "
                 "sees only beginnings; a model with a larger window, or shorter texts, would be better."
             )
@@ -255,7 +257,7 @@ class Run:
             self.rounds[context] = Rounds(selector, calls, size, waits=self._stops is not None, given=given)
         else:
             asked = [_ask(one.question) for one in given]
-            chorus = Chorus(selector, self._allocation.shares, len(self.rounds), asked, self._alike)
+            chorus = Chorus(selector, self._allocation.shares, len(self.rounds), asked, self._alike, orders == "both")
             size = max(size, 2 * len(self.task.voices))
             self.rounds[context] = Rounds(chorus, calls, size, waits=True, returned=True, given=given)
         return context
@@ -295,7 +297,7 @@ class Run:
 
     def _look(self) -> None:
         """Report the progress, with a ranking as long as fitting takes at most a tenth of the time."""
-        if self.watch is None or time.monotonic() - self._looked < self.pace:
+        if self.watch is None or time.monotonic() - self._looked < self._pace:
             return
         begin = time.monotonic()
         if len(self.rounds) == 1 and self.progress.answered:
@@ -319,7 +321,7 @@ class Run:
         left = [str(one.name) for one in self.task.voices if one.name not in self.left_out]
         if not left:
             raise error
-        self.say(f"{voice} is left out: {reason.rstrip('.')}. The run goes on with {', '.join(left)}.")
+        logger.warning(f"{voice} is left out: {reason.rstrip('.')}. The run goes on with {', '.join(left)}.")
 
     def _fail(self, question: Question) -> None:
         """Store that a question was not asked, because its voice was left out."""

@@ -8,7 +8,7 @@ import json
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,7 @@ PRICES = "prices"
 logger = logging.getLogger(__name__)
 
 
-def probe_judges(
-    judges: Sequence[Judge], folder: Path | None = None, say: Callable[[str], None] = logger.warning
-) -> list[dict[str, Any]]:
+def probe_judges(judges: Sequence[Judge], folder: Path | None = None) -> list[dict[str, Any]]:
     """What the judges of a run accept and give, from its folder if it is there, else by asking them.
 
     Of several judges, one that cannot be asked is told of, and is left out when the run asks it.
@@ -53,12 +51,12 @@ def probe_judges(
             probes.append(before[0])
         elif not begun:
             try:
-                probes.append({**about, **_probed(judge.probe(), say)})
+                probes.append({**about, **_probed(judge.probe())})
             except JudgeError as error:
                 failed.append(error)
                 if len(failed) == len(judges):
                     raise
-                say(f"{judge.name} was probed in vain: {error}")
+                logger.warning("%s was probed in vain: %s", judge.name, error)
     return probes
 
 
@@ -81,12 +79,12 @@ def _those_of(about: Mapping[str, Any], probes: Sequence[dict[str, Any]]) -> lis
     return [one for one in probes if {name: one.get(name) for name in about} == about]
 
 
-def _probed(probe: Probe, say: Callable[[str], None]) -> dict[str, Any]:
+def _probed(probe: Probe) -> dict[str, Any]:
     """A probe as run.json holds it, after it was told."""
     price = "price not known" if math.isnan(probe.cost) else dollars(probe.cost)
     took = f"{probe.calls} call{'' if probe.calls == 1 else 's'}, {probe.tokens:,} tokens, {price}"
     if probe.calls:
-        say(f"{probe.sentence} (a probe of {took})")
+        logger.warning("%s (a probe of %s)", probe.sentence, took)
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "sentence": probe.sentence,

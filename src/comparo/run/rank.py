@@ -1,6 +1,6 @@
 """comparo.rank: the whole job in one call, from texts to a ranking."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,23 +9,19 @@ from typing import Any
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import LENGTH, Items
 from comparo.data.prompts import Prompt
-from comparo.judges import Judgement
 from comparo.methods import Method
 from comparo.model.estimators.poe import Bias
 from comparo.ranking.ranking import Ranking
-from comparo.run.audition import all_wordings
-from comparo.run.audition_result import Answers, Audition
+from comparo.run.audition import AUTO, Answers, Audition, AutoPlan, all_wordings
 from comparo.run.batch import Mode, mode_of
 from comparo.run.budget import Budget
 from comparo.run.criteria_run import WEIGHTS, check_criteria
 from comparo.run.fit_policy import Scores
-from comparo.run.loop import Run, logger
+from comparo.run.plan import Plan, Storage, prepare
+from comparo.run.progress import Watch
 from comparo.run.resume import items_there
-from comparo.run.starting import Asked, Folder, Start, listed, make_judges, make_prompt, reader_among
 from comparo.run.task import DEFAULT_JUDGE, DEFAULT_LEAST_MASS, Task
-from comparo.run.voices import Voice, voices_of
-from comparo.run.watch import Watch
-from comparo.run.wording_choice import AUTO, choose_wordings
+from comparo.run.voices import Asked, listed, make_judges, make_prompt, reader_among, voices_of
 from comparo.selection.designs import DEFAULT_BUDGET, DEFAULT_GOAL, DEFAULT_ORDERS, SYSTEM_GOALS, Orders, Strategy
 
 
@@ -56,7 +52,7 @@ def rank(
     audition: str | Path | Audition | None = None,
     votes: Any = None,
     weights: Mapping[str, float] | None = None,
-    out: Folder = None,
+    out: str | Path | None = None,
     fresh: bool = False,
     allow_changes: bool = False,
     cache: str | Path | None = None,
@@ -64,8 +60,6 @@ def rank(
     notes: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     watch: Watch = None,
-    say: Callable[[str], None] = logger.warning,
-    finish: Callable[[Run], Ranking] = Run.finish,
     id: str | None = None,  # noqa: A002
     text: str | None = None,
     context: str | None = None,
@@ -129,21 +123,20 @@ def rank(
         What each of several criteria counts in the overall, by name; 1 for one that is not named. A finished run is
         weighed again without calls.
     out, fresh, allow_changes, notes
-        A folder in which everything asked is stored, or a function that chooses it for the `Task`; a call that was
-        stopped continues there. Items that the run of the folder does not have are added to it, and the budget is then
-        for them (docs/growing.md); with `allow_changes`, judgements about texts that changed or are not given any more
-        are left out. With `fresh` an existing folder is renamed first. `notes` are added to its run.json.
+        A folder in which everything asked is stored; a call that was stopped continues there. Items that the run of the
+        folder does not have are added to it, and the budget is then for them (docs/runs.md); with `allow_changes`,
+        judgements about texts that changed or are not given any more are left out. With `fresh` an existing folder is
+        renamed first. `notes` are added to its run.json.
     cache
-        The file of a judgement cache (docs/cache.md): answers that it holds are not asked again, and what is asked is
+        The file of a judgement cache (docs/runs.md): answers that it holds are not asked again, and what is asked is
         kept in it, for every run that names the same file. The ranking is the same as without it.
     batch
         Whether the questions go to the server as a batch, which costs half and may take a day (docs/batch.md). True
         waits for it; "submit" raises a PendingError where it is not answered yet, and the same call goes on later;
         "cancel" ends it early. Needs `out`.
-    watch, say, finish
+    watch
         Called with the progress about twice per second and at the end ("bar": a bar of text on stderr, for notebooks
-        and terminals), with a sentence that the user should read at once, and with the `Run`, to complete it and return
-        its ranking.
+        and terminals). Sentences that the user should read at once are warnings of the logger "comparo".
 
     Returns
     -------
@@ -168,41 +161,83 @@ def rank(
     >>> rank(texts, "more surprising", judge=load_judge("simulated/soft", scores=quality)).to_columns()["item"].tolist()
     ['ana', 'bo', 'cy']
     """
-    columns = {"id": id, "text": text, "context": context, "context_id": context_id, "group": group}
+    given = {name: value for name, value in locals().items() if name != "watch"}
+    return prepare_rank(**given).run(watch)
+
+
+COLUMNS = ("id", "text", "context", "context_id", "group", "scores")
+
+
+def prepare_rank(
+    data: Any,
+    criterion: str | Mapping[str, str] | None = None,
+    *,
+    judge: Asked | Sequence[Asked] = DEFAULT_JUDGE,
+    options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    cache: str | Path | None = None,
+    budget: str | int = DEFAULT_BUDGET,
+    wording: str | Sequence[str] | None = None,
+    prompt: str | Prompt | Sequence[Prompt] | None = None,
+    kind: str = "Text",
+    heading: str | None = None,
+    labels: tuple[str, str] | None = None,
+    answer: str | None = None,
+    control: str | Sequence[str] = (),
+    audition: str | Path | Audition | None = None,
+    votes: Any = None,
+    weights: Mapping[str, float] | None = None,
+    out: str | Path | None = None,
+    name: str | None = None,
+    fresh: bool = False,
+    allow_changes: bool = False,
+    batch: bool | Mode = False,
+    notes: Mapping[str, Any] | None = None,
+    **how: Any,
+) -> Plan | AutoPlan:
+    """Check what `rank` is to do, with its parameters; nothing is asked.
+
+    Without `out`, the folder is one of comparo-runs named after `name`. The other parameters are names of columns and
+    fields of `Task`.
+    """
+    columns = {column: how.pop(column, None) for column in COLUMNS}
     held = tuple([control] if isinstance(control, str) else control)
-    old = None if fresh or out is None or callable(out) else items_there(Path(out))
-    items = Items.of(data, **columns, scores=scores, numbers=[name for name in held if name != LENGTH], old=old)
-    start = Start(out, fresh, notes, watch, say, finish, mode_of(batch), True, allow_changes)
-    is_auto = listed(wording) == [AUTO]
-    if is_auto and start.batch is not None:
-        raise ValueError("--wording auto goes by answers, and --batch asks before there are any; name a wording")
+    old = None if fresh or out is None else items_there(Path(out))
+    items = Items.of(data, **columns, numbers=[number for number in held if number != LENGTH], old=old)
+    folder = None if out is None else Path(out)
+    storage = Storage(folder, name, fresh, allow_changes, mode_of(batch), dict(notes or {}))
+    goal, is_auto = how.get("goal", DEFAULT_GOAL), listed(wording) == [AUTO]
     wordings = listed(wording)
     if is_auto:
         wordings = all_wordings(criterion) if prompt is None and isinstance(criterion, str) else [None]
-    words = partial(make_prompt, kind=kind, heading=heading, context=context, labels=labels, answer=answer)
-    named = reader_among(judge)
-    refused = {"--wording auto": is_auto, "--audition": audition is not None, "--votes": votes is not None}
-    prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
-    asked = make_judges(judge, options, cache)
-    if found := check_criteria(prompts, asked, weights, goal=goal, refused=refused):
-        start = replace(start, notes={**(notes or {}), WEIGHTS: found})
-    said = None if votes is None else Comparisons.of(votes)
-    how = (strategy, orders, method, bias, seed, plain, least_mass, estimate, validity, held)
-
-    def task(voices: Sequence[Voice], limit: Budget, begun: tuple[Judgement, ...]) -> Task:
-        several = tuple(voices) if len(voices) > 1 else ()
-        return Task(items, voices[0].prompt, voices[0].judge, limit, until, goal, *how, several, begun, said)
-
-    if goal in SYSTEM_GOALS and (is_auto or audition is not None):
-        raise ValueError(f"answers of an audition do not count for --goal {goal}; name a wording, and no --audition")
-    limit, voices = Budget.of(budget), voices_of(asked, prompts)
-    if is_auto:
+        if storage.batch is not None:
+            raise ValueError("--wording auto goes by answers, and --batch asks before there are any; name a wording")
         if audition is not None:
             raise ValueError("--wording auto makes an audition of its own; leave --audition out, or name a wording")
-        chosen = choose_wordings(task(voices_of(asked, prompts[:1]), limit, ()), voices, start)
-        return chosen.start.go(task(chosen.voices, chosen.budget, chosen.given))
-    if audition is None:
-        return start.go(task(voices, limit, ()))
-    heard = audition.answers if isinstance(audition, Audition) else Answers.read(audition)
-    begun = heard.given_to(items, voices)
-    return replace(start, notes={**(notes or {}), "audition": heard.taken(begun)}).go(task(voices, limit, begun))
+    if goal in SYSTEM_GOALS and (is_auto or audition is not None):
+        raise ValueError(f"answers of an audition do not count for --goal {goal}; name a wording, and no --audition")
+    words = partial(make_prompt, kind=kind, heading=heading, context=columns["context"], labels=labels, answer=answer)
+    named = reader_among(judge)
+    prompts = [words(items, criterion, each, named, wording=way) for each in listed(prompt) for way in wordings]
+    judges = make_judges(judge, options, cache)
+    refused = {"--wording auto": is_auto, "--audition": audition is not None, "--votes": votes is not None}
+    if found := check_criteria(prompts, judges, weights, goal=goal, refused=refused):
+        storage.notes[WEIGHTS] = found
+    voices = voices_of(judges, prompts)
+    asked = voices_of(judges, prompts[:1]) if is_auto else voices
+    task = Task(
+        items,
+        asked[0].prompt,
+        asked[0].judge,
+        Budget.of(budget),
+        control=held,
+        panel=asked if len(asked) > 1 else (),
+        votes=None if votes is None else Comparisons.of(votes),
+        **how,
+    )
+    if is_auto:
+        return AutoPlan(task, voices, storage)
+    if audition is not None:
+        known = audition.answers if isinstance(audition, Audition) else Answers.read(audition)
+        task = replace(task, given=known.given_to(items, voices))
+        storage.notes["audition"] = known.taken(task.given)
+    return prepare(task, storage)

@@ -7,9 +7,9 @@ fit` and a further rejudging work with it. The folder of the first run is read a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +19,19 @@ from comparo.analysis.correlations import spearman_within
 from comparo.analysis.transitivity import flips
 from comparo.data.columns import look_up
 from comparo.data.prompts import Prompt, Question, criterion_prompt
+from comparo.data.run_folder import key_of
 from comparo.data.wordings import WORDINGS
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement
 from comparo.ranking.ranking import Ranking
-from comparo.run.budget import PROBES, Budget, Progress, Spending, paid_and_spent
-from comparo.run.caching_judge import recalled, remembering
-from comparo.run.database import key_of
-from comparo.run.dry_run import warnings_of
-from comparo.run.loop import Run, logger
-from comparo.run.probing import probe_judges
-from comparo.run.scheduling import Pair, Rounds
-from comparo.run.store import Store, read_configuration, read_judgements, stored_items
+from comparo.run.budget import Budget
+from comparo.run.cache import remembering
+from comparo.run.plan import Plan, Storage, prepare
+from comparo.run.progress import Watch
+from comparo.run.scheduling import Pair
+from comparo.run.store import read_configuration, read_judgements, stored_items
 from comparo.run.task import DEFAULT_LEAST_MASS, Expense, Task
 from comparo.run.voices import Voice, comparisons
-from comparo.run.watch import Watch, finish_watched
 from comparo.types import Array
 
 
@@ -48,9 +46,8 @@ class Repeated(Task):
     stored: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def is_panel(self) -> bool:
-        """There are the voices of the first run besides."""
-        return True
+    def grows(self) -> bool:
+        return False
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -59,6 +56,7 @@ class Repeated(Task):
         voices = {**self.stored["voices"], voice.name: voice.identity}
         return {**self.stored, "judge": ", ".join(map(str, voices)), "settings": {}, "voices": voices}
 
+    @cached_property
     def expense(self) -> Expense:
         """The calls, tokens and dollars that the given questions take."""
         (voice,) = self.voices
@@ -73,46 +71,6 @@ class Repeated(Task):
         total = calls * cost
         most = min(total, self.budget.dollars) if total == total else total
         return Expense(by_context, calls, round(calls * tokens), most, {voice.name: cost})
-
-
-class _Given:
-    """Hands out given pairs, in their order; what comes back changes nothing."""
-
-    def __init__(self, pairs: Sequence[Pair]) -> None:
-        self._pairs = list(pairs)
-
-    @property
-    def remaining(self) -> int:
-        return len(self._pairs)
-
-    def next(self, batch: int) -> list[Pair]:
-        pairs, self._pairs = self._pairs[:batch], self._pairs[batch:]
-        return pairs
-
-    def observe(self, data: Any) -> None:
-        """Nothing is chosen by answers."""
-
-
-class Again(Run):
-    """A run that asks the questions of a `Repeated` task; the answers of the other voices are in the store."""
-
-    task: Repeated
-
-    def __init__(
-        self, task: Repeated, store: Store, watch: Callable[[Progress], None] | None, say: Callable[[str], None]
-    ) -> None:
-        super().__init__(task, store, watch, say)
-        (voice,) = task.voices
-        self._stops = None  # nothing is chosen by answers, so no context waits for another
-        self.progress.total += sum(1 for key in self.known if key[-1] != voice.name)
-        own = [one for one in self.judgements if one.question.voice == voice.name]
-        paid, self.progress.cost = paid_and_spent(own, store.configuration)
-        self.spending = Spending(task.budget.dollars, task.price_of, paid)
-
-    def _begin(self, context: Any, ids: list[Any], calls: int, orders: Any, rng: np.random.Generator) -> Any:
-        size = max(4, -(-self.ahead // self._size))
-        self.rounds[context] = Rounds(_Given(self.task.pairs[context]), calls, size)
-        return context
 
 
 @dataclass(frozen=True)
@@ -145,11 +103,9 @@ def rejudge(
     *,
     wording: str | None = None,
     budget: str | int = "100%",
-    out: str | Path | Callable[[Repeated], Path | None] | None = None,
+    out: str | Path | None = None,
     notes: Mapping[str, Any] | None = None,
     watch: Watch = None,
-    say: Callable[[str], None] = logger.warning,
-    finish: Callable[[Run], Ranking] = Run.finish,
     cache: str | Path | None = None,
 ) -> Rejudged:
     """Put the pairs of a run to another voice, and compare what the two say.
@@ -162,7 +118,7 @@ def rejudge(
         Who is asked, and how the criterion is put; by default as in the run.
     budget
         How many of the run's questions are asked, in the order in which they were: a number, "5n", "50%", or "$2.50".
-    out, notes, watch, say, finish, cache
+    out, notes, watch, cache
         As for `rank`; without `out`, a folder beside that of the run. A call that was stopped continues there.
 
     Returns
@@ -188,25 +144,42 @@ def rejudge(
     >>> found.spearman > 0.9, found.agree > 0.8, found.questions
     (True, True, 56)
     """
-    folder = Path(run)
     (asked,) = remembering([judge], cache)
-    task, before = _task(folder, asked, wording, Budget.of(budget))
-    task.check()
-    for words in warnings_of(task):
-        say(words)
+    return prepare_rejudge(run, asked, wording=wording, budget=budget, out=out, notes=notes).run(watch)
+
+
+@dataclass
+class RejudgePlan:
+    """A `Plan` whose result is how far two rankings agree."""
+
+    base: Plan
+
+    def run(self, watch: Watch = None) -> Rejudged:
+        """Ask the questions of a run again, and compare the answers."""
+        with self.base.started(watch) as run:
+            ranking = run.finish()
+        task = self.base.task
+        assert isinstance(task, Repeated)
+        return _compared(task, ranking, [one for one in run.judgements if not one.failed])
+
+
+def prepare_rejudge(
+    run: str | Path,
+    judge: Judge,
+    *,
+    wording: str | None = None,
+    budget: str | int = "100%",
+    out: str | Path | None = None,
+    notes: Mapping[str, Any] | None = None,
+) -> RejudgePlan:
+    """Check what `rejudge` is to do, and choose the folder; nothing is asked."""
+    folder = Path(run)
+    task, before = _task(folder, judge, wording, Budget.of(budget))
     (voice,) = task.voices
     slug = "".join(sign if sign.isalnum() or sign in ".-" else "-" for sign in str(voice.name)).strip("-")
-    chosen = out(task) if callable(out) else out
-    place = folder.with_name(f"{folder.name}-by-{slug}") if chosen is None else Path(chosen)
-    found = {PROBES: probe_judges(task.judges, place, say)}
-    with closing(Store(place, task.identity, {**task.configuration, **found, **(notes or {})})) as store:
-        store.add_items(task.items)
-        known = store.known()
-        store.add(one for one in before if key_of(one.question) not in known)
-        with recalled(task, store):
-            ranking = finish_watched(lambda watcher: Again(task, store, watcher, say), watch, finish)
-        answered = [one for one in store.judgements() if not one.failed]
-    return _compared(task, ranking, answered)
+    place = folder.with_name(f"{folder.name}-by-{slug}") if out is None else Path(out)
+    plan = prepare(task, Storage(place, notes=dict(notes or {})))
+    return RejudgePlan(replace(plan, given=before))
 
 
 def _task(folder: Path, judge: Judge, wording: str | None, budget: Budget) -> tuple[Repeated, list[Judgement]]:

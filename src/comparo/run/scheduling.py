@@ -13,24 +13,49 @@ orders if both are asked. When all pairs are used up,
 a voice is asked those that only others were asked. The choice of pairs learns from all answers alike.
 
 What chooses the pairs of a context: for its items, for groups over all contexts, or for items that are new to it.
+
+What is decided after each wave, from the answers of all contexts: who stops, which voices go on, what matters next.
+
+Wave w is round w of every context (`rounds`). When all contexts have answered it, the answers to rounds 1…w of all of
+them are fitted together, and a context stops if its expected agreement with the true ranking has reached the target.
+The variances of scores and noise are those of all contexts. A small context that decided by its own answers alone
+would stop when it is lucky: 16 items cannot tell scores that differ from noise, and answers that happen to agree would
+be taken for certainty.
+
+While wave w is fitted, wave w + 1 is judged. Which pairs a context asks is determined by its own answers only, and what
+is decided by the answers to a wave: neither depends on which answer came first, nor on how often a run was stopped.
+Which voice is asked about a pair is determined by the shares as decided two waves before (`allocation`). Where the goal
+is to compare groups, the contexts choose their pairs one after the other, wave by wave, and all of them stop together.
+To find the best group, pairs are chosen by the leaderboard of two waves before (`comparo.selection.systems`). It is
+looked at whenever there are `GROWTH` times as many answers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from comparo.analysis.confidence import expected_spearman, top_probability
+from comparo.analysis.evidence import SURE, log_evidence
+from comparo.data.comparisons import Comparisons
 from comparo.judges import Judgement
-from comparo.run.task import Task
-from comparo.selection.designs import Orders
+from comparo.model.linalg.graph import Graph
+from comparo.ranking.ranking import Ranking
+from comparo.run.voices import by_ranking, comparisons
+from comparo.selection.designs import DEFAULT_GOAL, Orders
 from comparo.selection.growing import MOST, Placing
 from comparo.selection.selector import Selector
-from comparo.selection.systems import Systems
+from comparo.selection.systems import Systems, sureness
 from comparo.types import Array
+
+if TYPE_CHECKING:
+    from comparo.run.task import Task
+    from comparo.run.voice_allocation import Allocation
+
 
 Pair = tuple[Any, ...]  # the items shown first and second, and the voice where there are several
 
@@ -158,150 +183,22 @@ class Rounds:
             self.selector.observe([(one.question.first, one.question.second, one.p, one.weight) for one in answers])
 
 
-GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  # k·golden mod 1 is spread evenly over (0, 1) for every number of k
+class Given:
+    """Chooses given pairs, in their order."""
 
-Ask = tuple[Any, Any, str]
-
-
-class Shares(dict[str, float]):
-    """The part of the next questions that each voice gets; `decided` is False while all are asked the same pairs."""
-
-    decided = False
-
-    def choose(self, point: float) -> str:
-        """The voice at a point in (0, 1) of the shares one after the other.
-
-        >>> shares = Shares(ana=0.75, bo=0.0, cy=0.25)
-        >>> [shares.choose(point) for point in (0.1, 0.7, 0.8)]
-        ['ana', 'ana', 'cy']
-        """
-        active = [voice for voice, share in self.items() if share > 0]
-        left = point * sum(self.values())
-        for voice in active[:-1]:
-            left -= self[voice]
-            if left < 0:
-                return voice
-        return active[-1]
-
-
-class PairSource(Source, Protocol):
-    """What chooses pairs for all voices alike, asked in one order or in both (`calls` for each pair)."""
-
-    calls: int
-
-
-class Chorus:
-    """Chooses pairs of a context by a selector, and the voice of each by the shares as they are at that time.
-
-    The context's `number` lets contexts of few questions use different voices first. What was asked before is `given`.
-    Before the shares are decided, each pair goes to `alike` voices; None: to all.
-
-    >>> from comparo.selection.selector import Selector
-    >>> shares = Shares(ana=0.5, bo=0.5)
-    >>> chorus = Chorus(Selector(["x", "y", "z"], orders="one", rng=0), shares)
-    >>> first = chorus.next(4)
-    >>> len({(first, second) for first, second, _ in first}), chorus.remaining
-    (2, 2)
-    >>> shares.decided, shares["bo"] = True, 0.0
-    >>> [voice for *_, voice in chorus.next(1)], chorus.remaining
-    (['ana'], 0)
-    """
-
-    def __init__(
-        self,
-        selector: PairSource,
-        shares: Shares,
-        number: int = 0,
-        given: Sequence[Ask] = (),
-        alike: int | None = None,
-    ) -> None:
-        self._selector, self._shares, self._alike = selector, shares, alike or len(shares)
-        self._total = selector.remaining or 0
-        self._pairs: list[tuple[Any, Any]] = []
-        self._asked: Mapping[str, set[tuple[Any, Any]]] = {voice: set() for voice in shares}
-        self._queue: list[Ask] = []
-        self._steps = self._teams = number
-        seen: set[tuple[Any, Any]] = set()
-        for first, second, voice in given:
-            if selector.calls == 2 or (second, first) not in self._asked[voice]:  # one order of a pair is enough
-                self._pairs += [] if (first, second) in seen else [(first, second)]
-                seen.add((first, second))
-                self._ask((first, second), voice)
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        self._pairs = list(pairs)
 
     @property
     def remaining(self) -> int:
-        """How many questions can still be asked of voices that have a share."""
-        return len(self._queue) + sum(self._total - len(self._asked[voice]) for voice in self._active)
+        return len(self._pairs)
 
-    @property
-    def _active(self) -> list[str]:
-        return [voice for voice, share in self._shares.items() if share > 0]
-
-    def next(self, batch: int) -> list[Ask]:
-        """The next questions: the items shown first and second, and the voice."""
-        while len(self._queue) < batch:
-            missing = batch - len(self._queue)
-            alike = 1 if self._shares.decided else min(self._alike, len(self._active))
-            new = min(-(-missing // alike), self._new)
-            pairs = self._selector.next(new) if new else []
-            self._pairs += pairs
-            if not pairs:
-                self._queue += self._again(missing)
-            elif self._shares.decided:
-                self._queue += self._divided(pairs)
-            else:
-                self._queue += [self._ask(pair, voice) for pair in pairs for voice in self._team(pair, alike)]
-        asks, self._queue = self._queue[:batch], self._queue[batch:]
-        return asks
+    def next(self, batch: int) -> list[Pair]:
+        pairs, self._pairs = self._pairs[:batch], self._pairs[batch:]
+        return pairs
 
     def observe(self, data: Any) -> None:
-        """Let the choice of pairs learn from answers."""
-        self._selector.observe(data)
-
-    @property
-    def _new(self) -> int:
-        return self._selector.remaining or 0
-
-    def _ask(self, pair: tuple[Any, Any], voice: str) -> Ask:
-        self._asked[voice].add(pair)
-        return *pair, voice
-
-    def _divided(self, pairs: Sequence[tuple[Any, Any]]) -> list[Ask]:
-        """Each new pair for one voice: that of its other order, if it was asked, else the next by the shares."""
-        asks = []
-        for first, second in pairs:
-            known = [voice for voice in self._active if (second, first) in self._asked[voice]]
-            asks.append(self._ask((first, second), known[0] if known else self._turn()))
-        return sorted(asks, key=lambda ask: list(self._shares).index(ask[2]))
-
-    def _team(self, pair: tuple[Any, Any], size: int) -> list[str]:
-        """The voices of a new pair: those of its other order, if it was asked, else the next team of this size.
-
-        Team k begins with voice k and goes on in steps of 1, then of 2 and so on, so that any two voices meet.
-        """
-        active = self._active
-        if size == len(active):
-            return active
-        if known := [voice for voice in active if pair[::-1] in self._asked[voice]]:
-            return known
-        begin, step = self._teams % len(active), 1 + self._teams // len(active) % (len(active) - 1)
-        self._teams += 1
-        places = [begin + by * number for by in (step, 1) for number in range(len(active))]
-        return [active[place] for place in list(dict.fromkeys(place % len(active) for place in places))[:size]]
-
-    def _again(self, wanted: int) -> list[Ask]:
-        """Pairs that were asked before, for voices that were not asked them."""
-        asks = []
-        for _ in range(wanted):
-            voice = self._turn()
-            if len(self._asked[voice]) == self._total:
-                voice = next(voice for voice in self._active if len(self._asked[voice]) < self._total)
-            asks.append(self._ask(next(pair for pair in self._pairs if pair not in self._asked[voice]), voice))
-        return asks
-
-    def _turn(self) -> str:
-        self._steps += 1
-        return self._shares.choose(self._steps * GOLDEN % 1.0)
+        """Answers change nothing."""
 
 
 def pair_source(
@@ -313,12 +210,14 @@ def pair_source(
     contrast: Array | None,
     systems: Systems | None,
     is_begun: bool,
-) -> tuple[PairSource, int]:
+) -> tuple[Source, int]:
     """What chooses the pairs of a context, and of how many items they are: in a run that grows, of the new ones.
 
     New items are placed in the ranking of the others (`Placing`) where some answers are there (`is_begun`), unless
     pairs are random or there are more than `MOST` new items.
     """
+    if (pairs := getattr(task, "pairs", None)) is not None:
+        return Given(pairs[context]), 0
     if systems is not None:
         return systems.of_context(context, orders, rng, contrast), len(ids)
     strategy = task.strategy or "greedy"
@@ -328,3 +227,142 @@ def pair_source(
         return Selector(ids, **options, rng=rng), new
     own, other = rng.spawn(2)
     return Placing(ids, Selector(ids, **options, rng=own), contrast, other), new
+
+
+LOOK_GROWTH = 1.25  # answers, relative to those at the last look, that make another one
+
+
+class Stops:
+    """Decides which contexts of a task stop, if it has a target, and the shares of its voices, if it has several.
+
+    `rounds` are those of the contexts that have begun.
+
+    >>> from comparo.data.items import Items
+    >>> from comparo.data.prompts import criterion_prompt
+    >>> from comparo.judges import load_judge
+    >>> from comparo.run.budget import Budget
+    >>> items = Items.of({name: f"A story by {name}." for name in ("ana", "bo", "cy")})
+    >>> task = Task(items, criterion_prompt("better"), load_judge("simulated/soft"), Budget.of(6), until=0.9)
+    >>> Stops(task, {}).decide()
+    False
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        rounds: Mapping[Any, Rounds],
+        allocation: Allocation | None = None,
+        systems: Systems | None = None,
+    ) -> None:
+        self.task, self.rounds, self.allocation, self.systems = task, rounds, allocation, systems
+        self.wave = self._looked_at = 0
+        self._sizes = {context: len(ids) for context, ids in task.items.names.items()}
+        self._late = list(self._sizes)
+
+    def decide(self) -> bool:
+        """Decide the next wave if all contexts have answered it, and return whether there was one to decide."""
+        wave = self.wave + 1
+        while self._late:
+            rounds = self.rounds.get(self._late[-1])
+            if rounds is None or not rounds.has_answered(wave):
+                return False
+            self._late.pop()
+        active = {context: rounds for context, rounds in self.rounds.items() if rounds.left}
+        if not active:
+            return False
+        if self.allocation is not None:
+            so_far, last = (self._judgements(rounds) for rounds in (slice(wave), slice(wave - 1, wave)))
+            self.allocation.decide([*self.task.given, *so_far], last)
+        reached: set[Any] = set()
+        if self.task.until is not None or self.systems is not None:
+            answers = [one for context in self._sizes for one in self.rounds[context].answers(wave)]
+            if self.systems is not None:
+                reached = set(active) if self._is_sure(answers, self.systems) else set()
+            elif answers:
+                reached = set.intersection(*(self._reached(comparisons(own), active) for own in by_ranking(answers)))
+        for context, rounds in self.rounds.items():
+            if context in reached:
+                rounds.stop(is_sure=True)
+            else:
+                rounds.go_on(wave)
+        self.wave, self._late = wave, list(self._sizes)
+        return True
+
+    def _judgements(self, rounds: slice) -> list[Judgement]:
+        return [one for context in self._sizes for one in self.rounds[context].judgements(rounds)]
+
+    def _is_sure(self, answers: list[Judgement], systems: Systems) -> bool:
+        """Let the choice of pairs learn how groups differ, and return whether their order has reached the target."""
+        asked = (one.question for one in answers)
+        if (self.task.until is None and not systems.learns) or len(answers) < LOOK_GROWTH * self._looked_at:
+            return False
+        if not systems.links((question.context, question.first, question.second) for question in asked):
+            return False
+        self._looked_at = len(answers)
+        board = self.task.fitting.rank(comparisons(answers)).groups()
+        if systems.learns:
+            systems.learn(board)
+        return sureness(board, systems.goal) >= (self.task.until or math.inf)
+
+    def _reached(self, data: Comparisons, active: Iterable[Any]) -> set[Any]:
+        """The active contexts whose items are all connected and whose ranking has reached the target."""
+        able = connected(data, self._sizes).intersection(active)
+        if not able:
+            return set()
+        ranking = self.task.fitting.rank(data)
+        return able & sure_contexts(ranking, _found(self.task, ranking), self.task.until or 1.0)
+
+
+def connected(data: Comparisons, sizes: Mapping[Any, int]) -> set[Any]:
+    """The contexts whose items, so many by `sizes`, are all connected by comparisons.
+
+    >>> connected(Comparisons.from_rows([("ana", "bo", 0.7)]), {None: 2}), connected(
+    ...     Comparisons.from_rows([("ana", "bo", 0.7)]), {None: 3})
+    ({None}, set())
+    """
+    graph = Graph.build(data)
+    labels = [None] if data.contexts is None else data.contexts.tolist()
+    ends = graph.component[graph.starts[:-1]], graph.component[graph.starts[1:] - 1]
+    whole = zip(graph.context[graph.starts[:-1]].tolist(), np.diff(graph.starts), *ends, strict=True)
+    return {labels[code] for code, nodes, one, last in whole if nodes == sizes[labels[code]] and one == last}
+
+
+def sure_contexts(ranking: Ranking, found: Array, until: float) -> set[Any]:
+    """The contexts whose sureness `found` (C,) has reached `until`; none while the answers may be chance."""
+    labels = ranking.comparisons.contexts
+    names = [None] if labels is None else labels.tolist()
+    reached = {label for label, value in zip(names, found.tolist(), strict=True) if value >= until}
+    return reached if reached and log_evidence(ranking.comparisons) >= math.log(SURE) else set()
+
+
+def _found(task: Task, ranking: Ranking) -> Array:
+    """What `until` is about, for each context; for a goal about groups one number, nan where they are not connected."""
+    if task.compares_groups:
+        board = ranking.leaderboard
+        return np.array([math.nan if board is None else sureness(board, task.goal)])
+    if task.goal == DEFAULT_GOAL:
+        return expected_spearman(ranking)
+    return top_probability(ranking, int(task.goal.removeprefix("top-")))
+
+
+def stop_sentence(task: Task, ranking: Ranking, rounds: Mapping[Any, Rounds], calls: int, most: int) -> str:
+    """Whether a run that has ended stopped because it reached its target, and what the target measures now."""
+    found = _found(task, ranking)
+    name = {
+        DEFAULT_GOAL: "the expected Spearman correlation",
+        "systems": "the expected correlation of the order of systems",
+        "best-system": "the probability that the best system is right",
+    }.get(task.goal, "the probability that the best are right")
+    value = "unknown" if np.isnan(found).all() else f"{np.nanmean(found):.3f}"
+    if len(found) > 1 and not np.isnan(found).all():
+        value += f" on average, {np.nanmin(found):.3f} at least"
+    said, sure = f"{name} is {value}", sum(one.is_sure for one in rounds.values())
+    if sure == len(rounds):
+        return f"stopped by --until {task.until:g} after {calls:,} of at most {most:,} calls: {said}"
+    if sure:
+        return f"--until {task.until:g} stopped {sure:,} of {len(rounds):,} contexts; over all of them, {said}"
+    if not np.all(found >= (task.until or 1.0)):
+        return f"not stopped by --until {task.until:g}, as it was not reached: {said}; a larger --budget goes on"
+    if not task.compares_groups and log_evidence(ranking.comparisons) < math.log(SURE):
+        return f"not stopped by --until {task.until:g}: {said}, but so few answers may be chance"
+    return f"not stopped by --until {task.until:g} before the last call: {said}"

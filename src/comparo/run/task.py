@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import platform
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -21,14 +23,14 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
+from comparo.data.run_folder import key_of
 from comparo.judges import Judge, Judgement
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
-from comparo.run.audition_result import fingerprint
 from comparo.run.budget import Budget
 from comparo.run.fit_policy import Fitting, Scores
-from comparo.run.growth import Growth
 from comparo.run.probing import PRICES, prices_of
+from comparo.run.resume import Growth
 from comparo.run.voices import Voice
 from comparo.selection.designs import (
     DEFAULT_GOAL,
@@ -143,13 +145,15 @@ class Task:
             raise ValueError(f"goal={self.goal!r} goes by the answers: leave out strategy={self.strategy!r}")
         return Systems(group, self.goal)
 
-    def check(self) -> None:
-        """Raise a ValueError if the budget is too small, or a JudgeError if the judge is not ready (no key)."""
-        self.expense()
-        for voice in self.voices:
-            ready = getattr(voice.judge, "ready", None)
-            if ready is not None:
-                ready()
+    @property
+    def grows(self) -> bool:
+        """Whether items that are given are added to those of its folder."""
+        return not isinstance(self.prompt, CriteriaPrompt)
+
+    @property
+    def title(self) -> str:
+        """What stands before the number of calls."""
+        return ""
 
     @cached_property
     def voices(self) -> tuple[Voice, ...]:
@@ -226,12 +230,13 @@ class Task:
             },
             "votes": None if self.votes is None else len(self.votes),
             "ahead": self.ahead,
-            **({"alike": self.expense().alike} if self.is_panel else {}),
+            **({"alike": self.expense.alike} if self.is_panel else {}),
             PRICES: prices_of(self.judges),
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": {"python": platform.python_version(), **packages},
         }
 
+    @cached_property
     def expense(self) -> Expense:
         """The maximum number of calls, tokens and dollars, estimated from the lengths of a hundred prompts.
 
@@ -315,6 +320,17 @@ class Task:
 
 def _length(question: Question) -> int:
     return sum(map(len, (question.first_text, question.second_text, question.context_text or "")))
+
+
+def fingerprint(given: Sequence[Judgement]) -> str:
+    """How many answers a run begins with, and a digest of them: what must be the same for it to go on.
+
+    >>> from comparo.data.prompts import Question
+    >>> fingerprint([Judgement(Question("ana", "bo"), p=0.7)])[:19]
+    '1 answers, fdf43b46'
+    """
+    rows = sorted([*map(str, key_of(one.question)), repr(float(one.p)), repr(float(one.weight))] for one in given)
+    return f"{len(rows)} answers, {hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,22 @@ From the judgements of a run to the comparisons that are fitted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from comparo.data.comparisons import Comparisons
-from comparo.data.prompts import Prompt
-from comparo.judges import Judge, Judgement
-from comparo.judges.several import Several
+from comparo.data.criteria_prompt import criteria_prompt
+from comparo.data.items import Items
+from comparo.data.prompts import PAPER, Prompt, choose_prompt
+from comparo.data.wordings import DEFAULT_WORDING
+from comparo.judges import Judge, Judgement, as_judge, load_judge
+from comparo.judges.protocol import Several
+from comparo.run.cache import remembering
 
 
 @dataclass(frozen=True)
@@ -105,3 +110,86 @@ def by_ranking(answers: Sequence[Judgement]) -> list[list[Judgement]]:
 def count_cached(judgements: Iterable[Judgement]) -> int:
     """How many of the judgements came from the cache."""
     return sum(judgement.cached for judgement in judgements)
+
+
+Asked = str | Judge | Callable[..., float]
+NO_READERS = ("simulated/", "replay/")  # judges that read no prompt
+
+
+def make_judges(judge: Asked | Sequence[Asked], options: Any = None, cache: str | Path | None = None) -> list[Judge]:
+    """The judges that are given by name, as judges or as functions, with one mapping of options each or for all.
+
+    With a `cache`, they look for answers there before they are asked.
+
+    >>> [judge.name for judge in make_judges(["simulated/soft", "simulated/hard"], {"seed": 3})]
+    ['simulated/soft', 'simulated/hard']
+    """
+    judges = listed(judge)
+    given = listed(options) if isinstance(options, list | tuple) else [options] * len(judges)
+    if not judges or len(given) != len(judges):
+        raise ValueError(f"{len(given)} mappings of options for {len(judges)} judges; give one each, or one for all")
+    made = [
+        load_judge(each, **(own or {})) if isinstance(each, str) else as_judge(each)
+        for each, own in zip(judges, given, strict=True)
+    ]
+    return remembering(made, cache)
+
+
+def reader_among(judge: Asked | Sequence[Asked]) -> str:
+    """The name of a judge that reads prompts, "" for one that is given without a name."""
+    return reader([each if isinstance(each, str) else "" for each in listed(judge)])
+
+
+def listed(given: Any) -> list[Any]:
+    """What is given, as a list."""
+    return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def reader(judges: Sequence[str]) -> str:
+    """The name of a judge that reads prompts, or of the first where none does; "" is a judge without a name.
+
+    >>> reader(["simulated/soft", "openai/gpt-6-luna"])
+    'openai/gpt-6-luna'
+    """
+    return next((judge for judge in judges if not judge.startswith(NO_READERS)), judges[0])
+
+
+def make_prompt(
+    items: Items,
+    criterion: str | Mapping[str, str] | None,
+    prompt: str | Prompt | None,
+    judge: str = "",
+    *,
+    kind: str = "Text",
+    heading: str | None = None,
+    context: str | None = None,
+    wording: str | None = None,
+    labels: tuple[str, str] | None = None,
+    answer: str | None = None,
+) -> Prompt:
+    """The prompt for some items: a criterion, a template, the path of one, or the name of one of the paper's prompts.
+
+    Several criteria are given by name. A simulated or recorded judge reads no prompt, so it needs neither.
+    """
+    if criterion is None and prompt is None and judge.startswith(NO_READERS):
+        criterion = "better"
+    has_contexts = any(text is not None for text in items.context_texts)
+    if has_contexts and heading is None:
+        heading = (context or "context").replace("_", " ").capitalize()
+    if isinstance(criterion, Mapping):
+        if prompt is not None or labels is not None or answer is not None:
+            raise ValueError("several criteria have a prompt of their own; leave --prompt, --labels and --answer out")
+        return criteria_prompt(criterion, kind, heading if has_contexts else None, wording or DEFAULT_WORDING)
+    if isinstance(prompt, str) and prompt not in PAPER and "{" not in prompt:
+        if not Path(prompt).is_file():
+            raise ValueError(f"--prompt {prompt}: no such file, and none of the paper's prompts: {', '.join(PAPER)}")
+        prompt = Path(prompt).read_text(encoding="utf-8")
+    return choose_prompt(
+        criterion,
+        prompt,
+        kind=kind,
+        heading=heading if has_contexts else None,
+        wording=wording,
+        labels=labels,
+        answer=answer,
+    )

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from comparo.model.likelihoods.experts import logistic_curvature
+from comparo.model.likelihoods.bradley_terry import logistic_curvature
 from comparo.model.tuning import LIMITS, Limits
 from comparo.rounding import TIES, first_best, merge_ties
 from comparo.types import Array, Mask

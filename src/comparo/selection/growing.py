@@ -27,9 +27,8 @@ from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
-from comparo.model.likelihoods.experts import logistic_curvature
-from comparo.model.noise import residuals
-from comparo.model.observations import are_choices
+from comparo.model.likelihoods.bradley_terry import logistic_curvature
+from comparo.model.observations import are_choices, residuals
 from comparo.rounding import first_best, merge_ties
 from comparo.selection.designs import Pairs, in_both_orders, orient
 from comparo.selection.selector import Selector

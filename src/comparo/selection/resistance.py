@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.likelihoods.experts import logistic_curvature
-from comparo.model.linalg.graph import Graph
+from comparo.model.likelihoods.bradley_terry import logistic_curvature
+from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.linalg.pattern import Pattern
 from comparo.rounding import TIES, merge_ties
 from comparo.selection.designs import Pairs
 from comparo.types import Array

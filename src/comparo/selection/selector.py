@@ -19,9 +19,8 @@ from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
 from comparo.model.estimators.poe import WIDE, product_at
 from comparo.model.inference.newton import Problem
-from comparo.model.likelihoods.experts import BradleyTerry, logistic_curvature
-from comparo.model.linalg.graph import Graph
-from comparo.model.linalg.pattern import Pattern
+from comparo.model.likelihoods.bradley_terry import BradleyTerry, logistic_curvature
+from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.tuning import LIMITS, Limits
 from comparo.selection.designs import (
     DEFAULT_GOAL,

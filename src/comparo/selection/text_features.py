@@ -35,8 +35,7 @@ from scipy import sparse
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
-from comparo.model.noise import power, residuals
-from comparo.model.observations import are_choices
+from comparo.model.observations import are_choices, power, residuals
 from comparo.types import Array, LongIndex
 
 BITS = 21  # of a code point

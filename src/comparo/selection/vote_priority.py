@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.model.estimators.votes import SPREAD, Expectation
-from comparo.model.likelihoods.experts import logistic_curvature
+from comparo.model.likelihoods.bradley_terry import logistic_curvature
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import expected_of
 from comparo.rounding import first_best

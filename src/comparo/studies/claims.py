@@ -12,9 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from comparo.studies import paper
-from comparo.studies.experiments import Experiment
-from comparo.studies.paper import between, signed
+from comparo.methods import Method
+from comparo.studies.experiments import (
+    METHODS,
+    PAPER_HANNA,
+    PAPER_PAIRS,
+    PAPER_SELECTED,
+    PAPER_SUMMEVAL,
+    PAPER_TOPICALCHAT,
+    PAPER_WHOLE,
+    Experiment,
+    between,
+    signed,
+)
 from comparo.studies.sweep import Results
 from comparo.types import Array
 
@@ -91,10 +101,10 @@ def _unpaired(a: Array, b: Array) -> Difference:
 
 def claims(experiments: Experiments) -> list[Claim]:
     """All claims, on the data sets that were studied."""
-    gains = [row["greedy"]["poe-bt"] - row["random"]["poe-bt"] for row in paper.SELECTED.values()]
-    kept = [row["48"]["poe-bt"] / row["240"]["poe-bt"] for row in paper.SUMMEVAL.values()]
-    ends = [rows["50n"]["poe-bt"] - rows["10n"]["poe-bt"] for row in paper.HANNA.values() for rows in row.values()]
-    sorts = [after - before for pair in paper.PAIRS.values() for before, after in zip(*pair, strict=True)]
+    kept = [few / whole for few, whole in PAPER_WHOLE]
+    gains, ends, sorts = (
+        [after - before for before, after in pairs] for pairs in (PAPER_SELECTED, PAPER_HANNA, PAPER_PAIRS)
+    )
     every: list[tuple[str, str, Callable[[Experiment], Iterator[Finding]]]] = [
         (
             "Probabilities beat decisions: avg-prob over win-ratio",
@@ -132,7 +142,11 @@ def claims(experiments: Experiments) -> list[Claim]:
             "curves only: similar",
             _one_order_is_as_good,
         ),
-        ("PoE-BT converges within 10 N calls on HANNA", f"{between(ends)} from 10 N to 50 N", _converges_within_ten),
+        (
+            "PoE-BT converges within 10 N calls on HANNA",
+            f"{between(ends)} from 10 N to 50 N",
+            _converges_within_ten,
+        ),
         ("PoE-BT beats PairS", f"SummEval, PairS-beam: {between(sorts, 0)} by attribute", _beats_sorting),
     ]
     found = []
@@ -148,25 +162,26 @@ def _at(calls: str) -> str:
     return f"at {calls.replace('n', ' N')} calls"
 
 
-def _reported(method: str, rival: str) -> str:
-    sets = (("SummEval", paper.SUMMEVAL, "48"), ("TopicalChat", paper.TOPICALCHAT, "18"))
+def _reported(method: Method, rival: Method) -> str:
+    one, other = METHODS.index(method), METHODS.index(rival)
     return "; ".join(
-        f"{title} {_at(calls)} {between(row[calls][method] - row[calls][rival] for row in table.values())}"
-        for title, table, calls in sets
+        f"{title} {between(row[one] - row[other] for row in rows)}"
+        for title, rows in (("SummEval at 48 calls", PAPER_SUMMEVAL), ("TopicalChat at 18 calls", PAPER_TOPICALCHAT))
     )
 
 
+def _gap(found: Experiment, one: Results, way: str, other: Results, rival: str, point: str, where: str = "") -> Finding:
+    apart = difference(one, way, other, rival, point)
+    return f"{found.plan.title} {_at(point)}{where}: {apart}", apart.verdict
+
+
 def _probabilities_beat_decisions(found: Experiment) -> Iterator[Finding]:
-    point = found.plan.point
-    apart = difference(found.random, "avg-prob", found.random, "win-ratio", point)
-    yield f"{found.plan.title} {_at(point)}: {apart}", apart.verdict
+    yield _gap(found, found.random, "avg-prob", found.random, "win-ratio", found.plan.point)
 
 
 def _products_beat_means(found: Experiment) -> Iterator[Finding]:
-    point = found.plan.point
-    best = max(("avg-prob", "win-ratio"), key=lambda name: found.random.mean(name, point))
-    apart = difference(found.random, "poe-bt", found.random, best, point)
-    yield f"{found.plan.title} {_at(point)} over {best}: {apart}", apart.verdict
+    best = max(("avg-prob", "win-ratio"), key=lambda name: found.random.mean(name, found.plan.point))
+    yield _gap(found, found.random, "poe-bt", found.random, best, found.plan.point, f" over {best}")
 
 
 def _a_fifth_is_enough(found: Experiment) -> Iterator[Finding]:
@@ -185,24 +200,21 @@ def _experts_agree(found: Experiment) -> Iterator[Finding]:
 
 
 def _selection_adds(found: Experiment) -> Iterator[Finding]:
-    apart = difference(found.selected, "poe-bt, greedy", found.random, "poe-bt", found.plan.point)
-    yield f"{found.plan.title} {_at(found.plan.point)}: {apart}", apart.verdict
+    yield _gap(found, found.selected, "poe-bt, greedy", found.random, "poe-bt", found.plan.point)
 
 
 def _debiasing_is_needed(found: Experiment) -> Iterator[Finding]:
     mean = [float(np.mean(judgements.p)) for judgements in found.opened.recorded.values()]
-    apart = difference(found.one, DEBIASED, found.one, "poe-bt, one order", found.plan.one_point)
-    where = f"{_at(found.plan.one_point)} (mean p {min(mean):.2f} to {max(mean):.2f})"
-    yield f"{found.plan.title} {where}: {apart}", apart.verdict
+    where = f" (mean p {min(mean):.2f} to {max(mean):.2f})"
+    yield _gap(found, found.one, DEBIASED, found.one, "poe-bt, one order", found.plan.one_point, where)
 
 
 def _one_order_is_as_good(found: Experiment) -> Iterator[Finding]:
     """Debiased poe-bt in one order against both orders with as many calls, also at the fewest."""
     fewest = next(calls for calls in found.one.calls if calls in found.random.calls)
     for point in dict.fromkeys((fewest, found.plan.one_point)):
-        apart = difference(found.one, DEBIASED, found.random, "poe-bt", point)
-        verdict = apart.verdict.replace(OPEN, f"{HELD} (no significant difference)")
-        yield f"{found.plan.title} {_at(point)}: {apart}", f"{verdict} {_at(point)}"
+        figure, verdict = _gap(found, found.one, DEBIASED, found.random, "poe-bt", point)
+        yield figure, f"{verdict.replace(OPEN, f'{HELD} (no significant difference)')} {_at(point)}"
 
 
 def _converges_within_ten(found: Experiment) -> Iterator[Finding]:

@@ -7,8 +7,8 @@ recorded rows, shape (S, T), in the order of the contexts.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,9 +69,8 @@ class Group:
         """The paper's design for items in shuffled order, a new order for each set."""
         contexts, count = self.pairs.shape[:2]
         if count < self.items * (self.items - 1) // 2:
-            sets = [
-                greedy_among(self.pairs[c], self.items, self.wanted, rng) for _ in range(draws) for c in range(contexts)
-            ]
+            every = [pairs for _ in range(draws) for pairs in self.pairs]
+            sets = [greedy_among(pairs, self.items, self.wanted, rng) for pairs in every]
             return np.array(sets).reshape(draws, contexts, -1)
         design = greedy_pairs(self.items, self.wanted, rng)
         shuffled = rng.permuted(np.tile(np.arange(self.items), (draws * contexts, 1)), axis=1)
@@ -161,18 +160,15 @@ class Draws:
         contexts = len(recorded.contexts)
         number = np.arange(len(rows), dtype=np.int32)[:, None]
         context = number * contexts + np.repeat(np.arange(contexts, dtype=np.int32), self.calls)
-        return self._taken(rows.ravel(), np.arange(len(rows) * contexts), context.ravel())
+        taken = rows.ravel()
+        first, second = recorded.item[recorded.first[taken]], recorded.item[recorded.second[taken]]
+        weight = None if recorded.weight is None else recorded.weight[taken]
+        labels = np.arange(len(rows) * contexts)
+        return Comparisons(recorded.items, first, second, recorded.p[taken], weight, labels, context.ravel())
 
     def one(self, draw: int) -> Comparisons:
         """The comparisons of one draw, contexts with the labels they have."""
-        contexts = np.arange(len(self.recorded.contexts), dtype=np.int32)
-        return self._taken(self.rows[draw], self.recorded.contexts, np.repeat(contexts, self.calls))
-
-    def _taken(self, rows: Index, contexts: NDArray[np.generic], context: Index) -> Comparisons:
-        recorded = self.recorded
-        first, second = recorded.item[recorded.first[rows]], recorded.item[recorded.second[rows]]
-        weight = None if recorded.weight is None else recorded.weight[rows]
-        return Comparisons(recorded.items, first, second, recorded.p[rows], weight, contexts, context)
+        return replace(self.together(slice(draw, draw + 1)), contexts=self.recorded.contexts)
 
 
 def calls_in(recorded: Recorded, calls: int | str, orders: Orders = "both") -> NDArray[np.int64]:
@@ -236,9 +232,6 @@ def draw(
     """
     if draws < 1:
         raise ValueError(f"draws are at least 1, not {draws}")
-    for name, value, known in (("orders", orders, Orders), ("strategy", strategy, Strategy)):
-        if value not in get_args(known):
-            raise ValueError(f"{name} is one of {', '.join(map(repr, get_args(known)))}, not {value!r}")
     pairs, available = _usable(recorded, orders)
     each = 2 if orders == "both" else 1
     counts = calls if isinstance(calls, np.ndarray) else calls_in(recorded, calls, orders)

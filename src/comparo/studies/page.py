@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from comparo.analysis.correlations import moments, true_differences
 from comparo.plots.rankings import plot_difference_given_p, plot_joint
-from comparo.studies import paper
 from comparo.studies.claims import OPEN, OPPOSITE, Claim, claims
-from comparo.studies.experiments import BIASES, PLANS, SELECTED, Experiment, experiment
+from comparo.studies.experiments import BIASES, PAPER_WHOLE, PLANS, SELECTED, Experiment, experiment
 from comparo.studies.figures import efficiency_panels, panels, save
-from comparo.studies.opening import open_set
+from comparo.studies.recorded import open_set
 from comparo.studies.tables import Entry, Table, attributes_table, correlations_table, entry, retention_table
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def write_study(
         raise ValueError(f"there is no summeval.jsonl in {data}; give the folder of the data sets with --data")
     options = "" if (draws, seed) == (100, 0) else f" --draws {draws} --seed {seed}"
     where = f" --judgements {judgements}" if judgements is not None else ""
-    text = render(found, draws, f"comparo study all --data {data}{where} --out {out.name}{options}")
+    text = render(found, draws, f"comparo study all --data {data}{where} --out {out}{options}")
     save(_figures(found), out / "images", "study_")
     path = out / "study.md"
     path.write_text(text, encoding="utf-8")
@@ -112,7 +111,7 @@ def _remarks(one: Experiment) -> str:
     """What the verdicts do not show."""
     soft, hard = (100 * one.random.whole(method) for method in ("avg-prob", "win-ratio"))
     kept = one.random.mean("poe-bt", one.plan.point) / one.random.whole("poe-bt")
-    theirs = [row["48"]["poe-bt"] / row["240"]["poe-bt"] for row in paper.SUMMEVAL.values()]
+    theirs = [few / whole for few, whole in PAPER_WHOLE]
     return (
         f"Being within 2 of {soft:.1f} is easier than being within 2 of 40: at {one.plan.point} calls this judge keeps "
         f"{kept:.0%} of SummEval's full correlation, the paper's five {min(theirs):.0%} to {max(theirs):.0%}. From all "
@@ -122,52 +121,47 @@ def _remarks(one: Experiment) -> str:
 
 
 def _selection_table(everything: Sequence[Experiment]) -> Table:
-    """Methods × sets: random, then selected, at the calls looked at."""
     columns = ["method"]
-    rows: dict[str, list[Entry | None]] = {method: [] for method in SELECTED}
+    rows: dict[str, list[Any]] = {method: [method] for method in SELECTED}
     for one in everything:
         point = one.plan.point
         columns += [f"{one.plan.title}, {point} calls, random", "selected"]
-        for method, entries in rows.items():
-            entries.append(entry(one.random.values(method, point)))
-            entries.append(entry(one.selected.values(f"{method}, greedy", point)))
-    return Table("", tuple(columns), tuple((method, tuple(entries)) for method, entries in rows.items()))
+        for method, row in rows.items():
+            row += [entry(one.random.values(method, point)), entry(one.selected.values(f"{method}, greedy", point))]
+    return Table.of("", columns, rows.values())
 
 
 def _orders_table(everything: Sequence[Experiment]) -> Table:
-    """Attributes × biases in one order, and both orders."""
-    rows: list[tuple[str, tuple[Entry | None, ...]]] = []
+    names = [f"poe-bt, bias {bias}, one order".replace("bias none, ", "") for bias in BIASES]
+    rows = []
     for one in everything:
         point = one.plan.one_point
         for attribute, recorded in one.opened.recorded.items():
-            names = [f"poe-bt, bias {bias}, one order".replace("bias none, ", "") for bias in BIASES]
             reached = [one.one.mean(name, point, attribute=attribute) for name in names]
             reached.append(one.random.mean("poe-bt", point, attribute=attribute))
-            entries = (Entry(float(np.mean(recorded.p)), digits=2), *(Entry(100 * value) for value in reached))
-            rows.append((f"{one.plan.title} {attribute}, {point} calls", entries))
+            label = f"{one.plan.title} {attribute}, {point} calls"
+            rows.append([label, Entry(float(np.mean(recorded.p)), digits=2), *(100 * value for value in reached)])
     columns = ("set", "mean p", *(f"one order, {bias}" for bias in ("no bias term", "plug-in", "joint")), "both orders")
-    return Table("", columns, tuple(rows))
+    return Table.of("", columns, rows)
 
 
 def _sorting_table(everything: Sequence[Experiment]) -> Table:
-    rows: list[tuple[str, tuple[Entry | None, ...]]] = []
+    rows = []
     for one in everything:
         for name, results in one.beside.items():
-            reached = [results.mean(way.name, results.calls[0]) for way in results.ways]
-            sort = Entry(one.sort_calls(name)), entry(one.sort_values(name))
-            entries = (*sort, *(Entry(100 * value) for value in reached))
-            rows.append((f"{one.plan.title}, {name}", entries))
+            reached = (100 * results.mean(way.name, results.calls[0]) for way in results.ways)
+            rows.append([f"{one.plan.title}, {name}", one.sort_calls(name), entry(one.sort_values(name)), *reached])
     ways = (f"PoE-BT, {way}" for way in ("both orders", "both orders, selected", "one order, joint bias"))
-    return Table("", ("set", "calls", "PairS", *ways), tuple(rows))
+    return Table.of("", ("set", "calls", "PairS", *ways), rows)
 
 
 def _length_table(everything: Sequence[Experiment]) -> Table:
-    rows: list[tuple[str, tuple[Entry | None, ...]]] = []
+    rows = []
     for one in everything:
         for attribute, cell in one.longer.items():
             judged = (100 * one.random.whole(method, attribute=attribute) for method in ("avg-prob", "poe-bt"))
-            rows.append((f"{one.plan.title} {attribute}", (Entry(100 * cell.spearman[0]), *map(Entry, judged))))
-    return Table("", ("set", "the longer text", "avg-prob", "PoE-BT"), tuple(rows))
+            rows.append([f"{one.plan.title} {attribute}", 100 * float(cell.spearman[0]), *judged])
+    return Table.of("", ("set", "the longer text", "avg-prob", "PoE-BT"), rows)
 
 
 def _length_remark(everything: Sequence[Experiment]) -> str:

@@ -30,7 +30,7 @@ from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
-from comparo.errors import ComparisonsError, JudgeError
+from comparo.errors import JudgeError
 from comparo.judges import Judge
 from comparo.judges.replay import Replay
 from comparo.rounding import TIES, merge_ties
@@ -71,11 +71,7 @@ def sort_contexts(
     >>> sorted_by[None].order, sorted_by[None].calls
     (('b', 'a'), 1)
     """
-    if beam < 1 or not 0 <= threshold <= 0.5:
-        raise ValueError(f"beam = {beam} is to be at least 1, and threshold = {threshold} from 0 to 0.5")
     candidates: list[tuple[Any, Any]] = [(context, name) for context, group in names.items() for name in group]
-    if len(set(candidates)) < len(candidates):
-        raise ValueError("two candidates of a context have the same name; give each its own")
     start, sorts = 0, []
     for group in names.values():
         sorts.append(_sort((start + rng.permutation(len(group))).tolist(), beam, threshold))
@@ -86,9 +82,7 @@ def sort_contexts(
         ordered = [*wanted, *((second, first) for first, second in wanted if both)]
         asked = [(candidates[first][0], candidates[first][1], candidates[second][1]) for first, second in ordered]
         found = answer(asked)
-        for (context, *pair), p in zip(asked, found, strict=True):
-            if not 0 <= p <= 1:
-                raise ValueError(f"the answer to {pair[0]!r} against {pair[1]!r} is {p}, which is no probability")
+        for context, *_ in asked:
             calls[context] += 1
         if both:
             found = [(p + 1 - turned) / 2 for p, turned in zip(found, found[len(wanted) :], strict=False)]
@@ -114,29 +108,17 @@ def recorded_answers(recorded: Comparisons) -> Answer:
 
     >>> recorded_answers(Comparisons.from_rows([("a", "b", 0.3)]))([(None, "b", "a")])
     Traceback (most recent call last):
-    comparo.errors.ComparisonsError: 'b' against 'a' was not recorded in this order; PairS chooses its own pairs, ...
+    comparo.errors.JudgeError: replay/memory on 'b' against 'a': ...
     """
-    replay = Replay(recorded)
+    return judge_answers(Replay(recorded))
+
+
+def judge_answers(judge: Judge, prompt: Prompt | None = None, items: Items | None = None) -> Answer:
+    """Answers from a judge that is asked with a prompt about the texts of `items`; a failed one raises a JudgeError."""
 
     def answer(asked: Sequence[Asked]) -> list[float]:
-        answers = []
-        for judgement in replay.judge(Question(first, second, context) for context, first, second in asked):
-            if judgement.failed:
-                raise ComparisonsError(
-                    f"{_named(judgement.question)} was not recorded in this order; PairS chooses its own pairs, and "
-                    "needs every ordered pair of a context"
-                )
-            answers.append(judgement.p)
-        return answers
-
-    return answer
-
-
-def judge_answers(judge: Judge, prompt: Prompt, items: Items) -> Answer:
-    """Answers from a judge that is asked with this prompt; a failed answer ends the sort with a JudgeError."""
-
-    def answer(asked: Sequence[Asked]) -> list[float]:
-        questions = [items.question(*one) for one in asked]
+        names = (Question(first, second, context) for context, first, second in asked)
+        questions = list(names if items is None else (items.question(*one) for one in asked))
         found = {}
         for judgement in judge.judge(questions, prompt):
             question = judgement.question

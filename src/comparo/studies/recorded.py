@@ -1,24 +1,28 @@
 """Recorded judgements beside people's scores, as arrays: what every study of few comparisons draws from.
 
-n candidates (items of C contexts) and R ordered comparisons of them lie by context, so that the comparisons of context
-c are rows `row_starts[c]` to `row_starts[c + 1]`. A pair is two candidates asked in one order or in both.
+n candidates (items of C contexts) and R ordered comparisons of them lie by context. A pair is two candidates asked in
+one order or in both. `open_set` finds the files of a data set: its items, and the judgements of each attribute.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.columns import look_up, shown
+from comparo.data.columns import Table, factorise, look_up, shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
+from comparo.data.reading import READ
 from comparo.errors import ComparisonsError
+from comparo.studies.datasets import READERS, load_dataset
 from comparo.types import Array, Index
 
 
@@ -75,7 +79,7 @@ class Recorded:
         place = np.empty(len(items), dtype=np.int32)
         place[candidates] = np.arange(len(candidates))
         used, sizes = np.unique(items.context[candidates], return_counts=True)
-        labels, item = _labels(items.ids[candidates])
+        labels, (item,) = factorise(Table({"id": items.ids[candidates]}), "id")
         found = cls(
             items=labels,
             contexts=items.contexts[used],
@@ -154,21 +158,15 @@ def _matched(data: Comparisons, items: Items) -> NDArray[np.int64]:
     alone = len(items.contexts) == 1 and (data.contexts is None or len(data.contexts) == 1)
     if data.contexts is None and not alone:
         raise ComparisonsError("the items have contexts and the judgements have none; add a column context to them")
-    of_items = ["" if alone else str(label) for label in items.contexts.tolist()]
-    labels = zip((of_items[code] for code in items.context.tolist()), map(str, items.ids.tolist()), strict=True)
-    names = list(map(str, data.items.tolist()))
-    if alone or data.context is None or data.contexts is None:
-        contexts = [""] * len(data)
-    else:
-        of_data = list(map(str, data.contexts.tolist()))
-        contexts = [of_data[code] for code in data.context.tolist()]
-    compared = [
-        zip(contexts, map(names.__getitem__, column.tolist()), strict=True) for column in (data.first, data.second)
-    ]
+    columns = data.to_columns()
+    of_items = [""] * len(items) if alone else list(map(str, items.contexts[items.context].tolist()))
+    contexts = [""] * len(data) if alone else list(map(str, columns["context"].tolist()))
+    labels = zip(of_items, map(str, items.ids.tolist()), strict=True)
+    compared = [zip(contexts, map(str, columns[side].tolist()), strict=True) for side in ("first", "second")]
     rows = look_up(chain(*compared), labels).astype(np.int64).reshape(2, -1)
     if rows.min() < 0:
         side, bad = (int(index[0]) for index in np.nonzero(rows < 0))
-        name = data.items[(data.first, data.second)[side][bad]]
+        name = columns[("first", "second")[side]][bad]
         place = f" in context {shown(contexts[bad])}" if contexts[bad] else ""
         raise ComparisonsError(
             f"judgement {bad + 1} is of {shown(name)}{place}, which is not among the items; are these the judgements "
@@ -177,10 +175,103 @@ def _matched(data: Comparisons, items: Items) -> NDArray[np.int64]:
     return rows
 
 
-def _labels(ids: NDArray[Any]) -> tuple[NDArray[Any], Index]:
-    """The different ids in order of appearance (M,), and the code of each (n,)."""
-    numbers: dict[Any, int] = {}
-    codes = [numbers.setdefault(label, len(numbers)) for label in ids.tolist()]
-    labels = np.empty(len(numbers), dtype=object)
-    labels[:] = list(numbers)
-    return labels, np.array(codes, dtype=np.int32)
+ENDINGS = tuple(f"{kind}{packed}" for kind in READ for packed in ("", ".gz"))
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A set's name, its items, and the recorded judgements by attribute."""
+
+    name: str
+    items: Items = field(repr=False)
+    recorded: Mapping[str, Recorded]
+
+
+def open_set(
+    name_or_path: str,
+    data: str | os.PathLike[str] | None = None,
+    judgements: str | os.PathLike[str] | None = None,
+    *,
+    attributes: Iterable[str] = (),
+    items: Items | None = None,
+) -> Opened:
+    """A data set of the paper by its name, or any file of items with human scores, with its recorded judgements.
+
+    `data` is the folder (or file) in which a set of the paper lies; without it the set is downloaded. `judgements` is a
+    file of comparisons, for one attribute, or a folder with NAME.ATTRIBUTE.csv.gz (or another ending that
+    `Comparisons.read` knows); by default the folder `judgements` beside the data. Without `attributes` all that were
+    judged are studied. `items` are the file's, where they are read already.
+
+    >>> open_set("nothing.jsonl")
+    Traceback (most recent call last):
+    ValueError: nothing.jsonl is neither a file nor a data set of the paper: summeval, topicalchat, hanna, cmcqrd
+    """
+    wanted = tuple(attributes)
+    name, texts, scored, beside = scored_items(name_or_path, data, attributes=wanted, items=items)
+    files = _judged(name, beside if judgements is None else Path(judgements), scored, bool(wanted))
+    return Opened(name, texts, {attribute: Recorded.of(path, texts, attribute) for attribute, path in files.items()})
+
+
+def scored_items(
+    name_or_path: str,
+    data: str | os.PathLike[str] | None = None,
+    *,
+    attributes: Iterable[str] = (),
+    items: Items | None = None,
+) -> tuple[str, Items, tuple[str, ...], Path | None]:
+    """A data set's name, its items, the attributes to study, and where judgements may be; see `open_set`."""
+    if name_or_path in READERS:
+        name, file = name_or_path, None if data is None else _file(Path(data), name_or_path)
+        found = load_dataset(name, file)
+        texts, scored = found.items, found.attributes
+        folder = None if file is None else file.parent / "judgements"
+    else:
+        file = Path(name_or_path)
+        if not file.exists():
+            known = ", ".join(READERS)
+            raise ValueError(f"{name_or_path} is neither a file nor a data set of the paper: {known}")
+        name, folder = file.name.split(".")[0], file.parent / "judgements"
+        texts = Items.of(name_or_path) if items is None else items
+        scored = tuple(texts.scores)
+        if not scored:
+            raise ComparisonsError(f"{file} has no human scores to compare with; name their column with --scores")
+    wanted = tuple(attributes)
+    if unknown := [attribute for attribute in wanted if attribute not in texts.scores]:
+        raise ComparisonsError(f"{name} has no human scores {unknown[0]!r}; it has {', '.join(scored)}")
+    return name, texts, wanted or scored, folder
+
+
+def _file(place: Path, name: str) -> Path:
+    """The file of a data set in a folder, or the file itself."""
+    file = place if place.is_file() else _named(place, name)
+    if file is None:
+        raise ValueError(f"there is no {name}.jsonl (or .json, .csv, .parquet) in {place}; name its folder with --data")
+    return file
+
+
+def _named(place: Path, stem: str) -> Path | None:
+    return next((file for ending in ENDINGS if (file := place / f"{stem}{ending}").is_file()), None)
+
+
+def _judged(name: str, place: Path | None, attributes: tuple[str, ...], named: bool) -> dict[str, Path]:
+    """The file of judgements of each attribute; of those that were not named, the ones that have a file."""
+    first = attributes[0]
+    remedy = (
+        "a study draws from judgements recorded before. Make them for each attribute: `comparo select ITEMS --next "
+        "CALLS --strategy random --orders both > pairs.csv`, then `comparo judge pairs.csv --items ITEMS --criterion … "
+        f"> {name}.{first}.csv`"
+    )
+    if place is None:
+        raise ValueError(f"say where the judgements are with --judgements: {remedy}")
+    if place.is_file():
+        if len(attributes) > 1:
+            raise ValueError(
+                f"{place} holds the judgements of one attribute; say which with --attribute: {', '.join(attributes)}"
+            )
+        return {first: place}
+    files = ((attribute, _named(place, f"{name}.{attribute}")) for attribute in attributes)
+    found = {attribute: file for attribute, file in files if file is not None}
+    missing = [attribute for attribute in attributes if attribute not in found]
+    if missing and (named or not found):
+        raise ValueError(f"there are no judgements {name}.{missing[0]}.csv (or .csv.gz, …) in {place}; {remedy}")
+    return found

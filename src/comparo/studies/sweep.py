@@ -1,8 +1,14 @@
-"""A sweep: every way of spending calls and of scoring them, at every number of calls, for every attribute.
+"""A sweep: every way to spend calls and to score the answers, at every number of calls, for every attribute.
 
-Ways with the same orders and strategy are scored on the same draws, so that they can be compared draw by draw. A draw
-is determined by the seed, the attribute, the orders, the strategy and the calls: it does not depend on the other ways
-studied, nor on the number of processes.
+A cell is one way at one number of calls. Ways with the same orders and strategy are scored on the same draws and can be
+compared draw by draw. Seed, attribute, orders, strategy and calls determine a draw, whatever else is studied and
+however many processes share the work. All contexts of all draws are fitted in one call, with draw·C + context as the
+context, unless the method shares something between contexts, such as a position bias: then each draw is fitted alone.
+
+With a the method's and b people's scores of a context's items, centred, Pearson's correlation is Σab / √(Σa²·Σb²), and
+Spearman's the same of their ranks, ties at their mean rank. A cell has the mean over contexts in each draw; contexts in
+which people gave all items the same score are left out, and a method that gives all items the same score has
+correlation 0.
 """
 
 from __future__ import annotations
@@ -11,23 +17,182 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from multiprocessing import get_context
-from operator import methodcaller
-from typing import Any, Literal
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
-from comparo.methods import Method
+from comparo.analysis.correlations import pearson, spearman
+from comparo.data.comparisons import Comparisons
+from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
+from comparo.model.linalg.graph import Graph
+from comparo.model.tuning import LIMITS
+from comparo.ranking.ranking import Ranking
 from comparo.selection.designs import Orders
-from comparo.studies.cells import Cell, Fit, Scorer, column_means, evaluate
 from comparo.studies.draws import Draws, Strategy, calls_in, draw, reaches
 from comparo.studies.recorded import Recorded
 from comparo.types import Array
 
+DECISIONS = ("win-ratio", "bt", "poe-g-hard")
+
+
+class Scorer(Protocol):
+    """Scores from comparisons of every context."""
+
+    @property
+    def independent(self) -> bool:
+        """Whether the scores of a context depend on its own comparisons alone."""
+
+    def __call__(self, comparisons: Comparisons) -> Ranking:
+        """A score for every item of every context."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """`comparo.fit` by a method's name and bias.
+
+    Methods that use decisions decide a pair that was asked in both orders once, by p̃_ij = ½(p_ij + 1 − p_ji), as the
+    paper's symmetric set-up does: else a judge who favours a position would tie items that it can distinguish. "bt"
+    has the paper's prior (`prior_pairs="compared"`). In small contexts it is solved by Newton's method, which is
+    faster: e = 1/(N − 1) additional wins for either side of a comparison are p = (y + e)/(1 + 2e) with weight 1 + 2e,
+    so that its maximum is that of a product of soft Bradley–Terry experts.
+
+    >>> Fit("poe-bt").independent, Fit("poe-bt", "joint").independent
+    (True, False)
+    >>> Fit("win-ratio")(Comparisons.from_rows([("a", "b", 0.9), ("b", "a", 0.6)])).scores
+    array([1., 0.])
+    """
+
+    method: Method
+    bias: Bias = "none"
+
+    @property
+    def independent(self) -> bool:
+        """Plugged-in and jointly estimated biases are pooled over contexts."""
+        return self.bias == "none"
+
+    def __call__(self, comparisons: Comparisons) -> Ranking:
+        """The ranking; what `fit` warns of (draws that are not connected) is a matter of course here."""
+        if self.method in DECISIONS and self.bias == "none":
+            merged = comparisons.merge_orders()
+            comparisons = merged if comparisons.weight is not None else replace(merged, weight=None)
+        if self.method == "bt" and self.bias == "none":
+            return _bradley_terry(comparisons)
+        return quiet_fit(comparisons, self.method, bias=self.bias)
+
+
+def _bradley_terry(comparisons: Comparisons) -> Ranking:
+    """The scores of "bt": by Newton's method where all contexts are small, else by Newman's iteration."""
+    graph = Graph.build(comparisons)
+    if int(np.max(np.diff(graph.starts))) > LIMITS.batched:
+        return quiet_fit(comparisons, "bt", algorithm="newman", prior_pairs="compared")
+    decisions = comparisons.decisions()
+    extra = 1.0 / (np.diff(graph.starts) - 1.0)[graph.position[graph.first]]
+    weight = decisions.weights + 2.0 * extra
+    p = (decisions.weights * decisions.p + extra) / weight
+    return quiet_fit(replace(decisions, p=p, weight=weight), "poe-bt", prior="first")
+
+
+TIED = 1e-7  # scores closer than this share of their context's range are tied, so that rounding does not rank them
+TOGETHER = 4_000_000  # most comparisons fitted at once
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """Spearman's and Pearson's correlation in each of S draws, shape (S,), each the mean over contexts.
+
+    `by_context` (C,) is Spearman's in each context, mean over draws; NaN where people gave all items the same score.
+    """
+
+    spearman: Array
+    pearson: Array
+    by_context: Array
+
+    def __str__(self) -> str:
+        return f"{100 * np.mean(self.spearman):.1f} ± {100 * deviation(self.spearman):.1f}"
+
+
+def evaluate(draws: Draws, scorer: Scorer) -> Cell:
+    """The cell of a scorer on draws of recorded judgements.
+
+    >>> from comparo.studies.draws import draw
+    >>> from comparo.studies.recorded import example
+    >>> evaluate(draw(example(), 6, 2, rng=np.random.default_rng(0)), Fit("poe-bt")).spearman
+    array([1., 1.])
+    """
+    return correlate(draws.recorded, score(draws, scorer))
+
+
+def score(draws: Draws, scorer: Scorer) -> Array:
+    """The scores of all candidates in each draw, shape (S, n), in the recorded order."""
+    recorded, number = draws.recorded, len(draws)
+    if draws.whole and number > 1:
+        once = Draws(recorded, draws.rows[:1], draws.calls, whole=True)
+        return np.repeat(score(once, scorer), number, axis=0)
+    if not scorer.independent:
+        return np.concatenate([placed(recorded, scorer(draws.one(each)), 1) for each in range(number)])
+    step = max(1, TOGETHER // draws.rows.shape[1])
+    parts = [slice(begin, min(begin + step, number)) for begin in range(0, number, step)]
+    return np.concatenate([placed(recorded, scorer(draws.together(part)), part.stop - part.start) for part in parts])
+
+
+def placed(recorded: Recorded, scored: Ranking, draws: int) -> Array:
+    """Scores of all candidates, shape (draws, n), from those of contexts draw·C + context."""
+    contexts, items, candidates = len(recorded.contexts), len(recorded.items), len(recorded.item)
+    draw, context = np.divmod(scored.graph.context.astype(np.int64), contexts)
+    known = recorded.context * np.int64(items) + recorded.item
+    order = np.argsort(known, kind="stable")
+    place = order[np.searchsorted(known, context * items + scored.graph.item, sorter=order)]
+    found = np.full((draws, candidates), np.nan)
+    found[draw, place] = scored.scores
+    if np.isnan(found).any():
+        raise ValueError("the scorer left items without a score, or with one that is no number; score every item")
+    return found
+
+
+def correlate(recorded: Recorded, scores: Array) -> Cell:
+    """Spearman's and Pearson's correlation of `scores` (S, n) with people's, the mean over contexts `has_spread`: (S,).
+
+    >>> from comparo.studies.recorded import example
+    >>> correlate(example(), np.array([[9.0, 1.0, 2.0], [0.0, 0.0, 0.0]])).spearman
+    array([1., 0.])
+    """
+    usable = ~np.isnan(recorded.human) & recorded.has_spread[recorded.context]
+    columns = np.flatnonzero(usable)
+    context = np.unique(recorded.context[columns], return_inverse=True)[1]
+    sizes = np.bincount(context)
+    ranked, linear = np.empty((2, len(scores), len(sizes)))
+    for size in np.unique(sizes).tolist():
+        which = np.flatnonzero(sizes == size)
+        members = columns[np.isin(context, which)].reshape(-1, size)
+        one, other = scores[:, members], recorded.human[members]
+        linear[:, which] = np.nan_to_num(pearson(one, other))
+        spread = np.ptp(one, axis=-1, keepdims=True)
+        steps = np.round((one - one.min(axis=-1, keepdims=True)) / (TIED * np.where(spread > 0, spread, 1.0)))
+        ranked[:, which] = np.nan_to_num(spearman(steps, other))
+    by_context = np.full(len(recorded.contexts), np.nan)
+    by_context[recorded.has_spread] = np.mean(ranked, axis=0)
+    return Cell(np.mean(ranked, axis=1), np.mean(linear, axis=1), by_context)
+
+
+def column_means(rows: Sequence[Array]) -> Array:
+    """The mean of several rows (C,) column by column without NaN; NaN where a column has no number."""
+    table = np.array(rows)
+    known = ~np.isnan(table)
+    total = np.sum(np.where(known, table, 0.0), axis=0)
+    return np.asarray(np.divide(total, known.sum(axis=0), out=np.full(len(total), np.nan), where=known.any(axis=0)))
+
+
+def deviation(values: Array) -> float:
+    """The standard deviation over draws (S,), with denominator S − 1; 0 for a single draw."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
 Measure = Literal["spearman", "pearson"]
+Result = TypeVar("Result")
 
 BLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -59,18 +224,17 @@ class Way:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """The cells of a sweep by attribute, way's name and calls; `full` by attribute and way, from all that was recorded.
+    """The cells of a sweep by attribute, way's name and calls; calls None are all that was recorded.
 
-    `draws` is S. `calls` are as they were asked for ("48", "3n", "all"); a way for which
-    too few judgements were recorded has no cell there. `made` is the number of calls per context, by way and calls.
+    `draws` is S. `calls` are as they were asked for ("48", "3n", "all"); a way for which too few judgements were
+    recorded has no cell there.
     """
 
     recorded: Mapping[str, Recorded] = field(repr=False)
     ways: tuple[Way, ...]
     calls: tuple[str, ...]
     draws: int
-    cells: Mapping[tuple[str, str, str], Cell] = field(repr=False)
-    full: Mapping[tuple[str, str], Cell] = field(repr=False)
+    cells: Mapping[tuple[str, str, str | None], Cell] = field(repr=False)
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -91,7 +255,7 @@ class Results:
     def whole(self, way: str, measure: Measure = "spearman", attribute: str | None = None) -> float:
         """The correlation from all that was recorded."""
         names = self.attributes if attribute is None else (attribute,)
-        return float(np.mean([getattr(self.full[name, way], measure) for name in names]))
+        return float(np.mean([getattr(self.cells[name, way, None], measure) for name in names]))
 
     def by_context(self, way: str, calls: str) -> Array:
         """Spearman's correlation in each context, shape (C,), mean over draws and attributes."""
@@ -112,27 +276,17 @@ class Results:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Job:
-    """Draws of one attribute, and the scorers that they are for; `calls` None is all that was recorded, once."""
-
-    attribute: str
-    recorded: Recorded
-    scorers: tuple[Scorer, ...]
-    calls: str | None
-    orders: Orders
-    strategy: Strategy
-    draws: int
-    seed: int
-
-    def run(self) -> list[Cell]:
-        if self.calls is None:
-            drawn = everything(self.recorded)
-        else:
-            key = f"{self.attribute} {self.orders} {self.strategy} {self.calls}"
-            rng = np.random.default_rng([self.seed, zlib.crc32(key.encode())])
-            drawn = draw(self.recorded, self.calls, self.draws, rng=rng, orders=self.orders, strategy=self.strategy)
-        return [evaluate(drawn, scorer) for scorer in self.scorers]
+def _cells(
+    attribute: str, recorded: Recorded, ways: Sequence[Way], calls: str | None, draws: int, seed: int
+) -> list[Cell]:
+    """The cell of each of some ways with the same draws; `calls` None is all that was recorded, once."""
+    if calls is None:
+        drawn = everything(recorded)
+    else:
+        orders, strategy = ways[0].orders, ways[0].strategy
+        rng = np.random.default_rng([seed, zlib.crc32(f"{attribute} {orders} {strategy} {calls}".encode())])
+        drawn = draw(recorded, calls, draws, rng=rng, orders=orders, strategy=strategy)
+    return [evaluate(drawn, way.scorer) for way in ways]
 
 
 def sweep(
@@ -161,25 +315,21 @@ def sweep(
     if not recorded or not ways or not calls:
         raise ValueError("a sweep needs recorded judgements, ways and calls, at least one of each")
     wanted = _different(recorded, tuple(dict.fromkeys(str(each) for each in calls)), ways)
-    kinds = list(dict.fromkeys((way.orders, way.strategy) for way in ways))
-    jobs, keys = [], []
-    for attribute, judgements in recorded.items():
-        for orders, strategy in kinds:
-            group = tuple(way for way in ways if (way.orders, way.strategy) == (orders, strategy))
-            scorers = tuple(way.scorer for way in group)
-            for each in (*wanted, None):
-                if each is None or reaches(judgements, each, orders):
-                    jobs.append(_Job(attribute, judgements, scorers, each, orders, strategy, draws, seed))
-                    keys.append([(attribute, way.name, each) for way in group])
-    cells: dict[tuple[str, str, str], Cell] = {}
-    full: dict[tuple[str, str], Cell] = {}
-    for names_of_job, found in zip(keys, spread(jobs, processes), strict=True):
-        for (attribute, way, each), cell in zip(names_of_job, found, strict=True):
-            if each is None:
-                full[attribute, way] = cell
-            else:
-                cells[attribute, way, each] = cell
-    return Results(dict(recorded), tuple(ways), wanted, draws, cells, full)
+    alike: dict[tuple[Orders, Strategy], list[Way]] = {}
+    for way in ways:
+        alike.setdefault((way.orders, way.strategy), []).append(way)
+    jobs = [
+        partial(_cells, attribute, judgements, group, each, draws, seed)
+        for attribute, judgements in recorded.items()
+        for (orders, _), group in alike.items()
+        for each in (*wanted, None)
+        if each is None or reaches(judgements, each, orders)
+    ]
+    cells: dict[tuple[str, str, str | None], Cell] = {}
+    for job, found in zip(jobs, spread(jobs, processes), strict=True):
+        attribute, _, group, each, *_ = job.args
+        cells |= {(attribute, way.name, each): cell for way, cell in zip(group, found, strict=True)}
+    return Results(dict(recorded), tuple(ways), wanted, draws, cells)
 
 
 def everything(recorded: Recorded) -> Draws:
@@ -205,16 +355,16 @@ def _different(recorded: Mapping[str, Recorded], calls: tuple[str, ...], ways: S
     return tuple(found.values())
 
 
-def spread(jobs: Sequence[Any], processes: int) -> Iterator[Any]:
-    """What `run` of each job returns, by processes with one BLAS thread each: more would wait for each other."""
+def spread(jobs: Sequence[partial[Result]], processes: int) -> Iterator[Result]:
+    """What each job returns, by processes with one BLAS thread each: more would wait for each other."""
     if processes == 1 or len(jobs) == 1:
-        yield from (job.run() for job in jobs)
+        yield from (job() for job in jobs)
         return
     before = {name: os.environ[name] for name in BLAS if name in os.environ}
     os.environ.update(dict.fromkeys(BLAS, "1"))
     try:
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            yield from pool.map(methodcaller("run"), jobs)
+            yield from pool.map(partial.__call__, jobs)
     finally:
         for name in BLAS:
             del os.environ[name]

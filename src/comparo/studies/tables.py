@@ -4,15 +4,17 @@ Retention is the share of a way's correlation from all recorded judgements that 
 of it are where the mean correlation, by linear interpolation between the K studied, first reaches it.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from comparo.data.writing import csv_text
-from comparo.studies.cells import deviation
-from comparo.studies.sweep import Measure, Results, Way
+from comparo.studies.sweep import Measure, Results, Way, deviation
 from comparo.types import Array
 
 KEPT = 0.95
@@ -59,6 +61,15 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Entry | None, ...]], ...]
+
+    @classmethod
+    def of(cls, title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], digits: int = 1) -> Table:
+        """A table of rows that begin with their label; plain numbers become entries with `digits`."""
+        entries = (
+            (label, tuple(each if isinstance(each, Entry | None) else Entry(each, digits=digits) for each in values))
+            for label, *values in rows
+        )
+        return cls(title, tuple(columns), tuple(entries))
 
     def texts(self) -> list[list[str]]:
         return [[label, *(NONE if entry is None else str(entry) for entry in entries)] for label, entries in self.rows]
@@ -120,22 +131,22 @@ def correlations_table(results: Results, measure: Measure = "spearman", attribut
     >>> correlations_table(results).csv()
     'method,4,4 ±,all = 6,all = 6 ±\\npoe-bt,100.0,0.0,100.0,0.0\\n'
     """
-    rows = tuple(
-        (way.name, tuple(entry(results.values(way.name, calls, measure, attribute)) for calls in results.calls))
+    rows = (
+        [way.name, *(entry(results.values(way.name, calls, measure, attribute)) for calls in results.calls)]
         for way in results.ways
     )
     title = f"{measure.capitalize()} × 100, {attribute or ', '.join(results.attributes)}, {results.draws} draws"
-    return Table(title, ("method", *(heading(results, calls) for calls in results.calls)), rows)
+    return Table.of(title, ("method", *(heading(results, calls) for calls in results.calls)), rows)
 
 
 def attributes_table(results: Results, calls: str) -> Table:
     """Ways × attributes at one number of calls."""
-    rows = tuple(
-        (way.name, tuple(entry(results.values(way.name, calls, attribute=name)) for name in results.attributes))
+    rows = (
+        [way.name, *(entry(results.values(way.name, calls, attribute=name)) for name in results.attributes)]
         for way in results.ways
     )
     title = f"Spearman × 100 at {heading(results, calls)} calls per context, {results.draws} draws"
-    return Table(title, ("method", *results.attributes), rows)
+    return Table.of(title, ("method", *results.attributes), rows)
 
 
 def retention_table(results: Results) -> Table:
@@ -152,10 +163,10 @@ def retention_table(results: Results) -> Table:
         whole = results.whole(way.name)
         shares = [100 * results.mean(way.name, calls) / whole if whole > 0 else math.nan for calls in results.calls]
         kept = [None if math.isnan(share) else Entry(share, digits=0) for share in shares]
-        rows.append((way.name, (*kept, Entry(100 * whole), calls_needed(results, way))))
+        rows.append([way.name, *kept, 100 * whole, calls_needed(results, way)])
     columns = (*(f"% at {heading(results, calls)}" for calls in results.calls), "all × 100", f"calls for {KEPT:.0%}")
     title = "Retention: share of the Spearman correlation from all judgements that is kept"
-    return Table(title, ("method", *columns), tuple(rows))
+    return Table.of(title, ("method", *columns), rows)
 
 
 def calls_needed(results: Results, way: Way) -> Entry | None:

@@ -7,23 +7,21 @@ system or, where systems are not known, beyond style (`comparo.ranking.consensus
 only in the order of the items.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.ranking.ranking import Ranking
 from comparo.run.fit_policy import Fitting
 from comparo.selection.selector import Selector
-from comparo.studies.cells import Fit, Scorer, evaluate
 from comparo.studies.draws import Draws, calls_in, draw
-from comparo.studies.opening import Opened
-from comparo.studies.recorded import Recorded
-from comparo.studies.sweep import everything, spread
-from comparo.studies.tables import Entry, Table, reaching
+from comparo.studies.recorded import Opened, Recorded
+from comparo.studies.sweep import Fit, correlate, evaluate, everything, placed, spread
+from comparo.studies.tables import Table, reaching
 from comparo.types import Array
 
 KEPT = 0.95
@@ -37,30 +35,6 @@ GRIDS = {  # calls studied besides all
 WAYS = (PAPER, ALONE, SHARED, STYLE, CONSENSUS)
 OTHER = ("2n", "3n", "5n", "10n")  # of a set of the user's own
 Curves = Mapping[tuple[str, str], Mapping[str, "Curve"]]
-
-
-@dataclass(frozen=True)
-class Defaults:
-    """What `comparo rank` makes of its answers, as a scorer; the rankings are kept."""
-
-    fitting: Fitting
-    independent: bool = False
-    kept: list[Ranking] = field(default_factory=list)
-
-    def __call__(self, comparisons: Comparisons) -> Ranking:
-        self.kept.append(self.fitting.rank(comparisons))
-        return self.kept[-1]
-
-
-@dataclass(frozen=True)
-class Judged:
-    """The judge's own rankings from which rankings were made, in their order, as a scorer."""
-
-    rankings: Iterator[Ranking]
-    independent: bool = False
-
-    def __call__(self, comparisons: Comparisons) -> Ranking:
-        return next(self.rankings).judged
 
 
 @dataclass(frozen=True)
@@ -113,43 +87,30 @@ def _places(recorded: Recorded) -> dict[tuple[int, Any, Any], int]:
     return {key: row for row, key in enumerate(zip(context, first, second, strict=True))}
 
 
-@dataclass(frozen=True, eq=False)
-class _Job:
-    """One attribute of a set."""
-
-    name: str
-    attribute: str
-    recorded: Recorded
-    items: Items
-    grid: Sequence[str]
-    draws: int
-    seed: int
-
-    def run(self) -> dict[str, Curve]:
-        alone = Fitting(self.items, grouped=False, estimate="consensus")
-        rng, whole = np.random.default_rng([self.seed, 0]), everything(self.recorded)
-        random = {calls: draw(self.recorded, calls, self.draws, rng=rng) for calls in self.grid} | {"all": whole}
-        ours = chosen(self.recorded, alone, self.grid, self.draws, self.seed) | {"all": whole}
-        made = np.array([float(np.mean(drawn.calls)) for drawn in random.values()])
-        values = {PAPER: [_mean(drawn, Fit("poe-bt")) for drawn in random.values()]}
-        for judge, shared, fitting in (
-            (ALONE, STYLE, alone),
-            (SHARED, CONSENSUS, Fitting(self.items, estimate="auto")),
-        ):
-            both = [judged_and_shared(drawn, fitting) for drawn in ours.values()]
-            values[judge], values[shared] = map(list, zip(*both, strict=True))
-        return {way: Curve(made, np.array(found)) for way, found in values.items()}
+def _curves(recorded: Recorded, items: Items, grid: Sequence[str], draws: int, seed: int) -> dict[str, Curve]:
+    """The curves of the five ways for one attribute."""
+    alone = Fitting(items, grouped=False, estimate="consensus")
+    rng, whole = np.random.default_rng([seed, 0]), everything(recorded)
+    random = {calls: draw(recorded, calls, draws, rng=rng) for calls in grid} | {"all": whole}
+    ours = chosen(recorded, alone, grid, draws, seed) | {"all": whole}
+    values = {PAPER: [100 * float(np.mean(evaluate(drawn, Fit("poe-bt")).spearman)) for drawn in random.values()]}
+    systems = Fitting(items, estimate="auto")
+    for judge, shared, fitting in ((ALONE, STYLE, alone), (SHARED, CONSENSUS, systems)):
+        both = [judged_and_shared(drawn, fitting) for drawn in ours.values()]
+        values[judge], values[shared] = map(list, zip(*both, strict=True))
+    made = np.array([float(np.mean(drawn.calls)) for drawn in random.values()])
+    return {way: Curve(made, np.array(found)) for way, found in values.items()}
 
 
 def judged_and_shared(drawn: Draws, fitting: Fitting) -> tuple[float, float]:
     """Spearman's correlation × 100 with people, mean over draws: of the judge's own rankings, and of the estimate."""
-    defaults = Defaults(fitting)
-    shared = _mean(drawn, defaults)
-    return _mean(drawn, Judged(iter(defaults.kept))), shared
+    shared = [fitting.rank(drawn.one(number)) for number in range(1 if drawn.whole else len(drawn))]
 
+    def agreement(rankings: Iterable[Ranking]) -> float:
+        scores = np.concatenate([placed(drawn.recorded, ranking, 1) for ranking in rankings])
+        return 100 * float(np.mean(correlate(drawn.recorded, scores).spearman))
 
-def _mean(drawn: Draws, scorer: Scorer) -> float:
-    return 100 * float(np.mean(evaluate(drawn, scorer).spearman))
+    return agreement(ranking.judged for ranking in shared), agreement(shared)
 
 
 def measure(
@@ -164,10 +125,9 @@ def measure(
 
     `grids` are the calls studied besides all, by the name of the set.
     """
-    jobs = [
-        _Job(
-            one.name,
-            attribute,
+    jobs = {
+        (one.name, attribute): partial(
+            _curves,
             recorded,
             one.items,
             grids.get(one.name, OTHER),
@@ -176,8 +136,8 @@ def measure(
         )
         for one in sets
         for attribute, recorded in one.recorded.items()
-    ]
-    return {(job.name, job.attribute): curves for job, curves in zip(jobs, spread(jobs, processes), strict=True)}
+    }
+    return dict(zip(jobs, spread(list(jobs.values()), processes), strict=True))
 
 
 def tables(curves: Curves, sizes: Mapping[str, float]) -> list[Table]:
@@ -192,13 +152,13 @@ def tables(curves: Curves, sizes: Mapping[str, float]) -> list[Table]:
 
 
 def _few_calls(curves: Curves, sizes: Mapping[str, float]) -> Table:
-    rows: list[list[Any]] = []
+    rows = []
     for (name, attribute), ways in curves.items():
         few = 2 * sizes[name]
         rows.append([f"{name} {attribute}", ways[PAPER].whole, *(ways[way].at(few) for way in WAYS)])
     means = ["mean", *np.mean([row[1:] for row in rows], axis=0).tolist()]
     columns = ("set", "paper, all calls", *(f"{way}, 2n" for way in WAYS))
-    return _table("Spearman × 100 with 2n calls per context", columns, [*rows, means])
+    return Table.of("Spearman × 100 with 2n calls per context", columns, [*rows, means])
 
 
 def _needed(curves: Curves) -> Table:
@@ -210,7 +170,9 @@ def _needed(curves: Curves) -> Table:
             calls = [ways[PAPER].needed(goal), ways[ALONE].needed(goal)]
             rows.append([f"{name} {attribute}", goal, *calls, calls[1] / calls[0]])
     columns = ("set", f"{KEPT:.0%} of the paper's with all", "paper, calls", f"{ALONE}, calls", "ratio")
-    return _table("Calls per context that keep 95% of the full set's correlation, systems not known", columns, rows, 2)
+    return Table.of(
+        "Calls per context that keep 95% of the full set's correlation, systems not known", columns, rows, 2
+    )
 
 
 def _hanna(curves: Curves) -> Table:
@@ -219,7 +181,7 @@ def _hanna(curves: Curves) -> Table:
         values, whole = ways[PAPER].values.tolist(), ways[PAPER].whole
         rows.append([f"{name} {attribute}", values[0], values[1], whole, *(ways[way].values[0] for way in WAYS[1:])])
     columns = ("set", "paper, 5n", "paper, 10n", "paper, all", *(f"{way}, 5n" for way in WAYS[1:]))
-    return _table("Spearman × 100 on HANNA", columns, rows)
+    return Table.of("Spearman × 100 on HANNA", columns, rows)
 
 
 def _worst(curves: Curves) -> Table:
@@ -227,14 +189,11 @@ def _worst(curves: Curves) -> Table:
         [f"{name} {attribute}", *(float(np.min(ways[way].values - ways[PAPER].values)) for way in WAYS[1:])]
         for (name, attribute), ways in curves.items()
     ]
-    return _table("Least advantage over the paper's method at any number of calls, in points", ("set", *WAYS[1:]), rows)
+    return Table.of(
+        "Least advantage over the paper's method at any number of calls, in points", ("set", *WAYS[1:]), rows
+    )
 
 
 def _mean_curves(every: Iterable[Mapping[str, Curve]]) -> dict[str, Curve]:
     each = list(every)
     return {way: Curve(each[0][way].calls, np.mean([ways[way].values for ways in each], axis=0)) for way in each[0]}
-
-
-def _table(title: str, columns: tuple[str, ...], rows: list[list[Any]], digits: int = 1) -> Table:
-    entries = tuple((row[0], tuple(Entry(float(value), digits=digits) for value in row[1:])) for row in rows)
-    return Table(title, columns, entries)

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from comparo.data.prompts import Question
+from comparo.data.run_folder import decode, encode
 from comparo.judges import Judgement
-from comparo.run.database import decode, encode, insert
-from comparo.run.store import Store
+from comparo.run.store import Store, insert
 
 CHOICES = {"A": 1.0, "=": 0.5, "B": 0.0}  # the probability that the text on the left is better
 SKIPPED = "skipped: "
@@ -97,7 +97,7 @@ def skip(store: Store, ballot: Ballot, reason: str, seconds: float) -> Ballot | 
 def withdraw(store: Store, ballot: Ballot) -> Ballot:
     """Take back the answer of a ballot, and open it again."""
     with store.transaction() as connection:
-        connection.execute("INSERT OR IGNORE INTO withdrawn VALUES (?)", (ballot.judgement,))
+        connection.execute("UPDATE judgements SET withdrawn = 1 WHERE number = ?", (ballot.judgement,))
         connection.execute(
             "UPDATE ballots SET judgement = NULL, turn = turn + 1 WHERE number = ? AND turn = ?",
             (ballot.number, ballot.turn),

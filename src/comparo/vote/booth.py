@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from comparo.errors import StoreError
+from comparo.run.files import set_aside
 from comparo.run.fit_policy import Fitting
-from comparo.run.folders import set_aside
 from comparo.run.store import Store
 from comparo.vote import ballots
 from comparo.vote.ballots import Ballot

@@ -29,7 +29,7 @@ from comparo.selection.designs import Strategy
 from comparo.selection.selector import Selector
 from comparo.vote.ballots import Ballot, Pair
 
-BASE = 3  # votes per text; docs/vote.md has what the ranking is worth after few and many votes
+BASE = 3  # votes per text; docs/measurements/votes.md has what the ranking is worth after few and many votes
 LEFT = timedelta(minutes=30)  # after which an open ballot counts as left: several times what two long texts take
 Vote = tuple[Any, Any, float]
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
+from comparo.data.run_folder import database_of
 from comparo.data.sanitize import visible
-from comparo.data.sources import database_of
 from comparo.errors import JudgeError, StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.model.estimators.panel_members import OTHERS
@@ -94,7 +94,7 @@ def _look(name: str) -> str:
 
 
 def parse_names(text: str) -> list[str]:
-    """The names in a list with commas between them, as `--judges` has it.
+    """The names in a list with commas between them, as `--for` has it.
 
     >>> parse_names("ana, bo,cy")
     ['ana', 'bo', 'cy']
@@ -104,7 +104,7 @@ def parse_names(text: str) -> list[str]:
         try:
             names.append(checked_name(part, names))
         except ValueError as error:
-            raise ValueError(f"--judges {visible(text)}: {error}") from error
+            raise ValueError(f"--for {visible(text)}: {error}") from error
     return names
 
 

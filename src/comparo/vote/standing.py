@@ -15,16 +15,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from comparo.analysis.confidence import expected_spearman
-from comparo.data.sources import standing
+from comparo.data.run_folder import decode
 from comparo.data.writing import csv_text
 from comparo.judges import Judgement
 from comparo.metrics import Estimate, krippendorff_alpha
 from comparo.ranking.flips import Flips, count_flips
 from comparo.ranking.ranking import Ranking
 from comparo.report.measures import Position, voter_biases
-from comparo.run.database import decode, reading
-from comparo.run.stopping import connected, sure_contexts
-from comparo.run.store import read_judgements
+from comparo.run.scheduling import connected, sure_contexts
+from comparo.run.store import read_judgements, reading
 from comparo.run.voices import comparisons
 from comparo.vote.booth import Booth
 
@@ -203,7 +202,7 @@ def votes_csv(booth: Booth) -> str:
     with reading(booth.store.folder) as connection:
         found = connection.execute(
             "SELECT first, second, p, voice, context, seconds, at FROM judgements WHERE error IS NULL AND "
-            f"{standing(connection)} ORDER BY number"
+            "NOT withdrawn ORDER BY number"
         ).fetchall()
     rows = [
         (decode(first), decode(second), WINNERS[p], p, voice, decode(context), seconds, at)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from comparo.judges.hf.tree import Reading
+from comparo.judges.hf.batching import Reading
 
 if TYPE_CHECKING:
     import torch

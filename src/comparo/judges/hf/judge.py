@@ -24,15 +24,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError, pip_install
-from comparo.judges.chat import Chat, Encoded
+from comparo.judges.chat import Chat, Encoded, digest_of, gathered, pulls
+from comparo.judges.hf.batching import DEEPEST, Batch, Batches, split
 from comparo.judges.hf.network import Network
-from comparo.judges.hf.passes import Batch, Batches, pulls, split
-from comparo.judges.hf.tree import DEEPEST
-from comparo.judges.labels import common_prefix
+from comparo.judges.labels import Spellings, common_prefix, likeliest_path
 from comparo.judges.protocol import Judgement
-from comparo.judges.several import gathered
-from comparo.judges.spellings import Spellings, likeliest_path
-from comparo.judges.weights import digest_of
 
 if TYPE_CHECKING:
     import torch
@@ -169,8 +165,8 @@ class HfJudge:
     def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
         """An answer to every question, `ahead` of them at a time.
 
-        While a GPU computes a batch, the next one is prepared, if necessary from the next questions. Of several
-        criteria, each is asked by itself after the same texts, which are read once.
+        While a GPU computes a batch, the next one is prepared, if necessary from the next questions. Each of several
+        criteria is scored separately and reuses the texts that were read.
         """
         yield from gathered(self._answers(questions, prompt), prompt)
 
@@ -235,7 +231,7 @@ class HfJudge:
     def _start(self, batch: Batch, labels: Spellings) -> Iterator[_Running]:
         """Start the batch or, where the device's memory does not hold it, its halves one after the other.
 
-        A question that the model cannot read is found in the same way, so that the others are still answered.
+        A question that the model cannot read is found in the same way, and the others are still answered.
         """
         started, size = time.perf_counter(), len(batch.rows)
         try:

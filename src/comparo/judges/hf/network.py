@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from comparo.errors import JudgeError
 from comparo.judges.hf.attention import NAME, place, register
-from comparo.judges.hf.passes import Batch
-from comparo.judges.hf.tree import Tree, grow
-from comparo.judges.spellings import Spellings
+from comparo.judges.hf.batching import Batch, Tree, grow
+from comparo.judges.labels import Spellings
 
 if TYPE_CHECKING:
     import torch
@@ -229,7 +228,7 @@ def _shared_cache() -> Any:
     """A cache that, once complete, expands its row of keys and values to any number of rows and stores none of theirs.
 
     An ordinary cache would hold one copy of the prefix per row, in all layers at once. It is made without the model's
-    configuration, so that every layer keeps all keys, even one with a sliding window.
+    configuration: every layer keeps all keys, even one with a sliding window.
     """
     import torch
     from transformers import DynamicCache
@@ -260,10 +259,6 @@ def _memory(model: Any) -> set[type] | None:
         return None
     kinds = {type(layer) for layer in DynamicCache(config=model.config).layers}
     return kinds if kinds <= {DynamicLayer, DynamicSlidingWindowLayer} else None
-
-
-if TYPE_CHECKING:
-    import torch
 
 
 def fuse(model: Any) -> int:

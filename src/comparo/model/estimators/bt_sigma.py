@@ -16,9 +16,8 @@ import numpy as np
 from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.linalg.pattern import Pattern
 from comparo.model.tuning import LIMITS, Limits
 from comparo.types import Array
 

@@ -8,7 +8,7 @@ are features of it, such as its style. Soft answers observe d in logits with Gau
 that of Student's t where they show heavy tails (`tails`); choices have the likelihood of Bradley–Terry, or with ties
 that of Davidson (`ties`), each replaced by a Gaussian (`sites`), and where they show it, scores have two peaks
 (`peaks`). With choices, what style expects is believed the less the further it is from the mean: δ ~ N(0, σ²·h) with
-h = 1 + (Xβ)²/(v + π²/(3k)), v the variance of all scores, k the choices about a candidate (`doubt`), and what is open
+h = 1 + (Xβ)²/(v + π²/(3k)), v the variance of all scores, k the choices about a candidate (`inflation`), and what is open
 about γ is part of their sites. Then everything is one linear system on the comparison graph (`spectrum.System`). The
 variances maximise its restricted likelihood, and the scores are averaged over the confidence in σ² (`variances`). No
 weight and no variance is made from the answer that it weighs.
@@ -27,14 +27,13 @@ from comparo.model.control import Control, Held, without
 from comparo.model.estimators.mixture import find_peaks
 from comparo.model.estimators.panel_members import pooled
 from comparo.model.estimators.poe import Product
-from comparo.model.estimators.random_effects import Effects, Predicted
-from comparo.model.inference.choices import Choices
+from comparo.model.inference.choices import Choices, with_style_inflation
 from comparo.model.inference.newton import Solution
+from comparo.model.inference.random_effects import Effects, Predicted, Shared, solve
 from comparo.model.inference.reml import Variances
 from comparo.model.inference.soft import Soft
-from comparo.model.inference.solution import Shared, solve
-from comparo.model.inference.style_prior import doubted
-from comparo.model.likelihoods.experts import Davidson, Expert, is_logit
+from comparo.model.likelihoods.davidson import Davidson
+from comparo.model.likelihoods.experts import Expert, is_logit
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import are_choices
@@ -60,10 +59,10 @@ def mixed(
     those at equal numbers of the control, and `Product.held` has its coefficients. Scores have two peaks (`peaks`)
     where choices without ties show them, unless there is a control. A fit `for_groups` is for the means of groups, of
     which few choices tell the scale: without peaks, and for choices without the term that keeps the variance of scores
-    from 0, which would stretch them, nor doubt about style, which matters for extreme texts. Judges of few comparisons
+    from 0, which would stretch them, nor inflation about style, which matters for extreme texts. Judges of few comparisons
     are one (`hearing.pooled`), as in `Product.comparisons`.
 
-    >>> from comparo.model.likelihoods.experts import BradleyTerry
+    >>> from comparo.model.likelihoods.bradley_terry import BradleyTerry
     >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
     >>> product = mixed(Comparisons.from_rows(rows), BradleyTerry())
     >>> bool(product.scores[0] > product.scores[1] > product.scores[2]), product.bias.round(2)
@@ -86,7 +85,7 @@ def mixed(
     if peaks is not None:
         model, variances, steps = peaks.model, peaks.variances, steps + peaks.steps
     if isinstance(model, Choices) and "style" in shared.kinds and not for_groups:
-        model, variances, more, settled = doubted(model, variances, shared)
+        model, variances, more, settled = with_style_inflation(model, variances, shared)
         steps, converged = steps + more, converged and settled
     scores, effects, solution, beta = _averaged(model.system, variances, shared, isinstance(model, Soft))
     if peaks is not None:
@@ -156,8 +155,8 @@ def _averaged(
             [[between, np.zeros((len(theta), len(corner)))], [np.zeros((len(corner), len(theta))), corner]]
         )
     found = dict(zip(shared.kinds, (variances.shared * noise).tolist(), strict=True))
-    doubt = 1.0 if system.doubt is None else float(np.mean(system.doubt))
-    effects = Effects(dispersion, a * noise * doubt, noise, **found)
+    inflation = 1.0 if system.inflation is None else float(np.mean(system.inflation))
+    effects = Effects(dispersion, a * noise * inflation, noise, **found)
     if spread.shape[1]:
         effects = replace(effects, spread=spread, between=between)
     if shared.kinds:

@@ -25,10 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, logsumexp
 
-from comparo.model.estimators.random_effects import Effects
 from comparo.model.inference.choices import Choices
+from comparo.model.inference.random_effects import Effects, Shared, differences, solve
 from comparo.model.inference.reml import WIDEST, Variances
-from comparo.model.inference.solution import Shared, differences, solve
 from comparo.model.linalg.graph import Graph
 from comparo.rounding import merge_ties
 from comparo.types import Array

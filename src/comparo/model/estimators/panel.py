@@ -28,7 +28,7 @@ from comparo.model.estimators.panel_covariance import Opinion, Star
 from comparo.model.estimators.panel_members import Heard, hear
 from comparo.model.estimators.voice import Voice
 from comparo.model.inference.choices import Choices
-from comparo.model.inference.solution import Shared
+from comparo.model.inference.random_effects import Shared
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.posterior import difference_variances
 from comparo.model.tuning import LIMITS, Limits

@@ -27,15 +27,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.model.estimators.random_effects import Predicted
 from comparo.model.estimators.voice import Voice
+from comparo.model.inference.random_effects import Predicted, Shared
 from comparo.model.inference.reml import estimate
-from comparo.model.inference.solution import Shared
-from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.graph import Batch, Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.linalg.pattern import Batch, Pattern
 from comparo.model.linalg.spectrum import Moments, Spectrum
-from comparo.model.posterior import block_difference, compared, sampled_variances, solved_difference
+from comparo.model.posterior import Posterior
 from comparo.model.tuning import Limits
 from comparo.types import Array, Index
 
@@ -115,7 +113,7 @@ class Star:
 
 @dataclass(frozen=True)
 class Opinion:
-    """The covariance of the consensus, as `comparo.model.posterior.Covariance`, in squares of `unit` logits.
+    """What the voices say of the consensus, in units of `unit` logits; an `Inverse` of `comparo.model.posterior`.
 
     `spread` (n, M) has the covariance of what groups and style predict, spread·spreadᵀ; `variance` is σ², `expected`
     the variance of what they predict, and `predicted` what the answers say of it. Where something is held equal,
@@ -261,14 +259,20 @@ class Opinion:
     def _inverse(self, w: Array) -> Array:
         return np.asarray(np.linalg.inv(w + np.eye(w.shape[-1]) / self.variance), dtype=float)
 
-    def block(self, batch: Batch) -> Array:
-        """The covariance of the consensus in each context of `batch`, (B, size, size)."""
+    @property
+    def posterior(self) -> Posterior:
+        return Posterior((self,), scale=self.unit**2, roots=self.spread)
+
+    def inverse(self, batch: Batch) -> Array:
+        """(W + 1/σ²)⁻¹ of the consensus in each context of `batch`, (B, size, size)."""
         number = self.pattern.batches.index(batch)
-        block = self.pattern.centred(batch, self._inverse(self.information(number)[0]))
-        if self.spread is not None:
-            spread = self.spread[batch.nodes].reshape(len(block), batch.size, -1)
-            block = block + spread @ spread.transpose(0, 2, 1)
-        return np.asarray(self.unit**2 * block)
+        return self.pattern.centred(batch, self._inverse(self.information(number)[0]))
+
+    def variances(self, begin: int) -> Array:
+        return np.asarray(self.laplacian.variances(0)[self.star.consensus][begin:])
+
+    def difference(self, one: int, other: int) -> float:
+        return self.laplacian.difference(int(self.star.consensus[one]), int(self.star.consensus[other]))
 
     def given(self, a: float, expected: Array, right: Array) -> tuple[Array, Array]:
         """t (n,) with a prior of variance a around 0, (W + 1/a)⁻¹·expected/a and (W + 1/a)⁻¹·right (n, M + q)."""
@@ -280,26 +284,3 @@ class Opinion:
             both = np.concatenate([g[..., None], columns[batch.nodes].reshape(*g.shape, -1)], axis=2)
             found[batch.nodes] = (inverse @ both).reshape(g.size, -1)
         return found[:, 0], found[:, 1:]
-
-    @cached_property
-    def std(self) -> Array:
-        """Standard error of every score, (n,); NaN where an item was never compared."""
-        variance = np.empty(self.graph.nodes)
-        for batch in self.pattern.batches:
-            if batch.size > self.star.limits.exact:
-                sampled = sampled_variances(self.laplacian, 0)[self.star.consensus]
-                if self.spread is not None:
-                    sampled = sampled + np.sum(self.spread**2, axis=1)
-                variance[batch.nodes.start :] = self.unit**2 * sampled[batch.nodes.start :]
-                break
-            variance[batch.nodes] = np.einsum("bii->bi", self.block(batch)).ravel()
-        return np.where(compared(self.graph), np.sqrt(np.maximum(variance, 0.0)), np.nan)
-
-    def difference(self, one: int, other: int) -> float:
-        """The variance of the difference of two candidates of one component."""
-        batch = next(batch for batch in self.pattern.batches if one < batch.nodes.stop)
-        if batch.size <= self.star.limits.exact:
-            return block_difference(self.block(batch), batch, one, other)
-        own = solved_difference(self.laplacian, self.star.consensus[one], self.star.consensus[other])
-        shared = 0.0 if self.spread is None else float(np.sum((self.spread[one] - self.spread[other]) ** 2))
-        return self.unit**2 * (own + shared)

@@ -1,22 +1,202 @@
-"""Voices heard one by one, and how far they agree: a panel before its consensus (`panel`)."""
+"""Voices heard one by one, and how far they agree: a panel before its consensus (`panel`).
+
+How far voices agree, which of them are copies of each other, and what each knows of the consensus.
+
+A voice's view of candidate i is x_ri = a_r·t_i + u_ri, with the variance v_r = a_r² + τ_r² (that of t is 1). So the
+views of two voices have the correlation ρ_r·ρ_s, with ρ_r = a_r/√v_r the loading of a voice. The scores of each voice
+alone are x̂_r = A_r x_r + noise, A_r = (L_r + 1/v_r)⁻¹L_r, from which that correlation is estimated without bias by
+
+    c_rs = x̂_r·x̂_s / (√(v_r v_s)·tr(A_r A_s)),        Var c_rs ≈ (1 + c_rs²) / tr(A_r A_s),
+
+since the noise of different voices is independent. These are the estimating equations of the restricted likelihood at
+the variances of the single voices (MINQUE), so they cost one fit per voice. The loadings minimise
+
+    Σ_{r<s} (c_rs − ρ_r ρ_s)² / Var c_rs + Σ_r (|ρ_r| − e_r)² / `EVEN`²,        e_r = mean |ρ|·h_r / mean h,
+
+where the second sum decides what two voices leave open: who of them is the better one. h_r is the square root of the
+voice's content, the share of one answer that is about the texts: what is lost in position and noise goes with what
+people do not share (docs/panel.md). `USUAL` is among the ρ of the mean, for voices that too few answers compare.
+
+No |ρ| is above 1. The best values are often 1 for one voice of three that judged a few hundred candidates; if it were
+believed, that voice would be the consensus. So what is believed of each ρ is the mean, not the maximum, of what is open
+about it below 1, given what is believed of the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtri
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.control import Control
-from comparo.model.estimators.panel_loadings import Agreement, copies, loadings, signs
 from comparo.model.estimators.voice import Voice
+from comparo.model.likelihoods.gaussian import censored_moments
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS, Limits
 from comparo.types import Array
+
+EVEN = 0.3  # standard deviation of loadings between voices before they are compared: that of a uniform one in (0, 1)
+USUAL = 0.7  # loading of a voice of which nothing is known: half of its view is shared, ρ² = ½
+MOST, LEAST = 0.995, 0.05  # of a loading: no voice is the consensus itself, and none is quite without relation to it
+COPY = 0.97  # correlation of two views from which they are one: what differs is 3% of a view
+REVERSED = 0.025  # level of the one-sided test for a reversed voice: that of a 95% interval below 0
+SURE_COPY = 0.85  # what such a correlation less its standard error must reach: few answers make no copies
+PROBES = 16  # random vectors for traces, which have a relative error of √(2/(16·n)): 2% for 257 candidates
+EXACT = 256  # candidates up to which traces are exact
+ROUNDED = 9  # digits in which numbers are compared: a tie at rounding level is a tie
+LOADING_ROUNDS, LOADING_CHANGE = 1000, 1e-7  # of the loadings in turn, and their change that ends them
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The correlation c (R, R) of the views of R voices, and how many candidates it rests on, tr(A_r A_s), (R, R)."""
+
+    correlation: Array
+    candidates: Array
+
+    @classmethod
+    def of(cls, voices: Sequence[Voice]) -> Agreement:
+        """The agreement of voices about the same candidates."""
+        n = voices[0].pattern.graph.nodes
+        z = np.eye(n) if n <= EXACT else np.random.default_rng(0).choice([-1.0, 1.0], (n, PROBES)) / np.sqrt(PROBES)
+        shown = np.array([voice.seen(z).ravel() for voice in voices])
+        seen = np.maximum(shown @ shown.T, 1e-9)
+        scores = np.array([voice.scores / np.sqrt(voice.variance) for voice in voices])
+        return cls(scores @ scores.T / seen, seen)
+
+    @property
+    def precision(self) -> Array:
+        """1 / Var c, 0 on the diagonal, shape (R, R)."""
+        precision = self.candidates / (1.0 + np.minimum(self.correlation**2, 1.0))
+        np.fill_diagonal(precision, 0.0)
+        return precision
+
+    def merged(self, family: NDArray[np.intp], sign: Array) -> Agreement:
+        """The agreement of families of voices: the mean of that of their members, by precision, with these signs."""
+        count = int(family.max()) + 1
+        member = np.eye(count)[family]
+        precision, turned = self.precision, self.correlation * np.outer(sign, sign)
+        total = member.T @ precision @ member
+        mean = np.divide(member.T @ (precision * turned) @ member, total, out=np.ones((count, count)), where=total > 0)
+        pairs = member.T @ (precision > 0) @ member
+        most = np.divide(member.T @ self.candidates @ member, np.maximum(pairs, 1.0))
+        return Agreement(mean, most)
+
+
+def copies(agreement: Agreement) -> NDArray[np.intp]:
+    """The family of each voice, numbered from 0: voices whose views correlate by `COPY` or more share one, (R,).
+
+    A reversed copy is one too. The members of a family are all copies of its first voice.
+
+    >>> correlation = np.array([[1, 0.99, 0.5], [0.99, 1, 0.5], [0.5, 0.5, 1]])
+    >>> copies(Agreement(correlation, np.full((3, 3), 200.0))), copies(Agreement(correlation, np.full((3, 3), 20.0)))
+    (array([0, 0, 1]), array([0, 1, 2]))
+    """
+    error = 1.0 / np.sqrt(np.maximum(agreement.precision, np.finfo(float).tiny))
+    size = np.abs(agreement.correlation)
+    same = (size >= COPY) & (size - error >= SURE_COPY)
+    np.fill_diagonal(same, True)
+    family = np.full(len(same), -1)
+    for voice in range(len(same)):
+        if family[voice] < 0:
+            family[(family < 0) & same[voice]] = family.max() + 1
+    return family
+
+
+def signs(agreement: Agreement, anchored: NDArray[np.bool_]) -> Array:
+    """Return −1 for each reversed voice and +1 for every other, shape (R,).
+
+    A voice is reversed if its correlation with the sum of the others is negative by a one-sided test of level
+    `REVERSED`. With t_rs = tr(A_r A_s) and σ the signs, the statistic is
+
+        z_r = σ_r·Σ_s σ_s c_rs t_rs / √(Σ_ss' σ_s σ_s' c_ss' √(t_rs t_rs')),        s, s' ≠ r,  c_ss = 1,
+
+    whose denominator bounds the standard deviation under ρ_r = 0 (by Cauchy–Schwarz; never less than that of
+    independent voices). All voices begin with +1; the most significant one changes its sign until none is significant.
+    So voices without common candidates, on which there is no evidence, stay positive.
+
+    Voices that significant correlations connect form a block. Only the product of two of its signs is known, so that
+    most voices of a block are positive; in a tie those whose scores show more, tr(A²), then the first. Anchored voices
+    are always positive, and decide for their block.
+
+    >>> correlation = np.array([[1, 0.5, -0.5], [0.5, 1, -0.4], [-0.5, -0.4, 1]])
+    >>> signs(Agreement(correlation, np.full((3, 3), 100.0)), np.zeros(3, dtype=bool))
+    array([ 1.,  1., -1.])
+    >>> signs(Agreement(correlation, np.full((3, 3), 10.0)), np.zeros(3, dtype=bool))
+    array([1., 1., 1.])
+    """
+    c, t, level = np.clip(agreement.correlation, -1.0, 1.0), agreement.candidates.copy(), float(ndtri(REVERSED))
+    shown = np.diag(t).copy()
+    np.fill_diagonal(c, 1.0)
+    np.fill_diagonal(t, 0.0)
+    root, sign = np.sqrt(t), np.ones(len(c))
+    linked = np.abs(c) * root > -level
+    while True:
+        turned = np.outer(sign, sign) * c
+        deviation = np.sqrt(np.maximum(np.einsum("rs,st,rt->r", root, turned, root), np.sum(t, axis=1)))
+        z = np.where(anchored, 0.0, np.sum(turned * t, axis=1) / np.maximum(deviation, np.finfo(float).tiny))
+        reversed_ = int(np.argmin(z.round(ROUNDED)))
+        if z[reversed_] >= level:
+            break
+        sign[reversed_] *= -1.0
+    for block in connected_components(linked, directed=False)[1] == np.arange(len(c))[:, None]:
+        most, more = np.sum(sign[block]), float(np.round(sign[block] @ shown[block], ROUNDED))
+        if block.any() and not (block & anchored).any() and (most or more or sign[block][0]) < 0:
+            sign[block] *= -1.0
+    return sign
+
+
+def loadings(agreement: Agreement, anchored: NDArray[np.bool_], content: Array) -> tuple[Array, Array, Array]:
+    """The best ρ of families whose views are turned to agree, what is believed of it, and its standard error, all (F,).
+
+    `content` (F,) is that of the families. Anchored ones, such as people, are the consensus itself: their ρ is `MOST`.
+
+    >>> three = np.array([[1, 0.72, 0.45], [0.72, 1, 0.4], [0.45, 0.4, 1]])
+    >>> best, believed, error = loadings(Agreement(three, np.full((3, 3), 1e4)), np.zeros(3, dtype=bool), np.ones(3))
+    >>> best.round(2), believed.round(2)
+    (array([0.9, 0.8, 0.5]), array([0.9, 0.8, 0.5]))
+    """
+    if len(agreement.correlation) == 1:
+        return np.full(1, MOST), np.full(1, MOST), np.zeros(1)
+    precision, c, even = agreement.precision, agreement.correlation, 1.0 / EVEN**2
+    mean = np.sum(precision * c) / max(float(np.sum(precision)), np.finfo(float).tiny)
+    height = np.sqrt(content)
+    height = height / np.mean(height)
+
+    def settled(below: Callable[[float, float], float]) -> tuple[Array, Array]:
+        """ρ of each family in turn, from its best value and its error given the others, until none changes.
+
+        Also the same without a lower end: negative for a voice that contradicts the others, but not significantly.
+        """
+        rho = np.where(anchored, MOST, np.sqrt(np.clip(mean, LEAST**2, MOST**2)))
+        free = rho.copy()
+        for _ in range(LOADING_ROUNDS):
+            before = rho.copy()
+            for family in np.flatnonzero(~anchored):
+                known = float(np.sum(precision[family] * rho**2)) + even
+                pulled = float(np.sum(precision[family] * c[family] * rho))
+                best = (pulled + even * height[family] * np.mean([*rho, USUAL])) / known
+                free[family] = below(best, 1.0 / np.sqrt(known))
+                rho[family] = max(free[family], LEAST)
+            if np.max(np.abs(rho - before)) < LOADING_CHANGE:
+                break
+        return rho, np.maximum(free, -MOST)
+
+    rho, best = settled(lambda best, _: min(best, MOST))
+    return best, settled(_mean_below)[0], np.where(anchored, 0.0, 1.0 / np.sqrt(precision @ rho**2 + even))
+
+
+def _mean_below(mean: float, error: float) -> float:
+    """The mean of N(mean, error²) below `MOST`."""
+    turned, variance, least, none = np.array([-mean, error**2, -MOST, 0.0])
+    return float(-censored_moments(turned, variance, least, none)[0])
+
 
 FEW = 30  # comparisons below which a voice has no variances of its own: their logarithms would have errors above ¼
 OTHERS = "others"  # the name of all such voices together

@@ -29,9 +29,8 @@ from scipy.special import expit
 from comparo.data.comparisons import Comparisons
 from comparo.model.estimators.poe import WIDE
 from comparo.model.inference.newton import Problem
-from comparo.model.likelihoods.experts import BradleyTerry, logistic_curvature
-from comparo.model.linalg.graph import Graph
-from comparo.model.linalg.pattern import Pattern
+from comparo.model.likelihoods.bradley_terry import BradleyTerry, logistic_curvature
+from comparo.model.linalg.graph import Graph, Pattern
 from comparo.types import Array, Index
 
 ROUNDS, SETTLED = 50, 1e-4  # of pseudo-votes, until no score moves by more (logits)

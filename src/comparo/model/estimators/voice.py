@@ -16,17 +16,14 @@ from numpy.typing import NDArray
 from comparo.data.comparisons import Comparisons
 from comparo.model.control import Control, Held, without
 from comparo.model.inference.choices import Choices
+from comparo.model.inference.random_effects import Shared, solve
 from comparo.model.inference.soft import Soft
-from comparo.model.inference.solution import Shared, solve
-from comparo.model.likelihoods.experts import BradleyTerry
-from comparo.model.linalg.graph import Graph
+from comparo.model.likelihoods.bradley_terry import LOGISTIC, BradleyTerry
+from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.linalg.pattern import Pattern
 from comparo.model.observations import are_choices
 from comparo.model.tuning import Limits
 from comparo.types import Array
-
-LOGISTIC = float(np.pi**2 / 3)  # variance of the logistic distribution
 
 
 @dataclass(frozen=True)

@@ -34,14 +34,7 @@ from comparo.model.inference.reml import NARROWEST, WIDEST
 from comparo.model.linalg.determinant import log_det
 from comparo.model.linalg.graph import Graph
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.linalg.pattern import Batch, Pattern
-from comparo.model.posterior import (
-    block_difference,
-    compared,
-    difference_variances,
-    sampled_variances,
-    solved_difference,
-)
+from comparo.model.posterior import Posterior, difference_variances, mixture_moments
 from comparo.model.tuning import LIMITS, Limits
 from comparo.types import Array, Index
 
@@ -70,76 +63,33 @@ class Point:
 
 
 @dataclass(frozen=True, eq=False)
-class Voted:
-    """People's scores (n,), as the covariance of them, over `points` whose shares add to 1.
+class Voted(Posterior):
+    """The posterior of people's scores (n,): a mixture of `points` whose shares add to 1.
 
-    It is a `comparo.model.posterior.Covariance`: the mean of the points' covariances, and the scatter of their scores.
     `equal` is the probability, given the votes, that all texts are equal. Scores and covariance are those if they
     differ: averaged with 0, intervals would miss the scores of texts that do.
     """
 
-    points: tuple[Point, ...]
+    points: tuple[Point, ...] = ()
     equal: float = 0.0
 
-    @property
-    def pattern(self) -> Pattern:
-        return self.points[0].laplacian.pattern
+    @classmethod
+    def of(cls, points: tuple[Point, ...], equal: float = 0.0) -> Voted:
+        shares = tuple(point.share for point in points)
+        apart = np.array([point.scores for point in points])
+        apart = apart - np.tensordot(shares, apart, axes=1)
+        roots = [apart.T * np.sqrt(shares), *(point.root * np.sqrt(point.share) for point in points)]
+        laplacians = tuple(point.laplacian for point in points)
+        return cls(laplacians, shares, roots=np.column_stack(roots), points=points, equal=equal)
 
     @cached_property
     def scores(self) -> Array:
         return self._mean([point.scores for point in self.points])
 
-    def _mean(self, of: Sequence[Array]) -> Array:
-        """The mean over the points."""
-        return np.asarray(np.tensordot(self._shares, np.array(of), axes=1))
-
-    @property
-    def _shares(self) -> Array:
-        return np.array([point.share for point in self.points])
-
-    @cached_property
-    def _scatter(self) -> Array:
-        """(n, points), whose square is the covariance of the points' scores."""
-        apart = np.array([point.scores for point in self.points]) - self.scores
-        return np.asarray(apart.T * np.sqrt(self._shares))
-
-    @cached_property
-    def _roots(self) -> Array:
-        """All that is not H⁻¹, as columns whose square is its covariance, (n, K)."""
-        return np.column_stack([self._scatter, *(point.root * np.sqrt(point.share) for point in self.points)])
-
-    @cached_property
-    def _kept(self) -> dict[int, Array]:
-        return {}
-
-    def block(self, batch: Batch) -> Array:
-        """The covariance of the scores in each context of `batch`, (B, size, size)."""
-        if batch.begin in self._kept:
-            return self._kept[batch.begin]
-        own = self._mean([point.laplacian.inverse(batch) for point in self.points])
-        roots = self._roots[batch.nodes].reshape(len(own), batch.size, -1)
-        block = np.asarray(own + roots @ roots.transpose(0, 2, 1))
-        if self.pattern.may_keep:
-            self._kept[batch.begin] = block
-        return block
-
-    @cached_property
-    def std(self) -> Array:
-        """The standard error of every score, (n,)."""
-        variance = np.empty(self.pattern.graph.nodes)
-        for batch in self.pattern.batches:
-            if batch.size > self.pattern.limits.exact:
-                begin = batch.nodes.start
-                own = self._mean([sampled_variances(point.laplacian, begin) for point in self.points])
-                variance[begin:] = own + np.sum(self._roots[begin:] ** 2, axis=1)
-                break
-            variance[batch.nodes] = np.einsum("bii->bi", self.block(batch)).ravel()
-        return np.where(compared(self.pattern.graph), np.sqrt(np.maximum(variance, 0.0)), np.nan)
-
     @property
     def variance(self) -> float:
         """The variance of a score before any vote, the mean over the points."""
-        return float(self._shares @ [point.variance for point in self.points])
+        return float(np.dot(self.shares, [point.variance for point in self.points]))
 
     def means(self, by: Array, group: Index, is_new: bool) -> tuple[Array, Array]:
         """Means of groups (G,) and their covariance (G, G), with `by` (G, n) and the `group` of each text (n,).
@@ -158,18 +108,7 @@ class Voted:
                 left, own = by @ point.root, by @ point.laplacian.solve(by.T)
                 found.append(by @ point.scores)
             covariances.append(left @ left.T + own)
-        middle = self._mean(found)
-        scatter = np.array(found) - middle
-        covariance = self._mean(covariances) + scatter.T @ (self._shares[:, None] * scatter)
-        return middle, 0.5 * (covariance + covariance.T)
-
-    def difference(self, one: int, other: int) -> float:
-        """The variance of the difference of two texts of one context."""
-        batch = next(batch for batch in self.pattern.batches if one < batch.nodes.stop)
-        if batch.size <= self.pattern.limits.exact:
-            return block_difference(self.block(batch), batch, one, other)
-        own = [solved_difference(point.laplacian, one, other) for point in self.points]
-        return float(self._shares @ own + np.sum((self._roots[one] - self._roots[other]) ** 2))
+        return mixture_moments(np.array(found), np.array(covariances), np.array(self.shares))
 
 
 def mixture(points: Sequence[Point], draws: int, rng: np.random.Generator) -> Array:
@@ -254,7 +193,7 @@ def voted(votes: Comparisons, graph: Graph, expectation: Expectation, limits: Li
     share = np.exp(log - np.max(log))
     share[share < RARE] = 0.0
     share /= np.sum(share)
-    return Voted(
+    return Voted.of(
         tuple(
             replace(point, share=float(part) / len(way.points))
             for (_, way), part in zip(found, share, strict=True)

@@ -3,6 +3,22 @@
 A judge whose answers are decisions and ties has Davidson's likelihood (`ties`), and its ν settles with them too: where
 sites and cavities agree, Σ P(tie) = the number of ties makes the evidence of expectation propagation stationary. Of a
 share of votes it is not known how many ties there are; p = ½ is then half a win.
+
+Doubt about what style expects: the further from the mean, the less it is believed.
+
+A judge that is sure decides all choices about an extreme text the same way, so that its choices cannot correct what its
+style expects of it. And what style expects is least certain there: a feature of a text saturates, as the share p of
+words of a kind does, whose logit η has the variance 1/(N·p(1 − p)) ∝ cosh²(η/2) = 1 + η²/4 + … from N words. Choices
+do not show it, since they tell little about extreme texts. So with m_i what style expects of candidate i,
+
+    s_i ~ N(m_i + …, σ²·h_i),    h_i = 1 + m_i²/(v + π²/(3k)),
+
+with v the variance of all scores, σ² and what is expected, and π²/(3k) that of the noise of the k choices about a
+candidate, on average: where scores vary less than this noise, what style expects is not known to be extreme. Of a sure
+judge candidates vary by twice σ² around an expectation at one standard deviation of the scores. Where style explains
+little, h is about 1. σ² stays as it was estimated with h = 1: h is caution, not an estimate, and narrows no interval.
+That it is 1 for each m²/v was chosen by simulated judges whose style saturates and such whose style does not
+(docs/fitting.md).
 """
 
 from __future__ import annotations
@@ -14,16 +30,22 @@ import numpy as np
 from scipy.special import expit, logit
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.estimators.random_effects import random_effects, shrunk
-from comparo.model.inference.ep import Asked, choice_evidence, choice_moments, sites_from, without_site
+from comparo.model.inference.ep import sites_from, without_site
 from comparo.model.inference.newton import Solution
-from comparo.model.inference.position import pairs
-from comparo.model.inference.position_information import told_share
+from comparo.model.inference.position import information_share, pairs
+from comparo.model.inference.random_effects import Shared, differences, random_effects, shrunk, solve
 from comparo.model.inference.reml import NARROWEST, PULL, WIDEST, Variances, estimate
-from comparo.model.inference.solution import Shared, differences, solve
-from comparo.model.likelihoods.davidson import averaged_moments, first_parameters, next_parameters, tie_totals
-from comparo.model.linalg.graph import Graph
-from comparo.model.linalg.pattern import Pattern
+from comparo.model.likelihoods.bradley_terry import LOGISTIC, attenuation
+from comparo.model.likelihoods.davidson import (
+    Asked,
+    averaged_moments,
+    choice_evidence,
+    choice_moments,
+    first_parameters,
+    next_parameters,
+    tie_totals,
+)
+from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import votes_of
 from comparo.model.tuning import Limits
@@ -46,7 +68,7 @@ class Choices:
     scores of each pair, 0 unless scores have two peaks (`peaks`). `tied` (J,) is the weight of each judge's ties, and
     `nu` (J,) its ν; both are None where no decision is a tie. `strength` is that of the term that keeps the variance of
     scores from 0. `is_narrow` holds the variance of scores around their groups at its smallest, so that means of groups
-    are logits of win rates. `doubt` is that of the `system`.
+    are logits of win rates. `inflation` is that of the `system`.
     """
 
     pattern: Pattern
@@ -66,7 +88,7 @@ class Choices:
     nu: Array | None = None
     strength: float = PULL
     is_narrow: bool = False
-    doubt: Array | None = None
+    inflation: Array | None = None
 
     @classmethod
     def of(cls, comparisons: Comparisons, graph: Graph, is_biased: bool, limits: Limits) -> Choices:
@@ -100,7 +122,7 @@ class Choices:
 
     @property
     def system(self) -> System:
-        return System(self.pattern, self.c, self.pull, np.zeros(0), np.zeros(0), self.doubt)
+        return System(self.pattern, self.c, self.pull, np.zeros(0), np.zeros(0), self.inflation)
 
     def settle(self, shared: Shared) -> tuple[Choices, Variances, int, bool]:
         """Alternate between sites and variances; a variance that converges slowly is extrapolated."""
@@ -143,8 +165,8 @@ class Choices:
     @property
     def _asked(self) -> Asked:
         """The choices about each pair, with γ and ν."""
-        doubt = None if self.gamma_variance is None else self.gamma_variance.ravel()[self.family]
-        return Asked(self.p, self.weight, self.gamma.ravel()[self.family], self._pair_ties, doubt)
+        variance = None if self.gamma_variance is None else self.gamma_variance.ravel()[self.family]
+        return Asked(self.p, self.weight, self.gamma.ravel()[self.family], self._pair_ties, variance)
 
     @property
     def _judge(self) -> Index:
@@ -185,7 +207,7 @@ class Choices:
     def _chances(self, mean: Array, variance: Array) -> Array:
         """P(the item shown first is chosen) in both orders (2, M); a difference of `variance` is less certain."""
         shown = np.array([[1.0], [-1.0]]) * mean - self.gamma.ravel()[self.family]
-        return np.asarray(expit(shown * _attenuation(variance)))
+        return np.asarray(expit(shown * attenuation(variance)))
 
     def _tie_moments(self, mean: Array, variance: Array, nu: Array) -> tuple[Array, Array, Array]:
         """E p, Var p and P(tie) in both orders, with ν of each judge (J,), each (2, M)."""
@@ -204,14 +226,14 @@ class Choices:
         """What is left of what the choices tell about γ, given the solution for the scores."""
         if not self.is_biased:
             return self
-        told = told_share(solution, spread, between, self.c, self.weight, self.family, self.gamma.shape)
+        told = information_share(solution, spread, between, self.c, self.weight, self.family, self.gamma.shape)
         return replace(self, told=told)
 
     def _with_biases(self, mean: Array, variance: Array) -> Choices:
         """A Newton step for γ of each context and judge, shrunk towards the judge's mean."""
         if self.nu is None:
             chance = self._chances(mean, variance)
-            curvature = np.sum(self.weight * chance * (1.0 - chance), axis=0) * _attenuation(variance)
+            curvature = np.sum(self.weight * chance * (1.0 - chance), axis=0) * attenuation(variance)
         else:
             chance, flips, _ = self._tie_moments(mean, variance, self.nu)
             curvature = np.sum(self.weight * flips, axis=0)
@@ -271,6 +293,27 @@ class Choices:
         return (self.gamma, self.between, self.error) if self.is_biased else (self.gamma[:, :0], None, None)
 
 
-def _attenuation(variance: Array) -> Array:
-    """How much less a chance changes with a difference that has this variance (M,)."""
-    return np.asarray(1.0 / np.sqrt(1.0 + np.pi * variance / 8.0))
+def with_style_inflation(model: Choices, variances: Variances, shared: Shared) -> tuple[Choices, Variances, int, bool]:
+    """The settled model with doubt about its style, whose sites settle again; as `Choices.settle`, σ² as it was."""
+    limits = model.pattern.limits
+    found = style_inflation(variances, shared, 2.0 * float(np.sum(model.weight)) / model.pattern.graph.nodes)
+    if np.max(np.log(found)) < limits.mixed_change:
+        return model, variances, 0, True
+    model = replace(model, inflation=found)
+    mean = np.zeros(len(model.c))
+    for step in range(limits.mixed_rounds):
+        variances = replace(variances, spectrum=Spectrum.of(model.system, shared.columns))
+        before, (mean, variance) = mean, differences(*solve(model.system, variances, shared))
+        if np.sqrt(np.mean((mean - before) ** 2)) < limits.mixed_change:
+            return model, variances, step + 1, True
+        model = model.learn(mean, variance)
+    return model, variances, limits.mixed_rounds, False
+
+
+def style_inflation(variances: Variances, shared: Shared, choices: float) -> Array:
+    """h (n,) of what style expects, at the best variances, with so many `choices` about a candidate."""
+    theta = variances.precision(variances.ratio)[1]
+    own = np.array([kind == "style" for kind in shared.kinds])[shared.kind] & (shared.kind >= 0)
+    expected = shared.columns[:, own] @ theta[own]
+    total = variances.ratio + float(np.mean((shared.columns @ theta) ** 2)) + LOGISTIC / choices
+    return np.asarray(1.0 + expected**2 / total)

@@ -14,8 +14,8 @@ import numpy as np
 
 from comparo.data.comparisons import Comparisons
 from comparo.model.likelihoods.experts import Expert, derivatives, of_rows
+from comparo.model.linalg.graph import Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.linalg.pattern import Pattern
 from comparo.types import Array
 
 log = logging.getLogger(__name__)

@@ -14,17 +14,16 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc, fdtr, fdtrc
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.estimators.random_effects import shrunk
-from comparo.model.inference.ep import censored_moments, sites_from, without_site
+from comparo.model.inference.ep import sites_from, without_site
 from comparo.model.inference.newton import Solution
-from comparo.model.inference.position import Biases
-from comparo.model.inference.position_information import CLEARLY, reach
+from comparo.model.inference.position import CLEARLY, Biases, leaked_share
+from comparo.model.inference.random_effects import Shared, apart, differences, shrunk, solve
 from comparo.model.inference.reml import LEAST_NOISE, Variances, estimate
-from comparo.model.inference.solution import Shared, apart, differences, solve
-from comparo.model.likelihoods.experts import BradleyTerry, Expert, Gaussian, Linear
+from comparo.model.likelihoods.bradley_terry import BradleyTerry
+from comparo.model.likelihoods.experts import Expert
+from comparo.model.likelihoods.gaussian import Gaussian, Linear, censored_moments
 from comparo.model.likelihoods.student_t import FREEDOMS, SUSPECT, Cavities, suspect
-from comparo.model.linalg.graph import Graph
-from comparo.model.linalg.pattern import Pattern
+from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import Observations, are_choices, logits, observe
 from comparo.model.posterior import difference_variances
@@ -42,8 +41,8 @@ MANY = 8  # observations per candidate from which a residual is noise by 3/4: it
 class Soft:
     """Observations of differences; only γ, where it does not cancel, saturated answers and heavy tails need rounds.
 
-    `noise` is φ, and `freedom` that of Student's t, infinite for normal noise. `reach` is the share of what is left of
-    the answers that reaches the scores (`comparo.model.inference.position_information`).
+    `noise` is φ, and `freedom` that of Student's t, infinite for normal noise. `leaked_share` is the share of the residual variance of
+    the answers that reaches the scores (`comparo.model.inference.position`).
     """
 
     observations: Observations
@@ -55,7 +54,7 @@ class Soft:
     is_biased: bool
     noise: float = 1.0
     freedom: float = np.inf
-    reach: float = 1.0
+    leaked_share: float = 1.0
 
     @classmethod
     def of(cls, comparisons: Comparisons, graph: Graph, expert: Expert, is_biased: bool, limits: Limits) -> Soft:
@@ -137,14 +136,14 @@ class Soft:
         """Once; γ and saturated answers are found in rounds with the variances."""
         limits, censored = self.pattern.limits, self.censored
         in_one_order = self.is_biased and not np.any(self.observations.sum_weight)
-        state = replace(self, reach=reach(self.system, ~censored)) if in_one_order else self
+        state = replace(self, leaked_share=leaked_share(self.system, ~censored)) if in_one_order else self
         before, change, rate, has_sums = np.array(0.0), 0.0, 1.0, True
         share = 1.0 if censored.any() else self._noise_share
         for step in range(limits.mixed_rounds):
             spectrum = Spectrum.of(state.system, shared.columns)
-            if state.reach < 1.0:
+            if state.leaked_share < 1.0:
                 left = spectrum.square - float(np.sum(spectrum.beta**2 / spectrum.q))
-                spectrum = replace(spectrum, square=spectrum.square - (1.0 - state.reach) * left)
+                spectrum = replace(spectrum, square=spectrum.square - (1.0 - state.leaked_share) * left)
             variances = estimate(spectrum, shared.kind, state.count, False, self.unit)
             has_sums = (has_sums or step < FREE) and state.sums_are_noise(variances.noise(variances.ratio))
             if has_sums:
@@ -200,7 +199,7 @@ class Soft:
             if size == 0.0 or not suspect(left[rows] / size, np.ones(np.count_nonzero(rows)), SUSPECT / 2):
                 return False
         cavities = self._cavities(mean, np.maximum(difference_variances(laplacian), np.finfo(float).tiny))
-        return cavities.are_heavy(self.noise / self.reach)
+        return cavities.are_heavy(self.noise / self.leaked_share)
 
     def _settle_tails(self, variances: Variances, shared: Shared) -> tuple[Soft, Variances, int, bool]:
         """In rounds with the sites of heavy tails, from normal noise."""
@@ -208,7 +207,7 @@ class Soft:
         cavities = state._cavities(*differences(*solve(state.system, variances, shared)))
         for step in range(limits.mixed_rounds):
             freedoms = FREEDOMS if step < FREE else (state.freedom,)
-            noise, freedom, _ = cavities.best(state.noise / state.reach, freedoms)
+            noise, freedom, _ = cavities.best(state.noise / state.leaked_share, freedoms)
             state = state._with_sites(cavities, noise, freedom)
             variances = estimate(
                 Spectrum.of(state.system, shared.columns), shared.kind, self.count, True, self.unit, noise
@@ -243,7 +242,7 @@ class Soft:
         c, pull = c * change, pull * change
         c[rows] += DAMPING * (noise * precision - c[rows])
         pull[rows] += DAMPING * (noise * pulls - pull[rows])
-        return replace(self, c=c, pull=pull, noise=noise, freedom=freedom, reach=1.0)
+        return replace(self, c=c, pull=pull, noise=noise, freedom=freedom, leaked_share=1.0)
 
     def _censor(self, mean: Array, variance: Array, rows: NDArray[np.intp]) -> Soft:
         """The sites of saturated answers (`rows`): the difference is at least what was read."""

@@ -18,16 +18,65 @@ between two equal texts. All is written with h = e^{−|d|/2}, which cannot over
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, logsumexp
 
 from comparo.types import Array
 
 # Nodes and weights of Gauss and Hermite for an integral with the normal density.
-NODES, SHARES = np.polynomial.hermite_e.hermegauss(21)
+TIE_NODES, TIE_SHARES = np.polynomial.hermite_e.hermegauss(21)
+TIE_SHARES = TIE_SHARES / np.sum(TIE_SHARES)
+NODES, SHARES = np.polynomial.hermite_e.hermegauss(33)
 SHARES = SHARES / np.sum(SHARES)
+WIDER = 1.3  # of the points than the curvature at the maximum says, since the likelihood of a choice has a long tail
+NEWTON = 60  # most steps to the maximum between its bounds: bisection alone takes 30 from 1e6 to 1e-3
+NEAR = 1e-6  # of its distance, in standard deviations, at which the maximum is found
 PRIOR = 1.0  # with which P(tie between equals) is uniform between 0 and 1
 STEP = 1.0  # of log ν in one round
+
+
+@dataclass(frozen=True, slots=True)
+class Davidson:
+    """Davidson's expert for decisions with ties, p = 1, ½ or 0 (`comparo.model.likelihoods.davidson`).
+
+        ℓ(d; p) = (p − ½)·d − log(2·cosh(d/2) + ν) + [p = ½]·log ν
+
+    A tie says that two texts are near to each other, the more so the smaller ν is. `fit(data, "davidson")` estimates ν
+    of each judge; ν = 0 is Bradley–Terry.
+
+    Parameters
+    ----------
+    nu
+        ν, from 0 up: one number, or one for each comparison, shape (K,).
+
+    Examples
+    --------
+    >>> Davidson(1.0).slope(np.zeros(2), np.array([1.0, 0.5]))
+    array([0.5, 0. ])
+    """
+
+    nu: float | Array = 1.0
+
+    @property
+    def pooled(self) -> bool:
+        return np.ndim(self.nu) == 0
+
+    def log_density(self, d: Array, p: Array) -> Array:
+        readily = np.log(np.maximum(self.nu, np.finfo(float).tiny))
+        return np.asarray((p - 0.5) * d - log_partition(d, self.nu) + np.where(p == 0.5, readily, 0.0))
+
+    def slope(self, d: Array, p: Array) -> Array:
+        return np.asarray(p - answer_moments(d, self.nu)[0])
+
+    def curvature(self, d: Array, p: Array) -> Array:
+        return answer_moments(d, self.nu)[1]
+
+    def take(self, rows: slice | NDArray[np.integer]) -> Davidson:
+        """The expert of some of the comparisons."""
+        return self if np.ndim(self.nu) == 0 else Davidson(np.asarray(self.nu)[rows])
 
 
 def log_partition(d: Array, nu: Array | float) -> Array:
@@ -59,10 +108,10 @@ def averaged_moments(mean: Array, variance: Array, nu: Array) -> tuple[Array, Ar
     >>> [part.round(3).tolist() for part in averaged_moments(np.zeros(1), np.full(1, 4.0), np.full(1, 2.0))]
     [[0.5], [0.147], [0.413]]
     """
-    d = mean[..., None] + np.sqrt(variance)[..., None] * NODES
+    d = mean[..., None] + np.sqrt(variance)[..., None] * TIE_NODES
     each, own, tied = answer_moments(d, nu[..., None])
-    chance = each @ SHARES
-    return np.asarray(chance), np.asarray((own + each**2) @ SHARES - chance**2), np.asarray(tied @ SHARES)
+    chance = each @ TIE_SHARES
+    return np.asarray(chance), np.asarray((own + each**2) @ TIE_SHARES - chance**2), np.asarray(tied @ TIE_SHARES)
 
 
 def tie_totals(p: Array, weight: Array, judge: NDArray[np.integer], judges: int) -> tuple[Array, Array]:
@@ -97,3 +146,102 @@ def next_parameters(nu: Array, tied: Array, chance: Array, weight: Array, judge:
     known = np.bincount(judge, weight * chance * (1.0 - chance), len(nu)) + 2.0 * PRIOR * equals * (1.0 - equals)
     step = (tied + PRIOR - expected) / np.maximum(known, np.finfo(float).tiny)
     return np.asarray(nu * np.exp(np.clip(np.where(tied > 0, step, 0.0), -STEP, STEP)))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The choices about M pairs.
+
+    `p` and `weight` (2, M) are those with the first item shown first, d − γ, and with it shown second, where p is that
+    of the second item and the difference −d − γ; a weight of 0 means not asked. `bias` (M,) is the mean of γ and
+    `bias_variance` (M,) its variance, over which the likelihood is averaged; None: γ is known. `nu` (M,) is Davidson's
+    ν of the judge; None: no judge says that two texts are equal.
+    """
+
+    p: Array
+    weight: Array
+    bias: Array
+    nu: Array | None = None
+    bias_variance: Array | None = None
+
+
+def choice_moments(mean: Array, variance: Array, asked: Asked) -> tuple[Array, Array]:
+    """Mean and variance of d, N(mean, variance) before a pair was judged, shape (M,), given the choices in both orders.
+
+    >>> once = np.array([[1.0], [0.0]])
+    >>> mean, variance = choice_moments(np.zeros(1), np.ones(1), Asked(once, once, np.zeros(1)))
+    >>> mean.round(3), variance.round(3)
+    (array([0.413]), array([0.829]))
+    """
+    x, log_density, _ = _points(mean, variance, asked)
+    share = SHARES * np.exp(log_density - np.max(log_density, axis=1, keepdims=True))
+    share /= np.sum(share, axis=1, keepdims=True)
+    centre = np.sum(share * x, axis=1)
+    # No posterior is narrower than with the largest curvature, ¼ of the weight; a sum over few points could be.
+    least = 1.0 / (1.0 / variance + 0.25 * np.sum(asked.weight, axis=0))
+    return centre, np.maximum(np.sum(share * (x - centre[:, None]) ** 2, axis=1), least)
+
+
+def choice_evidence(mean: Array, variance: Array, asked: Asked) -> Array:
+    """log ∫ N(d; mean, variance)·Π exp w·(p·d − log(1 + e^d)) dd (M,), of the choices in both orders.
+
+    With ν that of Davidson's likelihood, without the factor ν of each tie.
+
+    >>> once = np.array([[1.0], [0.0]])
+    >>> np.exp(choice_evidence(np.zeros(1), np.ones(1), Asked(once, once, np.zeros(1)))).round(3)
+    array([0.5])
+    """
+    _, log_density, width = _points(mean, variance, asked)
+    return np.asarray(logsumexp(log_density, b=SHARES, axis=1) + np.log(width / np.sqrt(variance)))
+
+
+def _points(mean: Array, variance: Array, asked: Asked) -> tuple[Array, Array, Array]:
+    """Points d (M, 33) around the maximum of the density of d given the choices, its logarithm there, and their scale.
+
+    To the logarithm, log N(0, 1) of the nodes is not yet added. A likelihood e^ℓ averaged over γ ~ N(γ̂, v) is
+
+        log ∫ e^ℓ(γ) N(γ; γ̂, v) dγ ≈ ℓ(γ̂) + ½·v·ℓ′²/(1 − v·ℓ″) − ½·log(1 − v·ℓ″),
+
+    which is exact for a quadratic ℓ.
+    """
+    p, weight, bias, nu = asked.p, asked.weight, asked.bias, asked.nu
+    sign = np.array([[1.0], [-1.0]])
+    d, reach = mean.copy(), variance * np.sum(weight, axis=0)
+    low, high = mean - reach, mean + reach
+    for _ in range(NEWTON):
+        chance, flips = _chances(sign * d - bias, weight, nu)
+        slope = np.sum(sign * weight * (p - chance), axis=0) - (d - mean) / variance
+        low, high = np.where(slope > 0, d, low), np.where(slope > 0, high, d)
+        before, curvature = d, 1.0 / variance + np.sum(flips, axis=0)
+        d = d + slope / curvature
+        d = np.where((d > low) & (d < high), d, 0.5 * (low + high))
+        if np.all(np.abs(d - before) * np.sqrt(curvature) < NEAR):
+            break
+    _, flips = _chances(sign * d - bias, weight, nu)
+    width = WIDER / np.sqrt(1.0 / variance + np.sum(flips, axis=0))
+    x = d[:, None] + width[:, None] * NODES
+    log_density = 0.5 * (NODES**2 - (x - mean[:, None]) ** 2 / variance[:, None])
+    slope, curvature = np.zeros((2, *x.shape))  # of the likelihood in γ
+    for way, share, times in zip((1.0, -1.0), p[:, :, None], weight[:, :, None], strict=True):
+        shown = way * x - bias[:, None]
+        if nu is None:
+            log_density += times * (share * shown - np.logaddexp(0.0, shown))
+        else:
+            log_density += times * ((share - 0.5) * shown - log_partition(shown, nu[:, None]))
+        if asked.bias_variance is not None:
+            chance, flips = _chances(shown, times, None if nu is None else nu[:, None])
+            slope -= times * (share - chance)
+            curvature += flips
+    if asked.bias_variance is not None:
+        v = asked.bias_variance[:, None]
+        log_density += 0.5 * (v * slope**2 / (1.0 + v * curvature) - np.log1p(v * curvature))
+    return x, log_density, width
+
+
+def _chances(d: Array, weight: Array, nu: Array | None) -> tuple[Array, Array]:
+    """The mean of p at the differences d, and its variance times the weight."""
+    if nu is not None:
+        mean, variance, _ = answer_moments(d, nu)
+        return mean, weight * variance
+    chance = expit(d)
+    return chance, weight * chance * (1.0 - chance)

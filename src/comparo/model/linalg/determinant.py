@@ -16,9 +16,8 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.linalg.graph import Graph
+from comparo.model.linalg.graph import Batch, Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian, Tail
-from comparo.model.linalg.pattern import Batch, Pattern
 from comparo.types import Array
 
 NEGLIGIBLE = 1e-4  # product of the ratios β/α, which bounds what further steps would add, relative

@@ -20,7 +20,7 @@ from scipy import sparse
 from scipy.linalg import lapack
 from scipy.sparse.linalg import SuperLU, splu
 
-from comparo.model.linalg.pattern import Batch, Pattern
+from comparo.model.linalg.graph import Batch, Pattern
 from comparo.types import Array
 
 # Unknowns per column up to which a dense factorisation of a context is faster than conjugate gradients for all columns.
@@ -162,6 +162,38 @@ class Laplacian:
         )
         ridge = self.ridge[batch.nodes].reshape(-1, size, 1)
         return np.asarray(inverse - (constants > 0) / (items * (ridge + self.kappa(batch)[:, None, None] * items)))
+
+    def variances(self, begin: int) -> Array:
+        """The diagonal of H⁻¹ at the nodes from `begin` on, centred, by `Limits.error_draws` random vectors.
+
+        With D the diagonal of H and S = D − H,
+
+            H⁻¹ = D⁻¹ + D⁻¹ S D⁻¹ + D⁻¹ S H⁻¹ S D⁻¹
+
+        whose last diagonal is the variance of (S z)/D for z ~ N(0, H⁻¹), one solution per draw. Only the last term is
+        random: a standard error has the relative error 1/√(2·64) = 9% (root mean square) times that term's share of the
+        variance, about 0.5% for an item with twenty comparisons, 9% at the end of a long chain.
+        """
+        pattern, rng = self.pattern, np.random.default_rng(0)
+        draws, columns = pattern.limits.error_draws, pattern.limits.error_columns
+        diagonal = np.where(self.diagonal > 0, self.diagonal, 1.0)[:, None]
+        spread = np.zeros(pattern.unknowns)
+        for _ in range(draws // columns):
+            rhs = self.noise(columns, rng)
+            # Weak links between clusters carry much of the variance and little of the residual.
+            spread += np.sum((self.solve(rhs, accuracy=1e-8) - rhs / diagonal) ** 2, axis=1) / draws
+        nodes = slice(begin, pattern.graph.nodes)
+        component, ridge = pattern.graph.component, self.ridge[: pattern.graph.nodes]
+        items, total = (np.bincount(component, of)[component[nodes]] for of in (None, ridge))
+        share = 1.0 - 2.0 / items + ridge[nodes] ** 2 / (np.where(total > 0, total, 1.0) * diagonal[nodes, 0])
+        return np.asarray(share / diagonal[nodes, 0] + spread[nodes])
+
+    def difference(self, one: int, other: int) -> float:
+        """The variance of the difference of two nodes by H⁻¹, from one solution."""
+        rhs = np.zeros(self.pattern.unknowns)
+        rhs[[one, other]] = 1.0, -1.0
+        x = self.solve(rhs)
+        return float(x[one] - x[other])
 
 
 class Tail:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from comparo.model.linalg.determinant import NEGLIGIBLE, quadrature
+from comparo.model.linalg.graph import Batch, Pattern
 from comparo.model.linalg.laplacian import Laplacian, Tail
-from comparo.model.linalg.pattern import Batch, Pattern
 from comparo.types import Array
 
 ZERO = 1e-9  # eigenvalue relative to the largest of its context: below it is the null vector of a component
@@ -29,7 +29,7 @@ INTERVAL, POINTS = 1.0, 12  # length and Chebyshev points: (2π + √(4π² + 1)
 class System:
     """M observations as a linear system: precisions c and pulls c·y (M,), in the order of the `pattern`.
 
-    `ridge` and `mean` (C·J,) are the prior of the biases and what is known of them otherwise. `doubt` h (n,) is how
+    `ridge` and `mean` (C·J,) are the prior of the biases and what is known of them otherwise. `inflation` h (n,) is how
     many times σ² each score varies around what is expected of it; None: all vary by σ².
     """
 
@@ -38,7 +38,7 @@ class System:
     pull: Array
     ridge: Array
     mean: Array
-    doubt: Array | None = None
+    inflation: Array | None = None
 
     @property
     def square(self) -> float:
@@ -46,15 +46,15 @@ class System:
         return float(np.sum(self.pull**2 / np.maximum(self.c, np.finfo(float).tiny)))
 
     def laplacian(self, ridge: float) -> Laplacian:
-        """H with this ridge on every score, divided by its doubt."""
-        own = np.full(self.nodes, ridge) if self.doubt is None else ridge / self.doubt
+        """H with this ridge on every score, divided by its inflation."""
+        own = np.full(self.nodes, ridge) if self.inflation is None else ridge / self.inflation
         return Laplacian(self.pattern, self.c, np.concatenate([own, self.ridge]))
 
     def towards(self, ridge: float, expected: Array) -> Array:
         """What a prior with this ridge around `expected` (n,) or (n, q) adds to b: the level of a component is free."""
-        if self.doubt is None:
+        if self.inflation is None:
             return np.asarray(ridge * expected)
-        own = ridge / self.doubt
+        own = ridge / self.inflation
         return self.pattern.graph.balance((expected.T * own).T, own)
 
     @property
@@ -119,7 +119,7 @@ class Spectrum:
         b = rhs[:n] - (
             np.sum(laplacian.border * shift.reshape(-1, width)[system.pattern.context[:n]], axis=1) if width else 0.0
         )
-        root = np.ones(n) if system.doubt is None else np.sqrt(system.doubt)
+        root = np.ones(n) if system.inflation is None else np.sqrt(system.inflation)
         b, columns = b * root, columns / root[:, None]
         limit, found = system.pattern.limits.spectral, []
         for batch in system.pattern.batches:

@@ -1,0 +1,300 @@
+"""The database of a run folder: its one schema, how labels are written in it, and what is read from it.
+
+`judgements.db` holds the configuration, the items and judgements, which are only ever added: one that is taken back is
+marked as withdrawn. By the index `answered` a question has one answer that stands; a failed one may be followed by
+another. `comparo.run.store` writes to it.
+"""
+
+import json
+import logging
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+import numpy as np
+
+from comparo.data.columns import Table
+from comparo.data.prompts import Question
+from comparo.errors import ComparisonsError, StoreError
+
+DATABASE = "judgements.db"
+ENDINGS = (".db", ".sqlite", ".sqlite3")
+VERSION = 1  # of the schema
+SCHEMA = (
+    "CREATE TABLE run (number INTEGER PRIMARY KEY CHECK (number = 1), configuration TEXT NOT NULL)",
+    "CREATE TABLE contexts (context TEXT PRIMARY KEY, text TEXT)",
+    # `shared` is the item's group, `since` the growth that brought it, 0 for the first run.
+    """
+    CREATE TABLE items (
+        number INTEGER PRIMARY KEY, context TEXT NOT NULL, id TEXT NOT NULL, text TEXT NOT NULL, scores TEXT NOT NULL,
+        shared TEXT, since INTEGER NOT NULL
+    )
+    """,
+    # `voice` is NULL in a run of one voice, `cached` is 1 for an answer of an earlier run.
+    """
+    CREATE TABLE judgements (
+        number INTEGER PRIMARY KEY, at TEXT NOT NULL,
+        context TEXT NOT NULL, first TEXT NOT NULL, second TEXT NOT NULL, voice TEXT,
+        p REAL, mass REAL, weight REAL NOT NULL, reply TEXT NOT NULL,
+        tokens_in INTEGER NOT NULL, tokens_out INTEGER NOT NULL, seconds REAL, cost REAL, cut INTEGER NOT NULL,
+        tokens_cached INTEGER NOT NULL, tokens_reasoning INTEGER NOT NULL, model TEXT NOT NULL, error TEXT,
+        cached INTEGER NOT NULL, withdrawn INTEGER NOT NULL DEFAULT 0
+    )
+    """,
+    """
+    CREATE UNIQUE INDEX answered ON judgements (context, first, second, coalesce(voice, ''))
+    WHERE error IS NULL AND NOT withdrawn
+    """,
+    # A pair that was shown to a person; `judgement` is the number of the answer, NULL while there is none, and `turn`
+    # how often the ballot was opened: once, and again whenever its answer was withdrawn.
+    """
+    CREATE TABLE ballots (
+        number INTEGER PRIMARY KEY, voter TEXT NOT NULL,
+        context TEXT NOT NULL, first TEXT NOT NULL, second TEXT NOT NULL,
+        shown TEXT NOT NULL, turn INTEGER NOT NULL, judgement INTEGER
+    )
+    """,
+    # A batch that is planned or waits at a server. `name` is ours, `file` and `id` are the server's; `sent` is when its
+    # creation was first requested, `others` are ids of batches that were taken for it, `closed` is when it was over.
+    """
+    CREATE TABLE batches (
+        number INTEGER PRIMARY KEY, name TEXT NOT NULL, lines INTEGER NOT NULL, file TEXT NOT NULL DEFAULT '',
+        sent REAL, id TEXT, others TEXT NOT NULL DEFAULT '', status TEXT NOT NULL DEFAULT 'planned',
+        done INTEGER NOT NULL DEFAULT 0, seen TEXT, closed TEXT
+    )
+    """,
+    """
+    CREATE TABLE batch_questions (
+        batch INTEGER NOT NULL, number INTEGER NOT NULL, lines INTEGER NOT NULL,
+        context TEXT NOT NULL, first TEXT NOT NULL, second TEXT NOT NULL, is_judged INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (batch, number)
+    )
+    """,
+    # Each time a run grew: the number of the last judgement before, and how many it left out.
+    """
+    CREATE TABLE growths (
+        number INTEGER PRIMARY KEY, at TEXT NOT NULL, judgements INTEGER NOT NULL, left_out INTEGER NOT NULL
+    )
+    """,
+    # Items that a growth changed or removed, as they were until then; `place` is their number among the items.
+    """
+    CREATE TABLE former (
+        number INTEGER PRIMARY KEY, place INTEGER NOT NULL, context TEXT NOT NULL, context_text TEXT, id TEXT NOT NULL,
+        text TEXT NOT NULL, scores TEXT NOT NULL, shared TEXT, since INTEGER NOT NULL, until INTEGER NOT NULL
+    )
+    """,
+)
+
+logger = logging.getLogger(__name__)
+Row = TypeVar("Row")
+Key = tuple[str, str, str, str | None]
+
+
+def database_of(path: str | os.PathLike[str]) -> Path | None:
+    """The database that a path means, itself or in a run folder; None where it means something else.
+
+    Other databases are not read, because it is unknown which of their tables is meant.
+
+    >>> database_of("runs/first/judgements.db"), database_of("pairs.csv")
+    (PosixPath('runs/first/judgements.db'), None)
+    """
+    path = Path(path)
+    if os.path.isdir(path):
+        return path / DATABASE if os.path.isfile(path / DATABASE) else None  # False also where it may not be read
+    return path if path.suffix.lower() in ENDINGS else None
+
+
+def check_version(connection: sqlite3.Connection, path: object, version: int = VERSION) -> None:
+    """Raise a StoreError where a database has another schema."""
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    if found != version:
+        raise StoreError(
+            f"{path} has the schema {found} in place of {version}: it is of another version of comparo, or damaged; "
+            "use that version, mend it by `comparo runs --repair`, or start anew with --fresh"
+        )
+
+
+@lru_cache(maxsize=1_000_000, typed=True)
+def encode(label: Any) -> str:
+    """Encode a label as JSON text: "7" and 7 stay different, and lone surrogates are escaped.
+
+    >>> encode("7"), encode(7), encode("\\ud83d")
+    ('"7"', '7', '"\\\\ud83d"')
+    """
+    text = json.dumps(label, ensure_ascii=False, default=str)
+    return text if text.isascii() or text == clean(text) else json.dumps(label, default=str)
+
+
+@lru_cache(maxsize=1_000_000)
+def decode(label: str) -> Any:
+    """Decode a label that `encode` wrote."""
+    return json.loads(label)
+
+
+def key_of(question: Question) -> Key:
+    """The key of a question in the database: its encoded context, first and second item, and the voice."""
+    return encode(question.context), encode(question.first), encode(question.second), question.voice
+
+
+def clean(text: str) -> str:
+    """Replace lone surrogates, which UTF-8 cannot encode, by question marks."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def judged(database: Path) -> Table:
+    """The answers of a run in the order of their arrival: first, second, p and, if any, weight, context and judge.
+
+    The judge is called voter where people voted on ballots. Judgements that failed or were withdrawn are left out.
+    """
+    with _opened(database, "judgements", "first, second, p") as connection:
+        rows = _answers(connection, "p, weight", str(database.parent))
+        has_ballots = connection.execute("SELECT 1 FROM ballots LIMIT 1").fetchone()
+    if not rows:
+        raise ComparisonsError(f"{database.parent} holds no answers yet; run its command again to go on")
+    context, first, second, judge, p, weight = zip(*rows, strict=True)
+    columns: dict[str, Any] = {"first": _labels(first), "second": _labels(second), "p": np.array(p, dtype=np.float64)}
+    if any(each != 1 for each in weight):
+        columns["weight"] = np.array(weight, dtype=np.float64)
+    if any(each != "null" for each in context):
+        columns["context"] = _labels(context)
+    if any(each is not None for each in judge):
+        columns["voter" if has_ballots else "judge"] = list(judge)
+    return Table(columns, str(database.parent))
+
+
+def masses(database: Path) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The probability of the labels in the answers that `judged` reads, in the same order; NaN where it is unknown."""
+    with _opened(database, "judgements", "mass") as connection:
+        rows = _answers(connection, "mass")
+    return np.array([np.nan if mass is None else mass for *_, mass in rows], dtype=np.float64)
+
+
+def _answers(connection: sqlite3.Connection, columns: str, source: str = "") -> list[tuple[Any, ...]]:
+    """Context, first, second, voice and some columns of the answers that count, in the order of their arrival."""
+    rows = connection.execute(
+        f"SELECT context, first, second, voice, {columns} FROM judgements WHERE error IS NULL AND NOT withdrawn "
+        "ORDER BY number"
+    )
+    return list(about_items(connection, ((row[:4], row) for row in rows), source))
+
+
+def about_items(
+    connection: sqlite3.Connection, rows: Iterable[tuple[tuple[Any, ...], Row]], source: str
+) -> Iterator[Row]:
+    """The rows, each given with its key (context, first, second, voice), about items that are there.
+
+    Damage leaves judgements about items that are gone; a warning says how many, unless `source` is empty.
+
+    >>> connection = sqlite3.connect(":memory:")
+    >>> _ = connection.execute("CREATE TABLE items (context, id)")
+    >>> _ = connection.execute("INSERT INTO items VALUES ('null', 'a'), ('null', 'b')")
+    >>> list(about_items(connection, [(("null", "a", name, None), name) for name in "bc"], ""))
+    ['b']
+    """
+    there = set(connection.execute("SELECT context, id FROM items"))
+    unknown = 0
+    for (context, first, second, _), row in rows:
+        if not there or ((context, first) in there and (context, second) in there):
+            yield row
+        else:
+            unknown += 1
+    if unknown and source:
+        logger.warning(
+            "%s: %d judgements are left out: their items are lost; the same command restores items that it is given",
+            source,
+            unknown,
+        )
+
+
+def items_of_run(database: Path) -> Table:
+    """The items of a run: id, text and, where there are any, context_id, context, group and score_…."""
+    with _opened(database, "items", "id, text") as connection:
+        return table_of_items(connection, str(database.parent))
+
+
+def table_of_items(connection: sqlite3.Connection, source: str) -> Table:
+    """The items that a run's database holds; `source` names it in errors, a DatabaseError says that it is damaged."""
+    texts = dict(connection.execute("SELECT context, text FROM contexts").fetchall())
+    try:
+        return table_of_rows(named_rows(connection, "SELECT * FROM items ORDER BY number"), texts, source)
+    except (KeyError, TypeError, ValueError) as error:
+        raise sqlite3.DatabaseError(f"the items: {error!r}") from error
+
+
+def named_rows(connection: sqlite3.Connection, query: str) -> list[dict[str, Any]]:
+    """The rows that a query finds, each with its columns by name.
+
+    >>> named_rows(sqlite3.connect(":memory:"), "SELECT 7 AS number")
+    [{'number': 7}]
+    """
+    found = connection.execute(query)
+    names = [name for name, *_ in found.description]
+    return [dict(zip(names, row, strict=True)) for row in found]
+
+
+def table_of_rows(rows: Sequence[Mapping[str, Any]], texts: Mapping[str, str | None], source: str) -> Table:
+    """Rows of the table of items, with the text of each context by its label; `source` names them in errors."""
+    columns: dict[str, Any] = {"id": _labels([row["id"] for row in rows]), "text": [row["text"] for row in rows]}
+    if any(row["context"] != "null" for row in rows):
+        columns["context_id"] = _labels([row["context"] for row in rows])
+        columns["context"] = [texts[row["context"]] for row in rows]
+    groups = [row["shared"] for row in rows]
+    if all(group is not None for group in groups):
+        columns["group"] = _labels(groups)
+    scores = [json.loads(row["scores"]) for row in rows]
+    for name in scores[0] if scores else ():
+        columns[f"score_{name}"] = [row[name] for row in scores]
+    return Table(columns, source)
+
+
+@contextmanager
+def read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database for reading; a process may write to it at the same time.
+
+    SQLite cannot read a database with a log where it may not write. There a copy is read.
+    """
+    with ExitStack() as stack:
+        connection = stack.enter_context(closing(_connected(path)))
+        try:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                raise
+            copy = Path(stack.enter_context(TemporaryDirectory()), DATABASE)
+            for end in ("", "-wal"):
+                with suppress(FileNotFoundError):
+                    shutil.copyfile(f"{path}{end}", f"{copy}{end}")
+            connection = stack.enter_context(closing(_connected(copy)))
+        yield connection
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+
+
+@contextmanager
+def _opened(path: Path, table: str, wanted: str) -> Iterator[sqlite3.Connection]:
+    """A database that has such a table, open for reading."""
+    try:
+        with read_only(path) as connection:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if not {"judgements", "contexts", "items"} <= tables:
+                raise ComparisonsError(
+                    f"{path} is a database that comparo did not write; export the table that you mean, for example by "
+                    f"sqlite3 -header -csv {path} 'SELECT {wanted} FROM …' > {table}.csv, and name that file"
+                )
+            check_version(connection, path.parent)
+            yield connection
+    except sqlite3.Error as error:
+        raise ComparisonsError(f"{path} cannot be read as a run's database ({error}); check the name") from error
+
+
+def _labels(encoded: Any) -> list[Any]:
+    known = {text: json.loads(text) for text in set(encoded)}
+    return [known[text] for text in encoded]

@@ -1,0 +1,256 @@
+"""anthropic/…: Claude by the Messages API, at Anthropic or at a server that speaks it.
+
+Claude gives no log-probabilities, so p is from sampled verdicts (`votes`) or from a grade (`graded`). Verdicts are
+asked for in structured output, which goes with reasoning; a tool that must be called does not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+from urllib.parse import quote
+
+import comparo.judges.verdicts as verdicts
+from comparo.data.prompts import Prompt
+from comparo.errors import JudgeError
+from comparo.judges.batch_endpoints import AnthropicBatches
+from comparo.judges.batches import SHARE
+from comparo.judges.caller import Caller, Case, Said
+from comparo.judges.http import Answer, whole_characters
+from comparo.judges.prices import Price, Usage, count
+from comparo.judges.probing import Findings, ListedJudge
+from comparo.judges.refusals import Complaint
+from comparo.judges.settings import NONE, VERDICT, check_effort
+
+EFFORTS = ("low", "medium", "high", "xhigh", "max")  # that the API knows; a model may have fewer
+REASONING = 16_000  # tokens of a reply with reasoning, as in the examples of Anthropic's documentation
+LEAST = 1024  # the least that Anthropic's API takes as a budget of reasoning
+CACHED = {"type": "ephemeral"}  # the prompt is kept for five minutes, so that further votes on it read it from there
+UNPAID = ("credit balance", "usage limits")  # words of a refusal (400) after which no more can be spent
+SPENT = '"enforced_spend_limit_reached"'  # the code of a refusal (429) that does not pass within the month
+CUT = ("max_tokens", "model_context_window_exceeded")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnthropicJudge(ListedJudge):
+    """Claude; `load` explains its options.
+
+    >>> judge = load("claude-haiku-5-5", votes=3, effort="none")
+    >>> judge.name, judge.chooses, judge.reply_tokens
+    ('anthropic/claude-haiku-5-5', True, 64)
+    """
+
+    provider: ClassVar[str] = "anthropic"
+    keys: ClassVar[tuple[str, ...]] = ("ANTHROPIC_API_KEY",)
+    home: ClassVar[str] = "https://api.anthropic.com"
+    version: ClassVar[str] = "/v1"
+    address_variable: ClassVar[str] = "ANTHROPIC_BASE_URL"
+    example: ClassVar[str] = "claude-haiku-5-5"
+    priced: ClassVar[str] = "anthropic"
+
+    @property
+    def listing(self) -> str:
+        return f"/v1/models/{quote(self.model, safe='')}"
+
+    @property
+    def reply_tokens(self) -> int:
+        if self.max_tokens is not None:
+            return self.max_tokens
+        if self.thinking is not None:
+            return self.thinking + VERDICT
+        return REASONING if self.reasons else VERDICT
+
+    def headers(self, key: str) -> dict[str, str]:
+        return {"x-api-key": key, "anthropic-version": "2023-06-01"}
+
+    def caller(self, prompt: Prompt) -> Caller:
+        return AnthropicCaller(self, prompt)
+
+    def batches(self, prompt: Prompt) -> AnthropicBatches:
+        """Batches of questions, which Anthropic answers within a day."""
+        return AnthropicBatches(self, AnthropicCaller(self, prompt))
+
+    def at_batch_price(self) -> Self:
+        """The same judge, at what a batch costs."""
+        return self if self.price is None else replace(self, price=self.price.times(SHARE))
+
+    def check(self, listed: dict[str, Any]) -> Findings:
+        if listed.get("lifecycle") == "retired":
+            raise JudgeError(f"{self.name} is retired; {self.base_url} does not serve it any more")
+        most, able = listed.get("max_tokens"), listed.get("capabilities")
+        if isinstance(most, int) and self.reply_tokens > most:
+            raise JudgeError(f"{self.name} writes {most} tokens at most, not {self.reply_tokens}; lower max_tokens")
+        if not isinstance(able, dict):
+            return []
+        efforts = [level for level in EFFORTS if _takes(able, "effort", level) is not False]
+        modes = {mode: _takes(able, "thinking", "types", mode) for mode in ("adaptive", "disabled", "enabled")}
+        if _takes(able, "effort") is False:
+            efforts = []
+        self.dialect.response_format = _takes(able, "structured_outputs") is not False
+        instead = f"use effort={_listed(efforts)}" if efforts else "drop effort"
+        if self.thinking is not None and modes["enabled"] is False:
+            raise JudgeError(f"{self.name} takes no number of tokens for its reasoning; drop thinking and {instead}")
+        if self.effort == NONE and modes["disabled"] is False:
+            raise JudgeError(f"{self.name} always reasons; {instead} in place of effort=none")
+        if self.effort not in (None, NONE) and (self.effort not in efforts or modes["adaptive"] is False):
+            if efforts and modes["adaptive"] is not False:
+                raise JudgeError(f"{self.name} has no effort={self.effort}; {instead}")
+            raise JudgeError(f"{self.name} has no levels of effort; use thinking=TOKENS, effort=none or neither")
+        taken = [mode for mode, is_taken in modes.items() if is_taken]
+        return [("levels of effort", ", ".join(efforts) or "none"), ("kinds of thinking", ", ".join(taken) or "none")]
+
+
+class AnthropicCaller(Caller):
+    """Sends questions to Claude and reads its messages."""
+
+    judge: AnthropicJudge
+
+    def request(self, case: Case, wanted: int) -> tuple[str, dict[str, Any]]:
+        judge = self.judge
+        body: dict[str, Any] = {
+            "model": judge.model,
+            "max_tokens": judge.limit(self.prompt),
+            "messages": [{"role": "user", "content": case.text + self.added}],
+        }
+        output: dict[str, Any] = {}
+        if self.put("response_format", case):
+            output["format"] = {"type": "json_schema", "schema": verdicts.reply_schema(self.prompt, self.graded)}
+        if judge.thinking is not None:
+            body["thinking"] = {"type": "enabled", "budget_tokens": judge.thinking}
+        elif judge.effort == NONE:
+            body["thinking"] = {"type": "disabled"}
+        elif judge.effort is not None:
+            body["thinking"] = {"type": "adaptive"}
+            output["effort"] = judge.effort
+        if output:
+            body["output_config"] = output
+        if judge.temperature is not None:
+            body["temperature"] = judge.temperature
+        if judge.votes > 1:
+            body["cache_control"] = CACHED
+        return "/v1/messages", body
+
+    def replies(self, answer: Any, case: Case) -> list[Said]:
+        case.usage += _usage(answer.get("usage"))
+        stop = answer.get("stop_reason")
+        text = whole_characters("".join(block["text"] for block in answer["content"] if block["type"] == "text"))
+        withheld = _refusal(answer.get("stop_details")) if stop == "refusal" else ""
+        return [Said(text, withheld=withheld, cut=stop in CUT)]
+
+    def heed(self, answer: Answer, complaint: Complaint, case: Case, body: Mapping[str, Any]) -> bool:
+        judge, status = self.judge, answer.status
+        if SPENT in answer.text or (status == 400 and any(sign in complaint.words for sign in UNPAID)):
+            raise self.no_credit(answer)
+        if status != 400:
+            return False
+        if judge.temperature is not None and complaint.about(case.text, "temperature"):
+            raise self.unwanted("temperature", answer, "drop it")
+        if judge.effort is not None and complaint.about(case.text, "effort", "thinking"):
+            raise self.unwanted("effort", answer, "use another one, thinking=TOKENS, or neither")
+        if judge.thinking is not None and complaint.about(case.text, "thinking", "budget_tokens"):
+            raise self.unwanted("thinking", answer, "use effort=low, medium or high instead")
+        if complaint.about(case.text, "max_tokens"):
+            raise self.unwanted("max_tokens", answer, "set another max_tokens")
+        words = ("output_config", "format", "schema", "structured")
+        if self.put("response_format", case) and complaint.about(case.text, *words):
+            case.form["response_format"] = False
+            return True
+        return False
+
+
+def _takes(able: Any, *path: str) -> bool | None:
+    """Whether the model is said to have an ability; None where nothing is said."""
+    for name in path:
+        able = able.get(name) if isinstance(able, dict) else None
+    said = able.get("supported") if isinstance(able, dict) else None
+    return said if isinstance(said, bool) else None
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def _refusal(details: Any) -> str:
+    """Why Claude refused, as far as it says so."""
+    known = details if isinstance(details, dict) else {}
+    category, why = known.get("category"), known.get("explanation")
+    return "the model refused to answer" + (f" ({category})" if category else "") + (f": {why}" if why else "")
+
+
+def _usage(usage: Any) -> Usage:
+    """The tokens of a message: `input_tokens` are those that are neither from nor to the cache."""
+    plain, written = count(usage, "input_tokens"), count(usage, "output_tokens")
+    cached, stored = (count(usage, f"cache_{kind}_input_tokens") or 0 for kind in ("read", "creation"))
+    details = usage.get("output_tokens_details") if isinstance(usage, dict) else None
+    reasoning, read = count(details, "thinking_tokens") or 0, (plain or 0) + cached + stored
+    return Usage(read, written or 0, cached, stored, reasoning, None not in (plain, written))
+
+
+def load(
+    model: str,
+    *,
+    base_url: str | None = None,
+    concurrency: int = 32,
+    votes: int = 1,
+    graded: bool = False,
+    effort: str | None = None,
+    thinking: int | None = None,
+    price: Price | str | None = None,
+    timeout: float | None = None,
+    retries: int = 5,
+    window: int | None = None,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+) -> AnthropicJudge:
+    """Claude as a judge, with the key in the environment's ANTHROPIC_API_KEY.
+
+    Parameters
+    ----------
+    model
+        The model's name, such as claude-haiku-5-5.
+    base_url
+        The server, by default the environment's ANTHROPIC_BASE_URL, else Anthropic's.
+    concurrency
+        The most calls at a time.
+    votes
+        How many verdicts to sample for a question, one call each.
+    graded
+        Whether verdicts are from A>>B to B>>A.
+    effort
+        How much the model reasons: none, low, medium, high, xhigh or max; by default the model's own.
+    thinking
+        Tokens that the model may reason with, from 1,024 up, for models without levels of effort.
+    price
+        USD per million tokens read and written; by default that of a known model.
+    timeout
+        Seconds for the whole of one try; by default 60 without reasoning, else 600.
+    retries
+        How many more tries may follow; no pause before one is longer than `timeout`.
+    window
+        How many tokens a prompt may have.
+    temperature
+        Only sent if given: recent models refuse it.
+    max_tokens
+        The most tokens of a reply, reasoning included; by default as many as it needs.
+
+    Raises
+    ------
+    ValueError
+        An option is outside its range, or two do not go together.
+
+    Examples
+    --------
+    >>> load("claude-haiku-5-5").base_url
+    'https://api.anthropic.com'
+    >>> load("claude-haiku-5-5", votes=0)
+    Traceback (most recent call last):
+    ValueError: votes = 0 reads log-probabilities, which Claude does not give; sample verdicts, as by votes=5
+    """
+    options = dict(locals())
+    if votes == 0 and not graded:
+        raise ValueError(
+            "votes = 0 reads log-probabilities, which Claude does not give; sample verdicts, as by votes=5"
+        )
+    if thinking is not None and isinstance(thinking, int) and thinking < LEAST:
+        raise ValueError(f"thinking = {thinking} is less than {LEAST}, the least that Anthropic's API takes")
+    check_effort(effort, thinking, EFFORTS)
+    return AnthropicJudge.checked(options)

@@ -1,5 +1,0 @@
-"""anthropic/…: Claude, by Anthropic's own library."""
-
-from comparo.judges.anthropic.judge import load
-
-__all__ = ["load"]

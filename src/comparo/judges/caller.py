@@ -1,0 +1,324 @@
+"""Questions to a server: votes and log-probabilities, tries, refusals and their reasons.
+
+A provider's caller writes the request (`request`), reads an answer (`replies`) and interprets refusals (`heed`).
+"""
+
+import json
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import comparo.judges.verdicts as verdicts
+from comparo.data.criteria_prompt import CriteriaPrompt
+from comparo.data.prompts import Prompt, Question
+from comparo.errors import JudgeError
+from comparo.judges.http import Answer, HttpClient, NoAnswerError, whole_characters
+from comparo.judges.prices import Usage
+from comparo.judges.protocol import Judgement, mean_of, shared_call
+from comparo.judges.refusals import FILTERED, Complaint, read_complaint, spoken
+from comparo.judges.settings import Settings
+
+FORMS = 13  # in which a question is sent: five parts of `Dialect` changed, five smaller limits, two cuts of the prompt
+TEMPLATE = 64  # tokens that a chat template may add to a prompt: SmolLM2's adds 30, with its system prompt
+ANSWER = 2**24  # bytes of an answer that are read
+TOKEN = 2**14  # further bytes for each token asked for: with 20 alternatives in indented JSON one takes 3,600
+NAME = 200  # characters of a model's name that are kept
+ONLY = ""  # the criterion of a prompt that has one
+
+
+class AnswerError(Exception):
+    """Why a question has no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One reply: its words, its log-probabilities in the form of OpenAI's API, and why it was withheld.
+
+    `cut`: it ended at the limit of its tokens; `reasoned`: the tokens before its words may be those of reasoning.
+    """
+
+    text: str = ""
+    logprobs: dict[str, Any] = field(default_factory=dict)
+    withheld: str = ""
+    cut: bool = False
+    reasoned: bool = False
+
+
+@dataclass
+class Case:
+    """A question, its prompt, and what was returned so far; `form` is where its request differs from the dialect."""
+
+    question: Question
+    text: str = ""
+    cut: int = 0
+    replies: list[Said] = field(default_factory=list)
+    model: str = ""
+    usage: Usage = field(default_factory=Usage)
+    form: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.question.first_text, self.question.second_text, self.question.context_text or ""]
+
+
+class Caller(ABC):
+    """Sends questions to the server and reads its answers."""
+
+    def __init__(self, judge: Settings, prompt: Prompt) -> None:
+        judge.need_library()
+        headers, self.secrets = judge.access()
+        self.judge, self.prompt, self.dialect = judge, prompt, judge.dialect
+        self.added, self.begun, self.graded = judge.adds(prompt), judge.begins(prompt), judge.grades(prompt)
+        self.was_cut = False  # whether a reply ended at the limit of its tokens, before the verdict
+        size = ANSWER + (0 if judge.votes else TOKEN * (judge.limit(prompt) or 0))
+        self.client = HttpClient(
+            judge.base_url, headers, judge.patience, size, judge.retries, judge.waiting, self.annotate
+        )
+
+    @abstractmethod
+    def request(self, case: Case, wanted: int) -> tuple[str, dict[str, Any]]:
+        """The route and body of a request for so many replies."""
+
+    @abstractmethod
+    def replies(self, answer: Any, case: Case) -> list[Said]:
+        """The replies in an answer; its tokens are added to the case. A KeyError or its like where it has none."""
+
+    @abstractmethod
+    def heed(self, answer: Answer, complaint: Complaint, case: Case, body: Mapping[str, Any]) -> bool:
+        """Change the question as a refusal asks, or raise an error; False where the refusal has another reason."""
+
+    def annotate(self, answer: Answer) -> Answer:
+        """Add headers to an answer that states elsewhere whether and when to try again."""
+        return answer
+
+    def frees_room(self, status: int, complaint: Complaint, case: Case) -> bool:
+        """Lower the limit of tokens where a refusal is about it; False where the prompt is to be cut."""
+        return False
+
+    def asks_again(self, case: Case, replies: list[Said], wanted: int) -> bool:
+        """Whether to discard the replies and to put the question in another form."""
+        return False
+
+    def limit(self, case: Case) -> int | None:
+        """The most tokens of a reply; None: as many as the model can write."""
+        return self.judge.limit(self.prompt)
+
+    def put(self, part: str, case: Case) -> Any:
+        """The value of a part of the request: this question's own, else the dialect's."""
+        return case.form.get(part, getattr(self.dialect, part))
+
+    async def answer(self, question: Question) -> Judgement | JudgeError:
+        """The answer to a question, or its failure; a JudgeError is returned where no question can be answered."""
+        start, case, votes = time.perf_counter(), Case(question), self.judge.votes
+        p, mass, weight, error = math.nan, math.nan, 1.0, None
+        each: verdicts.Found = {}
+        try:
+            self._write(case, self.judge.window)
+            while (missing := max(votes, 1) - len(case.replies)) > 0:
+                replies = await self._ask(case, missing)
+                if self.asks_again(case, replies, missing):
+                    continue
+                case.replies += replies[:missing]
+                if all(said.withheld for said in case.replies):  # so would further votes be, and cost as much
+                    break
+            each = self._vote(case) if votes else self._tokens(case)
+            p, mass, weight = mean_of(each) or self._unclear(case)
+        except JudgeError as problem:
+            return JudgeError(self.secrets.scrub(str(problem)))
+        except AnswerError as problem:
+            error = self.secrets.scrub(str(problem))
+        whole = Judgement(
+            question,
+            p=p,
+            mass=mass,
+            weight=weight,
+            reply=self.secrets.scrub("\n".join(_stored(said.text) for said in case.replies)),
+            tokens_in=case.usage.tokens_in,
+            tokens_out=case.usage.tokens_out,
+            seconds=time.perf_counter() - start,
+            cost=case.usage.cost(self.judge.price),
+            cut=case.cut,
+            tokens_cached=case.usage.cached,
+            tokens_reasoning=case.usage.reasoning,
+            model=self.secrets.scrub(case.model),
+            error=error,
+        )
+        if not isinstance(self.prompt, CriteriaPrompt):
+            return whole
+        missed = error or f"the reply {self.secrets.short(whole.reply)} has no verdict on it"
+        return shared_call(whole, {name: each.get(name) or missed for name in self.prompt.parts})
+
+    def _tokens(self, case: Case) -> verdicts.Found:
+        """p and mass where the reply names a label or, if it was begun, at its next token, by criterion."""
+        [said] = case.replies
+        if said.withheld:
+            self._unclear(case)
+        if said.reasoned:  # the label may be one that its reasoning mentions
+            raise self.without_logprobs("it reasons before it answers")
+        try:
+            positions = verdicts.token_logprobs(said.logprobs)
+            if isinstance(self.prompt, CriteriaPrompt):
+                found = verdicts.read_lines(positions, self.prompt)
+            else:
+                read = verdicts.read_logprobs(positions, self.prompt, begun=self.begun)
+                found = {ONLY: None if read is None else (*read, 1.0)}
+        except ValueError as problem:
+            raise AnswerError(f"{problem}, of the reply {self.secrets.short(said.text)}") from None
+        if not positions and said.text and not self.dialect.gives_logprobs:
+            raise self.without_logprobs()
+        self.dialect.gives_logprobs |= bool(positions)
+        return found
+
+    def _vote(self, case: Case) -> verdicts.Found:
+        """p, mass and weight from sampled verdicts, by criterion."""
+        replies = [self.words(said) for said in case.replies]
+        if not self.begun and any(replies) and not any(reply.lstrip().startswith("{") for reply in replies):
+            self.dialect.adopt("response_format", False)
+        if isinstance(self.prompt, CriteriaPrompt):
+            return verdicts.read_votes(replies, self.prompt, self.graded)
+        scale = verdicts.is_scale(self.prompt)
+        read = verdicts.read_score if scale else verdicts.read_grade if self.graded else verdicts.read_verdict
+        return {ONLY: verdicts.soften([read(reply, self.prompt) for reply in replies], scale or self.graded)}
+
+    def words(self, said: Said) -> str:
+        """The words of a reply in which a verdict is looked for."""
+        return "" if said.withheld else said.text
+
+    def _unclear(self, case: Case) -> NoReturn:
+        for said in case.replies:
+            if said.withheld:
+                raise AnswerError(said.withheld)
+        reply = self.secrets.short("\n".join(said.text for said in case.replies))
+        if not self.judge.votes:
+            raise AnswerError(f"the reply {reply} does not name {' or '.join(self.prompt.labels)}")
+        remedy = ""
+        if any(said.cut for said in case.replies):
+            self.was_cut = all(said.cut for said in case.replies)
+            limit, reasons = self.limit(case), self.judge.reasons
+            at = "" if limit is None else f" at {limit:,} tokens{' with its reasoning' if reasons else ''}"
+            remedy = f", cut{at}; raise max_tokens{', or lower effort' if reasons else ''}"
+        raise AnswerError(f"no verdict in the reply {reply}{remedy}")
+
+    async def _ask(self, case: Case, wanted: int) -> list[Said]:
+        """The replies that the server gives; a form of the question that it accepts is used for all later ones."""
+        judge, dialect = self.judge, self.dialect
+        for _ in range(FORMS):
+            route, body = self.request(case, wanted)
+            try:
+                answer = await self.client.ask("POST", route, body)
+            except NoAnswerError as problem:
+                if problem.refused and not dialect.answers:
+                    raise problem.no_server(judge.base_url) from None
+                if problem.lasting:
+                    raise AnswerError(str(problem)) from None
+                tries = f"{judge.retries + 1} tries of {judge.patience:g} s each"
+                raise AnswerError(f"no answer in {tries} ({str(problem).partition(':')[0]})") from None
+            dialect.answers = True
+            if answer.status < 300:
+                replies = self._read(answer.text, case)
+                for part, value in case.form.items():
+                    dialect.adopt(part, value)
+                dialect.serves = True
+                return replies
+            self._refused(answer, case, body)
+        raise AnswerError(f"the server refused the question in {FORMS} forms")
+
+    def _read(self, text: str, case: Case) -> list[Said]:
+        try:
+            answer = json.loads(text)
+        except (ValueError, RecursionError):
+            case.usage += Usage(counted=False)
+            raise AnswerError(f"the answer is not JSON: {self.secrets.short(text)}") from None
+        case.model = _model_name(answer)
+        try:
+            return self.replies(answer, case)
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError):
+            raise AnswerError(f"the answer has no reply in it: {self.secrets.short(text)}") from None
+
+    def _refused(self, answer: Answer, case: Case, body: Mapping[str, Any]) -> None:
+        """Change the question as a refusal asks, to be sent again, or raise what it means."""
+        url, status, model, said = self.judge.base_url, answer.status, self.judge.model, self.quoted(answer)
+        if status < 400:
+            where = self.secrets.short(answer.location(url))
+            remedy = "set base_url to the address of the API itself"
+            raise JudgeError(f"{url} points to {where} ({status}), where nothing was sent; {remedy}")
+        if status == 401:  # its words may hold parts of the key
+            raise self.bad_key(status)
+        complaint = read_complaint(answer.text, case.text, case.texts)
+        if status == 402 or (status == 429 and "insufficient_quota" in complaint.codes):
+            raise self.no_credit(answer)
+        if complaint.is_filter:
+            raise AnswerError(f"{FILTERED} the question {said}")
+        if status == 413 or (status in (400, 422) and (complaint.too_long or complaint.too_many)):
+            if self.frees_room(status, complaint, case):
+                return None
+            if status == 413 or complaint.too_long:
+                return self._write(case, int(most_tokens(case.text) * complaint.share) + self._overhead())
+        if self.heed(answer, complaint, case, body):
+            return None
+        if status in (404, 405):
+            raise JudgeError(f"{url} has no model {model!r} {said}; check the model and base_url")
+        if status == 403 and not self.dialect.serves:
+            key = self.judge.keys[0]
+            raise JudgeError(f"{url} does not let this key use {model!r} {said}; check {key} and the model")
+        raise AnswerError(f"the server answered {said}")
+
+    def unwanted(self, option: str, answer: Answer, remedy: str) -> JudgeError:
+        """The error for an option that the model does not take."""
+        return JudgeError(f"{self.judge.name} does not take this {option} {self.quoted(answer)}; {remedy}")
+
+    def no_credit(self, answer: Answer) -> JudgeError:
+        """The error for a key that no more can be spent with."""
+        url, said = self.judge.base_url, self.quoted(answer)
+        return JudgeError(f"{url} has no credit left for this key {said}; top it up, then run this again")
+
+    def bad_key(self, status: int) -> JudgeError:
+        """The error for a key that the server refuses."""
+        key = self.judge.keys[0]
+        return JudgeError(f"{self.judge.base_url} refused the key ({status}); set {key} to one that is valid there")
+
+    def without_logprobs(self, why: str = "") -> Exception:
+        """The error for a server, or for one of its answers, without log-probabilities."""
+        where = f"{self.judge.name} at {self.judge.base_url}"
+        if self.dialect.gives_logprobs:
+            return AnswerError(f"{where} gives no log-probabilities for this question{f': {why}' if why else ''}")
+        return JudgeError(
+            f"{where} gives no log-probabilities{f' ({why})' if why else ''}; use --option votes=5 to sample verdicts "
+            "instead (that is another run: give it another --out, or none)"
+        )
+
+    def quoted(self, answer: Answer) -> str:
+        """The status of a refusal and its words."""
+        return f"({answer.status}): {self.secrets.short(spoken(answer.text))}"
+
+    def _overhead(self) -> int:
+        return TEMPLATE + most_tokens(self.added + self.prompt.answer) + self.judge.reserved
+
+    def _write(self, case: Case, window: int | None) -> None:
+        """Write the prompt, cut to the window by an upper estimate of its tokens."""
+        text = self.prompt.text(case.question)
+        if window is not None:
+            try:
+                text, case.cut = self.prompt.fit(case.question, window - self._overhead(), most_tokens)
+            except ValueError as problem:
+                raise AnswerError(str(problem)) from None
+        case.text = text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent
+
+
+def most_tokens(text: str) -> int:
+    """An upper estimate of the tokens of a text: one per three bytes; English has about one per four."""
+    return -(-len(text.encode("utf-8", "replace")) // 3)
+
+
+def _stored(reply: str) -> str:
+    """A reply as it is stored: no more of it than is read."""
+    return reply if len(reply) <= verdicts.LONGEST else reply[: verdicts.LONGEST] + "…"
+
+
+def _model_name(answer: Any) -> str:
+    """The model that an answer names, in OpenAI's and Anthropic's field or in Gemini's; "" without one."""
+    names = [answer.get(field) for field in ("model", "modelVersion")] if isinstance(answer, dict) else []
+    return next((whole_characters(name[:NAME]) for name in names if isinstance(name, str)), "")

@@ -1,0 +1,281 @@
+"""gemini/…: Gemini by `generateContent`, at Google or at a server that speaks the Gemini API.
+
+p is read from the log-probabilities of the reply's tokens, which some models give, or from sampled verdicts (`votes`)
+or a grade (`graded`), which are asked for in structured output.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import comparo.judges.verdicts as verdicts
+from comparo.data.prompts import Prompt
+from comparo.errors import JudgeError
+from comparo.judges.caller import AnswerError, Caller, Case, Said
+from comparo.judges.http import Answer, whole_characters
+from comparo.judges.prices import Price, Usage, count
+from comparo.judges.probing import Findings, ListedJudge
+from comparo.judges.refusals import Complaint
+from comparo.judges.settings import LABEL, NONE, TOP, VERDICT, check_effort
+
+EFFORTS = ("minimal", "low", "medium", "high")  # that the API knows; a model may have fewer
+CANDIDATES = 8  # replies to one request: the most that Gemini's API allows
+ENDED = ("STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED", None)  # reasons for an end that leave the reply as it is
+BAD_KEY = {"API_KEY_INVALID", "API_KEY_EXPIRED"}  # reasons: Gemini's API has no status of its own for a bad key
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeminiJudge(ListedJudge):
+    """Gemini; `load` explains its options.
+
+    >>> judge = load("gemini-3.8-flash", votes=5, effort="low")
+    >>> judge.name, judge.chooses
+    ('gemini/gemini-3.8-flash', True)
+    """
+
+    provider: ClassVar[str] = "gemini"
+    keys: ClassVar[tuple[str, ...]] = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+    home: ClassVar[str] = "https://generativelanguage.googleapis.com"
+    version: ClassVar[str] = "/v1beta"
+    address_variable: ClassVar[str] = "GOOGLE_GEMINI_BASE_URL"
+    example: ClassVar[str] = "gemini-3.8-flash"
+    priced: ClassVar[str] = "google"
+
+    @property
+    def listing(self) -> str:
+        name = self.model if "/" in self.model else f"models/{self.model}"
+        return f"/v1beta/{quote(name)}"
+
+    @property
+    def reply_tokens(self) -> int | None:
+        if self.max_tokens is not None or self.reasons:
+            return self.max_tokens
+        return VERDICT if self.votes else LABEL
+
+    def headers(self, key: str) -> dict[str, str]:
+        return {"x-goog-api-key": key}
+
+    def caller(self, prompt: Prompt) -> Caller:
+        return GeminiCaller(self, prompt)
+
+    def check(self, listed: dict[str, Any]) -> Findings:
+        actions, most = listed.get("supportedGenerationMethods"), listed.get("outputTokenLimit")
+        if isinstance(actions, list) and actions and "generateContent" not in actions:
+            raise JudgeError(
+                f"{self.name} does not write texts (it has {', '.join(map(str, actions))}); use another model"
+            )
+        if isinstance(most, int) and (self.reply_tokens or 0) > most:
+            raise JudgeError(f"{self.name} writes {most} tokens at most, not {self.reply_tokens}; lower max_tokens")
+        reasons = listed.get("thinking")
+        if reasons is False and (self.thinking or self.effort not in (None, NONE)):
+            raise JudgeError(f"{self.name} does not reason; drop effort and thinking")
+        return [] if reasons is None else [("can reason", "yes" if reasons else "no")]
+
+
+class GeminiCaller(Caller):
+    """Sends questions to Gemini and reads its answers."""
+
+    judge: GeminiJudge
+
+    def request(self, case: Case, wanted: int) -> tuple[str, dict[str, Any]]:
+        judge = self.judge
+        config: dict[str, Any] = {
+            "maxOutputTokens": judge.limit(self.prompt),
+            "temperature": 0.0 if judge.temperature is None and not judge.votes else judge.temperature,
+        }
+        if not judge.votes:
+            config |= {"responseLogprobs": True, "logprobs": TOP}
+        elif self.put("response_format", case):
+            schema = verdicts.reply_schema(self.prompt, self.graded)
+            config |= {"responseMimeType": "application/json", "responseJsonSchema": schema}
+        if wanted > 1 and self.put("n", case):
+            config["candidateCount"] = min(wanted, CANDIDATES)
+        if judge.thinking is not None or judge.effort == NONE:
+            config["thinkingConfig"] = {"thinkingBudget": judge.thinking or 0}
+        elif judge.effort is not None:
+            config["thinkingConfig"] = {"thinkingLevel": judge.effort.upper()}
+        body = {
+            "contents": [{"parts": [{"text": case.text + self.added}], "role": "user"}],
+            "generationConfig": {name: value for name, value in config.items() if value is not None},
+        }
+        return f"{judge.listing}:generateContent", body
+
+    def replies(self, answer: Any, case: Case) -> list[Said]:
+        case.usage += _usage(answer.get("usageMetadata"))
+        if reason := (answer.get("promptFeedback") or {}).get("blockReason"):
+            return [Said(withheld=f"Gemini blocked the prompt ({reason})")]
+        return [_said(candidate) for candidate in (answer["candidates"][0], *answer["candidates"][1:])]
+
+    def annotate(self, answer: Answer) -> Answer:
+        """Add the pause that a refusal states in its body, as in "34.5s", and whether none helps."""
+        if answer.status < 300:
+            return answer
+        asked = [str(detail["retryDelay"]) for detail in _details(answer.text) if "retryDelay" in detail]
+        if _is_daily(answer.text) or _is_spent(answer.text):
+            return Answer(answer.status, {**answer.headers, "x-should-retry": "false"}, answer.text)
+        pause = {"retry-after": asked[0].removesuffix("s")} if asked else {}
+        return Answer(answer.status, {**pause, **answer.headers}, answer.text)
+
+    def heed(self, answer: Answer, complaint: Complaint, case: Case, body: Mapping[str, Any]) -> bool:
+        judge, status, asked, reasons = self.judge, answer.status, case.text, _reasons(answer.text)
+        if BAD_KEY & reasons:
+            raise self.bad_key(status)
+        if _is_spent(answer.text):
+            raise self.no_credit(answer)
+        if status == 429 and _is_daily(answer.text):
+            raise JudgeError(
+                f"{judge.base_url} takes no more requests today {self.quoted(answer)}; run this again tomorrow"
+            )
+        if status != 400:
+            return False
+        if "FAILED_PRECONDITION" in reasons:
+            raise JudgeError(f"{judge.base_url} does not serve this key {self.quoted(answer)}; check its billing")
+        if not judge.votes and complaint.about(asked, "logprobs"):
+            raise AnswerError(self.quoted(answer)) if self.dialect.gives_logprobs else self.without_logprobs()
+        if "candidateCount" in body["generationConfig"] and complaint.about(asked, "candidate"):
+            case.form["n"] = False
+            return True
+        vague = not self.dialect.serves and "contains an invalid argument" in complaint.words
+        if judge.effort is not None and (vague or complaint.about(asked, "thinking", "budget")):
+            raise self.unwanted("effort", answer, "use another one, thinking=TOKENS, or neither")
+        if judge.thinking is not None and (vague or complaint.about(asked, "thinking", "budget")):
+            raise self.unwanted("thinking", answer, "use another number, effort=low, medium or high, or neither")
+        if "responseJsonSchema" in body["generationConfig"] and complaint.about(asked, "json", "schema", "mime"):
+            case.form["response_format"] = False
+            return True
+        return False
+
+
+def _said(candidate: Any) -> Said:
+    parts = (candidate.get("content") or {}).get("parts") or []
+    text = whole_characters("".join(part["text"] for part in parts if "text" in part and not part.get("thought")))
+    reason, why = candidate.get("finishReason"), candidate.get("finishMessage")
+    withheld = "" if reason in ENDED else f"Gemini withheld its reply ({reason})" + (f": {why}" if why else "")
+    return Said(text, _as_openai(candidate.get("logprobsResult")), withheld, reason == "MAX_TOKENS")
+
+
+def _as_openai(result: Any) -> dict[str, Any]:
+    """Log-probabilities in the form of OpenAI's API, which `token_logprobs` checks and reads."""
+    if not isinstance(result, dict):
+        return {}
+
+    def named(token: dict[str, Any]) -> dict[str, Any]:
+        return {"token": token.get("token"), "logprob": token.get("logProbability")}
+
+    try:
+        chosen, top = result.get("chosenCandidates") or [], result.get("topCandidates") or []
+        content: list[Any] = [
+            {**named(one), "top_logprobs": [named(each) for each in likeliest["candidates"]]}
+            for one, likeliest in zip(chosen, top, strict=True)
+        ]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        content = [None]  # which is in no form
+    return {"logprobs": {"content": content}}
+
+
+def _usage(usage: Any) -> Usage:
+    """The tokens of an answer: those of the prompt hold those from the cache, those of thoughts are counted apart."""
+    names = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount")
+    read, said, thought, cached = (count(usage, name) for name in names)
+    is_counted = read is not None and (said is not None or thought is not None)
+    return Usage(read or 0, (said or 0) + (thought or 0), cached or 0, 0, thought or 0, is_counted)
+
+
+def _is_spent(text: str) -> bool:
+    return "credits are depleted" in text.lower()
+
+
+def _is_daily(text: str) -> bool:
+    """Whether a limit of requests per day is reached, which no pause ends.
+
+    >>> _is_daily('{"error": {"details": [{"violations": [{"quotaId": "GenerateRequestsPerDayPerProject"}]}]}}')
+    True
+    """
+    quotas = [told.get("quotaId") for detail in _details(text) for told in detail.get("violations") or ()]
+    return any("PerDay" in str(quota) for quota in quotas)
+
+
+def _reasons(text: str) -> set[str]:
+    """The reasons of a refusal, and its status."""
+    return {str(reason) for reason in (*(one.get("reason") for one in _details(text)), _error(text).get("status"))}
+
+
+def _details(text: str) -> Iterator[dict[str, Any]]:
+    details = _error(text).get("details")
+    yield from (detail for detail in (details if isinstance(details, list) else ()) if isinstance(detail, dict))
+
+
+def _error(text: str) -> dict[str, Any]:
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    error = body.get("error") if isinstance(body, dict) else None
+    return error if isinstance(error, dict) else {}
+
+
+def load(
+    model: str,
+    *,
+    base_url: str | None = None,
+    concurrency: int = 32,
+    votes: int = 0,
+    graded: bool = False,
+    effort: str | None = None,
+    thinking: int | None = None,
+    price: Price | str | None = None,
+    timeout: float | None = None,
+    retries: int = 5,
+    window: int | None = None,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+) -> GeminiJudge:
+    """Gemini as a judge, with the key in the environment's GEMINI_API_KEY or GOOGLE_API_KEY.
+
+    Parameters
+    ----------
+    model
+        The model's name, such as gemini-3.8-flash.
+    base_url
+        The server, by default the environment's GOOGLE_GEMINI_BASE_URL, else Google's.
+    concurrency
+        The most calls at a time.
+    votes
+        How many verdicts to sample in place of reading log-probabilities; 0 reads log-probabilities.
+    graded
+        Whether verdicts are from A>>B to B>>A.
+    effort
+        How much the model reasons: none, minimal, low, medium or high; by default the model's own.
+    thinking
+        Tokens that the model may reason with, for models without levels of effort (Gemini 2.5).
+    price
+        USD per million tokens read and written; by default that of a known model.
+    timeout
+        Seconds for the whole of one try; by default 60 without reasoning, else 600.
+    retries
+        How many more tries may follow; no pause before one is longer than `timeout`.
+    window
+        How many tokens a prompt may have.
+    temperature
+        By default 0 for log-probabilities; for votes it is only sent if given.
+    max_tokens
+        The most tokens of a reply, reasoning included; by default as many as it needs.
+
+    Raises
+    ------
+    ValueError
+        An option is outside its range, or two do not go together.
+
+    Examples
+    --------
+    >>> load("gemini-3.8-flash").base_url
+    'https://generativelanguage.googleapis.com'
+    >>> load("gemini-3.8-flash", effort="max")
+    Traceback (most recent call last):
+    ValueError: effort = 'max' is not one of none, minimal, low, medium, high
+    """
+    options = dict(locals())
+    check_effort(effort, thinking, EFFORTS)
+    return GeminiJudge.checked(options)

@@ -1,0 +1,329 @@
+"""openai/…: OpenAI's API, or any server that speaks it (vLLM, llama.cpp, Ollama, …), at `base_url`.
+
+p is read from the log-probabilities of the reply's tokens or, where there are none, from a number of sampled verdicts.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
+from urllib.parse import urlsplit
+
+import comparo.judges.verdicts as verdicts
+from comparo.data.prompts import Prompt
+from comparo.errors import JudgeError
+from comparo.judges.batch_endpoints import OpenAIBatches
+from comparo.judges.batches import SHARE
+from comparo.judges.caller import AnswerError, Caller, Case, Said
+from comparo.judges.calls import ServerJudge
+from comparo.judges.http import Answer
+from comparo.judges.prices import Price, Usage, count
+from comparo.judges.probing import probe_by_asking, survey_by_asking
+from comparo.judges.protocol import Probe
+from comparo.judges.refusals import Complaint
+from comparo.judges.settings import LABEL, NONE, ROOM, VERDICT
+
+HALVINGS = 5  # of the room for reasoning, before a prompt is cut: to 781 tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenAIJudge(ServerJudge):
+    """A model behind an API; `load` explains its options.
+
+    >>> judge = load("gpt-6-luna", votes=5)
+    >>> judge.name, judge.price.written, judge.settings["temperature"]
+    ('openai/gpt-6-luna', 0.5, 1.0)
+    """
+
+    provider: ClassVar[str] = "openai"
+    keys: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY",)
+    account: ClassVar[dict[str, str]] = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI-Project"}
+    home: ClassVar[str] = "https://api.openai.com/v1"
+    address_variable: ClassVar[str] = "OPENAI_BASE_URL"
+    example: ClassVar[str] = "gpt-6-luna"
+    priced: ClassVar[str] = "openai"
+    named: ClassVar[str] = "model base_url endpoint votes graded prefill window temperature"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        effort = {} if self.effort is None else {"effort": self.effort}
+        return super().settings | {"max_tokens": self.asked_tokens} | effort
+
+    @property
+    def reasons(self) -> bool:
+        """Whether the model reasons before it answers, by the user's wish or as it was found to do."""
+        return self.dialect.reasons if self.effort is None else self.effort != NONE
+
+    @property
+    def asked_tokens(self) -> int:
+        """The most tokens of a reply by the user's options alone."""
+        if self.max_tokens is not None:
+            return self.max_tokens
+        if self.effort not in (None, NONE):
+            return ROOM
+        begun = self.prefill or self.endpoint == "completion"
+        return 1 if begun else VERDICT if self.votes else LABEL
+
+    @property
+    def reply_tokens(self) -> int:
+        return self.dialect.most if self.reasons and self.max_tokens is None else self.asked_tokens
+
+    @property
+    def reserved(self) -> int:
+        return min(self.asked_tokens, self.dialect.most)
+
+    def limit(self, prompt: Prompt) -> int:
+        room = super().limit(prompt) or 0
+        return max(room, verdicts.label_tokens(prompt)) if self.begins(prompt) else room
+
+    @property
+    def is_official(self) -> bool:
+        """Whether the server is OpenAI's own, of any region.
+
+        >>> urls = ("https://eu.api.openai.com/v1", "https://api.openai.com.example.org/v1")
+        >>> [load("gpt-6-luna", base_url=url).is_official for url in urls]
+        [True, False]
+        """
+        parts = urlsplit(self.base_url)
+        host = parts.hostname or ""
+        return parts.scheme == "https" and (host == "api.openai.com" or host.endswith(".api.openai.com"))
+
+    def headers(self, key: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {key}"}
+
+    def caller(self, prompt: Prompt) -> Caller:
+        return OpenAICaller(self, prompt)
+
+    def probe(self) -> Probe:
+        """Ask one or two questions of a few words; a JudgeError names the remedy."""
+        return probe_by_asking(self)
+
+    def survey(self) -> tuple[list[tuple[str, str]], Probe]:
+        """Find all that a handful of small questions show about the model."""
+        return survey_by_asking(self)
+
+    def batches(self, prompt: Prompt) -> OpenAIBatches:
+        """Batches of questions, which a server answers within a day."""
+        return OpenAIBatches(self, OpenAICaller(self, prompt))
+
+    def at_batch_price(self) -> Self:
+        """The same judge, at what a batch costs."""
+        return self if self.price is None else replace(self, price=self.price.times(SHARE))
+
+
+class OpenAICaller(Caller):
+    """Sends questions to a server that speaks OpenAI's API and reads its answers."""
+
+    judge: OpenAIJudge
+
+    def limit(self, case: Case) -> int:
+        room = self.judge.limit(self.prompt)
+        return room if self.judge.max_tokens is not None else min(room, self.put("most", case))
+
+    def request(self, case: Case, wanted: int) -> tuple[str, dict[str, Any]]:
+        judge, answer = self.judge, self.prompt.answer
+        body: dict[str, Any] = {"model": judge.model, self.put("max_tokens", case): self.limit(case)}
+        if (effort := judge.effort or self.put("effort", case)) is not None:
+            body["reasoning_effort"] = effort
+            if effort == NONE and not judge.is_official and self.put("chat_template_kwargs", case):
+                body["chat_template_kwargs"] = {"enable_thinking": False}  # vLLM, SGLang and llama.cpp
+        if self.put("temperature", case):
+            body["temperature"] = judge.temperature
+        if judge.votes and wanted > 1 and self.put("n", case):
+            body["n"] = wanted
+        if judge.endpoint == "completion":
+            body["prompt"] = f"{case.text}\n\n{answer}"
+            more = {} if judge.votes else {"logprobs": self.put("top_logprobs", case)}
+            return "/completions", body | more
+        body["messages"] = [{"role": "user", "content": case.text + self.added}]
+        if self.begun:
+            body["messages"].append({"role": "assistant", "content": answer})
+            body |= {"add_generation_prompt": False, "continue_final_message": True}  # needed by vLLM, not by llama.cpp
+        if not judge.votes:
+            body |= {"logprobs": True, "top_logprobs": self.put("top_logprobs", case)}
+        elif self.put("response_format", case):
+            schema = {"name": "verdict", "strict": True, "schema": verdicts.reply_schema(self.prompt, self.graded)}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return "/chat/completions", body
+
+    def replies(self, answer: Any, case: Case) -> list[Said]:
+        usage = read_usage(answer.get("usage"))
+        case.usage += usage
+        return [
+            Said(
+                verdicts.reply_text(choice),
+                choice,
+                verdicts.withheld(choice),
+                choice.get("finish_reason") == "length",
+                usage.reasoning > 0 or verdicts.has_reasoning(choice),
+            )
+            for choice in (answer["choices"][0], *answer["choices"][1:])
+        ]
+
+    def words(self, said: Said) -> str:
+        """Leave out what a model says before its reasoning ends."""
+        return "" if said.cut and self.judge.reasons else super().words(said)
+
+    def asks_again(self, case: Case, replies: list[Said], wanted: int) -> bool:
+        judge, reasoned = self.judge, replies[0].reasoned
+        if not judge.votes:
+            return reasoned and self._stop_reasoning(case)
+        if reasoned and not judge.reasons:
+            self.dialect.adopt("reasons", True)
+            if judge.reasons and judge.max_tokens is None and any(said.cut for said in replies):
+                return True  # with room for reasoning
+        if self.put("n", case) and len(replies) < wanted:
+            self.dialect.adopt("n", False)
+        return False
+
+    def _stop_reasoning(self, case: Case) -> bool:
+        """Ask for effort none, with which recent models give log-probabilities; False where that was tried."""
+        if self.judge.effort is not None or self.put("effort", case) or self.judge.endpoint != "chat":
+            return False
+        case.form.pop("temperature", None)  # which a model may have refused because it reasons
+        case.form["effort"] = NONE
+        return True
+
+    def frees_room(self, status: int, complaint: Complaint, case: Case) -> bool:
+        """Halve the room for reasoning, which is given up before any text is cut."""
+        limit = self.limit(case)
+        if limit <= ROOM >> HALVINGS or self.judge.max_tokens is not None:
+            return False
+        case.form["most"] = limit // 2
+        return True
+
+    def heed(self, answer: Answer, complaint: Complaint, case: Case, body: Mapping[str, Any]) -> bool:
+        status, url, said = answer.status, self.judge.base_url, self.quoted(answer)
+        if status in (400, 403, 422) and "logprobs" in body and complaint.about(case.text, "logprobs"):
+            return self._ask_for_fewer(complaint, case, said)
+        if status not in (400, 422):
+            return False
+        named = any("effort" in name or "reasoning" in name for name in complaint.names)
+        is_about_effort = named or (not complaint.names and complaint.about(case.text, "effort"))
+        if "reasoning_effort" in body and is_about_effort:  # and not another parameter because of it
+            if self.judge.effort is None:  # it was only tried
+                raise self.without_logprobs("it knows no effort = none")
+            where = f"{url} does not take effort = {self.judge.effort} for {self.judge.model}"
+            raise JudgeError(f"{where} {said}; use a value that it names, or drop effort")
+        if (wish := complaint.wish(body)) is not None:
+            case.form.update([wish])
+            return True
+        if self.begun and complaint.about(case.text, "add_generation_prompt", "continue_final_message"):
+            raise JudgeError(f"{url} does not go on with a reply that was begun {said}; drop prefill")
+        return False
+
+    def _ask_for_fewer(self, complaint: Complaint, case: Case, said: str) -> bool:
+        """Ask for as many log-probabilities as the server gives; raise an error where it gives none."""
+        most, words = self.put("top_logprobs", case), complaint.words.replace(self.judge.model.lower(), "")
+        fewer = [int(number) for number in re.findall(r"\b1?\d\b", words) if 0 < int(number) < most]
+        if fewer:
+            case.form["top_logprobs"] = max(fewer)
+        elif self.dialect.gives_logprobs:
+            raise AnswerError(f"the server answered {said}")
+        elif not self._stop_reasoning(case):
+            raise self.without_logprobs()
+        return True
+
+
+def read_usage(usage: Any) -> Usage:
+    """Read the tokens in the field `usage` of an answer; a part that is larger than its whole is not counted.
+
+    >>> details = {"reasoning_tokens": 32}
+    >>> read_usage({"prompt_tokens": 90, "completion_tokens": 40, "completion_tokens_details": details})
+    Usage(tokens_in=90, tokens_out=40, cached=0, stored=0, reasoning=32, counted=True)
+    >>> read_usage({"prompt_tokens": -1}).counted
+    False
+    """
+    read, written = count(usage, "prompt_tokens"), count(usage, "completion_tokens")
+    details = usage if isinstance(usage, dict) else {}
+    prompt, completion = (details.get(f"{name}_tokens_details") for name in ("prompt", "completion"))
+    cached = count(prompt, "cached_tokens", read or 0) or 0
+    stored = count(prompt, "cache_write_tokens", (read or 0) - cached) or 0
+    reasoning = count(completion, "reasoning_tokens", written or 0) or 0
+    return Usage(read or 0, written or 0, cached, stored, reasoning, None not in (read, written))
+
+
+def load(
+    model: str,
+    *,
+    base_url: str | None = None,
+    concurrency: int = 32,
+    endpoint: Literal["chat", "completion"] = "chat",
+    votes: int = 0,
+    graded: bool = False,
+    prefill: bool = False,
+    price: Price | tuple[float, ...] | str | None = None,
+    timeout: float | None = None,
+    retries: int = 5,
+    window: int | None = None,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    effort: str | None = None,
+) -> OpenAIJudge:
+    """A judge behind OpenAI's API or one like it, with the key in the environment's OPENAI_API_KEY.
+
+    Parameters
+    ----------
+    model
+        The model's name at the server.
+    base_url
+        The server, by default the environment's OPENAI_BASE_URL, else OpenAI's.
+    concurrency
+        The most calls at a time.
+    endpoint
+        "chat", or "completion" for a model without a chat template.
+    votes
+        How many verdicts to sample in place of reading log-probabilities; 0 reads log-probabilities.
+    graded
+        Whether verdicts are from A>>B to B>>A.
+    prefill
+        Whether the beginning of the reply is sent too, where the server can go on with it.
+    price
+        USD per million tokens read and written (and a third for those from the server's cache); by default the list
+        price of a known model.
+    timeout
+        Seconds for the whole of one try; by default 60, and 600 for a model that reasons.
+    retries
+        How many more tries may follow; no pause before one is longer than `timeout`.
+    window
+        How many tokens a prompt may have.
+    temperature
+        By default 0 for log-probabilities and 1 for votes.
+    max_tokens
+        The most tokens of a reply, by default as many as it needs; for a model that reasons 25,000, reasoning included.
+    effort
+        How much the model reasons before it answers: "none", "low", "medium", "high", or what else the server takes.
+        By default the server decides, and "none" is asked for where that is needed for log-probabilities.
+
+    Raises
+    ------
+    ValueError
+        An option is outside its range, or two do not go together.
+
+    Examples
+    --------
+    >>> load("llama", base_url="http://user:secret@localhost:8000/v1").base_url
+    'http://localhost:8000/v1'
+    >>> load("llama", votes=-1)
+    Traceback (most recent call last):
+    ValueError: votes = -1 is not a whole number from 0 up
+    """
+    options = dict(locals())
+    if endpoint not in ("chat", "completion"):
+        raise ValueError(f"endpoint = {endpoint!r} is not one of chat, completion")
+    if (prefill is True and (votes or graded)) or (graded is True and endpoint == "completion"):
+        raise ValueError(
+            "prefill is for log-probabilities (votes = 0) and graded for endpoint = chat; drop one of them"
+        )
+    if effort is not None and not (isinstance(effort, str) and effort.isidentifier()):
+        raise ValueError(f"effort = {effort!r} is not a word such as none, low, medium, high")
+    if effort is not None and endpoint == "completion":
+        raise ValueError("effort is for endpoint = chat; drop one of them")
+    if effort not in (None, NONE) and not (votes or graded):
+        raise ValueError(
+            f"effort = {effort} goes with verdicts, because a model that reasons gives no log-probabilities of its "
+            "answer; add votes=5 (or graded=true), or use effort=none"
+        )
+    if temperature is None:
+        options["temperature"] = 1.0 if votes or graded else 0.0
+    return OpenAIJudge.checked(options)

@@ -1,0 +1,261 @@
+"""Replicas of one judge on the machines of a Ray cluster, because judging takes most of a run's time.
+
+The judge is loaded in the replicas only. This process sends them the questions in batches, two per replica, which
+leaves none without work, and receives the answers. A batch whose replica died is sent again, so each question gets one
+answer, and only this process writes to the run folder.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import fields
+from functools import partial
+from itertools import islice
+from operator import attrgetter
+from typing import Any
+
+from comparo.data.prompts import Prompt, Question
+from comparo.errors import JudgeError
+from comparo.judges.protocol import Judgement, Probe
+from comparo.judges.ray_replicas import MEMBERS, Patience, Replicas, Seat, join, question_key, reason
+
+AT_ONCE = 2  # batches sent to a replica: the one that it judges, and the next
+SHORT, MANY = 0.1, 64  # seconds and questions of a small batch; sending one takes about 1 ms, 1% of that
+LOSSES = 4  # replicas that may die over one question: as many deaths as one replica may have in a row
+
+Flying = dict[Any, tuple[Seat, Any, list[Question]]]  # by Ray's reference to the answers: who was asked, and what
+
+_row = attrgetter(*(field.name for field in fields(Question)))
+
+
+def ray_judge(
+    name: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    replicas: int = 1,
+    gpus: float = 0.0,
+    cpus: float = 1.0,
+    address: str | None = None,
+) -> RayJudge:
+    """A judge in several processes on a Ray cluster; every node needs comparo and what the judge needs installed.
+
+    Parameters
+    ----------
+    name, options
+        The judge, as for `load_judge`.
+    replicas
+        How many processes. Fewer are used where the cluster has no room for all.
+    gpus, cpus
+        What each replica reserves; a part of a GPU is possible.
+    address
+        HOST:PORT of the cluster, or "auto" for that of this machine. Without it, and without RAY_ADDRESS in the
+        environment, a Ray of this machine alone is started, which ends with the judge.
+
+    Raises
+    ------
+    JudgeError
+        The cluster cannot be reached, has no room for any replica, or the judge cannot be loaded there.
+
+    Examples
+    --------
+        with ray_judge("vllm/Qwen/Qwen2.5-7B-Instruct", replicas=8, gpus=1, address="auto") as judge:
+            comparo.rank(texts, "more coherent", judge=judge)
+
+    >>> ray_judge("simulated/soft", replicas=0)
+    Traceback (most recent call last):
+    ValueError: replicas = 0 is not a whole number from 1 up
+    """
+    if replicas != int(replicas) or replicas < 1:
+        raise ValueError(f"replicas = {replicas} is not a whole number from 1 up")
+    for resource, amount in (("gpus", gpus), ("cpus", cpus)):
+        if not amount >= 0 or (amount > 1 and amount != int(amount)):
+            raise ValueError(f"{resource} = {amount} is not a whole number from 0 up, or a part of one")
+    return RayJudge(name, dict(options or {}), int(replicas), {"CPU": cpus, "GPU": gpus}, address)
+
+
+class RayJudge:
+    """Replicas of one judge behind the protocol of a judge; made by `ray_judge`, ended by `close` or a `with` block.
+
+    Name, settings, `ahead`, price and what else a judge may say of itself are those of the judge inside, so a run and
+    its folder are the same on one machine and on many; so are its methods `ready`, `begins`, `adds`, `writes` and
+    `probe`, where it has them, which a replica calls; what that finds goes to all of them.
+    `room` is how many questions all replicas together take at once. It has no `streams`: a batch waits until it is
+    full or the questions end.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        options: dict[str, Any],
+        replicas: int,
+        need: Mapping[str, float],
+        address: str | None,
+        patience: Patience | None = None,
+    ) -> None:
+        self._end = ExitStack()
+        try:
+            self._end.callback(join(address))
+            self._replicas = Replicas(name, options, replicas, need, patience or Patience())
+            self._end.callback(self._replicas.end)
+            while not self._replicas.about:
+                self._replicas.hear([])
+        except BaseException:
+            self.close()
+            raise
+        about = self._replicas.about
+        self.name, self.settings = str(about["name"]), about["settings"]
+        for member in MEMBERS:
+            setattr(self, member, about[member])
+        for method in about["methods"]:
+            own = {"probe": self._probe, "learn": self._learn}.get(method)
+            setattr(self, method, own or partial(self._replicas.call, method))
+        # Not times the replicas: the rounds of a run depend on it, and must be the same for any number of replicas.
+        self.ahead = int(about["ahead"])
+        self.room = (AT_ONCE + 1) * replicas * max(self.ahead, MANY)
+        self._pace = math.inf  # seconds a question
+        self._losses: Counter[Any] = Counter()
+
+    def __enter__(self) -> RayJudge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the replicas, and Ray if it was started here."""
+        self._end.close()
+
+    def _probe(self) -> Probe:
+        """What one replica finds, for all of them."""
+        found: Probe = self._replicas.call("probe")
+        self._learn(found.found)
+        return found
+
+    def _learn(self, found: Mapping[str, Any]) -> None:
+        self._replicas.learnt = dict(found)
+
+    def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
+        stream, ended, count = iter(questions), False, 0
+        waiting, flying = Shares(), Flying()
+        while True:
+            while not ended and count < (AT_ONCE + 1) * len(self._replicas) * self._most:
+                pulled = list(islice(stream, 1))
+                ended = not pulled
+                waiting.add(pulled)
+                count += len(pulled)
+            if not count:
+                return
+            self._hand_out(waiting, flying, prompt)
+            for ref, word in self._replicas.hear(list(flying)):
+                seat, actor, asked = flying.pop(ref)
+                if self._replicas.lost(word):
+                    self._count_losses(asked, word)
+                    waiting.add(asked)
+                    if seat.actor is actor:
+                        waiting.move(seat.number)
+                        self._replicas.replace(seat, word)
+                    continue
+                seat.deaths = 0
+                answers, problem, seconds = word
+                self._pace = max(seconds, 1e-9) / len(asked)
+                for number, *values in answers:
+                    yield Judgement(asked[number], *values)
+                if problem is not None:
+                    raise problem
+                if len(answers) != len(asked):
+                    raise JudgeError(f"{self.name} gave {len(answers)} answers to {len(asked)} questions")
+                count -= len(asked)
+
+    @property
+    def _quick(self) -> int:
+        """How many questions a replica answers in SHORT seconds, at most MANY."""
+        return int(min(SHORT / self._pace, MANY))
+
+    @property
+    def _most(self) -> int:
+        """Questions in a batch: as many as the judge works on at once, or several times that where it is quick."""
+        return self.ahead * max(1, self._quick // self.ahead)
+
+    def _hand_out(self, waiting: Shares, flying: Flying, prompt: Prompt) -> None:
+        """Send batches to the replicas that have none, then to those that have one."""
+        ready = self._replicas.ready
+        busy = Counter(seat.number for seat, actor, _ in flying.values() if seat.actor is actor)
+        for batches in range(AT_ONCE):
+            for seat in ready:
+                if len(waiting) and busy[seat.number] == batches:
+                    batch = waiting.take(seat.number, len(ready), self._quick, self._most)
+                    flying[self._replicas.ask(seat, [*map(_row, batch)], prompt)] = seat, seat.actor, batch
+                    busy[seat.number] += 1
+
+    def _count_losses(self, asked: list[Question], problem: Exception) -> None:
+        self._losses.update(map(question_key, asked))
+        worst = max(asked, key=lambda question: self._losses[question_key(question)])
+        if self._losses[question_key(worst)] >= LOSSES:
+            raise JudgeError(
+                f"a judge died {LOSSES} times over the same questions, such as {worst.first!r} against "
+                f"{worst.second!r}: {reason(problem)}"
+            )
+
+
+class Shares:
+    """Questions that wait, handed out in batches.
+
+    Questions of one context begin alike, and a judge reads their common beginning once. So a batch holds whole contexts
+    as far as possible, and a context goes to the judge that had it before, unless another would be idle.
+
+    >>> shares = Shares()
+    >>> shares.add(Question(first, second, context) for first, second in ("ab", "bc") for context in ("x", "y"))
+    >>> [(question.context, question.first) for question in shares.take(0, among=2, least=1, most=4)]
+    [('x', 'a'), ('x', 'b')]
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[Any, list[Question]] = {}
+        self._home: dict[Any, int] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, questions: Iterable[Question]) -> None:
+        for question in questions:
+            self._waiting.setdefault(question.context, []).append(question)
+            self._count += 1
+
+    def move(self, judge: int) -> None:
+        """Free the contexts of a judge that is gone for the others."""
+        self._home = {context: home for context, home in self._home.items() if home != judge}
+
+    def take(self, judge: int, among: int, least: int, most: int) -> list[Question]:
+        """A batch for one of `among` judges: its share of the questions, but `least` to `most`; none where none waits.
+
+        The judge's own contexts come first, then those that no judge had; contexts of others, and parts of a context,
+        fill a batch that would else be less than half full. A context is also cut where it is larger than a batch, or
+        than a share where there are fewer contexts than judges.
+        """
+        share = min(most, max(least, -(-self._count // among)))
+        limit = share if len(self._waiting) < among else most
+        batch: list[Question] = []
+        for context in sorted(self._waiting, key=lambda context: self._distance(context, judge)):
+            room = limit - len(batch)
+            there = self._waiting[context]
+            if 2 * len(batch) >= limit and (len(there) > room or self._distance(context, judge) == 2):
+                continue
+            batch += there[:room]
+            if len(there) > room:
+                self._waiting[context] = there[room:]
+                self._home.setdefault(context, judge)
+            else:
+                del self._waiting[context]
+                self._home[context] = judge
+            if len(batch) >= share:
+                break
+        self._count -= len(batch)
+        return batch
+
+    def _distance(self, context: Any, judge: int) -> int:
+        home = self._home.get(context)
+        return 1 if home is None else 0 if home == judge else 2

@@ -1,1 +1,0 @@
-"""One judge many times over, on the machines of a Ray cluster."""

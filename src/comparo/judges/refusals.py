@@ -1,0 +1,152 @@
+"""What a server's refusal is about, by its fields and its own words, never by words that it repeats from the question.
+
+The form differs between OpenAI, vLLM, llama.cpp, Ollama, TGI and FastAPI's servers: an object `error` with `message`,
+`param`, `code` and `type`, an `error` that is a text, a `detail` that is a text or a list with `loc` and `msg`.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from comparo.judges.http import parts, replace_parts
+
+ECHO = 24  # characters in a row that a complaint shares with the question only by repeating it: about four words
+LONGEST = 50_000  # characters of a complaint that are read: searching them takes some 10 ms
+
+FILTERED = "a content filter of the server refused"
+_FILTERS = {"content_filter", "content_policy_violation", "responsibleaipolicyviolation", "invalid_prompt"}
+_TOO_LONG = re.compile(
+    r"context[ _](?:length|size|window)|max_model_len|(?:prompt|input|request) is too long|input token count"
+)
+_TOO_MANY = re.compile(r"max_(?:completion_|output_|new_)?tokens\W.*(?:too large|at most|exceed|less than|maximum)")
+_WISHES: dict[str, tuple[re.Pattern[str], object]] = {  # by part of the request: how words name it, and its new value
+    "max_tokens": (re.compile(r"max_completion_tokens"), "max_completion_tokens"),
+    "temperature": (re.compile(r"temperature"), False),
+    "response_format": (re.compile(r"response_format|schema|structured|grammar|guided"), False),
+    "chat_template_kwargs": (re.compile(r"chat_template_kwargs"), False),
+    "n": (re.compile(r"[`'\"]n[`'\"]|\bone completion|\bmultiple (?:choices|completions)"), False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """The parameters that the server names, its codes, and its words without those of the question, in lower case."""
+
+    names: frozenset[str]
+    codes: frozenset[str]
+    words: str
+
+    @property
+    def too_long(self) -> bool:
+        """Whether the question has too many tokens.
+
+        >>> read_complaint('{"error": {"code": "context_length_exceeded"}}').too_long
+        True
+        """
+        return any(_TOO_LONG.search(said) for said in (*self.codes, self.words))
+
+    @property
+    def is_filter(self) -> bool:
+        """Whether a filter of contents refused the question, by the codes of OpenAI, Azure and their imitations.
+
+        >>> read_complaint('{"error": {"code": "content_filter"}}').is_filter
+        True
+        """
+        return not _FILTERS.isdisjoint(self.codes)
+
+    def about(self, asked: str, *names: str) -> bool:
+        """Whether it is certainly about a parameter: it names it, and not by repeating the question `asked`.
+
+        >>> complaint = read_complaint('{"error": {"message": "Temperature may not be set."}}')
+        >>> [complaint.about(asked, "temperature") for asked in ("Which is better?", "Which temperature is better?")]
+        [True, False]
+        """
+        small = asked.lower()
+        return any(
+            any(name in told for told in self.names) or (name in self.words and name not in small) for name in names
+        )
+
+    @property
+    def too_many(self) -> bool:
+        """Whether the limit of tokens for the reply is too large.
+
+        >>> read_complaint("max_tokens is too large: 25000. This model supports at most 16384 tokens").too_many
+        True
+        """
+        return bool(_TOO_MANY.search(self.words))
+
+    @property
+    def share(self) -> float:
+        """How much to keep of a question that is too long: 0.9 of the share by counts of tokens, without them 0.7.
+
+        >>> read_complaint("the limit is 1000 tokens, and you sent 2000 tokens").share
+        0.45
+        """
+        counts = [int(count) for count in re.findall(r"(\d{2,9}) (?:\w+ )?tokens", self.words)]
+        return max(0.9 * min(counts) / max(counts), 0.05) if len(counts) > 1 else 0.7
+
+    def wish(self, body: Mapping[str, Any]) -> tuple[str, object] | None:
+        """Which part of a request to change, and to what; None where the complaint is about none of them.
+
+        >>> read_complaint('{"error": {"param": "temperature"}}').wish({"n": 5, "temperature": 0.0})
+        ('temperature', False)
+        """
+        for part, (pattern, value) in _WISHES.items():
+            if part in body and (pattern.search(self.words) or (part in self.names and not value)):
+                return part, value
+        return None
+
+
+def read_complaint(text: str, asked: str = "", texts: Iterable[str] = ()) -> Complaint:
+    """The complaint in the body of a refusal of `asked`, a question with these `texts`.
+
+    >>> body = '{"error": {"message": "Refused: My short essay on logprobs.", "param": "messages[0].content"}}'
+    >>> complaint = read_complaint(body, "Text A: My short essay on logprobs.")
+    >>> sorted(complaint.names), complaint.words
+    (['messages'], 'refused\\n')
+    """
+    names, codes, said = set(), set(), []
+    for field, value in _fields(text):
+        if field in ("message", "msg", "detail", "error"):
+            said.append(value)
+        elif field in ("code", "type"):
+            codes.add(value.lower())
+        else:
+            names.add(re.split(r"[.\[]", value.lower())[0])
+    words = replace_parts("\n".join(said)[:LONGEST] or text[:LONGEST], parts(asked, ECHO), ECHO, "\n").lower()
+    for short in texts:
+        if 0 < len(short) < ECHO:
+            words = re.sub(rf"(?<!\w){re.escape(short.lower())}(?!\w)", "\n", words)
+    return Complaint(frozenset(names), frozenset(codes), words)
+
+
+def spoken(text: str) -> str:
+    """What a refusal says to people, without the fields around it.
+
+    >>> spoken('{"error": {"message": "Try later.", "param": "n"}}'), spoken("Try later.")
+    ('Try later.', 'Try later.')
+    """
+    return " ".join(value for field, value in _fields(text) if field in ("message", "msg", "detail")) or text
+
+
+def _fields(text: str) -> Iterator[tuple[str, str]]:
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    for told in _objects(body):
+        for field in ("message", "msg", "detail", "error", "code", "type", "param"):
+            if isinstance(value := told.get(field), str):
+                yield field, value
+        if isinstance(place := told.get("loc"), list):
+            yield from (("loc", step) for step in place if isinstance(step, str))
+
+
+def _objects(body: Any) -> Iterator[dict[str, Any]]:
+    """The objects that describe an error: the body, its `error`, and what its `detail` lists."""
+    if isinstance(body, dict):
+        yield body
+        for inner in (body.get("error"), body.get("detail")):
+            yield from (told for told in (inner if isinstance(inner, list) else [inner]) if isinstance(told, dict))

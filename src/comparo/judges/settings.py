@@ -1,0 +1,289 @@
+"""What a user sets for a judge behind a server, and what the server was found to accept."""
+
+import logging
+import math
+import os
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self, get_type_hints
+from urllib.parse import unquote, urlsplit
+
+from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
+from comparo.data.prompts import Prompt
+from comparo.errors import JudgeError, pip_install
+from comparo.judges.http import Secrets, Waiting
+from comparo.judges.prices import Price, find_price, read_price
+from comparo.judges.protocol import Writing
+from comparo.judges.verdicts import grading, is_scale
+
+TOP = 20  # tokens whose log-probabilities are asked for: the most that OpenAI's and Gemini's API allow
+# Tokens that OpenAI's guide advises to reserve for reasoning and reply, and seconds that its own library waits
+# (developers.openai.com/api/docs/guides/reasoning, github.com/openai/openai-python). A limit, not a cost.
+ROOM, PATIENCE = 25_000, 600.0
+WAIT = 60.0  # seconds for one try without reasoning
+VERDICT = 64  # tokens that a verdict in words may have
+LABEL = 8  # tokens in which a label is looked for
+NONE = "none"
+NEEDED = {"concurrency": (1, 1000), "votes": (0, math.inf), "retries": (0, math.inf)}
+WHOLE = {**NEEDED, "thinking": (1, math.inf), "window": (1, math.inf), "max_tokens": (1, math.inf)}
+RANGES = {**WHOLE, "timeout": (0.001, math.inf), "temperature": (0, 2)}
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Dialect:
+    """What the server was found to accept (by the names of OpenAI's API) and to give; used for later questions.
+
+    `effort` is asked for where the user named none, `most` is the largest limit of tokens, and `reasons` states that
+    the model reasons before it answers. `chat_template_kwargs` keeps models behind other servers from reasoning.
+    `written` is how many tokens the reply to the probe had.
+    """
+
+    max_tokens: str = "max_tokens"
+    temperature: bool = True
+    response_format: bool = True
+    n: bool = True
+    top_logprobs: int = TOP
+    effort: str | None = None
+    chat_template_kwargs: bool = True
+    most: int = ROOM
+    reasons: bool = False
+    answers: bool = False
+    serves: bool = False
+    gives_logprobs: bool = False
+    written: int | None = None
+
+    def adopt(self, part: str, value: object) -> None:
+        """Send later questions with this value."""
+        if getattr(self, part) != value:
+            logger.info("the server does not take the questions as they were put: now with %s = %s", part, value)
+            setattr(self, part, value)
+
+    def learn(self, found: Mapping[str, Any]) -> None:
+        """Take over what an earlier probe found, except that the server answered then, and values of another type.
+
+        >>> dialect = Dialect()
+        >>> dialect.learn({"max_tokens": "max_completion_tokens", "most": "seven", "of a later version": 1})
+        >>> dialect.max_tokens, dialect.most == ROOM
+        ('max_completion_tokens', True)
+        """
+        types = get_type_hints(type(self))
+        for name in types.keys() & found.keys() - {"answers", "serves"}:
+            if isinstance(found[name], types[name]):
+                setattr(self, name, found[name])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """A model behind a server, and how it is asked; each provider's `load` explains the options."""
+
+    provider: ClassVar[str]
+    keys: ClassVar[tuple[str, ...]]  # the environment's variables that may hold the key, the first that is set
+    account: ClassVar[dict[str, str]] = {}  # further variables that the provider alone is sent, and their headers
+    home: ClassVar[str]  # the provider's own address
+    version: ClassVar[str] = ""  # the path that routes begin with; an address that ends with it is accepted too
+    address_variable: ClassVar[str]
+    example: ClassVar[str]  # a model
+    priced: ClassVar[str]  # the provider's name in the table of list prices
+    named: ClassVar[str] = "model base_url votes graded effort thinking window temperature max_tokens"
+    scales = True
+    streams = True
+
+    model: str
+    base_url: str
+    login: str | None = field(repr=False)
+    concurrency: int
+    votes: int
+    graded: bool
+    effort: str | None
+    thinking: int | None = None
+    endpoint: Literal["chat", "completion"] = "chat"
+    prefill: bool = False
+    price: Price | None
+    timeout: float | None
+    retries: int
+    window: int | None
+    temperature: float | None
+    max_tokens: int | None
+    dialect: Dialect = field(default_factory=Dialect, repr=False, compare=False)
+    waiting: Waiting = field(default_factory=Waiting, repr=False, compare=False)
+
+    @classmethod
+    def checked(cls, options: dict[str, Any]) -> Self:
+        """Make a judge with these options; a ValueError where one is outside its range."""
+        model, price = options["model"], options["price"]
+        if not model:
+            raise ValueError(f"{cls.provider}/ needs a model, such as {cls.provider}/{cls.example}")
+        for name in ("graded", "prefill"):
+            if not isinstance(options.get(name, False), bool):
+                raise ValueError(f"{name} = {options[name]!r} is not one of true, false")
+        url, login = address(options["base_url"] or os.environ.get(cls.address_variable) or cls.home)
+        numbers = {
+            name: check_number(name, options[name], *bounds, whole=name in WHOLE)
+            for name, bounds in RANGES.items()
+            if name in NEEDED or options.get(name) is not None
+        }
+        numbers["votes"] = numbers["votes"] or int(options["graded"])
+        cost = find_price(model, url, cls.priced) if price is None else read_price(price)
+        found = {"base_url": url.removesuffix(cls.version), "login": login, "price": cost}
+        return cls(**options | numbers | found)
+
+    @property
+    def name(self) -> str:
+        return f"{self.provider}/{self.model}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.named.split()}
+
+    @property
+    def ahead(self) -> int:
+        """Twice as many questions as calls at once: no call waits for a question."""
+        return 2 * self.concurrency
+
+    @property
+    def several(self) -> bool:
+        """Whether several criteria can be asked in one call: a reply that is begun for the model answers one."""
+        return self.endpoint == "chat" and not self.prefill
+
+    @property
+    def chooses(self) -> bool:
+        """Whether answers are votes or grades, not log-probabilities."""
+        return self.votes > 0
+
+    @property
+    def reasons(self) -> bool:
+        """Whether the model may reason before it answers."""
+        return self.effort != NONE
+
+    @property
+    def patience(self) -> float:
+        """The seconds for one try."""
+        return self.timeout or (PATIENCE if self.reasons else WAIT)
+
+    @property
+    def reply_tokens(self) -> int | None:
+        """The most tokens of a reply, reasoning included; None: as many as the model can write."""
+        raise NotImplementedError
+
+    def limit(self, prompt: Prompt) -> int | None:
+        """The most tokens of a reply to a prompt: the user's number, or as many as it needs."""
+        room = self.reply_tokens
+        return room if room is None or self.max_tokens is not None else room + criteria_tokens(prompt)
+
+    @property
+    def reserved(self) -> int:
+        """How many tokens of the model's window a prompt leaves for the reply."""
+        return self.max_tokens or 0
+
+    def writes(self, prompt: Prompt) -> Writing | None:
+        """How many tokens a call writes: for each vote as many as the probe's reply had, else the limit."""
+        seen, room = self.dialect.written, self.limit(prompt)
+        known = [room, None if seen is None else seen + criteria_tokens(prompt)]
+        each = min((number for number in known if number is not None), default=None)
+        return None if each is None else Writing(max(1, self.votes) * each, seen is not None)
+
+    def begins(self, prompt: Prompt) -> bool:
+        """Whether the reply is begun for the model: its next word is a label."""
+        return self.endpoint == "completion" or (self.prefill and bool(prompt.answer))
+
+    def grades(self, prompt: Prompt) -> bool:
+        """Whether verdicts on this prompt are grades from A>>B to B>>A."""
+        return self.graded and not is_scale(prompt)
+
+    def adds(self, prompt: Prompt) -> str:
+        """The instruction after a prompt, for a model whose reply is not begun."""
+        if self.begins(prompt):
+            return ""
+        return "\n\n" + (grading(prompt) if self.grades(prompt) else prompt.instruction)
+
+    def learn(self, found: Mapping[str, Any]) -> None:
+        """Take over what an earlier probe found."""
+        self.dialect.learn(found)
+
+    def ready(self) -> None:
+        """Raise an error where no question can be sent: without the library for HTTP, or without a key."""
+        self.need_library()
+        self.access()
+
+    def need_library(self) -> None:
+        """Raise an ImportError that names the remedy unless the library for HTTP is installed."""
+        try:
+            import httpx2  # noqa: F401
+        except ImportError as error:
+            remedy = pip_install(self.provider)
+            raise ImportError(f"{self.provider}/ judges need the library httpx2: {remedy}") from error
+
+    @property
+    def is_official(self) -> bool:
+        """Whether the server is the provider's own."""
+        return self.base_url == self.home
+
+    def headers(self, key: str) -> dict[str, str]:
+        """The headers that a key is sent in."""
+        raise NotImplementedError
+
+    def access(self) -> tuple[dict[str, str], Secrets]:
+        """Return the headers of every call, and the secrets among them; a JudgeError without a key.
+
+        The key is sent to the server that is asked and to no other; "none" for a server without one.
+        """
+        key, login = next(filter(None, map(read_variable, self.keys)), ""), self.login or ""
+        if not key and not login and self.is_official:
+            raise JudgeError(f"{self.name} needs a key; set {self.keys[0]}, or base_url for a server of your own")
+        headers = self.headers(key or NONE)
+        if login:
+            headers["Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
+        account = {header: read_variable(name) for name, header in self.account.items()} if self.is_official else {}
+        headers |= {header: value for header, value in account.items() if value}
+        return headers, Secrets(key, *account.values(), login=login)
+
+
+def check_effort(effort: str | None, thinking: int | None, known: tuple[str, ...]) -> None:
+    """Raise a ValueError for an effort that a provider does not know, or besides a number of tokens."""
+    efforts = (NONE, *known)
+    if effort is not None and effort not in efforts:
+        raise ValueError(f"effort = {effort!r} is not one of {', '.join(efforts)}")
+    if effort is not None and thinking is not None:
+        raise ValueError("effort and thinking both set how long the model reasons; drop one of them")
+
+
+def criteria_tokens(prompt: Prompt) -> int:
+    """How many more tokens a reply about several criteria may have than one about a single one."""
+    return reply_tokens(prompt) if isinstance(prompt, CriteriaPrompt) else 0
+
+
+def read_variable(name: str) -> str:
+    """Read a variable of the environment that can be sent as a header; a JudgeError where it cannot."""
+    value = os.environ.get(name, "").strip()
+    if not value.isascii() or not value.isprintable():
+        raise JudgeError(f"{name} holds a character that cannot be sent, such as a line break; set it again")
+    return value
+
+
+def address(url: str) -> tuple[str, str | None]:
+    """Split a base URL into the address without user and password, and these."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    odd = any(sign.isspace() or not sign.isprintable() for sign in host or "")
+    if not host or odd or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
+        raise ValueError("base_url is not the address of an API; it looks like http://localhost:8000/v1")
+    name = f"[{host}]" if ":" in host else host
+    login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    clean = f"{parts.scheme}://{name}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
+    return clean, login if login != ":" else None
+
+
+def check_number(name: str, value: Any, least: float, most: float, *, whole: bool) -> Any:
+    """Return a number that a user gave; a ValueError where it is outside its bounds."""
+    kinds, meant = ((int,), "a whole number") if whole else ((int, float), "a number")
+    if not isinstance(value, kinds) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(
+            f"{name} = {value!r} is not {meant} from {least:g} {'up' if most == math.inf else f'to {most:g}'}"
+        )
+    return value if whole else float(value)

@@ -1,0 +1,421 @@
+"""What a server's reply says: the probability of a label among its tokens or, in words, a vote or a grade.
+
+Words are for servers that give no probabilities. Nothing is guessed: a reply that is uncertain, negates or names both
+texts is not a verdict. n votes, a of them for the first text and b for the second, become
+
+    p = (a + ½) / (a + b + 1),    weight = a + b,    mass = (a + b) / n,
+
+the mean under Jeffreys' prior Beta(½, ½); p is never 0 or 1. Grades become the probabilities in
+`GRADES`, scores on a scale their place between its ends (0 and 1), and p is their mean.
+
+A reply about several criteria has a line per criterion, or an object with a key per criterion. p of a criterion is read
+where its line names a label, given the lines before it: an answer may depend on those above it (docs/criteria.md).
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+from comparo.data.criteria_prompt import CriteriaPrompt
+from comparo.data.prompts import Prompt
+from comparo.judges.http import whole_characters
+from comparo.judges.labels import AROUND, Words, reply_probability, spells
+from comparo.judges.refusals import FILTERED
+
+Positions = list[tuple[str, list[tuple[str, float]]]]
+Found = dict[str, tuple[float, float, float] | None]  # p, mass and weight by criterion
+
+# p of each grade, first to second, as in "A>>B". By convention: a quarter from the tie, and near certainty.
+GRADES = {">>": 0.95, ">": 0.75, "=": 0.5, "<": 0.25, "<<": 0.05}
+LONGEST = 10_000  # characters of a reply that are read; a verdict of `max_tokens` = 64 has a few hundred
+
+_FIRST, _SECOND = "\ue000", "\ue001"  # stand for the labels, whatever words they are
+_ONE = f"[{_FIRST}{_SECOND}]"
+_AFTER = "is|was|has|wins|beats|over|because|since|as|and|or|than|reads|seems|appears|looks|feels|outperforms|to|by"
+_DECORATION = re.compile(r"[*_`\"“”\[\](){}#\ue000\ue001]|(?<!\w)'|'(?!\w)")
+_DOUBT = re.compile(
+    r"n't\b|\b(?:not|no|never|neither|nor|hardly|barely|cannot|unable|unsure|unclear|depends?|either|both|ties?|tied|"
+    r"equal|equally|same|similar|worse|worst|less|least|weaker|poorer|inferior|loses?|lost|loser|if|whether|which|"
+    r"unless|hard|difficult|sorry)\b"
+)
+_NAMED = r"(?:answer|verdict|winner|choice|decision|preference|judge?ment|better|best|pick|vote)(?: \w+)?"
+_ALONE = re.compile(rf"(?:[\w ]{{0,40}}\b{_NAMED} ?(?:is|:) ?)?(?:option )?({_ONE}) ?[.!]*")
+_LEADS = re.compile(rf"({_ONE}) ?(?:[.!;]|$|,? (?:because|since|as)\b)")
+_WINS = (
+    re.compile(
+        rf"({_ONE}) (?:is|was|seems|appears|reads|looks|feels)(?: to be)?(?: \w+){{0,2}}? "
+        r"(?:better|best|superior|stronger|preferable|preferred|winner|more \w+|\w+er than)\b"
+    ),
+    re.compile(
+        rf"\b(?:prefer|choose|chose|pick|select|favou?r|go with|vote for|{_NAMED} ?(?:is|:)) (?:option )?({_ONE})"
+    ),
+    re.compile(rf"({_ONE}) ?(?:wins|beats|outperforms|(?:over|>+) ?(?!\1){_ONE})"),
+)
+_ORDER = re.compile(rf"({_ONE}) ?(>>+|≫|>|==?|≈|<<+|≪|<) ?({_ONE})")
+_TIE = re.compile(
+    r"(?:verdict ?(?:is|:) ?)?(?:it'?s |it is |they are |both are )?(?:an? )?(?:tie|tied|draw|equal|equally good)[.!]*"
+)
+_SCORE = re.compile(
+    r"[^\w-]*(?:[a-z][a-z ]{0,40}(?:\bis|[:=])[^\w-]*)?(\d)(?![\w]|[.,]\d|\s*(?:-|–|to|or|and)\s*\d)"
+    r"\W{0,3}?(?:\s*(?:/|out of)\s*(\d+)\b)?",
+    re.IGNORECASE,
+)
+_MUCH = re.compile(r"\b(?:much|far|significantly|considerably|substantially|strongly|vastly)\b")
+
+
+def reply_text(choice: dict[str, Any]) -> str:
+    """The words of a choice that the server offers, of a chat or of a completion; empty where there are none.
+
+    Half a character becomes �, which can be written anywhere.
+    """
+    message = choice.get("message")
+    said = message.get("content") if isinstance(message, dict) else choice.get("text")
+    return whole_characters(said) if isinstance(said, str) else ""
+
+
+def has_reasoning(choice: dict[str, Any]) -> bool:
+    """Whether a choice begins with reasoning: apart, as vLLM, SGLang, Ollama and DeepSeek give it, or in its words.
+
+    >>> has_reasoning({"message": {"content": "A", "reasoning_content": "Well, A is"}})
+    True
+    >>> has_reasoning({"message": {"content": "<think>\\nWell"}}), has_reasoning({"message": {"content": "A"}})
+    (True, False)
+    """
+    message = choice.get("message")
+    apart = [message.get(name) for name in ("reasoning_content", "reasoning")] if isinstance(message, dict) else []
+    before, begun, inside = reply_text(choice).partition("<think>")
+    if begun and not before.strip():
+        thought, ended, _ = inside.partition("</think>")
+        apart.append(thought if ended else begun)  # a pair without words is how some templates leave reasoning out
+    return any(isinstance(said, str) and said.strip() for said in apart)
+
+
+def withheld(choice: dict[str, Any]) -> str:
+    """Why a choice holds no reply: a filter of contents, or the model's own refusal; "" where it holds one.
+
+    >>> withheld({"finish_reason": "content_filter"})
+    'a content filter of the server refused the reply'
+    """
+    message = choice.get("message")
+    refusal = message.get("refusal") if isinstance(message, dict) else None
+    if isinstance(refusal, str) and refusal:
+        return f"the model refused to answer: {refusal[:200]!r}"
+    return f"{FILTERED} the reply" if choice.get("finish_reason") == "content_filter" else ""
+
+
+def token_logprobs(choice: dict[str, Any]) -> Positions:
+    """The tokens of a choice, each with the log-probabilities of the likeliest in its place and its own.
+
+    Empty where the server does not give them; a ValueError where they are not in the form of OpenAI's API. Null becomes
+    nan: valid JSON cannot hold −∞.
+
+    >>> token_logprobs({"logprobs": {"tokens": [" A"], "token_logprobs": [-0.1], "top_logprobs": [{" B": -2.5}]}})
+    [(' A', [(' B', -2.5), (' A', -0.1)])]
+    >>> token_logprobs({"logprobs": None})
+    []
+    """
+    logprobs = choice.get("logprobs")
+    if not isinstance(logprobs, dict):
+        return []
+    try:
+        if isinstance(content := logprobs.get("content"), list):  # of a chat, and of llama.cpp's completions
+            told = [
+                (at["token"], at["logprob"], [(top["token"], top["logprob"]) for top in at.get("top_logprobs") or ()])
+                for at in content
+            ]
+        else:
+            columns = (logprobs.get(name) or () for name in ("tokens", "token_logprobs", "top_logprobs"))
+            told = [(token, logprob, list((top or {}).items())) for token, logprob, top in zip(*columns, strict=True)]
+        positions = []
+        for token, logprob, top in told:
+            own = [] if any(other == token for other, _ in top) else [(token, logprob)]
+            if top:
+                known = [(_text(other), math.nan if value is None else float(value)) for other, value in top + own]
+                positions.append((_text(token), known))
+        return positions
+    except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as problem:
+        raise ValueError(f"the log-probabilities are not in the form of the API ({type(problem).__name__})") from None
+
+
+def read_logprobs(positions: Positions, prompt: Prompt, *, begun: bool = False) -> tuple[float, float] | None:
+    """p and mass where the reply first names a label or, if it was begun, where it goes on; None without labels.
+
+    >>> positions = token_logprobs({"logprobs": {"content": [{"token": "A", "logprob": -0.5, "top_logprobs": [
+    ...     {"token": "A", "logprob": -0.5}, {"token": "B", "logprob": -1.5}]}]}})
+    >>> read_logprobs(positions, Prompt("{first}{second}"))  # doctest: +ELLIPSIS
+    (0.731..., 0.829...)
+    """
+    for number in range(len(positions)):
+        end = number + 1 if begun else _label_end(positions, number, prompt)
+        if end is not None:
+            said = "".join(token for token, _ in positions[:end])
+            if is_scale(prompt) and not begun and read_score(said, prompt) is None:
+                return None
+            return reply_probability(positions[number:], prompt.labels)
+    return None
+
+
+def label_tokens(prompt: Prompt) -> int:
+    """How many tokens a label may take in a reply that was begun: a letter is one with every tokenizer."""
+    return 1 if all(re.fullmatch("[A-Za-z]", label.strip()) for label in prompt.labels) else 8
+
+
+def read_verdict(reply: str, prompt: Prompt) -> float | None:
+    """1 where the reply prefers the first text, 0 where it prefers the second, None where that is not clear.
+
+    >>> prompt = Prompt("{first}{second}", answer="Summary")
+    >>> [read_verdict(reply, prompt) for reply in ("A", "**Summary B**", "I think A is better", '{"better": "B"}')]
+    [1.0, 0.0, 1.0, 0.0]
+    >>> [read_verdict(reply, prompt) for reply in ("", "A good question!", "A or B", "A is not better", "A. No, B.")]
+    [None, None, None, None, None]
+    """
+    return _winner(_marked(reply, prompt))
+
+
+def read_grade(reply: str, prompt: Prompt) -> float | None:
+    """The probability of the grade that the reply gives, None where it gives none or several.
+
+    >>> prompt = Prompt("{first}{second}", answer="Summary")
+    >>> [read_grade(reply, prompt) for reply in ("A>>B", "[[B > A]]", "tie", "Summary B is much better.", "A>B or B>A")]
+    [0.95, 0.25, 0.5, 0.05, None]
+    """
+    text = _marked(reply, prompt)
+    orders = {_order(match[1], match[2]) for match in _ORDER.finditer(text) if match[1] != match[3]}
+    if orders:
+        return orders.pop() if len(orders) == 1 else None
+    if _TIE.fullmatch(text.strip()):
+        return GRADES["="]
+    winner = _winner(text)
+    if winner is None:
+        return None
+    strength = ">>" if _MUCH.search(text) else ">"
+    return GRADES[strength if winner else strength.replace(">", "<")]
+
+
+def is_scale(prompt: Prompt) -> bool:
+    """Whether the prompt asks for a label of a scale, the highest first, and not which of two texts is better."""
+    return len(prompt.labels) > 2
+
+
+def read_score(reply: str, prompt: Prompt) -> float | None:
+    """Where the score that the reply begins with lies on the prompt's scale, 1 being its first label, 0 its last.
+
+    None where the reply does not begin with one, or with one of another scale.
+
+    >>> from types import SimpleNamespace
+    >>> scale = SimpleNamespace(labels=("5", "4", "3", "2", "1"))
+    >>> [read_score(reply, scale) for reply in ("4", "**Score: 5/5**", '{"score": "1"}', "Coherence is 3. It drifts.")]
+    [0.75, 1.0, 0.0, 0.5]
+    >>> [read_score(reply, scale) for reply in ("", "9", "4/10", "4.5", "1 to 5: 4", "The 3 points are clear.")]
+    [None, None, None, None, None, None]
+    """
+    match = _SCORE.match(_unwrap(reply, "score") if len(reply) <= LONGEST else "")
+    if match is None or match[1] not in prompt.labels or match[2] not in (None, prompt.labels[0]):
+        return None
+    return 1 - prompt.labels.index(match[1]) / (len(prompt.labels) - 1)
+
+
+def soften(verdicts: Sequence[float | None], graded: bool = False) -> tuple[float, float, float] | None:
+    """p, mass and weight of several verdicts; None where all are None. Grades and scores are averaged.
+
+    >>> soften([1.0, 1.0, None, 0.0])
+    (0.625, 0.75, 3.0)
+    >>> soften([0.95, 0.75], graded=True)
+    (0.85, 1.0, 2.0)
+    """
+    clear = [verdict for verdict in verdicts if verdict is not None]
+    if not clear:
+        return None
+    count, total = len(clear), sum(clear)
+    p = total / count if graded else (total + 0.5) / (count + 1)
+    return p, count / len(verdicts), float(count)
+
+
+def grading(prompt: Prompt) -> str:
+    """The instruction to reply with a grade.
+
+    >>> print(grading(Prompt("{first}{second}", answer="Text")))
+    Answer only with one of these: A>>B (Text A is much better), A>B (Text A is better), A=B (they are equally good),
+    B>A (Text B is better) or B>>A (Text B is much better).
+    """
+    first, second = (f"{prompt.answer} {label}".strip() for label in prompt.labels)
+    much, better, tie, worse, much_worse = _grades(prompt)
+    grades = (
+        f"{much} ({first} is much better), {better} ({first} is better), {tie} (they are equally good), "
+        f"{worse} ({second} is better) or {much_worse} ({second} is much better)"
+    )
+    if isinstance(prompt, CriteriaPrompt):
+        return prompt.asking_for(f"one of {grades}")
+    return f"Answer only with one of these: {grades}."
+
+
+def reply_schema(prompt: Prompt, graded: bool = False) -> dict[str, Any]:
+    """The JSON schema of a reply: {"better": verdict}, on a scale {"score": label}, or a key for each criterion.
+
+    >>> reply_schema(Prompt("{first}{second}"))["properties"]
+    {'better': {'type': 'string', 'enum': ['A', 'B']}}
+    """
+    keys = [*prompt.parts] if isinstance(prompt, CriteriaPrompt) else ["score" if is_scale(prompt) else "better"]
+    verdicts = _grades(prompt) if graded else [f"{prompt.answer} {label}".strip() for label in prompt.labels]
+    return {
+        "type": "object",
+        "properties": {key: {"type": "string", "enum": verdicts} for key in keys},
+        "required": keys,
+        "additionalProperties": False,
+    }
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _grades(prompt: Prompt) -> list[str]:
+    first, second = prompt.labels
+    return [f"{first}>>{second}", f"{first}>{second}", f"{first}={second}", f"{second}>{first}", f"{second}>>{first}"]
+
+
+def _marked(reply: str, prompt: Prompt) -> str:
+    """The reply without reasoning, JSON and decoration, in lower case, with a sign for every mention of a label."""
+    text = _unwrap(reply, "better") if len(reply) <= LONGEST else ""
+    text = _DECORATION.sub(" ", text.replace("’", "'"))
+    for label, sign in zip(prompt.labels, (_FIRST, _SECOND), strict=True):
+        text = _mention(label.strip(), prompt.answer.strip()).sub(sign, text)
+    return "\n".join(" ".join(line.split()) for line in text.lower().splitlines())
+
+
+def _unwrap(reply: str, key: str) -> str:
+    said = final_words(reply)
+    return json_value(said, key) if said.startswith("{") else said
+
+
+def final_words(reply: str) -> str:
+    """A reply without its reasoning and the fences of code; empty where the reasoning did not end.
+
+    >>> final_words("<think>A? No.</think> B"), final_words("<think>A?")
+    ('B', '')
+    """
+    _, ended, said = reply.rpartition("</think>")
+    return "" if not ended and "<think>" in reply else re.sub(r"```\w*", " ", said).strip()
+
+
+def json_value(said: str, key: str) -> str:
+    """The text at a key of a JSON object; empty where there is none."""
+    try:
+        verdict = json.loads(said).get(key)
+    except (AttributeError, ValueError, RecursionError):
+        return ""
+    return verdict if isinstance(verdict, str) else ""
+
+
+def _mention(label: str, kind: str) -> re.Pattern[str]:
+    """A label as a word of its own; a single letter in its own case, and not where it may be an article."""
+    prefix = rf"\b(?:(?i:the)\s+)?(?i:{re.escape(kind)})\s+" if kind else r"(?!)"
+    if len(label) > 1:
+        return re.compile(rf"(?i:(?:{prefix})?(?<!\w){re.escape(label)}(?!\w))")
+    name = re.escape(label)
+    return re.compile(rf"{prefix}{name}(?!\w)|(?<![\w'-]){name}(?![\w'-]|\s+(?!(?:{_AFTER})\b)[a-z])")
+
+
+def _label_end(positions: Positions, start: int, prompt: Prompt) -> int | None:
+    """Where a label ends that begins with the token at `start`; None where none does."""
+    before, *tokens = ["", *(token for token, _ in positions), ""][start:]
+    if not tokens[0].strip(AROUND) or _one_number(before, tokens[0]):
+        return None
+    words, text = Words(prompt.labels), ""
+    for number, (token, after) in enumerate(pairwise(tokens)):
+        text += token
+        if any(_is_label(text, label, start) for label in prompt.labels):
+            if not _one_number(text, after):
+                return start + number + 1
+        elif not any(words.begins((text,), number) for number in range(len(prompt.labels))):
+            return None
+    return None
+
+
+def _one_number(text: str, after: str) -> bool:
+    """Whether two tokens are digits of one number: 10 is neither 1 nor 0."""
+    return text[-1:].isdigit() and after[:1].isdigit()
+
+
+def _is_label(token: str, label: str, number: int) -> bool:
+    """Whether a token of the reply is a label; after the first token, a letter in another case is an article."""
+    return spells(token, label) and (number == 0 or len(label) > 1 or token.strip(AROUND) == label)
+
+
+def _winner(text: str) -> float | None:
+    lines = [line for line in text.splitlines() if line]
+    alone = {match[1] for line in lines if (match := _ALONE.fullmatch(line)) and not _DOUBT.search(line)}
+    if not alone:
+        if _DOUBT.search(text):
+            return None
+        alone = {match[1] for pattern in _WINS for match in pattern.finditer(text)}
+        if (leads := _LEADS.match(text)) and not {_FIRST, _SECOND} <= set(text):
+            alone.add(leads[1])
+    return float(alone == {_FIRST}) if len(alone) == 1 else None
+
+
+def _order(left: str, sign: str) -> float:
+    grade = GRADES[sign.replace("≫", ">>").replace("≪", "<<").replace("≈", "=").replace("==", "=")[:2]]
+    return grade if left == _FIRST else round(1 - grade, 2)
+
+
+def read_lines(positions: Positions, prompt: CriteriaPrompt) -> Found:
+    """p and mass of each criterion from the log-probabilities of a reply; a ValueError where no line names one."""
+    own = part_positions(positions, prompt.parts)
+    if positions and not own:
+        raise ValueError(f"no line begins with {' or '.join(f'{name}:' for name in prompt.parts)}")
+    found = {name: read_logprobs(own[name], part) for name, part in prompt.each if name in own}
+    return {name: None if told is None else (*told, 1.0) for name, told in found.items()}
+
+
+def read_votes(replies: Iterable[str], prompt: CriteriaPrompt, graded: bool) -> Found:
+    """p, mass and weight of each criterion from sampled replies, each a verdict on every criterion."""
+    read = read_grade if graded else read_verdict
+    said = [part_words(reply, prompt.parts) for reply in replies]
+    return {name: soften([read(words.get(name, ""), part) for words in said], graded) for name, part in prompt.each}
+
+
+def part_positions(positions: Positions, names: Iterable[str]) -> dict[str, Positions]:
+    """The tokens of a reply that follow the name of each criterion, up to the next name.
+
+    >>> reply = [(token, []) for token in ("co", "herence", ":", " A", "\\n", "fluency", ": B")]
+    >>> {name: [token for token, _ in own] for name, own in part_positions(reply, ["coherence", "fluency"]).items()}
+    {'coherence': [' A', '\\n'], 'fluency': [': B']}
+    """
+    ends = [*accumulate(len(token) for token, _ in positions)]
+    found = {}
+    for name, (begin, end) in _spans("".join(token for token, _ in positions), names).items():
+        inside = [number for number, stop in enumerate(ends) if begin < stop and stop - len(positions[number][0]) < end]
+        found[name] = [positions[number] for number in inside]
+    return found
+
+
+def part_words(reply: str, names: Iterable[str]) -> dict[str, str]:
+    """What a reply says of each criterion, in an object or in lines.
+
+    >>> part_words('{"wit": "Text A", "length": "Text B"}', ["wit", "length"])
+    {'wit': 'Text A', 'length': 'Text B'}
+    >>> part_words("**wit**: A\\n- length: Text B", ["wit", "length"])
+    {'wit': 'A\\n-', 'length': 'Text B'}
+    """
+    said = final_words(reply) if len(reply) <= LONGEST else ""
+    if said.startswith("{"):
+        return {name: json_value(said, name) for name in names}
+    return {name: said[begin:end].strip() for name, (begin, end) in _spans(said, names).items()}
+
+
+def _spans(text: str, names: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Where the words about each criterion that is named begin and end; each at its first mention."""
+    mentions: list[tuple[int, int, Any]] = []
+    for name in names:
+        match = re.search(rf"(?i)(?<![\w-]){re.escape(name)}[\s*_`\"']*[:=]", text)
+        if match:
+            mentions.append((match.start(), match.end(), name))
+    mentions.sort()
+    stops = [begin for begin, _, _ in mentions[1:]] + [len(text)] * bool(mentions)
+    return {name: (end, stop) for (_, end, name), stop in zip(mentions, stops, strict=True)}

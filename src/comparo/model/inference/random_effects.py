@@ -1,0 +1,271 @@
+"""What candidates share, and the solution of the mixed model given its variances.
+
+Variances estimated from the comparisons: of scores within groups, of biases between contexts, of the noise.
+
+The means of groups by the mixed model, without a prior on them: generalised least squares.
+
+Scores are s = M θ + δ (`comparo.model.inference.reml`), and the columns of M are groups and style. Given a = σ²/φ, the
+answers say of θ a precision C/φ with the pull g/φ; style has its prior, and groups, as fixed effects, have none. Scores
+follow θ by s = s₀ + F θ, F = H⁻¹M/a. A matrix W (G, n) takes scores to the means of groups:
+
+    new contexts:    m = W M θ,   Cov = W M Cov(θ) Mᵀ Wᵀ + v·W Wᵀ       what the next contexts would say
+    these contexts:  m = W s,     Cov = W [φ·H⁻¹ + F Cov(θ) Fᵀ] Wᵀ      what all possible calls about these would say
+
+v is the variance of what style explains within groups. Both are averaged over the confidence in a, as the scores are.
+Where something is held equal (`control`), its coefficients β have no prior either, and β·x is taken out of M θ and s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from comparo.model.control import Control, residual, without
+from comparo.model.inference.newton import Solution
+from comparo.model.inference.reml import Variances
+from comparo.model.linalg.graph import Graph, Pattern
+from comparo.model.linalg.spectrum import System
+from comparo.model.posterior import difference_variances, mixture_moments
+from comparo.types import Array, Index
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What candidates share: the `columns` QM (n, M), and which of the `kinds` ("groups", "style") each is, (M,).
+
+    A row of the columns of a kind has the mean square 1, so that ω² is the variance of the scores that it explains.
+    Columns of what is held equal (`control`) come first; they are of no kind, −1, and their coefficients have no prior.
+    `held` (n, D) are its numbers, centred in components. `group` (n,) is the group of each candidate, where groups are
+    among the kinds.
+    """
+
+    kinds: tuple[str, ...]
+    kind: NDArray[np.intp]
+    columns: Array
+    group: Index | None = None
+    held: Array | None = None
+
+    @classmethod
+    def of(
+        cls,
+        graph: Graph,
+        groups: NDArray[np.integer] | None,
+        features: Array | None,
+        entries: int,
+        control: Control | None = None,
+    ) -> Shared:
+        """Groups are left out if the matrix has more than so many entries, or if no two candidates share one."""
+        found = {}
+        count = 0 if groups is None else int(groups.max()) + 1
+        if groups is not None and 1 < count < graph.nodes and graph.nodes * count <= entries:
+            found["groups"] = graph.centre(np.eye(count)[groups])
+        group = groups.astype(np.int32) if groups is not None and "groups" in found else None
+        flat, held = np.zeros((graph.nodes, 0)), None
+        if control is not None:
+            flat, held = control.columns(graph, group), graph.centre(control.values)
+        if features is not None and features.shape[1]:
+            found["style"] = graph.centre(features) if control is None else residual(graph.centre(features), flat)
+        columns = np.concatenate([flat, *found.values()], axis=1)
+        kind = np.repeat(np.arange(len(found)), [block.shape[1] for block in found.values()])
+        return cls(tuple(found), np.concatenate([np.full(flat.shape[1], -1), kind]), columns, group, held)
+
+    @property
+    def is_group(self) -> NDArray[np.bool_]:
+        """Which of the columns are groups, (M,)."""
+        number = self.kinds.index("groups") if "groups" in self.kinds else len(self.kinds)
+        return np.asarray(self.kind == number)
+
+
+def solve(system: System, variances: Variances, shared: Shared) -> tuple[Solution, Array, Array]:
+    """Scores and biases at the best variances, with F = λ·H⁻¹QM (n + C·J, M) and Cov(θ)/φ (M, M)."""
+    ridge = 1.0 / variances.ratio
+    between, theta = variances.precision(variances.ratio)
+    laplacian = system.laplacian(ridge)
+    columns = np.zeros((system.pattern.unknowns, shared.columns.shape[1]))
+    columns[: system.nodes] = system.towards(ridge, shared.columns)
+    rhs = np.column_stack([system.rhs, columns])
+    found = laplacian.solve(rhs, accuracy=1e-9)
+    spread = found[:, 1:]
+    return Solution(found[:, 0] + spread @ theta, laplacian, 1, True), spread, between
+
+
+def differences(solution: Solution, spread: Array, between: Array) -> tuple[Array, Array]:
+    """Mean and variance (before φ) of d of every observation, in the pattern's order."""
+    pattern = solution.laplacian.pattern
+    variance = difference_variances(solution.laplacian)
+    if spread.shape[1]:
+        columns = apart(pattern, spread)
+        variance = variance + np.sum((columns @ between) * columns, axis=1)
+    return apart(pattern, solution.x), np.maximum(variance, np.finfo(float).tiny)
+
+
+def apart(pattern: Pattern, values: Array) -> Array:
+    """x_first − x_second − γ of every observation, for scores and biases x (n + C·J,) or columns of them."""
+    found = values[pattern.first] - values[pattern.second]
+    return np.asarray(found - values[pattern.bias_index] if pattern.judges else found)
+
+
+NEGLIGIBLE = 1e-10  # an eigenvalue of a precision, relative to the largest: the mean of all groups is not determined
+
+
+class Solver(Protocol):
+    """What the answers say of the scores."""
+
+    def given(self, a: float, expected: Array, right: Array) -> tuple[Array, Array]:
+        """s₀ (n,), then F of the columns `expected` (n, M) and H⁻¹·right (n, q), for H with the ridge 1/a."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """M = `columns` (n, M), of which `is_group` (M,) are groups; the answers, by `solver`, and the `variances`.
+
+    `observations` is the number of pairs, `widening` a factor on covariances, and `unit` that of scores in logits.
+    `held` (n, D) are the numbers that are held equal, whose β are the first of θ. `lean` (n, K) are columns whose
+    square is the covariance that the coefficients of the voices of a panel add to the scores.
+    """
+
+    graph: Graph
+    columns: Array
+    is_group: NDArray[np.bool_]
+    variances: Variances
+    solver: Solver
+    observations: int
+    widening: float = 1.0
+    unit: float = 1.0
+    held: Array | None = None
+    lean: Array | None = None
+
+    def freedom(self, is_new: bool) -> float:
+        """Degrees of freedom of Student's t: how many numbers tell the variance that matters.
+
+        For new contexts that is the variance of texts, whose confidence the mean is averaged over; for these, the
+        noise, told by pairs beyond those that link the texts. Where the noise is known, as that of choices is, the
+        average is too narrow, and texts count beyond those that the levels of contexts and the groups' means take.
+        """
+        nodes, components = self.graph.nodes, self.graph.components
+        if self.variances.has_known_noise:
+            return float(max(nodes - components - int(np.sum(self.is_group)) + 1, 1))
+        return float("inf") if is_new else float(self.observations - (nodes - components))
+
+    @property
+    def _is_free(self) -> NDArray[np.bool_]:
+        return np.asarray(self.is_group | (self.variances.kind < 0))
+
+    def _equal(self, columns: Array) -> Array:
+        """Columns (n, M) of θ at equal x."""
+        return columns if self.held is None else without(columns, self.held)
+
+    def free(self, a: float) -> tuple[Array, Array]:
+        """θ (M,) and its covariance (M, M) for a ratio a; groups and what is held equal have no prior."""
+        root = np.where(self._is_free, 1.0, np.sqrt(self.variances.ratios))
+        information, pulled = self.variances.moments(a)
+        precision = root[:, None] * information * root + np.diag(np.where(self._is_free, 0.0, 1.0))
+        covariance = root[:, None] * np.linalg.pinv(precision, rcond=NEGLIGIBLE, hermitian=True) * root
+        return np.asarray(covariance @ pulled), self.variances.noise(a) * covariance
+
+    def new(self, means: Array, group: Index) -> tuple[Array, Array]:
+        """m (G,) and its covariance (G, G) for new contexts, with `means` W and the `group` of each candidate (n,)."""
+        follow, style, found = means @ self._equal(self.columns), ~self._is_free, []
+        for a in self.variances.quantiles.tolist():
+            theta, known = self.free(a)
+            explained = self.columns[:, style] @ theta[style]
+            within = float(np.mean(self.graph.centre(explained - (means @ explained)[group]) ** 2))
+            found.append((follow @ theta, follow @ known @ follow.T + within * means @ means.T))
+        return self._mixture(found, means)
+
+    def these(self, means: Array) -> tuple[Array, Array]:
+        """m (G,) and its covariance (G, G) for these contexts, with `means` W."""
+        width, found = self.columns.shape[1], []
+        for a in self.variances.quantiles.tolist():
+            theta, known = self.free(a)
+            start, solved = self.solver.given(a, self.columns, means.T)
+            follow = means @ self._equal(solved[:, :width])
+            own = self.variances.noise(a) * means @ solved[:, width:]
+            found.append((means @ start + follow @ theta, own + follow @ known @ follow.T))
+        return self._mixture(found, means)
+
+    def _mixture(self, found: Sequence[tuple[Array, Array]], by: Array) -> tuple[Array, Array]:
+        """Mean and covariance of equally probable normal distributions of the scores' means `by` W."""
+        means, covariances = (np.array(part) for part in zip(*found, strict=True))
+        shares = np.full(len(means), 1.0 / len(means))
+        mean, covariance = mixture_moments(means, self.widening * covariances, shares)
+        if self.lean is not None:
+            shifted = by @ self.lean
+            covariance = covariance + shifted @ shifted.T
+        return self.unit * mean, self.unit**2 * covariance
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Estimated variances, in the square of a score's unit, and the means that scores are shrunk towards.
+
+    `scores` is the variance of candidates around what their group and style predict; `groups` and `style` those of what
+    these predict, if given; `bias` that of γ between contexts, if there are several, and `bias_error` the standard
+    error of the mean γ. `noise` is the variance of one comparison around the difference of its scores, and `freedom`
+    that of Student's t where it has heavy tails; None where it is normal, and for choices. `means` (G,) are the group
+    means, `mean` (n,) the prediction for each candidate. The uncertainty of the predictions adds
+    spread·between·spreadᵀ to H⁻¹, with `spread` (n, M) and `between` (M, M). `group` (n,) is the number of each
+    candidate's group, and `columns` (n, M′) are the features with which mean = columns·θ; the first M′ of `between` are
+    the covariance of θ before φ. `predicted` is what the answers say of θ. `gap` is the distance of two peaks of the
+    scores, None where they have one; `scores` includes the variance between the peaks.
+    """
+
+    dispersion: float
+    scores: float
+    noise: float
+    bias: float | None = None
+    bias_error: float | None = None
+    groups: float | None = None
+    style: float | None = None
+    means: Array | None = None
+    mean: Array | None = None
+    spread: Array | None = None
+    between: Array | None = None
+    group: Index | None = None
+    columns: Array | None = None
+    freedom: float | None = None
+    predicted: Predicted | None = None
+    gap: float | None = None
+
+
+def random_effects(estimate: Array, variance: Array) -> tuple[float, float]:
+    """Mean m and variance τ² of the true values of `estimate` (G,) with error `variance` (Paule and Mandel).
+
+    τ² is where Σ(x − m)²/(v + τ²) = G − 1, with m the mean weighted by 1/(v + τ²); at least a thousandth of the
+    smallest error variance, which makes all values practically equal. Weights 1/v (DerSimonian and Laird) would hear
+    little of extreme values where these have large errors, as the biases of choices do.
+
+    >>> centre, between = random_effects(np.array([1.0, 3.0]), np.array([0.5, 0.5]))
+    >>> round(centre, 6), round(between, 6)
+    (2.0, 1.5)
+    """
+
+    def centre(between: float) -> float:
+        share = 1.0 / (variance + between)
+        return float(np.sum(share * estimate) / np.sum(share))
+
+    def excess(between: float) -> float:
+        return float(np.sum((estimate - centre(between)) ** 2 / (variance + between))) - (len(estimate) - 1)
+
+    least = 1e-3 * float(np.min(variance))
+    most = least + float(np.sum((estimate - np.mean(estimate)) ** 2)) / (len(estimate) - 1)
+    between = float(brentq(excess, least, most)) if excess(least) > 0.0 else least
+    return centre(between), between
+
+
+def shrunk(gamma: Array, variance: Array, asked: NDArray[np.bool_]) -> tuple[Array, float | None]:
+    """γ (C, J) of each judge shrunk towards its mean, and the variance between contexts; 0 where nothing was asked."""
+    gamma, spreads = np.where(asked, gamma, 0.0), []
+    for judge in range(gamma.shape[1]):
+        own = asked[:, judge]
+        if np.count_nonzero(own) > 1:
+            centre, between = random_effects(gamma[own, judge], variance[own, judge])
+            gamma[own, judge] = centre + (gamma[own, judge] - centre) * between / (between + variance[own, judge])
+            spreads.append(between)
+    return gamma, float(np.mean(spreads)) if spreads else None

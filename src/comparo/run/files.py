@@ -1,0 +1,132 @@
+"""Files of a run folder: private, atomic, flushed to the disk and locked, with errors that name the remedy."""
+
+import errno
+import os
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+from uuid import uuid4
+
+from comparo.errors import StoreError
+
+OWNER = 0o600  # readable and writable by the owner alone
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+IN_USE = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)  # what systems answer where another process has the lock
+DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a private file atomically and flush it, so that it survives a power failure once this returns."""
+    temporary = path.with_name(f".{uuid4().hex}.tmp")
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the entries of a folder, to the disk; Windows needs no flush of folders."""
+    if path.is_dir() and sys.platform == "win32":
+        return
+    descriptor = os.open(path, os.O_RDONLY if sys.platform != "win32" else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def lock(folder: Path) -> IO[str]:
+    """Lock a folder; the lock is released when the returned file is closed or the process ends in any way."""
+    path = folder / "lock"
+    if path.is_symlink():
+        raise StoreError(f"{path} is a link to somewhere else, which comparo does not follow; remove it")
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, OWNER), "r+", encoding="utf-8")
+    try:
+        hold(file.fileno(), folder)
+    except StoreError:
+        file.close()
+        raise
+    return file
+
+
+def hold(descriptor: int, path: Path) -> None:
+    """Keep other processes from writing to an open file until it is closed; `path` is what the user named."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in IN_USE:
+            raise StoreError(f"{path} is in use by another process; wait for it, or choose another --out") from error
+        raise StoreError(
+            f"the file system of {path} has no locks ({error.strerror}), so two processes could pay for the same "
+            "answers; choose an --out on a local disk"
+        ) from error
+
+
+def make_private(path: Path) -> None:
+    """Create an empty private file unless it exists."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER))
+
+
+@contextmanager
+def explained(folder: Path | None) -> Iterator[None]:
+    """Turn errors of the disk and the database into a StoreError that says what is wrong and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{folder} cannot be written to ({error.strerror}); make room, check its permissions, or choose another "
+            "--out. What was stored before is kept, and the same command goes on from there"
+        ) from error
+    except sqlite3.Error as error:
+        kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        raise StoreError(f"{folder}: {_meaning(kind, error, folder)}") from error
+
+
+def _meaning(kind: int, error: sqlite3.Error, folder: Path | None) -> str:
+    if kind in (*DAMAGED, sqlite3.SQLITE_ERROR, 0):  # the queries are right, so that a table or a text is not
+        return (
+            f"judgements.db is damaged ({error}). `comparo runs --repair {folder}` keeps every judgement that can "
+            "still be read; then the same command goes on from there"
+        )
+    if kind in FULL:
+        remedy = "make room on the disk"
+    elif kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        remedy = "end the program that holds judgements.db open"
+    else:
+        remedy = "check the folder's permissions"
+    return (
+        f"the judgements cannot be stored ({error}); {remedy}. What was stored before is kept, and the same command "
+        "goes on from there"
+    )
+
+
+def set_aside(folder: Path) -> None:
+    """Rename an existing folder to make room for a new run; a StoreError if a process is writing to it."""
+    if folder.exists():
+        with explained(folder), lock(folder):
+            folder.rename(free(folder))
+
+
+def free(folder: Path) -> Path:
+    """The path, with a number appended if it already exists."""
+    number, chosen = 1, folder
+    while chosen.exists():
+        number, chosen = number + 1, folder.with_name(f"{folder.name}-{number}")
+    return chosen

@@ -1,0 +1,279 @@
+"""From a task to a run: `prepare` checks everything and asks nothing, `Plan.run` asks.
+
+    task ─► prepare ─► Plan (folder, growth, expense, first question) ─► run ─► ranking
+
+How many tokens a call writes is known from a probe of the judge, if an earlier run has left one in its folder or in the
+cache; otherwise the settings give an upper bound. A budget in dollars uses neither (`Task.price_of`): it counts the
+reply alone and learns from the calls what they cost.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from comparo.data.criteria_prompt import CriteriaPrompt
+from comparo.data.injection import injection_sentence
+from comparo.data.prompts import Question
+from comparo.data.run_folder import key_of
+from comparo.data.writing import csv_text
+from comparo.judges import Judge, Judgement
+from comparo.ranking.ranking import Ranking
+from comparo.run.batch import BatchRun, Mode, check_batch
+from comparo.run.batch_transport import check_no_batch
+from comparo.run.budget import PROBES, dollars
+from comparo.run.cache import recalled
+from comparo.run.criteria_run import CriteriaRun, CriteriaStore
+from comparo.run.files import set_aside
+from comparo.run.folders import choose_folder
+from comparo.run.loop import Run
+from comparo.run.probing import probe_judges
+from comparo.run.progress import Watch, watching
+from comparo.run.resume import grown, growth_sentence, open_grown
+from comparo.run.store import VOTES, Store
+from comparo.run.task import Expense, Task
+from comparo.run.worker import Asking
+
+# Tokens that a hosted model reads at least, usually: 120 of the 142 models of OpenAI, Anthropic and Google whose
+# `context_window` genai-prices 0.2.1 states read 128,000 or more.
+USUAL_WINDOW = 128_000
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where a run is stored, and how.
+
+    Parameters
+    ----------
+    out : The run folder; None: a folder of comparo-runs named after `name`, or memory where there is no name.
+    fresh : Whether an existing folder is renamed first.
+    allow_changes : Whether texts may be changed or removed in a run that grows.
+    batch : Whether questions go to the server as a batch, and what to do with it.
+    notes : What is added to run.json.
+    """
+
+    out: Path | None = None
+    name: str | None = None
+    fresh: bool = False
+    allow_changes: bool = False
+    batch: Mode | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+IN_MEMORY = Storage()
+
+
+@dataclass
+class Plan:
+    """A run that is checked and counted, and has not asked anything.
+
+    `given` are answers of other voices that are stored first; `loop` is the run once it has begun. `judges` are those
+    of the task at their ordinary price, at which they are probed.
+    """
+
+    task: Task
+    expense: Expense
+    storage: Storage
+    folder: Path | None
+    judges: Sequence[Judge]
+    given: Sequence[Judgement] = ()
+    loop: Run | None = None
+
+    @property
+    def base(self) -> Plan:
+        """The plan of the calls."""
+        return self
+
+    @property
+    def is_several(self) -> bool:
+        """Whether one call answers several criteria."""
+        return isinstance(self.task.prompt, CriteriaPrompt)
+
+    def run(self, watch: Watch = None) -> Ranking:
+        """Ask all questions, write the ranking to the folder, and return it."""
+        with self.started(watch) as run:
+            return run.finish()
+
+    @contextmanager
+    def started(self, watch: Watch = None) -> Iterator[Run]:
+        """Probe the judges and open the folder; `watch` sees how the run ended."""
+        task, storage = self.task, self.storage
+        for judge in task.judges:
+            getattr(judge, "ready", lambda: None)()
+        for words in warnings_of(task):
+            logger.warning(words)
+        probes = probe_judges(self.judges, None if storage.fresh else self.folder)
+        if self.folder is not None and storage.fresh:
+            set_aside(self.folder)
+        with watching(watch) as watcher, closing(self._store({PROBES: probes, **storage.notes})) as store:
+            store.add_items(task.items)
+            if self.given:
+                known = store.known()
+                store.add(one for one in self.given if key_of(one.question) not in known)
+            if task.votes is not None:
+                store.write(VOTES, csv_text(task.votes.to_columns()))
+            if storage.batch is None:
+                check_no_batch(store)
+            with recalled(task, store):
+                if storage.batch is not None:
+                    self.loop = BatchRun(task, store, watcher, storage.batch)
+                else:
+                    self.loop = (CriteriaRun if self.is_several else Run)(task, store, watcher)
+                logger.info(self._begin())
+                yield self.loop
+                if watcher is not None:
+                    watcher(self.loop.progress)
+
+    def _store(self, notes: Mapping[str, Any]) -> Store:
+        if self.is_several:
+            return CriteriaStore(self.folder, self.task.identity, {**self.task.configuration, **notes})
+        return open_grown(self.folder, self.task, notes)
+
+    def _begin(self) -> str:
+        total = 0 if self.loop is None else self.loop.progress.total
+        begin = f"{self.task.title}{total:,} calls at most{given_words(self.task)}; run folder {self.folder}"
+        return "\n".join(filter(None, (growth_sentence(self.task), begin)))
+
+
+def prepare(task: Task, storage: Storage = IN_MEMORY) -> Plan:
+    """Choose the folder of a task, add its items to those of the folder, and check the budget; nothing is asked.
+
+    Raises
+    ------
+    ValueError
+        If the options do not fit together, or the budget cannot connect the items.
+    WrongFolderError
+        If the folder is of another run.
+
+    Examples
+    --------
+    >>> from comparo.data.items import Items
+    >>> from comparo.data.prompts import criterion_prompt
+    >>> from comparo.judges import load_judge
+    >>> from comparo.run.budget import Budget
+    >>> items = Items.of({name: f"A story by {name}." for name in ("ana", "bo", "cy")})
+    >>> plan = prepare(Task(items, criterion_prompt("better"), load_judge("simulated/soft"), Budget.of(6)))
+    >>> plan.expense.calls, len(plan.run())
+    (6, 3)
+    """
+    judges = task.judges
+    if storage.batch is not None:
+        task = check_batch(task, (storage.out or storage.name) is not None)
+    folder = storage.out
+    if folder is None and storage.name is not None:
+        folder = choose_folder(storage.name, task.identity, storage.fresh)
+    if task.grows and not storage.fresh:
+        task = grown(task, folder, storage.allow_changes)
+    if storage.batch is not None and task.growth is not None:
+        raise ValueError("--batch cannot place new items: each of their pairs goes by answers; leave --batch out")
+    return Plan(task, task.expense, storage, folder, judges)
+
+
+def first_question(task: Task) -> Question | None:
+    """The first question of a new run of this task; None where all its answers are given. No judge is asked.
+
+    >>> from comparo.data.items import Items
+    >>> from comparo.data.prompts import criterion_prompt
+    >>> from comparo.judges import load_judge
+    >>> from comparo.run.budget import Budget
+    >>> items = Items.of({name: f"A story by {name}." for name in ("ana", "bo", "cy")})
+    >>> asked = first_question(Task(items, criterion_prompt("better"), load_judge("simulated/soft"), Budget.of(6)))
+    >>> asked.first_text == f"A story by {asked.first}." and asked.first != asked.second
+    True
+    """
+    listener = _Listener()
+    with closing(Store(None, {})) as store:
+        Run(task, store)._fill(cast(Asking, listener))
+    return listener.asked[0] if listener.asked else None
+
+
+class _Listener:
+    """Takes the place of the judges of a run, and remembers the questions to them."""
+
+    def __init__(self) -> None:
+        self.asked: list[Question] = []
+
+    @property
+    def open(self) -> int:
+        return len(self.asked)
+
+    def ask(self, question: Question) -> None:
+        self.asked.append(question)
+
+
+def given_words(task: Task) -> str:
+    """How many of a run's calls were answered before, to be put after their number."""
+    where = "in the audition" if task.growth is None else "before"
+    return f", {len(task.given):,} of them answered {where}" if task.given else ""
+
+
+def expense_words(task: Task) -> str:
+    """The tokens that a run would read and write at most, how that is known, and their price.
+
+    Examples
+    --------
+        about 52,800 tokens read and at most 960 written (8 a call, as many as the settings allow), at most $0.0058
+    """
+    expense = task.expense
+    writing = [(voice, voice.judge.writes(voice.prompt)) for voice in task.voices if hasattr(voice.judge, "writes")]
+    if not writing:
+        return f"about {expense.tokens:,} tokens, {_price('about', expense.cost)}"
+    read = f"about {expense.tokens:,} tokens read"
+    known = {voice.name: one.tokens for voice, one in writing if one is not None}
+    if len(known) < len(writing):
+        return (
+            f"{read} for {_price('about', expense.cost)}; how many are written is not known before a probe: the model "
+            "reasons as long as it likes, unless --option max_tokens=N sets a limit"
+        )
+    is_seen = all(one.probed for _, one in writing)
+    much, why = ("about", "as a probe by a few words saw") if is_seen else ("at most", "as many as the settings allow")
+    if any(getattr(voice.judge, "reasons", False) for voice, _ in writing):
+        why = f"reasoning included, {why}"
+    each = max(known.values())
+    dearest = 0.0
+    for voice in task.voices:
+        price, tokens = getattr(voice.judge, "price", None), known.get(voice.name)
+        more = 0.0 if price is None or tokens is None else (tokens - task.replies[voice.name]) * price[1] / 1e6
+        dearest = max(dearest, expense.costs[voice.name] + more)
+    cost = math.nan if math.isnan(expense.cost) else min(expense.calls * dearest, task.budget.dollars)
+    return f"{read} and {much} {expense.calls * each:,} written ({each:,} a call, {why}), {_price(much, cost)}"
+
+
+def longest_prompt_words(task: Task) -> str:
+    """The approximate tokens of the longest prompt, and the judges whose context window may be too small for it.
+
+    Examples
+    --------
+        The longest prompt has about 1,000,034 tokens: too long for openai/gpt-6-luna (128,000 tokens, the usual ...
+    """
+    return f"The longest prompt has about {task.longest_prompt:,} tokens{_window_warning(task)}"
+
+
+def warnings_of(task: Task) -> list[str]:
+    """What to know before the first call: prompts that are too long for a judge, and texts that may address it."""
+    too_long = longest_prompt_words(task) if _window_warning(task) else ""
+    return [words for words in (too_long, injection_sentence(task.items, task.prompt)) if words]
+
+
+def _window_warning(task: Task) -> str:
+    """Which judges may read only part of the longest prompt, "" if none; one without the setting `window` reads any."""
+    windows = {judge.name: judge.settings["window"] for judge in task.judges if "window" in judge.settings}
+    small = [
+        f"{name} ({window:,} tokens)" if window else f"{name} ({USUAL_WINDOW:,} tokens, the usual context window)"
+        for name, window in windows.items()
+        if task.longest_prompt > (window or USUAL_WINDOW)
+    ]
+    if not small:
+        return ""
+    return f": too long for {', '.join(small)}; texts that do not fit are cut, so shorten them or use another model"
+
+
+def _price(much: str, cost: float) -> str:
+    return "price not known (set it by --price)" if math.isnan(cost) else f"{much} {dollars(cost)}"

@@ -33,7 +33,6 @@ from comparo.run.task import Task
 from comparo.run.voices import Voice
 from comparo.selection.designs import DEFAULT_BUDGET
 from comparo.selection.sharing import telling_pairs
-from comparo.vote.session import MAY_DIFFER, Links
 
 LONGEST = 40  # characters of a name: what a row of the organiser's table has room for
 ALIKE = str.maketrans("авекмнорстухіјѕԁһԛԝαβεζηικμνορτυχ", "abekmhopctyxijsdhqwabezhikmnoptyx")  # in small letters

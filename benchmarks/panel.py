@@ -21,7 +21,7 @@ from comparo.analysis.correlations import spearman_within
 from comparo.analysis.reliability import reliability
 from comparo.data.comparisons import Comparisons
 from comparo.methods import quiet_fit
-from comparo.studies.bt_sigma import bt_sigma
+from comparo.studies.baselines import bt_sigma
 from comparo.types import Array
 
 SHARES = (0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.85, 1.0)

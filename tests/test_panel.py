@@ -21,7 +21,7 @@ from comparo.model.estimators.voice import Voice
 from comparo.model.linalg.graph import Graph
 from comparo.model.tuning import LIMITS, LOADING_SPREAD, MOST_LOADING, USUAL_LOADING
 from comparo.ranking.consensus import PANEL_STYLE, consensus
-from comparo.studies.bt_sigma import bt_sigma
+from comparo.studies.baselines import bt_sigma
 from split import one_short
 
 SCALES = np.array([1.0, 1.0, 0.5, -0.7, 1.0, 0.3])

@@ -66,7 +66,7 @@ def expected(ranking: Ranking, equal: bool = False) -> Array:
 def in_logits(ranking: Ranking) -> bool:
     """Whether differences of scores are logits of probabilities, as under Bradley–Terry."""
     product = ranking.product
-    return ranking.method in ("bt", "bt-sigma", "panel") if product is None else is_logit(product.expert)
+    return ranking.method in ("bt", "panel") if product is None else is_logit(product.expert)
 
 
 METHOD = "weighted mean of criteria"

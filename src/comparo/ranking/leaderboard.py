@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, stdtr, stdtrit
 
-from comparo.model.inference.reml import NARROWEST, WIDEST
+from comparo.model.tuning import NARROWEST, WIDEST
 from comparo.ranking.display import Tabular, json_rows, table_html, table_text
 from comparo.ranking.ranks import tier_numbers
 from comparo.types import Array, LongIndex

@@ -73,8 +73,8 @@ def reliability(data: Any, *, level: float = 0.95, seed: int = 0) -> dict[str, N
         - ties: the share of answers p = ½;
         - mass: the mean probability of the labels.
 
-        NaN is what the comparisons do not tell: signal and agreement of a single voice, flips without pairs in both
-        orders, mass where it was not recorded, intervals of fewer than 10 texts.
+        NaN where the comparisons do not determine a number: signal and agreement of a single voice, flips without pairs
+        in both orders, mass where it was not recorded, intervals of fewer than 10 texts.
 
     Raises
     ------

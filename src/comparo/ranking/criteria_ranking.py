@@ -110,7 +110,7 @@ class CriteriaRanking(Ranking):
     shares
         The weight of each criterion in the overall; they sum to 1.
     residuals
-        The correlation, over calls, of what the answers to two criteria have beyond the scores, (C, C).
+        The correlation, over calls, of the residuals of the answers to two criteria, (C, C).
 
     Examples
     --------

@@ -123,7 +123,7 @@ def leaderboard(ranked: Ranking, group: Index, names: NDArray[Any], contexts: Ov
 
 
 def _are_single(ranked: Ranking) -> NDArray[np.bool_]:
-    """Whether every choice in a context is the only link of two texts, (C,), so that none confirms another."""
+    """Whether every choice in a context is the only link of two texts, (C,): none confirms another."""
     graph = ranked.graph
     choices = np.bincount(graph.position[graph.first], ranked.comparisons.weights, graph.contexts)
     return np.asarray(choices <= np.diff(graph.starts) - 1)

@@ -230,7 +230,7 @@ def telling_pairs(ranking: Ranking, number: int, seed: Seed = None) -> list[tupl
     ----------
     ranking : The judge's.
     number : How many pairs; fewer come back where there are fewer.
-    seed : A whole number or a generator; it decides among pairs of equal gain, and which of very many pairs are considered.
+    seed : A whole number or a generator; decides between equal pairs, and which of very many pairs are considered.
 
     Examples
     --------

@@ -162,7 +162,7 @@ def coverage(draws: int) -> list[str]:
 def _covered(rng: np.random.Generator, per: int, r: float, alike: float, hard: bool) -> tuple[float, float, float]:
     items = 20
     truth = rng.multivariate_normal([0, 0], [[1, r], [r, 1]], items)
-    pairs = greedy_pairs(items, items * per // 2, rng=rng)
+    pairs = greedy_pairs(items, items * per // 2, seed=rng)
     pairs = np.concatenate([pairs, pairs[:, ::-1]])
     error = rng.multivariate_normal([0, 0], [[1, alike], [alike, 1]], len(pairs))
     rankings, single, wanted, variance = {}, [], np.zeros(items), np.zeros(items)

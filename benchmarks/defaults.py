@@ -107,7 +107,7 @@ def calls(known: np.ndarray, budget: int, orders: str) -> int:
 def kept(items: int, strategy: str, orders: str, most: int) -> np.ndarray:
     """Designs of `most` calls that do not depend on answers: shape (KEPT, most, 2)."""
     selectors = (
-        Selector(range(items), strategy=strategy, orders=orders, rng=np.random.default_rng(n)) for n in range(KEPT)
+        Selector(range(items), strategy=strategy, orders=orders, seed=np.random.default_rng(n)) for n in range(KEPT)
     )
     return np.array([selector.next(most) for selector in selectors])
 
@@ -121,7 +121,7 @@ def shuffled(designs: np.ndarray, items: int, shape: tuple[int, int], rng: np.ra
 
 def adapted(p: np.ndarray, orders: str, most: int, rng: np.random.Generator) -> np.ndarray:
     """The rows that an adaptive selector asks about one context: shape (most, 2)."""
-    selector = Selector(range(len(p)), strategy="adaptive", orders=orders, rng=rng)
+    selector = Selector(range(len(p)), strategy="adaptive", orders=orders, seed=rng)
     rows: list[tuple[int, int]] = []
     unheard: list[list[tuple[int, int]]] = []
     while len(rows) < most:

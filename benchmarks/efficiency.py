@@ -93,7 +93,7 @@ def made_up(items, scale, odd, hard, calls, rng):
         p = expit(score[:, None] - score + noise + 0.3)
         p = (rng.random(p.shape) < p).astype(float) if hard else p
         random = in_both_orders(random_pairs(len(ids), calls // 2, rng))
-        ours = Selector(range(len(ids)), strategy="greedy", orders="both", contrast=contrast[context], rng=rng)
+        ours = Selector(range(len(ids)), strategy="greedy", orders="both", contrast=contrast[context], seed=rng)
         for way, pairs in (("paper", random.tolist()), ("ours", ours.next(calls))):
             rows[way] += [{"context": context, "first": ids[i], "second": ids[j], "p": p[i, j]} for i, j in pairs]
     fits = {"paper": fit, "ours": Fitting(items, grouped=False).rank}

@@ -64,7 +64,7 @@ def ranked(world: World, calls: int, seed: int) -> list[Row]:
     rows: list[Row] = []
     for context in range(contexts):
         own = 2 * ((calls // 2 + context) // contexts)
-        rows += world.answer(context, Selector(range(SYSTEMS), rng=1000 * seed + context).next(own))
+        rows += world.answer(context, Selector(range(SYSTEMS), seed=1000 * seed + context).next(own))
     return rows
 
 

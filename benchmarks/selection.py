@@ -72,7 +72,7 @@ def greedy_speed(items: int = 1000, pairs: int = 10_000) -> None:
 def adaptive_run(scores: np.ndarray, calls: int, noise: float, batch: int = 32) -> tuple[float, np.ndarray]:
     """Seconds spent in the selector, and the rows it asked, with a judge that answers σ(difference + noise)."""
     rng = np.random.default_rng(0)
-    selector = Selector(range(len(scores)), strategy="adaptive", orders="one", rng=np.random.default_rng(0))
+    selector = Selector(range(len(scores)), strategy="adaptive", orders="one", seed=np.random.default_rng(0))
     rows, seconds = np.empty((0, 2), dtype=np.int32), 0.0
     while len(rows) < calls:
         begin = time.perf_counter()
@@ -125,7 +125,7 @@ def top_k(runs: int = 200) -> None:
 def top_k_run(run: int, items: int, top: int, calls: int, batch: int, strategy: str, goal: str) -> bool:
     rng = np.random.default_rng([run, 0])
     scores = 1.5 * rng.standard_normal(items)
-    selector = Selector(range(items), strategy=strategy, goal=goal, orders="one", rng=np.random.default_rng([run, 1]))
+    selector = Selector(range(items), strategy=strategy, goal=goal, orders="one", seed=np.random.default_rng([run, 1]))
     rows: list[tuple[int, int, float]] = []
     while len(rows) < calls:
         asked = selector.next(batch)
@@ -163,7 +163,7 @@ def adaptive_designs(p: np.ndarray, draw: int) -> np.ndarray:
     designs = []
     for context, answers in enumerate(p):
         selector = Selector(
-            range(ITEMS), orders="both", strategy="adaptive", rng=np.random.default_rng([draw, context])
+            range(ITEMS), orders="both", strategy="adaptive", seed=np.random.default_rng([draw, context])
         )
         rows: list[tuple[int, int]] = []
         while len(rows) < CALLS:

@@ -35,9 +35,9 @@ def filled_in(
 ) -> tuple[Comparisons, Array]:
     """Sheets that were filled in, and the scores of the texts."""
     scores = 1.5 * rng.standard_normal(texts)
-    columns = next_pairs({None: list(range(texts))}, pairs, orders="one", rng=rng)
+    columns = next_pairs({None: list(range(texts))}, pairs, orders="one", seed=rng)
     parts = []
-    for person, part in share_out(columns, list(range(people)), rng=rng).items():
+    for person, part in share_out(columns, list(range(people)), seed=rng).items():
         first, second = np.array(part["first"]), np.array(part["second"])
         view = scores + 0.5 * rng.standard_normal(texts)
         d = np.zeros(len(first)) if person < careless else view[first] - view[second] + 0.2

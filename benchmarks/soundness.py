@@ -145,7 +145,7 @@ def run_cell(task: tuple[Cell, int]) -> Outcome:
     cell, seed = task
     begin = time.perf_counter()
     simulation = simulate(cell, seed)
-    choose = partial(next_pairs, simulation.items.names, cell.budget, orders=cell.orders, rng=seed)
+    choose = partial(next_pairs, simulation.items.names, cell.budget, orders=cell.orders, seed=seed)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -166,7 +166,7 @@ def in_rounds(cell: Cell, simulation: Simulation, fitting: Fitting, seed: int) -
     contrast = fitting.contrast if cell.kind == "soft" else None
     for begin in range(0, cell.budget, size):
         calls = min(size, cell.budget - begin)
-        more = next_pairs(simulation.items.names, calls, asked, orders=cell.orders, contrast=contrast, rng=seed)
+        more = next_pairs(simulation.items.names, calls, asked, orders=cell.orders, contrast=contrast, seed=seed)
         columns = {name: columns.get(name, []) + values for name, values in more.items()}
         asked = simulation.answers(columns)
     assert asked is not None

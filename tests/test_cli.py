@@ -135,7 +135,7 @@ def test_pairs_by_the_contrast_of_texts(comparo, tmp_path):
     rows = [{"id": f"{n}{twin}", "story": text + twin} for n, text in enumerate(texts) for twin in ("", "!")]
     items = tmp_path / "items.jsonl"
     items.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    pairs = pairs_of(comparo("select", items, "--text", "story", "--next", 48))
+    pairs = pairs_of(comparo("select", items, "--columns", "text=story", "--next", 48))
     assert len({frozenset(pair) for pair in pairs}) == 24
     assert not [pair for pair in pairs if pair[0][0] == pair[1][0]]
 

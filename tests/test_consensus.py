@@ -386,7 +386,7 @@ def command(run, tmp_path):
 
 @pytest.mark.long
 def test_the_command_says_whose_scores_it_prints_and_changes_it_without_calls(command, tmp_path):
-    done = command("--validity", 0.3, "--format", "csv")
+    done = command("--estimate", 0.3, "--format", "csv")
     assert done.returncode == 0, done.stderr
     assert "scores: consensus, validity 0.30" in done.stderr
     consensus_rows = list(csv.DictReader(io.StringIO(done.stdout)))
@@ -411,7 +411,7 @@ def test_the_command_says_whose_scores_it_prints_and_changes_it_without_calls(co
 
 @pytest.mark.long
 def test_the_page_explains_the_consensus(command, tmp_path):
-    done = command("--validity", 0.3)
+    done = command("--estimate", 0.3)
     first = done.stdout.splitlines()[0]
     assert all(word in first for word in ("30%", "judge_rank", "--estimate judge"))
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
@@ -432,10 +432,9 @@ def test_the_page_explains_the_consensus(command, tmp_path):
 
 def test_the_command_refuses_what_it_cannot_do(command):
     for flags, message in (
-        (("--validity", 1.5), "not between 0 and 1"),
-        (("--validity", 0.5, "--plain"), "needs estimated variances"),
+        (("--estimate", 1.5), "not between 0 and 1"),
+        (("--estimate", 0.5, "--plain"), "needs estimated variances"),
         (("--estimate", "consensus", "--plain"), "needs estimated variances"),
-        (("--validity", 0.5, "--estimate", "judge"), "belongs to a consensus"),
     ):
         done = command(*flags)
         assert done.returncode == 2

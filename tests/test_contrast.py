@@ -213,7 +213,7 @@ def two_kinds(n=16):
 def test_a_selector_prefers_contrast_repeats_nothing_and_connects(strategy, orders):
     contrast, kind = two_kinds()
     rng = np.random.default_rng(0)
-    selector = Selector(range(16), strategy=strategy, orders=orders, contrast=contrast, rng=rng)
+    selector = Selector(range(16), strategy=strategy, orders=orders, contrast=contrast, seed=rng)
     calls = 2 if orders == "both" else 1
     asked = selector.next(15 * calls)
     assert connected(16, asked)
@@ -224,13 +224,13 @@ def test_a_selector_prefers_contrast_repeats_nothing_and_connects(strategy, orde
     codes = asked if orders == "both" else [tuple(sorted(pair)) for pair in asked]
     assert len(set(codes)) == len(codes)
     assert np.mean([kind[first] != kind[second] for first, second in asked]) > 0.85
-    plain = Selector(range(16), strategy=strategy, orders=orders, rng=np.random.default_rng(0)).next(40 * calls)
+    plain = Selector(range(16), strategy=strategy, orders=orders, seed=np.random.default_rng(0)).next(40 * calls)
     assert np.mean([kind[first] != kind[second] for first, second in plain]) < 0.75
 
 
 def test_every_item_is_in_one_of_the_first_pairs():
     contrast, _ = two_kinds()
-    selector = Selector(range(16), orders="both", contrast=contrast, strategy="adaptive", rng=np.random.default_rng(3))
+    selector = Selector(range(16), orders="both", contrast=contrast, strategy="adaptive", seed=np.random.default_rng(3))
     assert {item for pair in selector.next(16) for item in pair} == set(range(16))
 
 
@@ -238,7 +238,7 @@ def test_every_item_is_in_one_of_the_first_pairs():
 def test_contrast_does_not_change_random_pairs_and_the_goal_top(options):
     asked = []
     for contrast in (np.ones((16, 16)), two_kinds()[0]):
-        selector = Selector(range(16), orders="both", contrast=contrast, rng=np.random.default_rng(5), **options)
+        selector = Selector(range(16), orders="both", contrast=contrast, seed=np.random.default_rng(5), **options)
         asked.append(selector.next(40))
     assert asked[0] == asked[1]
 
@@ -246,9 +246,9 @@ def test_contrast_does_not_change_random_pairs_and_the_goal_top(options):
 def test_pairs_by_contrast_are_a_seeded_choice():
     contrast, _ = two_kinds()
     chosen = [
-        Selector(range(16), contrast=contrast, strategy="adaptive", orders="one", rng=np.random.default_rng(seed)).next(
-            30
-        )
+        Selector(
+            range(16), contrast=contrast, strategy="adaptive", orders="one", seed=np.random.default_rng(seed)
+        ).next(30)
         for seed in (0, 0, 1)
     ]
     assert chosen[0] == chosen[1] != chosen[2]

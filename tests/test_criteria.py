@@ -90,7 +90,7 @@ def test_the_overall_is_the_mean_of_standardised_scores_by_weight():
 
 def test_two_criteria_that_are_one_have_its_intervals_and_not_narrower_ones():
     rng = np.random.default_rng(0)
-    pairs = np.concatenate([greedy_pairs(10, 30, rng=1)] * 2)
+    pairs = np.concatenate([greedy_pairs(10, 30, seed=1)] * 2)
     p = expit(rng.normal(size=10)[pairs] @ [1, -1] + rng.normal(size=len(pairs)))
     data = Comparisons.from_columns(*pairs.T.tolist(), p)
     one = quiet_fit(data, "poe-bt", bias="joint", prior="estimated")
@@ -109,7 +109,7 @@ def test_intervals_of_the_overall_hold_although_one_call_answers_both(hard, alik
     rng, inside, narrow = np.random.default_rng(3), [], []
     for _ in range(25):
         truth = rng.multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], 20)
-        pairs = greedy_pairs(20, 100, rng=rng)
+        pairs = greedy_pairs(20, 100, seed=rng)
         pairs = np.concatenate([pairs, pairs[:, ::-1]])
         error = rng.multivariate_normal([0, 0], [[1, alike], [alike, 1]], len(pairs))
         rankings = {}
@@ -243,8 +243,8 @@ BOTH = flags("coherence=more coherent", "fluency=more fluent")
 
 
 def test_the_command_prints_a_column_a_criterion_and_the_correlations(run, tmp_path, items):
-    asked = ["rank", items, *BOTH, "--judge", "simulated/soft", "--out", "run", "--scores", "coherence"]
-    done = run(tmp_path, [*asked, "--weight", "coherence=3"])
+    asked = ["rank", items, *BOTH, "--judge", "simulated/soft", "--out", "run", "--columns", "scores=coherence"]
+    done = run(tmp_path, [f"{flag}; weight=3" if flag == BOTH[1] else flag for flag in asked])
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[:4] == ["item", "overall", "coherence", "fluency"]
     assert re.search(r"correlation +coherence +fluency", done.stdout)
@@ -279,12 +279,10 @@ def test_one_criterion_without_a_name_is_asked_as_ever(run, tmp_path, items):
         (flags("wit=funnier", "length="), "the criterion is empty"),
         (flags("wit=funnier", "B=shorter"), "cannot be named 'B'"),
         (flags("wit=funnier", "rank=shorter"), "cannot be named 'rank'"),
-        ([*BOTH, "--weight", "wit=2"], "weight for 'wit', which is no criterion"),
-        ([*BOTH, "--weight", "fluency"], "is not NAME=NUMBER"),
-        ([*BOTH, "--weight", "fluency=-1"], "give a number from 0 up"),
-        ([*BOTH, "--weight", "fluency=much"], "is not a number"),
-        ([*BOTH, "--weight", "fluency=0", "--weight", "coherence=0"], "all weights are 0"),
-        (["--criterion", "funnier", "--weight", "wit=2"], "weights are of several criteria"),
+        (flags("wit=funnier; weight=-1", "length=shorter"), "give a number from 0 up"),
+        (flags("wit=funnier; weight=much", "length=shorter"), "is not a number"),
+        (flags("wit=funnier; weight=0", "length=shorter; weight=0"), "all weights are 0"),
+        (flags("funnier; weight=2"), "weights are of several criteria"),
         ([*BOTH, "--wording", "auto"], "--wording auto is not"),
         ([*BOTH, "--wording", "before-after"], "asks before the texts too"),
         ([*BOTH, "--wording", "paper", "--wording", "compare"], "one judge in one wording"),

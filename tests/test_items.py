@@ -335,7 +335,7 @@ WRONG = {
         {"scores": ["wit", "age"]},
         "no scores 'age'; there are wit, style, and the columns id, text",
     ),
-    "no scores": (TWO, {"scores": ["wit"]}, "no scores 'wit'; there are none, and the columns text. .* --scores$"),
+    "no scores": (TWO, {"scores": ["wit"]}, "no scores 'wit'; there are none, and the columns text. .* scores=NAME$"),
     "empty text": (
         ["A", "", " \n", "B"],
         {},
@@ -389,8 +389,8 @@ WRONG = {
     "nested score": (
         [*ROWS, {**ROWS[0], "id": "dee", "scores": {"wit": "high"}}],
         {},
-        "^row 5, column 'scores.wit': 'high' is not a number; correct it, leave it empty, or choose others with "
-        "--scores",
+        "^row 5, column 'scores.wit': 'high' is not a number; correct it, leave it empty, or choose another column "
+        "of scores",
     ),
     "endless score": (
         [{"text": "A", "score_a": math.inf}, {"text": "B"}],

@@ -12,10 +12,6 @@ from comparo.data.prompts import Question, criterion_prompt
 from comparo.errors import JudgeError
 from comparo.judges.openai import load, read_usage
 from comparo.judges.prices import Price, Usage, cost, find_price
-from comparo.run.database import MIGRATIONS
-from comparo.judges.openai import load
-from comparo.judges.prices import Usage
-from comparo.judges.prices import Price, cost, find_price
 from openai_models import ASTRA, LUNA, O3, OLDER
 from servers import Api, Reply, refusal, words
 

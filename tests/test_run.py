@@ -153,7 +153,7 @@ def answered(rounds, pairs, **answer):
 
 
 def test_rounds_lag_by_one_and_wait_to_be_told():
-    selector = Selector(range(10), strategy="adaptive", orders="one", rng=np.random.default_rng(0))
+    selector = Selector(range(10), strategy="adaptive", orders="one", seed=np.random.default_rng(0))
     rounds = Rounds(selector, 40, 5, waits=True)
     first = rounds.offer()
     assert len(first) == 10
@@ -178,7 +178,7 @@ def test_rounds_lag_by_one_and_wait_to_be_told():
 
 def test_rounds_that_wait_choose_what_others_choose():
     freely, held = (
-        Rounds(Selector(range(10), strategy="adaptive", orders="one", rng=np.random.default_rng(0)), 40, 5, waits)
+        Rounds(Selector(range(10), strategy="adaptive", orders="one", seed=np.random.default_rng(0)), 40, 5, waits)
         for waits in (False, True)
     )
     kept = {0: [], 1: []}

@@ -85,7 +85,7 @@ def test_adaptive_is_the_formula(orders: Any, candidates: int) -> None:
     items, calls = 12, 2 if orders == "both" else 1
     scores = 2 * np.random.default_rng(1).standard_normal(items)
     limits = Limits(candidates=candidates)
-    selector = Selector(range(items), orders=orders, strategy="adaptive", rng=np.random.default_rng(2), limits=limits)
+    selector = Selector(range(items), orders=orders, strategy="adaptive", seed=np.random.default_rng(2), limits=limits)
     rows = run(selector, scores, (items - 1) * calls, 6)
     assert len({frozenset(row[:2]) for row in rows}) == items - 1
     for seed in range(6):
@@ -100,7 +100,7 @@ def test_adaptive_is_the_formula(orders: Any, candidates: int) -> None:
 def test_what_is_asked_and_not_answered_counts_at_the_current_scores() -> None:
     items = 10
     scores = np.random.default_rng(1).standard_normal(items)
-    selector = Selector(range(items), strategy="adaptive", orders="one", rng=np.random.default_rng(2))
+    selector = Selector(range(items), strategy="adaptive", orders="one", seed=np.random.default_rng(2))
     rows = run(selector, scores, 15, 5)
     waiting = selector.next(3)
     more = judge([(a, b) for a, b in selector.next(3)], scores, np.random.default_rng(9))
@@ -112,7 +112,7 @@ def test_what_is_asked_and_not_answered_counts_at_the_current_scores() -> None:
 def test_an_answer_in_the_other_order_is_an_answer() -> None:
     items = 10
     scores = np.random.default_rng(1).standard_normal(items)
-    selector = Selector(range(items), strategy="adaptive", orders="one", rng=np.random.default_rng(2))
+    selector = Selector(range(items), strategy="adaptive", orders="one", seed=np.random.default_rng(2))
     rows = run(selector, scores, 15, 5)
     more = judge([(b, a) for a, b in selector.next(3)], scores, np.random.default_rng(9))
     selector.observe(more)
@@ -124,7 +124,7 @@ def test_adaptive_without_answers_is_greedy() -> None:
         greedy_design = greedy_pairs(items, number, np.random.default_rng(0))
         rows = np.array(
             run(
-                Selector(range(items), strategy="adaptive", orders="one", rng=np.random.default_rng(0)),
+                Selector(range(items), strategy="adaptive", orders="one", seed=np.random.default_rng(0)),
                 np.zeros(items),
                 number,
                 16,
@@ -139,7 +139,7 @@ def test_adaptive_without_answers_is_greedy() -> None:
 
 
 def test_adaptive_joins_what_others_asked_before() -> None:
-    selector = Selector(range(8), strategy="adaptive", orders="one", rng=np.random.default_rng(0))
+    selector = Selector(range(8), strategy="adaptive", orders="one", seed=np.random.default_rng(0))
     selector.observe([(0, 1, 0.5), (2, 3, 0.5), (1, 4, 0.5)])
     assert selector.remaining == 28 - 3
     asked = {frozenset(row) for row in selector.next(4)}
@@ -172,7 +172,7 @@ def naive_top(rows: Rows, items: int, top: int, dispersion: float) -> frozenset[
 def test_top_k_is_the_formula() -> None:
     items = 11
     scores = np.random.default_rng(3).standard_normal(items)
-    selector = Selector(range(items), goal="top-3", orders="one", rng=np.random.default_rng(4))
+    selector = Selector(range(items), goal="top-3", orders="one", seed=np.random.default_rng(4))
     rows = run(selector, scores, 18, 1)
     for seed in range(8):
         product = naive_product(rows)
@@ -207,7 +207,7 @@ def test_top_k_is_right_more_often_at_equal_calls() -> None:
         best = set(np.argsort(-scores)[:top].tolist())
         for strategy, goal in (("random", "ranking"), ("adaptive", "ranking"), ("adaptive", "top-5")):
             selector = Selector(
-                range(items), strategy=strategy, goal=goal, orders="one", rng=np.random.default_rng([2, number])
+                range(items), strategy=strategy, goal=goal, orders="one", seed=np.random.default_rng([2, number])
             )
             rows = run(selector, scores, calls, 30, seed=number, noise=1.0)
             found = set(np.argsort(-naive_scores(rows, items))[:top].tolist())
@@ -227,7 +227,7 @@ def test_top_k_is_right_more_often_at_equal_calls() -> None:
 @settings(deadline=None, max_examples=150 * settings.default.max_examples // 100)
 def test_nothing_is_asked_twice(items: int, strategy: Any, orders: Any, batches: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
-    selector = Selector(range(items), strategy=strategy, orders=orders, rng=np.random.default_rng(seed))
+    selector = Selector(range(items), strategy=strategy, orders=orders, seed=np.random.default_rng(seed))
     asked: set[Any] = set()
     total = items * (items - 1) // (1 if orders == "both" else 2)
     for batch in batches:
@@ -255,7 +255,7 @@ def test_nothing_is_asked_twice(items: int, strategy: Any, orders: Any, batches:
 @given(st.integers(2, 12), st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(0, 2**32 - 1))
 @settings(deadline=None)
 def test_random_batches_connect_and_cover_as_soon_as_they_can(items: int, batches: list[int], seed: int) -> None:
-    selector = Selector(range(items), strategy="random", orders="one", rng=np.random.default_rng(seed))
+    selector = Selector(range(items), strategy="random", orders="one", seed=np.random.default_rng(seed))
     rows: list[tuple[int, int]] = []
     for batch in batches:
         rows += selector.next(min(batch, selector.remaining or 0)) if selector.remaining else []
@@ -269,7 +269,7 @@ def test_random_batches_connect_and_cover_as_soon_as_they_can(items: int, batche
 @pytest.mark.parametrize("strategy", ["random", "greedy", "adaptive"])
 def test_one_order_is_balanced_as_batches_come(strategy: Any) -> None:
     items = 40
-    selector = Selector(range(items), strategy=strategy, orders="one", rng=np.random.default_rng(0))
+    selector = Selector(range(items), strategy=strategy, orders="one", seed=np.random.default_rng(0))
     rows = np.array(run(selector, np.linspace(-1, 1, items), 400, 16))[:, :2].astype(int)
     first, second = (np.bincount(column, minlength=items) for column in rows.T)
     assert np.max(np.abs(first - second)) <= 3
@@ -277,13 +277,13 @@ def test_one_order_is_balanced_as_batches_come(strategy: Any) -> None:
 
 @pytest.mark.parametrize("strategy", ["random", "greedy", "adaptive"])
 def test_one_order_is_balanced_to_within_one_at_once(strategy: Any) -> None:
-    rows = np.array(Selector(range(40), strategy=strategy, orders="one", rng=np.random.default_rng(0)).next(333))
+    rows = np.array(Selector(range(40), strategy=strategy, orders="one", seed=np.random.default_rng(0)).next(333))
     first, second = (np.bincount(column, minlength=40) for column in rows.T)
     assert np.max(np.abs(first - second)) <= 1
 
 
 def test_both_orders_follow_each_other_across_batches() -> None:
-    selector = Selector("abcd", strategy="greedy", orders="both", rng=np.random.default_rng(0))
+    selector = Selector("abcd", strategy="greedy", orders="both", seed=np.random.default_rng(0))
     assert selector.remaining == 12
     rows = selector.next(3) + selector.next(1) + selector.next(5)
     assert all(one == other[::-1] for one, other in zip(rows[:8:2], rows[1:8:2], strict=True))
@@ -292,14 +292,14 @@ def test_both_orders_follow_each_other_across_batches() -> None:
 
 
 def test_the_other_order_of_what_was_seen_is_asked() -> None:
-    selector = Selector("ab", orders="both", strategy="adaptive", rng=np.random.default_rng(0))
+    selector = Selector("ab", orders="both", strategy="adaptive", seed=np.random.default_rng(0))
     selector.observe([("a", "b", 0.6)])
     assert selector.next(1) == [("b", "a")]
     assert selector.remaining == 0
 
 
 def test_an_answer_to_a_call_still_in_the_queue_takes_it_out() -> None:
-    selector = Selector("abc", orders="both", strategy="adaptive", rng=np.random.default_rng(0))
+    selector = Selector("abc", orders="both", strategy="adaptive", seed=np.random.default_rng(0))
     ((first, second),) = selector.next(1)
     selector.observe([(second, first, 0.6)])
     assert (second, first) not in selector.next(4)
@@ -309,7 +309,7 @@ def test_an_answer_to_a_call_still_in_the_queue_takes_it_out() -> None:
 @pytest.mark.parametrize("strategy", ["random", "greedy", "adaptive"])
 @pytest.mark.parametrize("orders", ["one", "both"])
 def test_repeats_have_no_end(strategy: Any, orders: Any) -> None:
-    selector = Selector("abcd", strategy=strategy, orders=orders, repeats=True, rng=np.random.default_rng(0))
+    selector = Selector("abcd", strategy=strategy, orders=orders, repeats=True, seed=np.random.default_rng(0))
     assert selector.remaining is None
     rows = selector.next(5) + selector.next(50)
     assert len(rows) == 55
@@ -319,7 +319,7 @@ def test_repeats_have_no_end(strategy: Any, orders: Any) -> None:
 
 def test_top_k_with_repeats_stays_at_the_border() -> None:
     scores = np.array([3.0, 0.2, 0.0, -3.0])
-    selector = Selector(range(4), goal="top-2", repeats=True, orders="one", rng=np.random.default_rng(0))
+    selector = Selector(range(4), goal="top-2", repeats=True, orders="one", seed=np.random.default_rng(0))
     rows = run(selector, scores, 60, 4)
     assert sum({row[0], row[1]} == {1, 2} for row in rows) > 30
 
@@ -329,7 +329,7 @@ def test_a_seed_reproduces_a_run(strategy: Any) -> None:
     scores = np.random.default_rng(0).standard_normal(15)
     before = np.random.get_state()[1].tolist()  # noqa: NPY002
     runs = [
-        run(Selector(range(15), strategy=strategy, orders="one", rng=np.random.default_rng(s)), scores, 60, 7)
+        run(Selector(range(15), strategy=strategy, orders="one", seed=np.random.default_rng(s)), scores, 60, 7)
         for s in (1, 1, 2)
     ]
     assert runs[0] == runs[1] != runs[2]
@@ -337,7 +337,7 @@ def test_a_seed_reproduces_a_run(strategy: Any) -> None:
 
 
 def test_greedy_takes_account_of_pairs_it_did_not_hand_out() -> None:
-    selector = Selector(range(6), strategy="greedy", orders="one", rng=np.random.default_rng(0))
+    selector = Selector(range(6), strategy="greedy", orders="one", seed=np.random.default_rng(0))
     chain = selector.next(5)
     ends = [item for item in range(6) if sum(item in row for row in chain) == 1]
     selector.observe([(ends[0], ends[1], 0.5)])
@@ -369,11 +369,11 @@ def test_greedy_takes_account_of_pairs_it_did_not_hand_out() -> None:
 )
 def test_what_a_selector_cannot_be_made_of(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Selector(**({"items": ["a", "b", "c"], "rng": np.random.default_rng(0)} | arguments))
+        Selector(**({"items": ["a", "b", "c"], "seed": np.random.default_rng(0)} | arguments))
 
 
 def test_what_cannot_be_asked_or_observed() -> None:
-    selector = Selector(["a", "b", "c"], orders="both", strategy="adaptive", rng=np.random.default_rng(0))
+    selector = Selector(["a", "b", "c"], orders="both", strategy="adaptive", seed=np.random.default_rng(0))
     with pytest.raises(ValueError, match=r"batch .*1, not 0"):
         selector.next(0)
     with pytest.raises(ValueError, match=r"7 calls .* the 6 .*3 items make 3 pairs.*both orders"):
@@ -387,7 +387,7 @@ def test_what_cannot_be_asked_or_observed() -> None:
 
 
 def test_weights_beyond_arithmetic_are_refused() -> None:
-    selector = Selector("abcd", strategy="adaptive", orders="one", rng=np.random.default_rng(0))
+    selector = Selector("abcd", strategy="adaptive", orders="one", seed=np.random.default_rng(0))
     selector.observe([("a", "b", 0.5, 4.0**40), ("b", "c", 0.5, 1.0), ("c", "d", 0.5, 4.0**40)])
     with pytest.raises(ValueError, match=r"weights .*too far apart"):
         selector.next(1)
@@ -396,35 +396,35 @@ def test_weights_beyond_arithmetic_are_refused() -> None:
 def test_next_pairs_of_every_context() -> None:
     items = {"x": ["a", "b", "c"], "y": ["a", "d", "e", "f"]}
     asked = Comparisons.from_columns(["a", "d"], ["b", "e"], [0.6, 0.7], weight=[1.0, 2.0], context=["x", "y"])
-    columns = next_pairs(items, 2, asked, strategy="adaptive", orders="one", rng=np.random.default_rng(0))
+    columns = next_pairs(items, 2, asked, strategy="adaptive", orders="one", seed=np.random.default_rng(0))
     assert columns["context"] == ["x", "x", "y", "y"]
     pairs = [frozenset(pair) for pair in zip(columns["first"], columns["second"], strict=True)]
     assert set(pairs[:2]) == {frozenset("ac"), frozenset("bc")}
     assert pairs[2] | pairs[3] >= {"a", "f"}
-    again = next_pairs(items, 2, asked, strategy="adaptive", orders="one", rng=np.random.default_rng(0))
+    again = next_pairs(items, 2, asked, strategy="adaptive", orders="one", seed=np.random.default_rng(0))
     assert again == columns
 
 
 def test_what_is_not_said_is_the_shared_default() -> None:
     assert (DEFAULT_ORDERS, default_strategy(), default_strategy("top-2")) == ("both", "greedy", "adaptive")
-    selector = Selector(range(9), rng=1)
+    selector = Selector(range(9), seed=1)
     assert (selector.strategy, selector.calls) == ("greedy", 2)
-    assert Selector(range(9), goal="top-2", rng=1).strategy == "adaptive"
-    assert selector.next(20) == Selector(range(9), strategy="greedy", orders="both", rng=1).next(20)
-    columns = next_pairs({None: list(range(9))}, 20, rng=1)
-    spelled = next_pairs({None: list(range(9))}, 20, strategy="greedy", orders="both", goal="ranking", rng=1)
+    assert Selector(range(9), goal="top-2", seed=1).strategy == "adaptive"
+    assert selector.next(20) == Selector(range(9), strategy="greedy", orders="both", seed=1).next(20)
+    columns = next_pairs({None: list(range(9))}, 20, seed=1)
+    spelled = next_pairs({None: list(range(9))}, 20, strategy="greedy", orders="both", goal="ranking", seed=1)
     assert columns == spelled
 
 
 @pytest.mark.parametrize(
     "choose",
     [
-        lambda rng: Selector(range(9), rng=rng).next(20),
-        lambda rng: next_pairs({"x": list("abcd"), "y": list("abcde")}, 4, rng=rng),
+        lambda rng: Selector(range(9), seed=rng).next(20),
+        lambda rng: next_pairs({"x": list("abcd"), "y": list("abcde")}, 4, seed=rng),
         lambda rng: greedy_pairs(9, 20, rng).tolist(),
-        lambda rng: random_pairs(9, 20, rng=rng).tolist(),
-        lambda rng: in_one_order(np.array([[0, 1], [2, 3], [4, 5], [6, 7]]), 8, rng=rng).tolist(),
-        lambda rng: plan(6, repeats=2, rng=rng).spearman.tolist(),
+        lambda rng: random_pairs(9, 20, seed=rng).tolist(),
+        lambda rng: in_one_order(np.array([[0, 1], [2, 3], [4, 5], [6, 7]]), 8, seed=rng).tolist(),
+        lambda rng: plan(6, repeats=2, seed=rng).spearman.tolist(),
     ],
 )
 def test_a_seed_is_as_good_as_its_generator(choose: Any) -> None:
@@ -434,28 +434,30 @@ def test_a_seed_is_as_good_as_its_generator(choose: Any) -> None:
 
 def test_next_pairs_by_contrast() -> None:
     contrast = np.where(np.eye(8)[[1, 0, 3, 2, 5, 4, 7, 6]] > 0, 0.05, 1.0)  # of four pairs of twins
-    columns = next_pairs({"x": list(range(8))}, 48, contrast={"x": contrast}, rng=0)
+    columns = next_pairs({"x": list(range(8))}, 48, contrast={"x": contrast}, seed=0)
     pairs = zip(columns["first"], columns["second"], strict=True)
     assert not {frozenset(pair) for pair in pairs} & {frozenset((item, item + 1)) for item in (0, 2, 4, 6)}
-    assert next_pairs({"x": list(range(8))}, 48, contrast={"x": None}, rng=0) == next_pairs(
-        {"x": list(range(8))}, 48, rng=0
+    assert next_pairs({"x": list(range(8))}, 48, contrast={"x": None}, seed=0) == next_pairs(
+        {"x": list(range(8))}, 48, seed=0
     )
 
 
 def test_next_pairs_without_contexts() -> None:
     asked = Comparisons.from_rows([("a", "b", 0.6)])
-    columns = next_pairs({None: ["a", "b"]}, 1, asked, orders="both", strategy="adaptive", rng=np.random.default_rng(0))
+    columns = next_pairs(
+        {None: ["a", "b"]}, 1, asked, orders="both", strategy="adaptive", seed=np.random.default_rng(0)
+    )
     assert columns == {"first": ["b"], "second": ["a"]}
 
 
 def test_next_pairs_says_in_which_context_it_fails() -> None:
     items, rng = {"x": ["a", "b"], "y": ["a", "b", "c"]}, np.random.default_rng(0)
     with pytest.raises(ValueError, match=r"context 'x': 2 calls .* the 1 .*2 items make 1 pairs"):
-        next_pairs(items, 2, strategy="adaptive", orders="one", rng=rng)
+        next_pairs(items, 2, strategy="adaptive", orders="one", seed=rng)
     with pytest.raises(ValueError, match=r"^2 calls .*\b1\b"):
-        next_pairs({None: ["a", "b"]}, 2, strategy="adaptive", orders="one", rng=rng)
+        next_pairs({None: ["a", "b"]}, 2, strategy="adaptive", orders="one", seed=rng)
     with pytest.raises(ComparisonsError, match="add a column context"):
-        next_pairs(items, 1, Comparisons.from_rows([("a", "b", 0.5)]), strategy="adaptive", orders="one", rng=rng)
+        next_pairs(items, 1, Comparisons.from_rows([("a", "b", 0.5)]), strategy="adaptive", orders="one", seed=rng)
     other = Comparisons.from_columns(["a"], ["b"], [0.5], context=["z"])
     with pytest.raises(ComparisonsError, match="context 'z' that has no items"):
-        next_pairs(items, 1, other, strategy="adaptive", orders="one", rng=rng)
+        next_pairs(items, 1, other, strategy="adaptive", orders="one", seed=rng)

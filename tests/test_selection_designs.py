@@ -213,7 +213,7 @@ def test_a_design_that_cannot_be_is_refused(call: type, message: str) -> None:
 
 @pytest.mark.parametrize("batches", [[60], [19, 41], [7] * 8 + [4], [1] * 60])
 def test_greedy_grows_by_the_same_pairs_in_any_batches(batches: list[int]) -> None:
-    selector = Selector(range(20), strategy="greedy", orders="one", rng=np.random.default_rng(5))
+    selector = Selector(range(20), strategy="greedy", orders="one", seed=np.random.default_rng(5))
     asked = []
     for batch in batches:
         rows = selector.next(batch)
@@ -223,5 +223,5 @@ def test_greedy_grows_by_the_same_pairs_in_any_batches(batches: list[int]) -> No
 
 
 def test_greedy_in_both_orders_is_the_same_design() -> None:
-    rows = Selector(range(20), strategy="greedy", orders="both", rng=np.random.default_rng(5)).next(120)
+    rows = Selector(range(20), strategy="greedy", orders="both", seed=np.random.default_rng(5)).next(120)
     assert unordered(rows[::2]) == unordered(greedy_pairs(20, 60, np.random.default_rng(5)))

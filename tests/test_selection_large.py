@@ -84,7 +84,7 @@ def test_adaptive(orders: Any, goal: str) -> None:
     rng = np.random.default_rng(0)
     scores = 2 * rng.standard_normal(ITEMS)
     selector = Selector(
-        range(ITEMS), strategy="adaptive", orders=orders, goal=goal, rng=np.random.default_rng(1), limits=FEW
+        range(ITEMS), strategy="adaptive", orders=orders, goal=goal, seed=np.random.default_rng(1), limits=FEW
     )
     asked: list[tuple[int, int]] = []
     for _ in range(5):

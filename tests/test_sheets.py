@@ -52,9 +52,9 @@ SHARES = st.tuples(st.integers(1, 40), st.integers(1, 5), st.floats(0, 1), st.in
 def test_no_judge_gets_a_pair_twice_and_all_get_as_many(drawn):
     calls, judges, twice, seed, several = drawn
     contexts = {"x": list(range(10)), "y": list(range(10))} if several else {None: list(range(10))}
-    columns = next_pairs(contexts, calls, orders="one", strategy="random", rng=seed)
+    columns = next_pairs(contexts, calls, orders="one", strategy="random", seed=seed)
     names = [f"judge {number}" for number in range(judges)]
-    shared = share_out(columns, names, twice=twice, rng=seed)
+    shared = share_out(columns, names, twice=twice, seed=seed)
     rows = {name: list(zip(*part.values(), strict=True)) for name, part in shared.items()}
     pairs = {name: [(frozenset(row[:2]), *row[2:]) for row in part] for name, part in rows.items()}
     assert all(len(set(part)) == len(part) for part in pairs.values())
@@ -76,7 +76,7 @@ def test_no_judge_gets_a_pair_twice_and_all_get_as_many(drawn):
 def test_what_was_handed_out_before_goes_to_others():
     columns = {"first": ["a", "b", "c"], "second": ["b", "c", "a"]}
     before = Comparisons.from_columns(["b", "c"], ["a", "b"], [1, 0], judge=["ana", "ana"])
-    shared = share_out(columns, ["ana", "bo"], twice=0, asked=before, rng=0)
+    shared = share_out(columns, ["ana", "bo"], twice=0, asked=before, seed=0)
     assert {frozenset(pair) for pair in zip(*shared["bo"].values(), strict=True)} >= {frozenset("ab"), frozenset("bc")}
     with pytest.raises(ValueError, match="'a' and 'b', and ana"):
         share_out(columns, ["ana"], asked=before)
@@ -88,8 +88,8 @@ def test_what_was_handed_out_before_goes_to_others():
 
 
 def test_positions_are_balanced_for_each_judge():
-    columns = next_pairs({None: list(range(20))}, 150, orders="one", rng=0)
-    for part in share_out(columns, ["ana", "bo", "cy"], rng=0).values():
+    columns = next_pairs({None: list(range(20))}, 150, orders="one", seed=0)
+    for part in share_out(columns, ["ana", "bo", "cy"], seed=0).values():
         first, second = (np.bincount(part[side], minlength=20) for side in ("first", "second"))
         assert np.max(np.abs(first - second)) <= 2
 
@@ -153,7 +153,7 @@ def test_contexts_are_shown_and_named(tmp_path):
         for n in (1, 2, 3)
     ]
     items = Items.of(rows)
-    shared = share_out(next_pairs(items.names, 2, orders="one", rng=0), ["ana"], rng=0)
+    shared = share_out(next_pairs(items.names, 2, orders="one", seed=0), ["ana"], seed=0)
     columns = sheet_columns(shared["ana"], "ana", items)
     assert list(columns) == ["context_text", "text A", "text B", "winner", "first", "second", "context", "voter"]
     assert all(

@@ -75,7 +75,7 @@ def asked(items, calls, answer, contrast=None):
     """The answers to the calls of a run, n at a time."""
     columns, data = {"first": [], "second": []}, None
     for _ in range(calls):
-        more = next_pairs(items.names, len(items), data, contrast=contrast, rng=0)
+        more = next_pairs(items.names, len(items), data, contrast=contrast, seed=0)
         columns = {name: columns[name] + more[name] for name in columns}
         first, second = (np.array(columns[name], dtype=int) for name in ("first", "second"))
         data = Comparisons.from_columns(first, second, answer(first, second))
@@ -249,7 +249,7 @@ def test_recorded_answers_as_decisions_are_ranked_as_well_as_by_the_plain_way(ca
         columns, data = {name: [] for name in names}, None
         for _ in range(calls * 4):
             contrast = None if fitting.plain else fitting.contrast
-            more = next_pairs(items.names, 4, data, contrast=contrast, rng=seed)
+            more = next_pairs(items.names, 4, data, contrast=contrast, seed=seed)
             columns = {name: columns[name] + more[name] for name in names}
             p = [decided[key] for key in zip(*columns.values(), strict=True)]
             data = Comparisons.from_columns(columns["first"], columns["second"], p, context=columns["context"])

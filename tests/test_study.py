@@ -323,7 +323,7 @@ def test_repeated_judgements_count_once_and_strangers_are_refused():
     assert recorded.weight.tolist() == [2.0, 1.0]
     with pytest.raises(ComparisonsError, match=r"judgement 1 .*'ana'.* not among"):
         Recorded.of([("i0", "ana", 0.2)], items, "score")
-    with pytest.raises(ComparisonsError, match=r"'wit'; .* score\. .*--scores"):
+    with pytest.raises(ComparisonsError, match=r"'wit'; .* score\. .*scores=NAME"):
         Recorded.of([("i0", "i1", 0.2)], items, "wit")
     two = Items.of(texts([3, 3], np.random.default_rng(0)))
     with pytest.raises(ComparisonsError, match="add a column context"):
@@ -517,7 +517,7 @@ def test_the_command_studies_a_users_own_set(command, folder):
 def test_the_command_takes_one_file_of_judgements_and_named_scores(command, folder):
     file = folder / "judgements" / "stories.wit.csv.gz"
     arguments = [folder / "stories.jsonl", "--judgements", file, "--draws", 2, "--calls", "12", "--processes", 1]
-    named = command(*arguments, "--scores", "score_wit", "--format", "markdown", "--table", "retention")
+    named = command(*arguments, "--columns", "scores=score_wit", "--format", "markdown", "--table", "retention")
     assert named.stdout.startswith("| method | % at 12 | all × 100 | calls for 95% |")
     message = command(*arguments, code=2).stderr
     assert "--attribute: wit, salt" in message

@@ -179,7 +179,7 @@ def test_on_a_terminal_a_found_file_is_shown_and_asked_about(folder, reply):
 
 @pytest.mark.long
 def test_the_command_that_repeats_a_run_needs_no_file_and_no_variable(run, folder, monkeypatch):
-    settings = 'budget = "4n"\nkind = "It\'s a text"\n[rank]\nquiet = true\nscores = ["wit"]\n'
+    settings = 'budget = "4n"\nkind = "It\'s a text"\n[rank]\nquiet = true\ncolumns = ["scores=wit"]\n'
     (folder / "comparo.toml").write_text(settings)
     monkeypatch.setenv("COMPARO_SEED", "7")
     done = run(folder, simulated("--criterion", "-x", "-o", "noise=0.5"))
@@ -194,7 +194,7 @@ def test_the_command_that_repeats_a_run_needs_no_file_and_no_variable(run, folde
         "--kind It's a text",
         "--budget 4n",
         "--quiet",
-        "--scores wit",
+        "--columns scores=wit",
         "--seed 7",
         "--criterion=-x",
         "--judge simulated/soft",
@@ -270,9 +270,9 @@ def test_a_run_is_fitted_and_asked_further_by_its_folder(run, folder):
 def test_pairs_are_chosen_by_columns_of_any_name(run, tmp_path):
     rows = [{"name": name, "text": "T", "article": article} for article in ("x", "y") for name in "abc"]
     (tmp_path / "items.json").write_text(json.dumps(rows))
-    flags = ["--next", "2", "--strategy", "random", "--id", "name"]
-    for context in ("--context", "--context-id"):
-        done = run(tmp_path, ["select", "items.json", *flags, context, "article"])
+    flags = ["--next", "2", "--strategy", "random", "--columns", "id=name"]
+    for context in (["--context", "article"], ["--columns", "context_id=article"]):
+        done = run(tmp_path, ["select", "items.json", *flags, *context])
         assert [row["context"] for row in csv.DictReader(io.StringIO(done.stdout))] == ["x", "x", "y", "y"], done.stderr
     done = run(tmp_path, ["select", "items.json", *flags])
     assert done.returncode == 2

@@ -27,7 +27,11 @@ import numpy as np
 import pytest
 
 import comparo as c
+from comparo import metrics, selection
+from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.cli import main
+from comparo.model.likelihoods import Davidson, Gaussian, StudentT
+from comparo.model.linalg.determinant import design_log_det
 
 STORED = Path(__file__).with_name("unchanged.json.gz")
 SHOWN, NEAR, LESS_NEAR = 3, 1e-8, 1e-6
@@ -185,7 +189,7 @@ TRAITS = {"groups": GROUPS, "length": LENGTH, "consensus": GROUPS | {"estimate":
 MORE = {"features": FEATURES, "all": GROUPS | FEATURES | LENGTH, "items": {"groups": "items"}} | TRAITS
 MORE |= {"price": {"control": {"price": {f"t{k}": float(k % 5) for k in range(12)}}}}
 MORE |= {"validity": TRAITS["consensus"] | {"validity": 0.3}}
-EXPERTS = {"student": c.StudentT(), "davidson": c.Davidson(0.7), "gaussian": c.Gaussian()}
+EXPERTS = {"student": StudentT(), "davidson": Davidson(0.7), "gaussian": Gaussian()}
 
 
 over(METHODS, ("soft", "ties"), ((1, "one"), (4, "both")), name="method")(
@@ -239,10 +243,16 @@ def with_votes(shape):
 
 @over((6, 15, 30), (0, 1))
 def design(items, seed):
-    found = {"random": c.random_pairs(items, 2 * items, seed), "greedy": c.greedy_pairs(items, 2 * items, seed)}
-    found |= {"one": c.in_one_order(found["random"], items, seed), "both": c.in_both_orders(found["greedy"])}
+    found = {
+        "random": selection.random_pairs(items, 2 * items, seed),
+        "greedy": selection.greedy_pairs(items, 2 * items, seed),
+    }
+    found |= {
+        "one": selection.in_one_order(found["random"], items, seed),
+        "both": selection.in_both_orders(found["greedy"]),
+    }
     made = {name: c.Comparisons.from_rows((x, y, 0.5) for x, y in pairs.tolist()) for name, pairs in found.items()}
-    return {name: {"pairs": str(found[name].tolist()), "log det": c.design_log_det(made[name])} for name in found}
+    return {name: {"pairs": str(found[name].tolist()), "log det": design_log_det(made[name])} for name in found}
 
 
 CONTRAST = {"contrast": 1.0 + np.abs(np.subtract.outer(np.arange(12) % 3, np.arange(12) % 4))}
@@ -253,7 +263,7 @@ WAYS |= {"adaptive of many": WAYS["adaptive"] | FEW, "top of many": WAYS["top"] 
 
 @over(WAYS, ("one", "both"), KINDS)
 def select(way, orders, kind):
-    selector, scores, rows = c.Selector(range(12), orders=orders, rng=2, **WAYS[way]), truth(2, 12)[0], []
+    selector, scores, rows = selection.Selector(range(12), orders=orders, seed=2, **WAYS[way]), truth(2, 12)[0], []
     for _ in range(5):
         for x, y in selector.next(8):
             p = 1 / (1 + math.exp(scores[y] - scores[x] - math.sin(7 * x + y)))
@@ -265,7 +275,7 @@ def select(way, orders, kind):
 @over(KINDS, (("mixed", 1, 1), ("mixed", 4, 1), ("panel", 2, 3)))
 def sure(kind, shape):
     ranking = c.fit(answers(15, 8, shape[1], kind, shape[2]), shape[0])
-    chances = [*c.expected_spearman(ranking), *c.expected_spearman(ranking, 1.0), *c.top_probability(ranking, 2)]
+    chances = [*expected_spearman(ranking), *expected_spearman(ranking, 1.0), *top_probability(ranking, 2)]
     return {"chances": chances, "top": ranking.top(2), "ranks": ranking.rank_intervals()}
 
 
@@ -295,7 +305,11 @@ def agree(people):
 @over((6, 22))
 def annotators(contexts):
     rows = answers(14, 5, contexts, "ties", 3)
-    found = c.krippendorff_alpha(rows), c.cohen_kappa(rows, "v0", "v1"), c.raw_agreement(rows, "v0", "v2")
+    found = (
+        metrics.krippendorff_alpha(rows),
+        metrics.cohen_kappa(rows, "v0", "v1"),
+        metrics.raw_agreement(rows, "v0", "v2"),
+    )
     return {"estimates": [number for each in found for number in astuple(each)]}
 
 
@@ -308,7 +322,7 @@ def calibrate(mean, variance):
 
 @over(KINDS, ("random", "adaptive"), ("one", "both"))
 def plan(kind, strategy, orders):
-    found = c.plan(10, 0.8, 0.8, answers=kind, strategy=strategy, orders=orders, repeats=4, bias=0.2, rng=1)
+    found = c.plan(10, 0.8, 0.8, answers=kind, strategy=strategy, orders=orders, repeats=4, bias=0.2, seed=1)
     return found.to_columns() | {"calls": found.calls}
 
 

@@ -372,7 +372,7 @@ def test_a_larger_budget_goes_on_with_the_same_teams(tmp_path):
 def test_shares_decide_for_each_voice_and_re_ask_when_pairs_are_used_up():
     shares = Shares(ana=0.5, bo=0.5)
     shares.decided = True
-    chorus = Chorus(Selector(list("wxyz"), orders="both", rng=0), shares)
+    chorus = Chorus(Selector(list("wxyz"), orders="both", seed=0), shares)
     asks = chorus.next(24)
     assert len(set(asks)) == 24
     assert chorus.remaining == 0

@@ -93,7 +93,7 @@ def estimate(
     unit: NDArray[np.int64],
     level: float,
     draws: int,
-    rng: Seed,
+    seed: Seed,
     texts: Texts | None = None,
 ) -> Estimate:
     """The measure of the sums of `columns` (P, k), and the ends of its bootstrap over the units (P,) of the pairs.
@@ -110,7 +110,7 @@ def estimate(
     if units < LEAST or np.isnan(value):
         return Estimate(value, np.nan, np.nan, len(columns))
     sums = np.stack([np.bincount(unit, column, units) for column in columns.T], axis=1).astype(np.float64)
-    drawn = beyond_chance(measure(resampled(sums, draws, as_generator(rng))))
+    drawn = beyond_chance(measure(resampled(sums, draws, as_generator(seed))))
     low, high = np.nanquantile(drawn, [(1 - level) / 2, (1 + level) / 2]).tolist()
     z = float(ndtri((1 + level) / 2)) ** 2
     if np.isclose(observed, 0.0):
@@ -211,7 +211,7 @@ class Verdicts:
         return pairs, table[0, pairs], table[1, pairs]
 
 
-def krippendorff_alpha(data: Any, *, level: float = 0.95, draws: int = DRAWS, rng: Seed = 0) -> Estimate:
+def krippendorff_alpha(data: Any, *, level: float = 0.95, draws: int = DRAWS, seed: Seed = 0) -> Estimate:
     """Krippendorff's α of all judges, with the nominal metric: any two different verdicts differ equally.
 
     With n_uc judges who gave pair u the verdict c (first, second, tie) and m_u = Σ_c n_uc ≥ 2,
@@ -226,7 +226,7 @@ def krippendorff_alpha(data: Any, *, level: float = 0.95, draws: int = DRAWS, rn
     data
         Comparisons with judges, each a person or a machine, in any form that `fit` reads. Soft answers count by the
         side of ½ on which they are.
-    level, draws, rng
+    level, draws, seed
         The coverage of the interval, the number of draws of the bootstrap, and its seed.
 
     Returns
@@ -243,11 +243,11 @@ def krippendorff_alpha(data: Any, *, level: float = 0.95, draws: int = DRAWS, rn
     0.531
     """
     verdicts = Verdicts.of(Comparisons.of(data))
-    return alpha_of(verdicts.counts(), verdicts.unit, level, draws, rng)
+    return alpha_of(verdicts.counts(), verdicts.unit, level, draws, seed)
 
 
 def alpha_of(
-    counts: Array, unit: NDArray[np.int64], level: float, draws: int, rng: Seed, texts: Texts | None = None
+    counts: Array, unit: NDArray[np.int64], level: float, draws: int, seed: Seed, texts: Texts | None = None
 ) -> Estimate:
     """`krippendorff_alpha` from the counts (M, 3) of verdicts −1, 0 and 1 of each pair, and what is drawn (M,).
 
@@ -258,7 +258,7 @@ def alpha_of(
     columns[:, 1:] += columns[:, :0:-1].copy()  # both orientations of each pair
     columns[:, 0] *= 2
     shared = None if texts is None else texts[:, several]
-    return estimate(coincided, columns, unit[several], level, draws, rng, shared)
+    return estimate(coincided, columns, unit[several], level, draws, seed, shared)
 
 
 def nominal_alpha(counts: Array) -> float:
@@ -271,7 +271,9 @@ def nominal_alpha(counts: Array) -> float:
     return float(beyond_chance(coincided(np.sum(coincidences(counts[several]), axis=0))))
 
 
-def cohen_kappa(data: Any, one: Any, other: Any, *, level: float = 0.95, draws: int = DRAWS, rng: Seed = 0) -> Estimate:
+def cohen_kappa(
+    data: Any, one: Any, other: Any, *, level: float = 0.95, draws: int = DRAWS, seed: Seed = 0
+) -> Estimate:
     """Cohen's κ of two judges on the pairs that both judged: (p_o − p_e)/(1 − p_e).
 
     p_o is the share of equal verdicts (first, second, tie), and p_e that of two judges with the same shares of ties who
@@ -282,7 +284,7 @@ def cohen_kappa(data: Any, one: Any, other: Any, *, level: float = 0.95, draws: 
     ----------
     data, one, other
         Comparisons with judges, in any form that `fit` reads, and the labels of two of them.
-    level, draws, rng
+    level, draws, seed
         As in `krippendorff_alpha`.
 
     Returns
@@ -305,7 +307,7 @@ def cohen_kappa(data: Any, one: Any, other: Any, *, level: float = 0.95, draws: 
     comparisons = Comparisons.of(data)
     verdicts = Verdicts.of(comparisons)
     pairs, a, b = verdicts.both(judge_code(comparisons, one), judge_code(comparisons, other))
-    return kappa_of(a, b, verdicts.unit[pairs], level, draws, rng)
+    return kappa_of(a, b, verdicts.unit[pairs], level, draws, seed)
 
 
 def kappa_of(
@@ -314,7 +316,7 @@ def kappa_of(
     unit: NDArray[np.int64],
     level: float,
     draws: int,
-    rng: Seed,
+    seed: Seed,
     texts: Texts | None = None,
 ) -> Estimate:
     """`cohen_kappa` from verdicts −1, 0 and 1 on the same pairs, and what is drawn, each of shape (P,).
@@ -324,7 +326,7 @@ def kappa_of(
     tables = np.zeros((len(one), 9))
     for row, column in ((one, other), (-one, -other)):  # both orientations
         tables[np.arange(len(one)), 3 * row + column + 4] += 1
-    return estimate(tabulated, tables, unit, level, draws, rng, texts)
+    return estimate(tabulated, tables, unit, level, draws, seed, texts)
 
 
 def kappa(table: Array) -> float:
@@ -337,7 +339,7 @@ def kappa(table: Array) -> float:
 
 
 def raw_agreement(
-    data: Any, one: Any, other: Any, *, level: float = 0.95, draws: int = DRAWS, rng: Seed = 0
+    data: Any, one: Any, other: Any, *, level: float = 0.95, draws: int = DRAWS, seed: Seed = 0
 ) -> Estimate:
     """The share of pairs with the same winner, among those that both judges decided; coins have ½.
 
@@ -352,7 +354,7 @@ def raw_agreement(
     pairs, a, b = verdicts.both(judge_code(comparisons, one), judge_code(comparisons, other))
     decided = (a != 0) & (b != 0)
     columns = np.stack([(a != b)[decided], np.ones(np.count_nonzero(decided))], axis=1).astype(np.float64)
-    return estimate(counted, columns, verdicts.unit[pairs[decided]], level, draws, rng)
+    return estimate(counted, columns, verdicts.unit[pairs[decided]], level, draws, seed)
 
 
 def judge_code(comparisons: Comparisons, name: Any) -> int:

@@ -11,12 +11,12 @@ Mask = NDArray[np.bool_]
 Seed = int | np.random.Generator | None
 
 
-def as_generator(rng: Seed) -> np.random.Generator:
+def as_generator(seed: Seed) -> np.random.Generator:
     """Return a generator from a seed; a Generator is returned as it is, and None gives unpredictable numbers.
 
     >>> as_generator(0).integers(10) == as_generator(np.random.default_rng(0)).integers(10)
     np.True_
     """
-    if not (rng is None or isinstance(rng, (int, np.integer, np.random.Generator))) or isinstance(rng, bool):
-        raise TypeError(f"rng must be a whole number, None or a numpy Generator, not {rng!r}")
-    return np.random.default_rng(rng)
+    if not (seed is None or isinstance(seed, (int, np.integer, np.random.Generator))) or isinstance(seed, bool):
+        raise TypeError(f"seed must be a whole number, None or a numpy Generator, not {seed!r}")
+    return np.random.default_rng(seed)

@@ -56,7 +56,7 @@ def audition_command(
     A voice is a judge with a wording (--wording all: every one that can put the criterion). Prints for each voice how
     much of what it says is about the texts, about their order, and agreed on by the others; names the voice to use.
     """
-    items = columns.read(data, group=group, scores=None)
+    items = columns.read(data, group=group)
     question = question.spelled_out("all")
 
     voices = voices_of(asked.make(items, context), question.make(items, columns, asked.reader))

@@ -92,9 +92,9 @@ def compare_command(
     level = level if fail_if_worse is None else max(level, 2 * fail_if_worse - 1)
     console = Console(stderr=True, quiet=quiet, highlight=False)
     paired = (
-        pair_files(one, other, _two(names), cluster, **columns.names)
+        pair_files(one, other, _two(names), cluster, **columns.without_scores)
         if data is None
-        else pair_groups(data, one, other, group, cluster, **columns.names)
+        else pair_groups(data, one, other, group, cluster, **columns.without_scores)
     )
     given: dict[str, Any] = {}
     if paired.items is not None:

@@ -8,6 +8,7 @@ as if they were judges of one question would rank by nothing that was asked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -31,6 +32,8 @@ from comparo.run.criteria_run import CriteriaRun, by_criterion, concluded, crite
 from comparo.run.scheduling import stop_sentence
 from comparo.run.voices import comparisons
 
+_WEIGHT = re.compile(r"\s*;\s*weight\s*=\s*(.*)$")
+
 
 @dataclass(frozen=True)
 class CriteriaFlags(QuestionFlags):
@@ -39,22 +42,15 @@ class CriteriaFlags(QuestionFlags):
     criterion: Annotated[
         list[str] | None,
         typer.Option(
-            help='What makes a text better, to end "Which Text is …": "more coherent". Several: NAME="funnier", in one '
-            "call (docs/criteria.md)."
+            help='What makes a text better, to end "Which Text is …": "more coherent". Several, in one call: '
+            "NAME='funnier', also with its weight: NAME='funnier; weight=2' (docs/criteria.md)."
         ),
     ] = None  # type: ignore[assignment]
-    weight: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Of several criteria: NAME=NUMBER; may be repeated. Default: 1 each.",
-            show_default=False,
-        ),
-    ] = None
 
     @property
     def resolved(self) -> QuestionFlags:
         """The flags with one criterion as text, or with several by name."""
-        given: Any = read_criteria(self.criterion or [])
+        given: Any = read_criteria([_WEIGHT.sub("", text) for text in self.criterion or ()])
         if isinstance(given, Mapping) and self.wording in (["all"], ["auto"]):
             raise ValueError(
                 f"--wording {self.wording[0]} is not for several criteria in one call; name a wording, or rank by one "
@@ -66,7 +62,8 @@ class CriteriaFlags(QuestionFlags):
     @property
     def weights(self) -> dict[str, float] | None:
         """The weights that are given."""
-        return read_weights(self.weight) if self.weight else None
+        found = ((text.partition("=")[0], _WEIGHT.search(text)) for text in self.criterion or ())
+        return read_weights(f"{name}={weight[1]}" for name, weight in found if weight) or None
 
 
 def print_criteria(

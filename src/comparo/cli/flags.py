@@ -1,11 +1,9 @@
-"""Flags that several commands share, also in groups, which a command takes as one argument, and what they mean.
-
-Flags of a run by batches, and what is said about one.
-"""
+"""Flags that several commands share, in groups that a command takes as one argument."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -19,6 +17,7 @@ from comparo.data.items import Items
 from comparo.data.prompts import PAPER, Prompt
 from comparo.data.run_folder import DATABASE, database_of
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
+from comparo.judges import parse_judge
 from comparo.judges.batches import WINDOW
 from comparo.run.audition import all_wordings
 from comparo.run.batch import Mode
@@ -32,6 +31,15 @@ GroupColumn = Annotated[
         help="What items share, such as the system; groups are ranked too, and inform the scores. Default: group, else "
         "the same id in other contexts.",
         rich_help_panel=TEXTS,
+    ),
+]
+Batch = Annotated[
+    Mode | None,
+    typer.Option(
+        help=f"Ask the server for a batch at half the price (openai/, anthropic/), answered within {WINDOW} hours; the "
+        "same command goes on, also days later (docs/batch.md). wait for it; submit it, and collect the answers later; "
+        "cancel it, and keep what was answered.",
+        rich_help_panel="How much is asked",
     ),
 ]
 AllowChanges = Annotated[
@@ -49,14 +57,6 @@ FailIfJudgeUnreliable = Annotated[
         "--fail-if-judge-unreliable",
         help=f"Exit code {UNRELIABLE} if the judge hardly reads.",
         rich_help_panel="Output",
-    ),
-]
-Scores = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--scores",
-        help="People's scores, to compare the ranking with; may be repeated.",
-        rich_help_panel=TEXTS,
     ),
 ]
 
@@ -87,15 +87,10 @@ class QuestionFlags:
         str | None,
         typer.Option(
             "--prompt",
-            help="In place of --criterion: a file with {first}, {second} and, if wanted, {context}, or a prompt of the "
-            f"paper: {next(iter(PAPER))}.",
+            help="In place of --criterion: a file with {first}, {second} and, if wanted, {context}, with its labels "
+            "and how the answer begins: 'FILE; labels=A,B, answer=Text'; or a prompt of the paper: "
+            f"{next(iter(PAPER))}.",
         ),
-    ] = None
-    labels: Annotated[
-        str | None, typer.Option(help="The words that name the texts in a prompt of your own. Default: A,B")
-    ] = None
-    answer: Annotated[
-        str | None, typer.Option(help="How the judge's answer begins, before the label. Default: the kind.")
     ] = None
 
     def spelled_out(self, *names: str) -> QuestionFlags:
@@ -105,9 +100,12 @@ class QuestionFlags:
 
     def make(self, items: Items, columns: ColumnFlags, judge: str) -> list[Prompt]:
         """The prompt of each wording for these items."""
-        words = None if self.labels is None else tuple(word.strip() for word in self.labels.split(","))
-        if words is not None and len(words) != 2:
-            raise ValueError(f"--labels are two words with a comma between, not {self.labels!r}")
+        prompt, own = (self.prompt, {}) if "{" in (self.prompt or "{") else parse_judge(self.prompt or "")
+        if unknown := set(own) - {"labels", "answer"}:
+            raise ValueError(f"--prompt has the options labels and answer, not {unknown.pop()!r}")
+        labels = tuple(word.strip() for word in str(own["labels"]).split(",")) if "labels" in own else None
+        if labels is not None and len(labels) != 2:
+            raise ValueError(f"the labels of --prompt are two words with a comma between, not {own['labels']!r}")
         if self.wording and len(set(self.wording)) < len(self.wording):
             raise ValueError(f"--wording {', '.join(self.wording)}: one of them is there twice; give each once")
         wordings: list[str | None] = list(self.wording) if self.wording else [None]
@@ -115,14 +113,14 @@ class QuestionFlags:
             make_prompt(
                 items,
                 self.criterion,
-                self.prompt,
+                prompt,
                 judge,
                 kind=self.kind,
                 heading=self.heading,
                 context=columns.context_column,
                 wording=wording,
-                labels=words,
-                answer=self.answer,
+                labels=labels,
+                answer=str(own["answer"]) if "answer" in own else None,
             )
             for wording in wordings
         ]
@@ -132,23 +130,38 @@ class QuestionFlags:
 class ColumnFlags:
     """What is compared: columns of the texts, and votes."""
 
-    id_column: Annotated[str | None, typer.Option("--id", help="The names of the items. Default: id")] = None
-    text_column: Annotated[str | None, typer.Option("--text", help="The texts. Default: text")] = None
     context_column: Annotated[
         str | None, typer.Option("--context", help="What the judge reads before the texts. Default: context")
     ] = None
-    context_id: Annotated[
-        str | None, typer.Option("--context-id", help="The names of the contexts. Default: context_id")
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Others by their roles: id=NAME (of the items), text=NAME, context_id=NAME (of the contexts), "
+            "scores=NAME (people's, to compare with). May be repeated. Default: the roles themselves."
+        ),
     ] = None
 
     @property
     def names(self) -> dict[str, Any]:
         """The columns by their roles."""
-        named = self.id_column, self.text_column, self.context_column, self.context_id
-        return dict(zip(("id", "text", "context", "context_id"), named, strict=True))
+        roles: dict[str, Any] = {"id": None, "text": None, "context_id": None, "scores": []}
+        for text in self.columns or ():
+            for role, name in (part.partition("=")[::2] for part in re.split(r",(?=\s*\w+\s*=)", text)):
+                role = role.strip().replace("-", "_")
+                if role not in roles or not name.strip():
+                    raise ValueError(f"--columns {text!r} is not ROLE=NAME; the roles are {', '.join(roles)}")
+                roles[role] = [*roles[role], name.strip()] if role == "scores" else name.strip()
+        return roles | {"context": self.context_column, "scores": roles["scores"] or None}
+
+    @property
+    def without_scores(self) -> dict[str, Any]:
+        """The columns by their roles, where people's scores have no use."""
+        if self.names["scores"]:
+            raise ValueError("--columns scores=NAME has no use here; leave it out")
+        return {role: name for role, name in self.names.items() if role != "scores"}
 
     def read(self, data: str, **more: Any) -> Items:
-        return Items.of(data, **self.names, **more)
+        return Items.of(data, **self.names | more)
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
@@ -156,10 +169,10 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
     >>> @with_groups
     ... def show(columns: ColumnFlags, top: int = 3) -> None:
-    ...     print(columns.id_column, top)
+    ...     print(columns.names["id"], top)
     >>> list(inspect.signature(show).parameters)
-    ['id_column', 'text_column', 'context_column', 'context_id', 'top']
-    >>> show(id_column="name", text_column=None, context_column=None, context_id=None, top=3)
+    ['context_column', 'columns', 'top']
+    >>> show(context_column=None, columns=["id=name"], top=3)
     name 3
     """
     hints = get_type_hints(command, include_extras=True)
@@ -217,34 +230,3 @@ def run_folder(path: Path) -> Path:
     if database is None or not database.is_file():
         raise ValueError(f"{path} is not a run folder: it has no {DATABASE}; comparo runs lists those that there are")
     return database.parent
-
-
-@dataclass(frozen=True)
-class BatchFlags:
-    """Batches, at half the price."""
-
-    batch: Annotated[
-        bool,
-        typer.Option(
-            "--batch",
-            help=f"Ask the server for a batch (openai/, anthropic/), answered within {WINDOW} hours; the same command "
-            "goes on, also days later (docs/batch.md).",
-        ),
-    ] = False
-    no_wait: Annotated[
-        bool,
-        typer.Option("--no-wait", help="With --batch: do not wait; the same command collects the answers."),
-    ] = False
-    cancel: Annotated[
-        bool,
-        typer.Option("--cancel", help="With --batch: end the batch early, and keep what was answered by then."),
-    ] = False
-
-    @property
-    def mode(self) -> bool | Mode:
-        """What is to be done with a batch; flags that do not fit together are a ValueError."""
-        if (self.no_wait or self.cancel) and not self.batch:
-            raise ValueError(f"--{'cancel' if self.cancel else 'no-wait'} is about a batch; add --batch, or drop it")
-        if self.no_wait and self.cancel:
-            raise ValueError("--cancel waits until the batch has ended; drop --no-wait")
-        return "cancel" if self.cancel else "submit" if self.no_wait else self.batch

@@ -46,7 +46,15 @@ def plan_command(
     which values eight of ten runs are.
     """
     found = plan(
-        items, accuracy, target, answers=answers, bias=bias, strategy=strategy, orders=orders, repeats=repeats, rng=seed
+        items,
+        accuracy,
+        target,
+        answers=answers,
+        bias=bias,
+        strategy=strategy,
+        orders=orders,
+        repeats=repeats,
+        seed=seed,
     )
     columns = found.to_columns()
     rows = list(zip(*(column.tolist() for column in columns.values()), strict=True))

@@ -2,14 +2,14 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_args
 
 import typer
 
 from comparo.cli import flags as groups
 from comparo.cli.criteria_output import CriteriaFlags
 from comparo.cli.finishing import Shown, fail_if_unreliable, print_plan, rank_by
-from comparo.cli.flags import BatchFlags, ColumnFlags, with_groups
+from comparo.cli.flags import ColumnFlags, with_groups
 from comparo.cli.judge_flags import JudgeFlags
 from comparo.cli.settings import command_line
 from comparo.data.comparisons import read_several
@@ -86,24 +86,28 @@ class How:
         typer.Option(help="Position bias, as of comparo fit."),
     ] = None
     estimate: Annotated[
-        Scores,
+        str,
         typer.Option(
             help="Whose ranking: judge; consensus, what people would say as far as a judge can tell; auto: that where "
-            "texts share groups."
+            "texts share groups; or a consensus by the share of the judge's view of single texts that people share, "
+            "such as 0.5."
         ),
     ] = "auto"
-    validity: Annotated[
-        float | None,
-        typer.Option(
-            help="For a consensus: the share of the judge's view of single texts that people share, 0 to 1. Default: "
-            "estimated.",
-            show_default=False,
-        ),
-    ] = None
     control: Annotated[
         list[str] | None,
         typer.Option(help="What is held equal: length, or a column of numbers; may be repeated."),
     ] = None
+
+    @property
+    def whose(self) -> dict[str, Any]:
+        """What --estimate says of the estimate and its validity."""
+        if self.estimate in get_args(Scores):
+            return {"estimate": self.estimate}
+        try:
+            return {"estimate": "auto", "validity": float(self.estimate)}
+        except ValueError:
+            known = ", ".join(get_args(Scores))
+            raise ValueError(f"--estimate is {known} or a share from 0 to 1, not {self.estimate!r}") from None
 
 
 @with_groups
@@ -119,7 +123,6 @@ def rank_command(
     *,
     columns: ColumnFlags,
     group: groups.GroupColumn = None,
-    scores: groups.Scores = None,
     votes: Annotated[
         list[Path] | None,
         typer.Option(
@@ -146,7 +149,7 @@ def rank_command(
             rich_help_panel=MUCH,
         ),
     ] = False,
-    by_batch: BatchFlags,
+    batch: groups.Batch = None,
     how: How,
     out: Annotated[
         Path | None,
@@ -171,7 +174,7 @@ def rank_command(
     Budget.of(plan.budget)
     numbers = [name for name in how.control or () if name != LENGTH]
     old = None if fresh or out is None else items_there(out)
-    items = columns.read(data, group=group, scores=scores, numbers=numbers, old=old)
+    items = columns.read(data, group=group, numbers=numbers, old=old)
     prompts = question.resolved.spelled_out("all", AUTO).make(items, columns, asked.reader)
 
     prepared = prepare_rank(
@@ -179,14 +182,14 @@ def rank_command(
         prompt=prompts,
         wording=AUTO if question.wording == [AUTO] else None,
         judge=asked.make(items, context),
-        **asdict(plan) | asdict(how) | {"control": how.control or ()},
+        **asdict(plan) | asdict(how) | how.whose | {"control": how.control or ()},
         audition=audition,
         votes=read_several(votes) if votes else None,
         weights=question.weights,
         out=out,
         name="stdin" if data == "-" else data,
         fresh=fresh,
-        batch=by_batch.mode,
+        batch=batch or False,
         allow_changes=allow_changes,
         notes={"command": command_line(context)},
     )

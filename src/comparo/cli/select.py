@@ -98,7 +98,7 @@ def select_command(
         raise ValueError("--sheet needs the names of those who judge; add --for ana,bo")
     if names and orders == "both":
         raise ValueError("with --for, a judge sees a pair in one order only; leave --orders out")
-    found = read_items(items, **columns.names)
+    found = read_items(items, **columns.without_scores)
     known = None if not asked else _as_in(found, read_several(asked, is_kept=True))
     rng = np.random.default_rng(seed)
     chosen = next_pairs(
@@ -110,10 +110,10 @@ def select_command(
         goal=goal,
         repeats=repeats,
         contrast=contrasts(found) if found.texts else None,
-        rng=rng,
+        seed=rng,
     )
     if names:
-        shared = share_out(chosen, names, twice=twice, asked=known, rng=rng)
+        shared = share_out(chosen, names, twice=twice, asked=known, seed=rng)
         if sheet:
             _write(out, shared, found)
             return

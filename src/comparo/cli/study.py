@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from comparo.cli import flags as groups
 from comparo.cli.flags import ColumnFlags, with_groups
 from comparo.cli.judge_flags import UncachedJudgeFlags
 from comparo.cli.printing import print_notes, print_table, print_text, say
@@ -25,8 +24,8 @@ Kind = Literal["spearman", "pearson", "retention"]
 
 EPILOG = (
     "Examples: `comparo study summeval --data ../shared/data --calls 48,240`; `comparo study items.jsonl --judgements "
-    "recorded.csv --scores coherence --orders both --orders one --bias none --bias joint --method poe-bt --out study`; "
-    "`comparo study summeval --baseline geval --judge hf/Qwen/Qwen2.5-1.5B-Instruct --attribute coherence`"
+    "recorded.csv --columns scores=coherence --orders both --orders one --bias none --bias joint --method poe-bt "
+    "--out study`; `comparo study summeval --baseline geval --judge hf/Qwen/Qwen2.5-1.5B-Instruct`"
 )
 
 
@@ -125,7 +124,6 @@ def study_command(
         typer.Option(help="A folder for all tables, in all formats, and the figures; docs for `study all`."),
     ] = None,
     columns: ColumnFlags,
-    scores: groups.Scores = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same study.")] = 0,
     processes: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 2,
 ) -> None:
@@ -145,7 +143,7 @@ def study_command(
         return
     items = None
     if data not in READERS and Path(data).exists():
-        items = columns.read(data, scores=scores)
+        items = columns.read(data)
     if baseline is not None:
         name, texts, attributes, _ = scored_items(data, folder, attributes=attribute or (), items=items)
         judge, *others = asked.load(texts, context)

@@ -165,7 +165,7 @@ def read_criteria(given: Sequence[str]) -> str | dict[str, str] | None:
 
 
 def read_weights(given: Iterable[str]) -> dict[str, float]:
-    """What --weight says, NAME=NUMBER each.
+    """The weights of criteria, NAME=NUMBER each.
 
     >>> read_weights(["coherence=2"])
     {'coherence': 2.0}
@@ -174,13 +174,13 @@ def read_weights(given: Iterable[str]) -> dict[str, float]:
     for text in given:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals:
-            raise ValueError(f"--weight {text!r} is not NAME=NUMBER, such as coherence=2")
+            raise ValueError(f"the weight {text!r} is not NAME=NUMBER, such as coherence=2")
         if name in weights:
-            raise ValueError(f"--weight {name!r} is there twice; give each weight once")
+            raise ValueError(f"the weight of {name!r} is there twice; give each weight once")
         try:
             weights[name] = float(value)
         except ValueError:
-            raise ValueError(f"--weight {name}: {value!r} is not a number, such as 2") from None
+            raise ValueError(f"the weight of {name}: {value!r} is not a number, such as 2") from None
     return weights
 
 

@@ -108,7 +108,7 @@ def checked_scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str
             raise ComparisonsError(
                 f"{table.source or 'the data'}: there are no scores {missing[0]!r}; there are "
                 f"{', '.join(found) or 'none'}, and the columns {', '.join(table.columns)}. "
-                "Name others with --scores"
+                "Name others with --columns scores=NAME"
             )
         found = {name: every[name] for name in chosen}
     return {name: _numbers(table, *place) for name, place in found.items()}
@@ -129,7 +129,9 @@ def checked_numbers(table: Table, chosen: Sequence[str]) -> dict[str, NDArray[np
 def _numbers(table: Table, name: str, column: Column, flag: str = "scores") -> NDArray[np.float64]:
     values = np.array([as_number(value) for value in column])
     if bad := np.flatnonzero(np.isinf(values)).tolist():
-        problem = f"{shown(column[bad[0]])} is not a number; correct it, leave it empty, or choose others with --{flag}"
+        problem = (
+            f"{shown(column[bad[0]])} is not a number; correct it, leave it empty, or choose another column of {flag}"
+        )
         raise table.error(bad, name, problem)
     return values
 
@@ -377,7 +379,7 @@ def identified(table: Table, column: Mapping[str, str | None], known: Mapping[An
     if twice.size:
         label = shown(labels[codes[twice[0]]])
         is_known = context_name or context_id
-        remedy = "" if is_known else ", or name the column of its context with --context or --context-id"
+        remedy = "" if is_known else ", or name the column of its context with --context"
         raise table.error(twice, name, f"{label} stands there before; give each item its own name{remedy}")
     shared = zip(contexts.tolist(), texts, strict=True)
     texts = tuple((known or {}).get(group) if text is None else text for group, text in shared)

@@ -119,7 +119,8 @@ def pair_groups(
             key = items.contexts[code]
             if key in texts:
                 raise ComparisonsError(
-                    f"{side!r} has two texts in context {shown(key)}; name the column of the inputs by --context-id"
+                    f"{side!r} has two texts in context {shown(key)}; name the column of the inputs by --columns "
+                    "context_id=NAME"
                 )
             texts[key] = items.texts[row], items.context_texts[code]
         found.append(texts)

@@ -243,7 +243,7 @@ class BatchClient:
 
     def _lost(self, problem: Refused) -> LostError:
         return LostError(
-            f"{self.address} has lost the batch, or its results {problem}. With --batch --cancel it is given up, and "
+            f"{self.address} has lost the batch, or its results {problem}. With --batch cancel it is given up, and "
             "the same command then asks its questions again"
         )
 

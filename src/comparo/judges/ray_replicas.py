@@ -384,13 +384,15 @@ class Replicas:
             nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
             raise JudgeError(
                 f"no node of the Ray cluster can hold a judge with {in_words(self._need)}; the nodes have "
-                f"{', '.join(map(in_words, nodes))}. Ask for less by --judge-gpus or --judge-cpus, or add a node"
+                f"{', '.join(map(in_words, nodes))}. Ask for less by the options gpus or cpus, or add a node"
             )
         if fitting is not None and fitting < count:
             logger.warning("%d of the %d judges asked for find a place on the Ray cluster", fitting, count)
         gpus = self._ray.cluster_resources().get("GPU", 0)
         if gpus and not self._need["GPU"] and self._spec[0].startswith(("hf/", "vllm/")):
-            logger.warning("the Ray cluster has %g GPUs and the judges use none; --judge-gpus 1 gives each one", gpus)
+            logger.warning(
+                "the Ray cluster has %g GPUs and the judges use none; the option gpus=1 gives each one", gpus
+            )
 
     def _check_seats(self) -> None:
         """An error where no replica has found a place for too long."""
@@ -401,7 +403,7 @@ class Replicas:
         raise JudgeError(
             f"no judge found a place on the Ray cluster: each needs {in_words(self._need)}, and "
             f"{in_words(self._ray.available_resources())} are free. Wait for what else runs there, or ask for less by "
-            "--judge-gpus or --judge-cpus"
+            "the options gpus or cpus"
         )
 
 

@@ -161,7 +161,7 @@ def command(configuration: Mapping[str, Any]) -> str:
     words = ["comparo", "rank", "ITEMS"]
     flags = prompt_flags(prompt)
     before = "" if flags else f"printf %s {shlex.quote(prompt.template)} > prompt.txt\n"
-    words += flags or ["--prompt", "prompt.txt", "--labels", ",".join(prompt.labels), "--answer", prompt.answer]
+    words += flags or ["--prompt", f"prompt.txt; labels={','.join(prompt.labels)}, answer={prompt.answer}"]
     if not flags and delimited(prompt.template) != prompt.template:
         words += ["--wording", PAPER_WORDING]
     voices = configuration["identity"].get("voices", {})

@@ -125,7 +125,7 @@ class BatchRun(Run):
             raise self._lost
         if self._is_cancelled:
             raise PendingError(
-                f"Cancelled: {self.progress.answered:,} answers are kept. The same command (without --cancel) asks the "
+                f"Cancelled: {self.progress.answered:,} answers are kept. The same command (without cancel) asks the "
                 "rest in another batch"
             )
         return self._conclude()

@@ -35,10 +35,6 @@ from comparo.data.run_folder import clean, key_of
 from comparo.errors import StoreError
 from comparo.judges import Judge, Judgement, Probe
 from comparo.judges.protocol import Several, about
-from comparo.run.store import BUSY, UNFIT, open_database, plain
-from comparo.run.files import DAMAGED, make_private
-from comparo.data.run_folder import clean, key_of
-from comparo.judges.protocol import Several, about
 from comparo.run.files import DAMAGED, make_private
 from comparo.run.store import BUSY, UNFIT, open_database, plain
 

@@ -86,7 +86,7 @@ class Rounds:
 
     >>> from comparo.data.prompts import Question
     >>> from comparo.selection.selector import Selector
-    >>> rounds = Rounds(Selector(["ana", "bo", "cy"], orders="one", rng=0), calls=3, size=1)
+    >>> rounds = Rounds(Selector(["ana", "bo", "cy"], orders="one", seed=0), calls=3, size=1)
     >>> first = rounds.offer()
     >>> len(first), rounds.done
     (2, False)
@@ -224,9 +224,9 @@ def pair_source(
     options: dict[str, Any] = {"strategy": strategy, "orders": orders, "goal": task.goal, "contrast": contrast}
     new = len(ids) if task.growth is None else task.growth.new.get(context, 0)
     if task.growth is None or not is_begun or strategy == "random" or new > MOST:
-        return Selector(ids, **options, rng=rng), new
+        return Selector(ids, **options, seed=rng), new
     own, other = rng.spawn(2)
-    return Placing(ids, Selector(ids, **options, rng=own), contrast, other), new
+    return Placing(ids, Selector(ids, **options, seed=own), contrast, other), new
 
 
 LOOK_GROWTH = 1.25  # answers, relative to those at the last look, that make another one

@@ -47,6 +47,7 @@ from scipy import sparse
 
 from comparo.analysis.evidence import SURE, either, log_evidence, log_pair_evidence
 from comparo.data.comparisons import Comparisons
+from comparo.data.imports import Source
 from comparo.judges import Judgement
 from comparo.methods import quiet_fit
 from comparo.model.estimators.panel import Panel
@@ -54,7 +55,6 @@ from comparo.model.estimators.voice import Voice
 from comparo.model.inference.choices import Choices
 from comparo.ranking.notes import BLIND
 from comparo.rounding import first_best
-from comparo.run.scheduling import Source
 from comparo.run.voices import comparisons
 from comparo.types import Array
 

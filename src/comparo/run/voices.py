@@ -178,7 +178,7 @@ def make_prompt(
         heading = (context or "context").replace("_", " ").capitalize()
     if isinstance(criterion, Mapping):
         if prompt is not None or labels is not None or answer is not None:
-            raise ValueError("several criteria have a prompt of their own; leave --prompt, --labels and --answer out")
+            raise ValueError("several criteria have a prompt of their own; leave --prompt out")
         return criteria_prompt(criterion, kind, heading if has_contexts else None, wording or DEFAULT_WORDING)
     if isinstance(prompt, str) and prompt not in PAPER and "{" not in prompt:
         if not Path(prompt).is_file():

@@ -25,7 +25,7 @@ TRIES = 100
 DRAWN = 1_000_000  # pairs drawn in all tries together
 
 
-def random_pairs(items: int, pairs: int, rng: Seed = None, tries: int = TRIES) -> Pairs:
+def random_pairs(items: int, pairs: int, seed: Seed = None, tries: int = TRIES) -> Pairs:
     """K different random pairs of N items, each item in at least one of them, connected if K ≥ N − 1.
 
     They are drawn uniformly from all such sets if a few tries find one. With few pairs per item they are a uniformly
@@ -36,7 +36,7 @@ def random_pairs(items: int, pairs: int, rng: Seed = None, tries: int = TRIES) -
     ----------
     items : N, the number of items.
     pairs : K ≥ N/2, the number of pairs.
-    rng : A seed or a generator.
+    seed : A whole number or a generator.
     tries : How many sets are drawn at most until one serves.
 
     Returns
@@ -45,11 +45,11 @@ def random_pairs(items: int, pairs: int, rng: Seed = None, tries: int = TRIES) -
 
     Examples
     --------
-    >>> random_pairs(4, 6, rng=0).shape
+    >>> random_pairs(4, 6, seed=0).shape
     (6, 2)
     """
     check_number(items, pairs)
-    rng = as_generator(rng)
+    rng = as_generator(seed)
     if 2 * pairs < items:
         raise ValueError(f"{pairs} pairs cannot hold {items} items; draw at least {(items + 1) // 2} pairs")
     apart, none = np.arange(items), np.empty(0, dtype=np.int64)
@@ -62,14 +62,14 @@ def random_pairs(items: int, pairs: int, rng: Seed = None, tries: int = TRIES) -
     return forest(apart, pairs, rng)
 
 
-def in_one_order(pairs: Pairs, items: int, rng: Seed = None) -> Pairs:
+def in_one_order(pairs: Pairs, items: int, seed: Seed = None) -> Pairs:
     """Each pair in one order, so that each item is first and second equally often, to within one.
 
     Parameters
     ----------
     pairs : The codes of the items of each pair, shape (K, 2).
     items : N, the number of items.
-    rng : A seed or a generator.
+    seed : A whole number or a generator.
 
     Returns
     -------
@@ -77,10 +77,10 @@ def in_one_order(pairs: Pairs, items: int, rng: Seed = None) -> Pairs:
 
     Examples
     --------
-    >>> in_one_order(np.array([[0, 1], [0, 2], [0, 3], [0, 4]]), 5, rng=0)[:, 0].tolist().count(0)
+    >>> in_one_order(np.array([[0, 1], [0, 2], [0, 3], [0, 4]]), 5, seed=0)[:, 0].tolist().count(0)
     2
     """
-    return orient(pairs, np.zeros(items, dtype=np.int64), as_generator(rng))
+    return orient(pairs, np.zeros(items, dtype=np.int64), as_generator(seed))
 
 
 def in_both_orders(pairs: Pairs) -> Pairs:

@@ -55,7 +55,7 @@ class Placing:
     Examples
     --------
     >>> items, rng = ["ana", "bo", "cy", "new"], np.random.default_rng(0)
-    >>> placing = Placing(items, Selector(items, rng=1), None, rng)
+    >>> placing = Placing(items, Selector(items, seed=1), None, rng)
     >>> placing.observe([("ana", "bo", 0.8), ("bo", "ana", 0.2), ("bo", "cy", 0.7), ("cy", "bo", 0.3)])
     >>> placing.next(2)  # the anchor is the middle of the old ranking
     [('new', 'bo'), ('bo', 'new')]

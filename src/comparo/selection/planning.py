@@ -123,7 +123,7 @@ def plan(
     strategy: Strategy | None = None,
     orders: Orders = DEFAULT_ORDERS,
     repeats: int | None = None,
-    rng: Seed = None,
+    seed: Seed = None,
     effort: Effort = EFFORT,
 ) -> Plan:
     """How many calls rank `items` items with a mean Spearman correlation of `target`.
@@ -141,7 +141,7 @@ def plan(
     bias : Added to every logit; above 0 it favours the item shown first. None is 0.
     strategy, orders : As in `Selector`.
     repeats : The number of simulated runs; by default 8 to 100, fewer for more items.
-    rng : A seed or a generator.
+    seed : A whole number or a generator.
     effort : How much is simulated.
 
     Returns
@@ -155,7 +155,7 @@ def plan(
 
     Examples
     --------
-    >>> found = plan(12, accuracy=0.9, target=0.9, rng=0)
+    >>> found = plan(12, accuracy=0.9, target=0.9, seed=0)
     >>> found.calls
     36
     """
@@ -177,7 +177,7 @@ def plan(
 
     if repeats is None:
         repeats = min(max(effort.simulated // size, effort.fewest), effort.most)
-    runs = [_Run(size, answer, strategy, orders, generator) for generator in as_generator(rng).spawn(repeats)]
+    runs = [_Run(size, answer, strategy, orders, generator) for generator in as_generator(seed).spawn(repeats)]
     found: list[tuple[float, ...]] = []
     for calls in _tried(effort.per_item, size, orders):
         if calls <= effort.calls * size or not found:
@@ -224,7 +224,7 @@ class _Run:
         self.scores = rng.standard_normal(items)
         self.answer = answer
         self.rng = rng
-        self.selector = Selector(range(items), strategy=strategy, orders=orders, rng=rng)
+        self.selector = Selector(range(items), strategy=strategy, orders=orders, seed=rng)
         self.rows = np.empty((0, 2), dtype=np.int64)
         self.p = np.empty(0)
         self.heard = 0

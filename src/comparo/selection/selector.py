@@ -51,7 +51,7 @@ JITTER = 0.15  # standard deviation added to the logarithm of a contrast, so tha
 log = logging.getLogger(__name__)
 
 
-def greedy_pairs(items: int, pairs: int, rng: Seed = None, limits: Limits = LIMITS) -> Pairs:
+def greedy_pairs(items: int, pairs: int, seed: Seed = None, limits: Limits = LIMITS) -> Pairs:
     """The paper's design: a chain of all items in shuffled order, then the pairs with the largest A_xx + A_yy − 2A_xy.
 
     A = (W̃ᵀW̃)⁻¹ with the pairs chosen before, so that each pair multiplies det(W̃ᵀW̃) by as much as possible; of equal
@@ -62,7 +62,7 @@ def greedy_pairs(items: int, pairs: int, rng: Seed = None, limits: Limits = LIMI
     ----------
     items : N, the number of items.
     pairs : K ≥ N − 1, the number of different pairs.
-    rng : A seed or a generator; it determines the order of the items.
+    seed : A whole number or a generator; it determines the order of the items.
     limits : `limits.exact` is the number of items up to which gains are exact.
 
     Returns
@@ -71,14 +71,14 @@ def greedy_pairs(items: int, pairs: int, rng: Seed = None, limits: Limits = LIMI
 
     Examples
     --------
-    >>> pairs = greedy_pairs(4, 6, rng=0)
+    >>> pairs = greedy_pairs(4, 6, seed=0)
     >>> len({frozenset(pair) for pair in pairs.tolist()})
     6
     """
     check_number(items, pairs)
     if pairs < items - 1:
         raise ValueError(f"{pairs} pairs cannot connect {items} items; choose at least {items - 1}, or random pairs")
-    selector = Selector(range(items), strategy="greedy", orders="one", rng=rng, limits=limits)
+    selector = Selector(range(items), strategy="greedy", orders="one", seed=seed, limits=limits)
     return np.array(selector.next(pairs), dtype=np.int32)
 
 
@@ -115,12 +115,12 @@ class Selector:
     contrast : How much the two texts of each pair differ, (N, N), as `contrast.contrasts` returns it: a comparison
         has the information contrast^a, a = 1 before any answer, then as estimated from the answers
         (`contrast.fitted_power`). It is ignored for random pairs, for a goal top-k and above 4096 items.
-    rng : A seed or a generator. The same seed and the same answers give the same calls.
+    seed : A whole number or a generator. The same seed and the same answers give the same calls.
     limits : `limits.exact` is the number of items up to which all pairs are considered, with an N × N covariance.
 
     Examples
     --------
-    >>> selector = Selector(["ana", "bo", "cy"], orders="one", rng=0)
+    >>> selector = Selector(["ana", "bo", "cy"], orders="one", seed=0)
     >>> selector.remaining
     3
     >>> pairs = selector.next(2)
@@ -138,7 +138,7 @@ class Selector:
         goal: str = DEFAULT_GOAL,
         repeats: bool = False,
         contrast: Array | None = None,
-        rng: Seed = None,
+        seed: Seed = None,
         limits: Limits = LIMITS,
     ) -> None:
         strategy = default_strategy(goal) if strategy is None else strategy
@@ -153,7 +153,7 @@ class Selector:
         self.top = top_of(goal, len(items), strategy)
         self.repeats = repeats
         self._exact, self._limits = len(items) <= limits.exact, limits
-        self.rng = rng = as_generator(rng)
+        self.rng = rng = as_generator(seed)
         names = list(items)
         order = rng.permutation(len(names))
         self._items = [names[number] for number in order.tolist()]

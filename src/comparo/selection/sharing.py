@@ -30,7 +30,7 @@ def share_out(
     *,
     twice: float = TWICE,
     asked: Comparisons | None = None,
-    rng: Seed = None,
+    seed: Seed = None,
 ) -> dict[Any, dict[str, list[Any]]]:
     """Share pairs out to judges.
 
@@ -44,7 +44,7 @@ def share_out(
         The share of the pairs, from 0 to 1, that two judges get; with one judge there are none.
     asked
         What was handed out before, with judges: nobody gets such a pair again.
-    rng
+    seed
         A seed or a generator.
 
     Returns
@@ -60,7 +60,7 @@ def share_out(
     Examples
     --------
     >>> pairs = {"first": ["a", "b", "c", "d", "e"], "second": ["b", "c", "d", "e", "a"]}
-    >>> shared = share_out(pairs, ["ana", "bo"], rng=0)
+    >>> shared = share_out(pairs, ["ana", "bo"], seed=0)
     >>> [len(columns["first"]) for columns in shared.values()]
     [3, 3]
     """
@@ -69,7 +69,7 @@ def share_out(
         raise ValueError(f"name each judge once, not {', '.join(map(str, names)) or 'none'}")
     if not 0 <= twice <= 1:
         raise ValueError(f"twice is the share of the pairs that two judges get, from 0 to 1, not {twice!r}")
-    rng = as_generator(rng)
+    rng = as_generator(seed)
     rows = list(zip(pairs["first"], pairs["second"], pairs.get("context", [None] * len(pairs["first"])), strict=True))
     had = _had(asked)
     number = round(twice * len(rows)) if len(names) > 1 else 0
@@ -138,7 +138,7 @@ def next_pairs(
     goal: str = DEFAULT_GOAL,
     repeats: bool = False,
     contrast: Mapping[Any, Array | None] | None = None,
-    rng: Seed = None,
+    seed: Seed = None,
 ) -> dict[str, list[Any]]:
     """The next calls in every context.
 
@@ -147,7 +147,7 @@ def next_pairs(
     items : The labels of the items of each context; the only context may be None.
     calls : How many calls to choose in every context.
     asked : The comparisons made so far.
-    strategy, orders, goal, repeats, rng : As in `Selector`.
+    strategy, orders, goal, repeats, seed : As in `Selector`.
     contrast : As `contrast.contrasts` returns it, by context.
 
     Returns
@@ -156,7 +156,7 @@ def next_pairs(
 
     Examples
     --------
-    >>> columns = next_pairs({"x": ["ana", "bo"], "y": ["ana", "cy"]}, 1, rng=0)
+    >>> columns = next_pairs({"x": ["ana", "bo"], "y": ["ana", "cy"]}, 1, seed=0)
     >>> [set(pair) == {"ana", other} for *pair, other in zip(columns["first"], columns["second"], ["bo", "cy"])]
     [True, True]
     >>> columns["context"]
@@ -164,7 +164,7 @@ def next_pairs(
     """
     parts = {} if asked is None else _by_context(asked, items)
     columns: dict[str, list[Any]] = {"first": [], "second": [], "context": []}
-    for (context, names), generator in zip(items.items(), as_generator(rng).spawn(len(items)), strict=True):
+    for (context, names), generator in zip(items.items(), as_generator(seed).spawn(len(items)), strict=True):
         try:
             selector = Selector(
                 names,
@@ -173,7 +173,7 @@ def next_pairs(
                 goal=goal,
                 repeats=repeats,
                 contrast=None if contrast is None else contrast[context],
-                rng=generator,
+                seed=generator,
             )
             if context in parts:
                 selector.observe(parts[context])

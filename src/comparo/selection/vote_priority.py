@@ -27,7 +27,7 @@ from comparo.types import Array, Index, Seed, as_generator
 MOST = 50_000  # pairs that are considered; of more, so many at random
 
 
-def telling_pairs(ranking: Ranking, number: int, rng: Seed = None) -> list[tuple[Any, Any, Any]]:
+def telling_pairs(ranking: Ranking, number: int, seed: Seed = None) -> list[tuple[Any, Any, Any]]:
     """Pairs (context, item, item) whose votes tell most of how much of a judge's view people share, the first most.
 
     No text is in two of them while there are others.
@@ -36,7 +36,7 @@ def telling_pairs(ranking: Ranking, number: int, rng: Seed = None) -> list[tuple
     ----------
     ranking : The judge's.
     number : How many pairs; fewer come back where there are fewer.
-    rng : A seed or a generator; it decides among pairs that tell the same, and which of very many pairs are considered.
+    seed : A whole number or a generator; decides between equal pairs, and which of very many pairs are considered.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def telling_pairs(ranking: Ranking, number: int, rng: Seed = None) -> list[tuple
     [(None, 'a', 'd')]
     """
     judged, expectation = ranking.judged, expected_of(ranking)[0]
-    rng = as_generator(rng)
+    rng = as_generator(seed)
     first, second = rng.permutation(np.stack(_pairs(judged.graph.starts, rng)), axis=1)
     chosen = _chosen(expectation, first, second, min(number, len(first)))
     labels = judged.graph.labels(judged.comparisons)

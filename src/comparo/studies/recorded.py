@@ -61,7 +61,7 @@ class Recorded:
         if attribute not in items.scores:
             known = ", ".join(items.scores) or "none"
             raise ComparisonsError(
-                f"the items have no human scores {attribute!r}; they have {known}. Name a column with --scores"
+                f"the items have no human scores {attribute!r}; they have {known}. Name a column with --columns scores=NAME"
             )
         data = Comparisons.of(judgements)
         rows = _matched(data, items)
@@ -94,7 +94,7 @@ class Recorded:
         if not found.has_spread.any():
             raise ComparisonsError(
                 f"people gave all items of every context the same {attribute!r}: there is nothing to correlate with; "
-                "choose other scores with --scores"
+                "choose others with --columns scores=NAME"
             )
         return replace(found, notes=tuple(_notes(found, len(items))))
 
@@ -234,7 +234,7 @@ def scored_items(
         texts = Items.of(name_or_path) if items is None else items
         scored = tuple(texts.scores)
         if not scored:
-            raise ComparisonsError(f"{file} has no human scores to compare with; name their column with --scores")
+            raise ComparisonsError(f"{file} has no human scores to compare with; name it with --columns scores=NAME")
     wanted = tuple(attributes)
     if unknown := [attribute for attribute in wanted if attribute not in texts.scores]:
         raise ComparisonsError(f"{name} has no human scores {unknown[0]!r}; it has {', '.join(scored)}")

@@ -72,7 +72,7 @@ def chosen(recorded: Recorded, fitting: Fitting, grid: Sequence[str], draws: int
     for code, context in enumerate(contexts):
         contrast, most = fitting.contrast[context], max(int(count[code]) for count in counts.values())
         for number in range(draws):
-            selector = Selector(names[context], strategy="greedy", orders="both", contrast=contrast, rng=rng)
+            selector = Selector(names[context], strategy="greedy", orders="both", contrast=contrast, seed=rng)
             asked = [place[code, first, second] for first, second in selector.next(most)]
             for calls in grid:
                 rows[calls][number] += asked[: counts[calls][code]]

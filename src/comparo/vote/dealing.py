@@ -90,7 +90,7 @@ class Deck:
                 if selector is None or selector.strategy != strategy:
                     news = list(self.votes.values())
                     rng = np.random.default_rng([*self.seed, len(news)])
-                    selector = Selector(self.ids, strategy=strategy, orders="one", rng=rng)
+                    selector = Selector(self.ids, strategy=strategy, orders="one", seed=rng)
                 self._selector, self._news = selector, []
             if news:
                 selector.observe(news)

@@ -11,9 +11,8 @@ import numpy as np
 import comparo.report.bounds as bounds
 from comparo.analysis.confidence import top_probability
 from comparo.analysis.correlations import mean_known
-from comparo.analysis.transitivity import cycles
-from comparo.ranking.flips import count_flips
-from comparo.ranking.notes import control_name, control_sentences
+from comparo.ranking.display import control_name, control_sentences
+from comparo.ranking.self_consistency import count_flips, cycles
 from comparo.report.bounds import Bound, Verdict
 from comparo.report.embed import percentages
 from comparo.report.measures import Outlook, as_many_again, length_correlation, position_bias, residuals

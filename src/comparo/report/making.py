@@ -28,7 +28,6 @@ METHODS = {
     "panel": "consensus of several judges, each weighed by what it agrees on with the others",
     "davidson": "Bradley–Terry model of wins, losses and ties",
     "votes": "Bradley–Terry model of people's votes with a prior on how far texts differ",
-    "bt-sigma": "Bradley–Terry model with a discrimination for each judge",
 }
 NAME = 300  # characters of a judge's name, and of a setting
 SETTINGS = 100  # that are shown at most

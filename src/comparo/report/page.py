@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from comparo.analysis.correlations import agreement
 from comparo.errors import StoreError
-from comparo.ranking.growth import growth_sentences, moved_columns, new_columns
+from comparo.ranking.display import growth_sentences, moved_columns, new_columns
 from comparo.ranking.ranking import Ranking
 from comparo.report.advice import Step, advice
 from comparo.report.bounds import pairs_in_order

@@ -25,8 +25,8 @@ from comparo.report.embed import are_codes, label, snippet
 from comparo.rounding import merge_ties
 from comparo.run.criteria_run import criteria_of
 from comparo.run.fit_policy import Fitting
+from comparo.run.growth import read_past
 from comparo.run.loop import Run
-from comparo.run.resume import read_past
 from comparo.run.store import VOTES, read_configuration, read_judgements, stored_items
 from comparo.run.voices import comparisons
 from comparo.types import Array, LongIndex

@@ -32,7 +32,7 @@ from comparo.run.store import Store, count_judgements, differences, read_configu
 from comparo.run.task import Task
 from comparo.run.voices import Voice
 from comparo.selection.designs import DEFAULT_BUDGET
-from comparo.selection.vote_priority import telling_pairs
+from comparo.selection.sharing import telling_pairs
 
 LONGEST = 40  # characters of a name: what a row of the organiser's table has room for
 ALIKE = str.maketrans("авекмнорстухіјѕԁһԛԝαβεζηικμνορτυχ", "abekmhopctyxijsdhqwabezhikmnoptyx")  # in small letters

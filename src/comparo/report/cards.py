@@ -102,10 +102,11 @@ def _whose(record: Record) -> Card | None:
 
 def _position(record: Record) -> Card:
     """Which of two equal texts wins."""
-    found, is_first = position_bias(record.ranking), position_bias(record.ranking).wins >= 0.5
+    found = position_bias(record.ranking)
+    is_first = found.wins >= 0.5
     share, low, high = found.wins, found.low, found.high
     if not is_first:
-        share, low, high = 1 - found.wins, 1 - found.high, 1 - found.low
+        share, low, high = 1 - share, 1 - high, 1 - low
     bound = bounds.POSITION_FITTED if found.fitted else bounds.POSITION
     has_bias = record.ranking.method.startswith(("poe", "mixed", "panel"))
     values = {"is_first": is_first, "share": share, "low": low, "high": high, "is_corrected": found.fitted}

@@ -170,8 +170,11 @@ def command(configuration: Mapping[str, Any]) -> str:
     if len(wordings) > 1:
         for wording in wordings["--wording" in words :]:
             words += ["--wording", wording]
-    for name in (*([] if voices else ["judge"]), *CHOSEN, "validity"):
-        if (value := _setting(configuration, name)) is not None:
+    chosen = {name: _setting(configuration, name) for name in (*([] if voices else ["judge"]), *CHOSEN)}
+    if configuration.get("validity") is not None:
+        chosen["estimate"] = configuration["validity"]
+    for name, value in chosen.items():
+        if value is not None:
             words += [f"--{name}", str(value)]
     return before + shlex.join(words)
 

@@ -18,7 +18,7 @@ from comparo.analysis.correlations import correlation
 from comparo.analysis.reliability import MEASURES, measured
 from comparo.data.run_folder import key_of
 from comparo.model.design import Design
-from comparo.model.estimators.panel_members import OTHERS, Heard, hear
+from comparo.model.estimators.panel_members import OTHERS, PanelMembers, fit_members
 from comparo.model.tuning import FEW
 from comparo.ranking.notes import BLIND
 from comparo.ranking.ranks import ranks
@@ -74,7 +74,7 @@ def who_judged(record: Record) -> dict[str, Any] | None:
     asked = [str(name) for name in record.configuration["identity"].get("voices", {})]
     if len(asked) < 2 and (data.judges is None or len(data.judges) < 2):
         return None
-    heard = _in_order(hear(data, Design(is_biased=record.fitting.bias == "joint")), asked)
+    heard = _in_order(fit_members(data, Design(is_biased=record.fitting.bias == "joint")), asked)
     names = [str(name) for name in heard.names]
     without = _without(record, heard)
     costs, reasons = _costs(record, names), _left_out(record)
@@ -95,7 +95,7 @@ def who_judged(record: Record) -> dict[str, Any] | None:
     }
 
 
-def _in_order(heard: Heard, asked: list[str]) -> Heard:
+def _in_order(heard: PanelMembers, asked: list[str]) -> PanelMembers:
     """The voices in the order in which the run names them, whichever answered first; others come last."""
     place = {name: number for number, name in enumerate(asked)}
     order = sorted(range(len(heard.names)), key=lambda r: place.get(str(heard.names[r]), len(asked)))
@@ -113,13 +113,13 @@ def _in_order(heard: Heard, asked: list[str]) -> Heard:
         family=heard.family[order],
         loading=heard.loading[order],
         loading_error=heard.loading_error[order],
-        believed=heard.believed[order],
+        shrunk_loading=heard.shrunk_loading[order],
         anchored=heard.anchored[order],
     )
 
 
 def _members(
-    record: Record, heard: Heard, without: list[float], costs: Mapping[str, float], reasons: Mapping[str, str]
+    record: Record, heard: PanelMembers, without: list[float], costs: Mapping[str, float], reasons: Mapping[str, str]
 ) -> list[Member]:
     """A row for each voice that was heard."""
     names = [str(name) for name in heard.names]
@@ -214,7 +214,7 @@ def _left_out(record: Record) -> dict[str, str]:
     return reasons
 
 
-def _without(record: Record, heard: Heard) -> list[float]:
+def _without(record: Record, heard: PanelMembers) -> list[float]:
     """Spearman's correlation of the ranking without each voice with the full one; none where that takes too long."""
     ranking = record.ranking if record.ranking.people is None else record.ranking.judged
     data = ranking.comparisons
@@ -224,7 +224,7 @@ def _without(record: Record, heard: Heard) -> list[float]:
     return [correlation(ranking, fewer, ranking.scores) for fewer in rest]
 
 
-def _crossed(heard: Heard, single: list[int]) -> list[dict[str, Any]]:
+def _crossed(heard: PanelMembers, single: list[int]) -> list[dict[str, Any]]:
     """The agreement of some voices with each other: rows of cells, each a number, its hue and the share of it."""
     found = np.clip(heard.agreement.correlation, -1.0, 1.0).tolist()
     return [
@@ -242,7 +242,7 @@ def _cell(value: float) -> tuple[str, str, str]:
     return f"{round(100 * value)}".replace("-", "−"), "blue" if value >= 0 else "orange", f"{60 * abs(value):.0f}%"
 
 
-def _contested(record: Record, heard: Heard, single: list[int]) -> list[Mapping[str, Any]]:
+def _contested(record: Record, heard: PanelMembers, single: list[int]) -> list[Mapping[str, Any]]:
     """The texts on whose scores voices differ most, and the place that each voice gives them.
 
     Scores are in standard deviations of those of the same voice, and sign-flipped for a reversed voice. Voices that may
@@ -254,7 +254,7 @@ def _contested(record: Record, heard: Heard, single: list[int]) -> list[Mapping[
     scores = np.full((len(heeded), graph.nodes), np.nan)
     places = np.zeros(scores.shape, dtype=np.int64)
     for row, r in enumerate(heeded):
-        own, answered = np.sign(heard.believed[r]) * heard.voices[r].scores, heard.voice == r
+        own, answered = np.sign(heard.shrunk_loading[r]) * heard.voices[r].scores, heard.voice == r
         seen = np.bincount(np.concatenate([graph.first[answered], graph.second[answered]]), minlength=graph.nodes) > 0
         spread = float(np.std(own[seen]))
         if spread > 0:

@@ -4,11 +4,11 @@ A voice is a judge with a wording, or a person. Voice r sees candidate i as
 
     x_ri = a_r·t_i + u_ri,      t = group + style + own,    u_r ~ N(0, τ_r²),
 
-and answers with its own position bias and noise φ_r (`voices`). t is the consensus; a_r may be small, or negative for a
+and answers with its own position bias and noise φ_r (`voice`). t is the consensus; a_r may be small, or negative for a
 voice that ranks the other way round. Voices with the same taste are a family and count as one opinion with several
-answers (`loadings`). Given the variances, everything is one linear system (`star`); the covariance of t includes that
-voices disagree, so it does not become small with many answers of few voices. Scores are in logits of the mean voice:
-mean |a_r| = 1.
+answers (`panel_members`). Given the variances, all is one linear system (`panel_covariance`); the covariance of t
+includes that voices disagree, so it does not become small with many answers of few voices. Scores are in logits of the
+mean voice: mean |a_r| = 1.
 """
 
 from __future__ import annotations
@@ -152,23 +152,14 @@ def _together(heard: PanelMembers, shared: Shared, leans: Array | None, limits: 
     elif leans is not None:
         opinion = opinion.with_coefficient_errors(leans)
     return Panel(
-        graph,
-        heard.names,
-        heard.voice,
-        tuple(voices),
-        heard.agreement,
-        family,
-        heard.loading,
-        heard.loading_error,
-        heard.shrunk_loading,
-        anchored,
-        alpha / unit,
-        unit * graph.centre(scores),
-        opinion,
-        settled and all(voice.converged for voice in voices),
-        group,
-        shared,
-        leans,
+        **vars(heard) | {"voices": tuple(voices)},
+        scale=alpha / unit,
+        scores=unit * graph.centre(scores),
+        opinion=opinion,
+        converged=settled and all(voice.converged for voice in voices),
+        group=group,
+        shared=shared,
+        leans=leans,
     )
 
 

@@ -159,11 +159,9 @@ class PanelInformation:
             known, pulled = np.zeros((count, size, size)), np.zeros((count, size))
             for r in np.flatnonzero(family == k):
                 voice, alpha = self.voices[r], self.scale[r]
-                laplacian = voice.laplacian
-                own = laplacian.pattern.batches[number]
-                precision = laplacian.dense(own) - laplacian.constants(own) - one / voice.variance
-                known += self.share[r] * alpha**2 * precision
-                pulled += self.share[r] * alpha * laplacian.pattern.gather(voice.pull)[own.nodes].reshape(count, size)
+                known += alpha**2 * self._precision(number, int(r))
+                said = voice.laplacian.pattern.gather(voice.pull)[batch.nodes].reshape(count, size)
+                pulled += self.share[r] * alpha * said
             shrink = tie * np.linalg.inv(known + tie * one)
             w += known @ shrink
             g += np.einsum("bij,bj->bi", shrink, pulled)

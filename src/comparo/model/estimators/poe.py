@@ -4,13 +4,10 @@ For comparison k between i (shown first) and j (shown second), d_k = s_i − s_j
 
     Σ_k w_k · ℓ(d_k; p_k) + log prior(s).
 
-γ is the position bias: negative where the judge favours the first text: σ(−γ) is the probability with which the first
-of two equal texts wins under Bradley–Terry.
-
-The product of Davidson's experts: scores and the tie parameter ν of each judge, found in turn.
-
-Given the scores, ν of a judge is the root of Σ w·P(tie) = the weight of its ties (`ties`); given ν, the scores are the
-maximum of a product of experts (`product`). Both steps increase the same log-density, which has one maximum.
+γ is the position bias, negative where the judge favours the first text: σ(−γ) is the probability with which the first
+of two equal texts wins under Bradley–Terry. Davidson's experts have a tie parameter ν per judge, found in turn with the
+scores: ν is the root of Σ w·P(tie) = the weight of the judge's ties. Both steps increase the same log-density, which
+has one maximum.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Soft answers in the mixed model: observations of differences in logits, exact but for three things.
 
 γ, where it does not cancel, and saturated answers, which only say that a difference is large, are found in rounds with
-the variances. Where the answers show heavy tails, their sites are found in further rounds (`tails`).
+the variances. Where the answers show heavy tails, their sites are found in further rounds (`student_t`).
 """
 
 from __future__ import annotations

@@ -14,9 +14,8 @@ from scipy.special import expit, logit
 
 from comparo import Comparisons, Ranking, fit
 from comparo.analysis.correlations import spearman_within
-from comparo.analysis.transitivity import cycles
 from comparo.ranking.criteria_ranking import expected
-from comparo.ranking.flips import count_flips
+from comparo.ranking.self_consistency import count_flips, cycles
 from comparo.report.bounds import CONTRADICTING, CYCLES, FLIPS, SPEARMAN
 from comparo.report.measures import residuals
 
@@ -59,7 +58,7 @@ def simulate(
     return Figures(
         turned.flipped / max(turned.pairs, 1),
         triples.cyclic / max(triples.triples, 1),
-        residuals(data.p, expected(ranking), expected(ranking, equal=True)).contradicting,
+        residuals(data.p, expected(ranking), expected(ranking, equal=True))[0],
         float(np.nanmean(spearman_within(ranking.scores, true, ranking.graph.position, contexts))),
     )
 

@@ -12,12 +12,11 @@ import pytest
 
 from comparo import Comparisons
 from comparo.analysis.reliability import reliability
-from comparo.analysis.transitivity import cycles
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.judges import Judgement
 from comparo.methods import quiet_fit
-from comparo.ranking.flips import count_flips
+from comparo.ranking.self_consistency import count_flips, cycles
 from comparo.report.page import render
 from comparo.report.record import read_record
 from comparo.report.voices_section import CHEAP, who_judged
@@ -138,7 +137,7 @@ def test_cells_hold_the_agreement_of_two_voices(record):
 def test_the_ranking_without_a_voice_is_that_of_the_others(record, monkeypatch):
     data = record.ranking.comparisons
     without = [float(member.without.replace("−", "-")) for member in who_judged(record)["members"]]
-    rest = record.refit(data.take(data.judges[data.judged_by] != "told/ana"))
+    rest = record.fitting.fit(data.take(data.judges[data.judged_by] != "told/ana"))
     order = [list(ranking.items) for ranking in (record.ranking, rest)]
     assert order[0] == order[1]
     places = [np.argsort(np.argsort(ranking.scores)) for ranking in (record.ranking, rest)]

@@ -15,16 +15,15 @@ from comparo.cli.flags import names_in
 from comparo.cli.printing import Format, print_board, print_notes, print_ranking, print_text, say
 from comparo.cli.settings import command_line
 from comparo.data.comparisons import Comparisons, read_several
-from comparo.data.injection import LENGTH
-from comparo.data.items import Items
+from comparo.data.items import LENGTH, Items
 from comparo.data.run_folder import database_of
 from comparo.data.writing import csv_text
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.bradley_terry import PriorPairs
 from comparo.model.estimators.poe import Bias
+from comparo.ranking.display import control_sentences, tie_sentences
 from comparo.ranking.grouping import group_codes
 from comparo.ranking.leaderboard import Over
-from comparo.ranking.notes import control_sentences, tie_sentences
 from comparo.ranking.powered import Powered, powered
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import rank_votes, shared_ids, with_votes
@@ -233,11 +232,11 @@ def fit_command(
     print_notes((*ranking.notes, *(board.notes if leaderboard else ())))
     told = () if ranking.people is None else (ranking.people.sentence,)
     if report is not None:
-        from comparo.report.page import write_page
+        from comparo.report.page import render, save_page
         from comparo.report.record import Fitted, fitted_record
 
         again = Fitted(bias or ("joint" if estimates else None), fitted)
-        written = write_page(report, fitted_record(ranking, again, _named(files), command_line(context)))
+        written = save_page(report, render(fitted_record(ranking, again, _named(files), command_line(context))))
         say(f"Report: {written}")
     for sentence in (*told, *tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         say(sentence)

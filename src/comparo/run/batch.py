@@ -28,7 +28,7 @@ from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Batch, Courier, Pauses, StrangerError
-from comparo.run.cache import Memory, Recalling
+from comparo.run.cache import Recalling
 from comparo.run.loop import LOOK, Run, logger
 from comparo.run.progress import Watcher
 from comparo.run.scheduling import pair_source
@@ -95,7 +95,7 @@ class BatchRun(Run):
     ) -> None:
         super().__init__(task, store, watch)
         self.mode, self.pauses = mode, pauses or Pauses()
-        self._memory = Memory(task.judge, task.prompt)
+        self._cache = task.judge if isinstance(task.judge, Recalling) else None
         self._away: dict[int, Batch] = {}  # the batches at the server
         self._pool: deque[Question] = deque()
         self._most: float = inf  # questions of a batch, fewer where the server was full
@@ -154,7 +154,8 @@ class BatchRun(Run):
         """Take the answers that are in a cache from there."""
         for _ in range(len(self._pool)):
             question = self._pool.popleft()
-            if (found := self._memory.find(question)) is None:
+            found = None if self._cache is None else self._cache.find(question, self.task.prompt)
+            if found is None:
                 self._pool.append(question)
                 continue
             if self._priced:
@@ -272,7 +273,8 @@ class BatchRun(Run):
         try:
             for judgements in self._courier.answers(batch, state):
                 for judgement in judgements:
-                    self._memory.keep(judgement)
+                    if self._cache is not None:
+                        self._cache.keep(judgement, self.task.prompt)
                     self._take(judgement)
                     if self._is_left(self.known[key_of(judgement.question)]):
                         self._pool.append(self._question(judgement.question))

@@ -25,7 +25,7 @@ from comparo.ranking.consensus import check_validity, consensus, expected_by
 from comparo.ranking.grouping import Held, control_of, group_codes
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import find_voted, rank_votes, votes_about, with_votes
-from comparo.run.resume import Past, State
+from comparo.run.growth import Past, State
 from comparo.selection.text_features import contrasts, fitted_power, styles
 from comparo.types import Array
 

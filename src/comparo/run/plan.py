@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +28,7 @@ from comparo.ranking.ranking import Ranking
 from comparo.run.batch import BatchRun, Mode, check_batch
 from comparo.run.batch_transport import check_no_batch
 from comparo.run.budget import PROBES, dollars
-from comparo.run.cache import recalled
+from comparo.run.cache import Cache, Recalling, head_of, key_of_answer
 from comparo.run.criteria_run import CriteriaRun, CriteriaStore
 from comparo.run.files import set_aside
 from comparo.run.folders import choose_folder
@@ -174,6 +175,31 @@ def prepare(task: Task, storage: Storage = IN_MEMORY) -> Plan:
     if storage.batch is not None and task.growth is not None:
         raise ValueError("--batch cannot place new items: each of their pairs goes by answers; leave --batch out")
     return Plan(task, task.expense, storage, folder, judges)
+
+
+@contextmanager
+def recalled(task: Task, store: Store) -> Iterator[None]:
+    """Open the caches of a task's judges for its run, and close them afterwards; a StoreError where one is damaged."""
+    heads = {
+        voice.name: (voice.judge.cache, head_of(voice.judge.asked, voice.prompt))
+        for voice in task.voices
+        if isinstance(voice.judge, Recalling)
+    }
+    had: dict[Cache, list[bytes]] = {cache: [] for cache, _ in heads.values()}
+    # Else no two questions of the run have the same key, and it need not be known which answers it has had.
+    if len(set(heads.values())) < len(heads) or (heads and len(set(task.items.texts)) < len(task.items)):
+        answered = (one.question for one in chain(store.judgements(), task.given) if not one.failed)
+        for question in {key_of(question): question for question in answered if question.voice in heads}.values():
+            cache, head = heads[question.voice]
+            shown = task.items.question(question.context, question.first, question.second)
+            had[cache].append(key_of_answer(head, shown))
+    for cache, keys in had.items():
+        cache.begin(keys)
+    try:
+        yield
+    finally:
+        for cache in had:
+            cache.close()
 
 
 def first_question(task: Task) -> Question | None:

@@ -27,10 +27,10 @@ from comparo.data.run_folder import key_of
 from comparo.judges import Judge, Judgement
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
-from comparo.run.budget import Budget
+from comparo.run.budget import Budget, links_of
 from comparo.run.fit_policy import Fitting, Scores
+from comparo.run.growth import Growth
 from comparo.run.probing import PRICES, prices_of
-from comparo.run.resume import Growth
 from comparo.run.voices import Voice
 from comparo.selection.designs import (
     DEFAULT_GOAL,
@@ -259,21 +259,17 @@ class Task:
         costs = {voice.name: self._cost(voice.name, tokens[voice.name]) for voice in self.voices}
         least = math.nan if any(map(math.isnan, costs.values())) else min(filter(None, costs.values()), default=0.0)
         groups = self.systems().count if self.compares_groups else None
-        if self.growth is None:
-            calls = self.budget.calls(sizes, self.orders, least, len(self.voices), groups)
-            total = sum(number for number, _ in calls.values())
-        else:
-            calls = self.growth.calls(self.budget, sizes, self.orders, least, len(self.voices))
-            total = self.growth.more(calls)
+        new, given = None, Counter[Any]()
         if self.growth is not None:
-            links, given = self.growth.links(sizes), self.growth.given_in
+            new, given = self.growth.new, Counter(one.question.context for one in self.given)
+        calls = self.budget.calls(sizes, self.orders, least, len(self.voices), groups, new, given)
+        total = sum(number for number, _ in calls.values()) - given.total()
+        if groups is None:
+            made = {context: (number - given[context], orders) for context, (number, orders) in calls.items()}
+            links = {context: links_of(size, (new or sizes).get(context, 0)) for context, size in sizes.items()}
         else:
-            joined = sizes if groups is None else {None: groups}
-            links, given = {context: size - 1 for context, size in joined.items()}, Counter()
-        made = calls if groups is None else {None: (total, self.orders)}
-        each = [
-            (made[c][0] - given[c]) // (links[c] * (2 if made[c][1] == "both" else 1)) for c in links if links[c] > 0
-        ]
+            made, links = {None: (total, self.orders)}, {None: groups - 1}
+        each = [made[c][0] // (links[c] * (2 if made[c][1] == "both" else 1)) for c in links if links[c] > 0]
         most = max(costs.values()) if least == least else math.nan
         cost = min(total * most, self.budget.dollars) if self.is_panel and most == most else total * most
         return Expense(

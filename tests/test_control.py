@@ -199,10 +199,10 @@ def test_errors_of_coefficients_are_passed_on_as_finite_differences_say():
         def scores(opinion, shared=shared):
             if shared.kinds:
                 return opinion.expecting(shared, held)
-            star = opinion.star
+            star = opinion.panel_graph
             pull = np.concatenate([share * v.pull for share, v in zip(opinion.share, opinion.voices, strict=True)])
             solved = opinion.laplacian.solve(star.rhs(pull, opinion.scale))[star.consensus]
-            return opinion.leaning(held), solved
+            return opinion.with_coefficient_errors(held), solved
 
         leaning, before = scores(base)
         for r in range(3):

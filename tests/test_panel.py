@@ -399,9 +399,9 @@ def test_loadings_of_exact_correlations(seed, count):
     family = copies(Agreement(np.where(np.eye(count), 1.0, agreement.correlation), agreement.candidates))
     assert family.tolist() == list(range(count))
     merged, content = agreement.merged(family, turned), rng.uniform(0.1, 1, count)
-    best, believed, error = loadings(merged, np.zeros(count, dtype=bool), content)
+    best, shrunk_loading, error = loadings(merged, np.zeros(count, dtype=bool), content)
     assert best == pytest.approx(rho, abs=2e-3)
-    assert believed == pytest.approx(rho, abs=2e-3)
+    assert shrunk_loading == pytest.approx(rho, abs=2e-3)
     assert np.all((error > 0) & (error < 0.01))
 
 
@@ -461,14 +461,14 @@ def test_what_is_believed_of_a_loading_is_the_mean_of_what_is_open_below_one():
     """Of three voices the first one has the best loading 1; given the others, its own is normal, cut off there."""
     c = np.array([[1.0, 0.85, 0.85], [0.85, 1.0, 0.55], [0.85, 0.55, 1.0]])
     agreement, open_to_all = Agreement(c, np.full((3, 3), 100.0)), np.zeros(3, dtype=bool)
-    best, believed, error = loadings(agreement, open_to_all, np.ones(3))
+    best, shrunk_loading, error = loadings(agreement, open_to_all, np.ones(3))
     assert best[0] == MOST_LOADING
     even, others = 1.0 / LOADING_SPREAD**2, agreement.precision[0, 1:]
-    known = np.sum(others * believed[1:] ** 2) + even
-    centre = (np.sum(others * c[0, 1:] * believed[1:]) + even * np.mean([*believed, USUAL_LOADING])) / known
+    known = np.sum(others * shrunk_loading[1:] ** 2) + even
+    centre = (np.sum(others * c[0, 1:] * shrunk_loading[1:]) + even * np.mean([*shrunk_loading, USUAL_LOADING])) / known
     left = truncnorm(-np.inf, (MOST_LOADING - centre) * np.sqrt(known), centre, 1.0 / np.sqrt(known))
-    assert believed[0] == pytest.approx(left.mean(), abs=1e-4)
-    assert believed[0] < MOST_LOADING - 0.4 * error[0]
+    assert shrunk_loading[0] == pytest.approx(left.mean(), abs=1e-4)
+    assert shrunk_loading[0] < MOST_LOADING - 0.4 * error[0]
 
 
 def test_single_answers_in_many_contexts():

@@ -122,14 +122,14 @@ def fit(
         With prior "estimated", "mixed" and "panel": the group, and a sequence of numbers, for each item or pair
         (context, item). `groups="items"`: the same item in other contexts.
     control
-        With prior "estimated", "mixed" and "panel": what is held equal, as {"length": {"ana": "Once …"}}: a name, and
+        With prior "estimated", "mixed" and "panel": the control, as {"length": {"ana": "Once …"}}: a name, and
         for each item or pair (context, item) its text, whose length it is, or a number. The ranking is as without it;
         its `controlled` is that at equal length, and `control` what a judge gives for length (docs/control.md).
     people
         With "panel": the judges that are people. The consensus is what they say, without a taste of their own.
     estimate, validity
         "judge": the scores are the judge's. "consensus", with groups (or, for one judge, features): what people would
-        say, as far as the judge or the panel can tell; `validity` is the share, from 0 to 1, of its view of a text
+        say, by the judge or the panel; `validity` is the share, from 0 to 1, of its view of a text
         beyond its group that people share, by default the usual one (`comparo.ranking.consensus.consensus`).
     prior_pairs
         For "bt". "none": no prior. The maximum does not exist in a component where some items won every comparison with

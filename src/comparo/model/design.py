@@ -1,20 +1,19 @@
-"""What a method knows of the candidates beside the comparisons: groups, features, and what is held equal.
+"""What a method knows of the candidates beside the comparisons: groups, features, and a control.
 
-Held equal are numbers of the texts, such as their length, whose effect on a judge is taken out of the scores.
-
-A judge may like long texts. Its view of candidate i is then
+A control is a number of each text, such as its length, whose effect on a judge is taken out of the scores. A judge may
+like long texts. Its view of candidate i is then
 
     s_i = group + style + own_i + β·x_i,
 
-with x the length (or any other number) of the text and β without a prior of its own; the score at equal x is
+with x the length (or any other number) of the text and β without a prior; the score at equal x is
 
     s_i − β·(x_i − mean x).
 
-Own scores are random and independent of x: that alone tells β, since any scores could be explained without it. Where
-groups are known (systems that wrote the texts), a group that writes well may also write at length, and independence
-would be wrong. So x is split into what its group has on average, b, and the rest, w, and each has a coefficient: β is
-that of w, so it is found within groups, and that of b is part of what the groups are worth. Style is made independent
-of x by least squares, since its letter sequences know something of the length.
+Own scores are random and independent of x: that alone determines β, since any scores could be explained without it.
+Where groups are known (systems that wrote the texts), a group that writes well may also write at length, and
+independence would be wrong. There x is split into its mean in the group, b, and the rest, w, each with a coefficient: β
+is that of w, found within groups, and that of b is part of the groups' means. Style is made independent of x by least
+squares, since its letter sequences know something of the length.
 """
 
 from __future__ import annotations
@@ -122,8 +121,8 @@ PLAIN = Design()
 class Shared:
     """What candidates share: the `columns` QM (n, M), and which of the `kinds` ("groups", "style") each is, (M,).
 
-    A row of the columns of a kind has the mean square 1, so that ω² is the variance of the scores that it explains.
-    Columns of what is held equal (`control`) come first; they are of no kind, −1, and their coefficients have no prior.
+    A row of the columns of a kind has the mean square 1: ω² is the variance of the scores that it explains. Columns of
+    the control come first; they are of no kind, −1, and their coefficients have no prior.
     `held` (n, D) are its numbers, centred in components. `group` (n,) is the group of each candidate, where groups are
     among the kinds.
     """

@@ -6,9 +6,8 @@ The paper's general Gaussian expert with μ(p) = logit p takes an answer as
 
 Two answers about a pair, in both orders, are one observation, half of their difference: the effect of position cancels
 in it, that of the judge (γ) and that of the two texts. What rounding does to p is part of the noise. Answers that are
-choices (decisions, ties, votes) have the likelihood of Bradley–Terry instead (`comparo.model.inference.ep`).
-
-How the noise of answers depends on a size that is known without them, such as the contrast of two texts.
+choices (decisions, ties, votes) have the likelihood of Bradley–Terry instead (`comparo.model.inference.choices`).
+The noise may depend on a size that is known without the answers, such as the contrast of two texts (`power`).
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def difference_variances(laplacian: Laplacian) -> Array:
     """R = xᵀH⁻¹x of every row x of X (M,), in the pattern's order.
 
     Exact in contexts of up to `Limits.spectral` items. Above, that of a graph without short cycles: with the precision
-    of what the other comparisons say of an item, P_i − m_ji, a comparison of precision c says of it
+    P_i − m_ji of the other comparisons about an item, a comparison of precision c adds
     m_ij = 1/(1/c + 1/(P_j − m_ij)) through its opponent j, and R = 1/(c + 1/(1/(P_i − m_ji) + 1/(P_j − m_ij))).
 
     >>> from comparo.data.comparisons import Comparisons

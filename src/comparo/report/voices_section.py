@@ -17,7 +17,7 @@ from comparo.analysis.correlations import correlation
 from comparo.analysis.reliability import MEASURES, measured
 from comparo.data.run_folder import key_of
 from comparo.model.design import Design
-from comparo.model.estimators.panel_members import OTHERS, Heard, hear
+from comparo.model.estimators.panel_members import OTHERS, PanelMembers, fit_members
 from comparo.model.tuning import FEW
 from comparo.ranking.display import BLIND
 from comparo.ranking.ranks import ranks
@@ -71,7 +71,7 @@ def who_judged(record: Record) -> dict[str, Any] | None:
     asked = [str(name) for name in record.identity.get("voices", {})]
     if len(asked) < 2 and (data.judges is None or len(data.judges) < 2):
         return None
-    heard = hear(data, Design(is_biased=record.fitting.bias == "joint"))
+    heard = fit_members(data, Design(is_biased=record.fitting.bias == "joint"))
     names = [str(name) for name in heard.names]
     place = {name: number for number, name in enumerate(asked)}
     order = sorted(range(len(names)), key=lambda r: place.get(names[r], len(asked)))
@@ -99,7 +99,7 @@ def who_judged(record: Record) -> dict[str, Any] | None:
 
 
 def _members(
-    record: Record, heard: Heard, order: Sequence[int], without: Sequence[float], costs: Mapping[str, float]
+    record: Record, heard: PanelMembers, order: Sequence[int], without: Sequence[float], costs: Mapping[str, float]
 ) -> list[Member]:
     """A row for each voice with figures, in this order."""
     ranking, names = record.ranking, [str(name) for name in heard.names]
@@ -181,7 +181,7 @@ def _left_out(record: Record) -> dict[str, str]:
     return reasons
 
 
-def _without(record: Record, heard: Heard) -> list[float]:
+def _without(record: Record, heard: PanelMembers) -> list[float]:
     """Spearman's correlation of the ranking without each voice with the full one; none where that takes too long."""
     ranking = record.ranking if record.ranking.people is None else record.ranking.judged
     data = ranking.comparisons
@@ -191,7 +191,7 @@ def _without(record: Record, heard: Heard) -> list[float]:
     return [correlation(ranking, fewer, ranking.scores) for fewer in rest]
 
 
-def _crossed(heard: Heard, single: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+def _crossed(heard: PanelMembers, single: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
     """The agreement of numbered voices with each other: rows of cells, None on the diagonal."""
     found = np.clip(heard.agreement.correlation, -1.0, 1.0).tolist()
     return [
@@ -209,7 +209,7 @@ def _cell(value: float) -> tuple[str, str, str]:
     return f"{round(100 * value)}".replace("-", "−"), "blue" if value >= 0 else "orange", f"{60 * abs(value):.0f}%"
 
 
-def _contested(record: Record, heard: Heard, single: list[int]) -> list[Mapping[str, Any]]:
+def _contested(record: Record, heard: PanelMembers, single: list[int]) -> list[Mapping[str, Any]]:
     """The texts on whose scores voices differ most, and the place that each voice gives them.
 
     Scores are in standard deviations of those of the same voice, and sign-flipped for a reversed voice. Voices that may
@@ -221,7 +221,7 @@ def _contested(record: Record, heard: Heard, single: list[int]) -> list[Mapping[
     scores = np.full((len(counted), graph.nodes), np.nan)
     places = np.zeros(scores.shape, dtype=np.int64)
     for row, r in enumerate(counted):
-        own, answered = np.sign(heard.believed[r]) * heard.voices[r].scores, heard.voice == r
+        own, answered = np.sign(heard.shrunk_loading[r]) * heard.voices[r].scores, heard.voice == r
         seen = np.unique(np.concatenate([graph.first[answered], graph.second[answered]]))
         if np.ptp(own[seen]) > 0:
             scores[row, seen] = own[seen] / np.std(own[seen])

@@ -64,7 +64,7 @@ def mixed(
     shared = Shared.of(graph, design, limits.shared_entries)
     if is_logit(expert) and are_choices(comparisons):
         choices = Choices.of(comparisons, graph, is_biased, limits)
-        is_narrow = for_groups and not choices.tells_scores
+        is_narrow = for_groups and not choices.determines_scores
         model: Choices | Soft = replace(choices, strength=0.0, is_narrow=is_narrow) if for_groups else choices
     else:
         model = Soft.of(comparisons, graph, expert, is_biased, limits)
@@ -105,7 +105,7 @@ def _averaged(
 ) -> tuple[Array, Effects, Solution, tuple[Array, Array]]:
     """Scores averaged over the quantiles of σ²/φ, the effects, the solution with the mean covariance, and β.
 
-    β, the coefficients of what is held equal, are averaged too, with their covariance; the scores are without them.
+    β, the coefficients of the control, are averaged too, with their covariance; the scores are without them.
 
     The scatter of the averaged scores is part of their covariance. Where φ is estimated (`has_noise`), the
     covariance is that of a normal distribution with the same central 95% as Student's t, with the degrees of freedom

@@ -1,25 +1,22 @@
-"""Voices heard one by one, and how far they agree: a panel before its consensus (`panel`).
+"""The members of a panel: a fit of each voice, how far they agree, which are copies, and their loadings.
 
-How far voices agree, which of them are copies of each other, and what each knows of the consensus.
-
-A voice's view of candidate i is x_ri = a_r·t_i + u_ri, with the variance v_r = a_r² + τ_r² (that of t is 1). So the
-views of two voices have the correlation ρ_r·ρ_s, with ρ_r = a_r/√v_r the loading of a voice. The scores of each voice
-alone are x̂_r = A_r x_r + noise, A_r = (L_r + 1/v_r)⁻¹L_r, from which that correlation is estimated without bias by
+A voice's view of candidate i is x_ri = a_r·t_i + u_ri, with the variance v_r = a_r² + τ_r² (that of t is 1). The views
+of two voices have the correlation ρ_r·ρ_s, with ρ_r = a_r/√v_r the loading of a voice. The scores of each voice alone
+are x̂_r = A_r x_r + noise, A_r = (L_r + 1/v_r)⁻¹L_r, from which that correlation is estimated without bias by
 
     c_rs = x̂_r·x̂_s / (√(v_r v_s)·tr(A_r A_s)),        Var c_rs ≈ (1 + c_rs²) / tr(A_r A_s),
 
 since the noise of different voices is independent. These are the estimating equations of the restricted likelihood at
-the variances of the single voices (MINQUE), so they cost one fit per voice. The loadings minimise
+the variances of the single voices (MINQUE), and they cost one fit per voice. The loadings minimise
 
     Σ_{r<s} (c_rs − ρ_r ρ_s)² / Var c_rs + Σ_r (|ρ_r| − e_r)² / `LOADING_SPREAD`²,        e_r = mean |ρ|·h_r / mean h,
 
-where the second sum decides what two voices leave open: who of them is the better one. h_r is the square root of the
-voice's content, the share of one answer that is about the texts: what is lost in position and noise goes with what
-people do not share (docs/panel.md). `USUAL_LOADING` is among the ρ of the mean, for voices that too few answers compare.
+where the second sum decides between two voices which one is better. h_r is the square root of the voice's content, the
+share of one answer that is about the texts: the share lost in position and noise correlates with what people do not
+share (docs/panel.md). `USUAL_LOADING` is among the ρ of the mean, for voices that too few answers compare.
 
-No |ρ| is above 1. The best values are often 1 for one voice of three that judged a few hundred candidates; if it were
-believed, that voice would be the consensus. So what is believed of each ρ is the mean, not the maximum, of what is open
-about it below 1, given what is believed of the others.
+No |ρ| is above 1. The best values are often 1 for one voice of three that judged a few hundred candidates, which would
+make that voice the consensus. The consensus uses the mean of each ρ below 1, not its maximum, given the others.
 """
 
 from __future__ import annotations
@@ -126,7 +123,7 @@ def signs(agreement: Agreement, anchored: NDArray[np.bool_]) -> Array:
     independent voices). All voices begin with +1; the most significant one changes its sign until none is significant.
     So voices without common candidates, on which there is no evidence, stay positive.
 
-    Voices that significant correlations connect form a block. Only the product of two of its signs is known, so that
+    Voices that significant correlations connect form a block. Only the product of two of its signs is known:
     most voices of a block are positive; in a tie those whose scores show more, tr(A²), then the first. Anchored voices
     are always positive, and decide for their block.
 
@@ -158,13 +155,13 @@ def signs(agreement: Agreement, anchored: NDArray[np.bool_]) -> Array:
 
 
 def loadings(agreement: Agreement, anchored: NDArray[np.bool_], content: Array) -> tuple[Array, Array, Array]:
-    """The best ρ of families whose views are turned to agree, what is believed of it, and its standard error, all (F,).
+    """The best ρ of families with aligned signs, its mean below 1, and its standard error, all (F,).
 
-    `content` (F,) is that of the families. Anchored ones, such as people, are the consensus itself: their ρ is `MOST_LOADING`.
+    `content` (F,) is that of the families. Anchored ones, such as people, are the consensus: their ρ is `MOST_LOADING`.
 
     >>> three = np.array([[1, 0.72, 0.45], [0.72, 1, 0.4], [0.45, 0.4, 1]])
-    >>> best, believed, error = loadings(Agreement(three, np.full((3, 3), 1e4)), np.zeros(3, dtype=bool), np.ones(3))
-    >>> best.round(2), believed.round(2)
+    >>> best, mean, error = loadings(Agreement(three, np.full((3, 3), 1e4)), np.zeros(3, dtype=bool), np.ones(3))
+    >>> best.round(2), mean.round(2)
     (array([0.9, 0.8, 0.5]), array([0.9, 0.8, 0.5]))
     """
     if len(agreement.correlation) == 1:
@@ -207,8 +204,8 @@ OTHERS = "others"  # the name of all such voices together
 
 
 @dataclass(frozen=True)
-class Heard:
-    """R voices heard one by one, and what each knows of what they agree on.
+class PanelMembers:
+    """R voices, each with a fit of its own, and their loadings on the consensus.
 
     Parameters
     ----------
@@ -218,8 +215,8 @@ class Heard:
     agreement : The correlation of the views of every two voices.
     family : The family of each voice, numbered from 0, (R,).
     loading, loading_error : The best ρ of each voice, with its sign, and the standard error, (R,).
-    believed : ρ of each voice as the consensus takes it, (R,): the mean of what is open about it; negative only for
-        reversed voices.
+    shrunk_loading : ρ of each voice as the consensus uses it, (R,): its mean below 1; negative only for reversed
+        voices.
     anchored : Which voices are people, (R,).
     """
 
@@ -231,20 +228,20 @@ class Heard:
     family: NDArray[np.intp]
     loading: Array
     loading_error: Array
-    believed: Array
+    shrunk_loading: Array
     anchored: NDArray[np.bool_]
 
     @property
     def reversed(self) -> NDArray[np.bool_]:
-        """Which voices significantly rank the other way round, so that their answers are sign-flipped, (R,)."""
-        return self.believed < 0
+        """Which voices are significantly reversed: their answers are sign-flipped, (R,)."""
+        return self.shrunk_loading < 0
 
     def interval(self, level: float) -> tuple[Array, Array]:
         """The ends of the interval of each ρ, of coverage `level`, (R,)."""
         reach = -float(ndtri((1.0 - level) / 2)) * self.loading_error
         return np.maximum(self.loading - reach, -1.0), np.minimum(self.loading + reach, 1.0)
 
-    def only(self, kept: NDArray[np.bool_]) -> Heard | None:
+    def only(self, kept: NDArray[np.bool_]) -> PanelMembers | None:
         """Some of the voices (R,), with the same signs; None where they connect fewer candidates."""
         rows = kept[self.voice]
         graph = self.graph.only(rows)
@@ -255,15 +252,15 @@ class Heard:
         return _agreeing(graph, names, code, voices, self.anchored[kept], sign[kept])
 
 
-def hear(
+def fit_members(
     comparisons: Comparisons, design: Design = PLAIN, people: Collection[Any] = (), limits: Limits = LIMITS
-) -> Heard:
+) -> PanelMembers:
     """Fit each voice on its own, and estimate how far they agree: a panel before its consensus.
 
     With a control each voice has its own coefficients, found within the groups.
 
     >>> rows = [{"first": a, "second": b, "p": p} for a, b, p in (("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7))]
-    >>> hear(Comparisons.from_rows(rows)).names
+    >>> fit_members(Comparisons.from_rows(rows)).names
     ('judge',)
     """
     graph = Graph.build(comparisons)
@@ -283,7 +280,7 @@ def _agreeing(
     voices: tuple[Voice, ...],
     anchored: NDArray[np.bool_],
     sign: Array | None = None,
-) -> Heard:
+) -> PanelMembers:
     """How far voices agree; `sign` (R,) where it is known which of them are reversed."""
     agreement = Agreement.of(voices)
     family = copies(agreement)
@@ -291,8 +288,8 @@ def _agreeing(
     of_family = np.array([anchored[family == k].any() for k in range(int(family.max()) + 1)])
     content = np.array([voice.content for voice in voices])
     shown = np.bincount(family, content) / np.bincount(family)
-    rho, believed, error = (part[family] for part in loadings(agreement.merged(family, sign), of_family, shown))
-    return Heard(graph, names, code, voices, agreement, family, sign * rho, error, sign * believed, anchored)
+    rho, mean, error = (part[family] for part in loadings(agreement.merged(family, sign), of_family, shown))
+    return PanelMembers(graph, names, code, voices, agreement, family, sign * rho, error, sign * mean, anchored)
 
 
 def _named(comparisons: Comparisons, people: Collection[Any]) -> tuple[tuple[Any, ...], NDArray[np.intp]]:
@@ -309,7 +306,7 @@ def _named(comparisons: Comparisons, people: Collection[Any]) -> tuple[tuple[Any
 
 
 def pooled(comparisons: Comparisons) -> Comparisons:
-    """The comparisons with the judges of fewer than `FEW` as one, "others": they tell no bias of each.
+    """The comparisons with the judges of fewer than `FEW` as one, "others": they do not determine a bias of each.
 
     >>> rows = [{"first": "a", "second": "b", "p": 1, "judge": person} for person in range(100)]
     >>> pooled(Comparisons.from_rows(rows)).judges.tolist()

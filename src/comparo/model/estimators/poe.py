@@ -4,13 +4,10 @@ For comparison k between i (shown first) and j (shown second), d_k = s_i − s_j
 
     Σ_k w_k · ℓ(d_k; p_k) + log prior(s).
 
-γ is the position bias: negative where the judge favours what it is shown first, so that σ(−γ) is the probability with
-which the first of two equal texts wins under Bradley–Terry.
-
-The product of Davidson's experts: scores and the tie parameter ν of each judge, found in turn.
-
-Given the scores, ν of a judge is the root of Σ w·P(tie) = the weight of its ties (`ties`); given ν, the scores are the
-maximum of a product of experts (`product`). Both steps increase the same log-density, which has one maximum.
+γ is the position bias, negative where the judge favours the first text: σ(−γ) is the probability with which the first
+of two equal texts wins under Bradley–Terry. Davidson's experts have a tie parameter ν per judge, found in turn with the
+scores: ν is the root of Σ w·P(tie) = the weight of the judge's ties. Both steps increase the same log-density, which
+has one maximum.
 """
 
 from __future__ import annotations
@@ -50,8 +47,8 @@ class Product:
 
     `scores` (n,) are centred in each component of `graph`; `bias` (C, J) is γ of each context and judge, contexts in
     the graph's order (J = 0 without a bias term); `laplacian` is H at the solution; `steps` counts Newton steps.
-    `effects` are the variances where the prior is estimated. `held` are the coefficients of what is held equal, where
-    the scores are without it.
+    `effects` are the variances where the prior is estimated. `held` are the coefficients of a control, which
+    the scores are without.
     """
 
     comparisons: Comparisons
@@ -76,7 +73,7 @@ class Product:
         return d
 
     def _sum(self, of: Callable[[Expert, Array, Array, Array | float], list[float]]) -> Array:
-        """Σ of what `of` returns for expert, differences, probabilities and weights of each chunk of comparisons."""
+        """Σ of the results of `of` for expert, differences, probabilities and weights of each chunk of comparisons."""
         parts, chunk = [], self.laplacian.pattern.limits.chunk
         for begin in range(0, len(self.comparisons), chunk):
             rows = slice(begin, begin + chunk)

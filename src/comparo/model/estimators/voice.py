@@ -2,7 +2,7 @@
 
 A voice is a judge with a wording, or a person. Its view of candidate i is x_i ~ N(0, v); its answers observe
 differences of x with noise of variance φ and a position bias γ per context. All that a panel needs of a voice are its
-observations as Gaussians, with γ taken out, and its variances. What is held equal (`control`) is taken out of them too.
+observations as Gaussians, with γ taken out, and its variances. The effect of a control is taken out of them too.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Voice:
 
     `model` holds them with its pattern; `variance` is v, `noise` is φ (1 for choices, whose sites have a precision of
     their own), `bias` (C,) is γ of each context and `bias_error` the standard error of its mean. `position` is the
-    variance that position adds to an answer beyond its mean: of γ between contexts, and of what changes with the order
-    from text to text. `held` are the voice's coefficients of what is held equal, and `offset` (M,) what they explain of
+    variance that position adds to an answer beyond its mean: of γ between contexts, and of position effects
+    of single texts. `held` are the voice's coefficients of the control, and `offset` (M,) what they explain of
     each observation.
     """
 

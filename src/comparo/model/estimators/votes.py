@@ -1,20 +1,15 @@
-"""Few votes of people beside the view of a machine: what people would say of every text.
+"""Few votes of people beside the view of a machine: the posterior of people's scores of all texts.
 
 A machine (a judge or a panel) has seen all texts; people have voted on few pairs. People's scores are
 
     t = S·X b + P m + δ,    b ~ N(b₀, V),   m ~ N(0, ω²),   δ ~ N(0, σ²)
 
-with X (n, D) the parts of the machine's view, such as what it says of a text's system and of the text beyond that, each
-of variance 1, and P (n, G) the groups. S is the spread of people's scores in logits. b₀ and V say how much people
-usually share of such parts (`comparo.ranking.votes`), and the usual ω² and σ² are the rest of S². Votes are choices
-(`choices`), and replace what is usual by what is so here: b, m and δ have their posterior by expectation propagation,
-and (S, ω², σ²) that of the evidence with a prior around what is usual. Few judges go another way (`Expectation.ways`);
-the evidence says whether this one does. A text without votes has what is expected of it; one with many has what people
-say.
-
-People's scores with all that is known of them: the posterior of `comparo.model.estimators.votes`, as a covariance.
-
-It is a mixture of points, each with its `share`: the posterior for one spread S of people's scores and its variances.
+with X (n, D) the parts of the machine's view, such as its score of a text's system and of the text beyond that, each of
+variance 1, and P (n, G) the groups. S is the spread of people's scores in logits. b₀ and V are the usual share of such
+parts that people have too (`comparo.ranking.votes`), and the usual ω² and σ² are the rest of S². Votes are choices
+(`choices`): b, m and δ have their posterior by expectation propagation, and (S, ω², σ²) that of the evidence with a
+prior around the usual values. Few judges go another way (`Expectation.ways`); the evidence decides whether this one
+does. The posterior is a mixture of points, each that for one S and its variances.
 """
 
 from __future__ import annotations

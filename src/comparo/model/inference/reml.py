@@ -5,7 +5,7 @@ of weight 1 has the variance φ. With the ratios a = σ²/φ and r = ω²/φ, th
 
     β ~ q·cθ + √q·N(0, φ·(1 + aq)),
 
-so that with d = 1 + aq, C = Σ q·ccᵀ/d, g = Σ β·c/d and R = diag(r)
+and with d = 1 + aq, C = Σ q·ccᵀ/d, g = Σ β·c/d and R = diag(r)
 
     Q(a, r) = Σ c·y² − a Σ β²/d − gᵀ(C + R⁻¹)⁻¹g,
     log L   = −½ Σ log d − ½ log det(I + R^½ C R^½) − ½ K log Q           (−½ Q where φ = 1 is known),
@@ -15,7 +15,7 @@ so that with d = 1 + aq, C = Σ q·ccᵀ/d, g = Σ β·c/d and R = diag(r)
     z(a) = sign(a − â)·√(2 log L(â) − 2 log L(a))
 
 is about standard normal at the true a, so Φ(z) is a distribution of confidence of a. Scores are averaged over its
-quantiles: where the comparisons cannot tell whether items differ, the intervals say so. An estimate of 0, which would
+quantiles: where the comparisons leave open whether items differ, the intervals say so. An estimate of 0, which would
 make all intervals empty, is avoided by a term that grows until σ² is about the variance of an estimated score,
 `PULL`·log((1 + aq̄)/(1 + aq̄/`UNTIL`)); these numbers were chosen by simulated judges (docs/soundness.md). An estimate
 of φ of 0, which a graph without cycles allows, is avoided by the term −log(1 + a/`SUREST`).

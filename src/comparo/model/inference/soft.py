@@ -1,7 +1,7 @@
 """Soft answers in the mixed model: observations of differences in logits, exact but for three things.
 
 γ, where it does not cancel, and saturated answers, which only say that a difference is large, are found in rounds with
-the variances. Where the answers show heavy tails, their sites are found in further rounds (`tails`).
+the variances. Where the answers show heavy tails, their sites are found in further rounds (`student_t`).
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ class Soft:
 
     @property
     def count(self) -> float:
-        """The number of observations that tell scores and noise: all that are not saturated, less one for each γ."""
-        return self.told(~self.censored)
+        """The number of observations about scores and noise: all that are not saturated, less one for each γ."""
+        return self.effective_count(~self.censored)
 
-    def told(self, used: NDArray[np.bool_]) -> float:
-        """How many observations are `used` (M,), less the share Σ c / (Σ c + ridge) of each γ that they tell."""
+    def effective_count(self, used: NDArray[np.bool_]) -> float:
+        """How many observations are `used` (M,), less the share Σ c / (Σ c + ridge) of each γ."""
         used, taken = used & (self.c > 0), 0.0
         if self.biases is not None:
             told = np.bincount(self.pattern.bias_index[used], self.c[used], self.pattern.unknowns)
@@ -112,7 +112,7 @@ class Soft:
 
     @property
     def _noise_share(self) -> float:
-        """The largest part of what is known of a γ that depends on the noise; 0 where γ cancels, 1 if γ are shared."""
+        """The largest part of the precision of a γ that depends on the noise; 0 where γ cancels, 1 if γ are shared."""
         if self.biases is None:
             return 0.0
         if self.biases.shared.any():
@@ -179,7 +179,7 @@ class Soft:
         The ratio of the two variances is F-distributed with f and f′ = M − (n − components) degrees of freedom; it must
         not be beyond the quantile `surely` on either side, nor be `most` or more. Where the sums vary more, the
         position of single texts has an effect; where they vary less, the two answers about a pair are not two
-        observations, as in files with p and 1 − p. In both cases the sums do not tell the noise.
+        observations, as in files with p and 1 − p. In both cases the sums do not estimate the noise.
         """
         found, graph = self.observations, self.pattern.graph
         if found.sum_square <= LEAST_NOISE * found.sum_freedom or self.censored.any():
@@ -190,7 +190,7 @@ class Soft:
         return bool(1.0 - surely < share < surely and ratio < most)
 
     def _has_tails(self, variances: Variances, shared: Shared) -> bool:
-        """Whether the noise has heavy tails; the uncertainty of what candidates share is left out of the cavities."""
+        """Whether the noise has heavy tails; the cavities leave out the uncertainty of groups and style."""
         system, ridge = self.system, 1.0 / variances.ratio
         laplacian, rhs = system.laplacian(ridge), system.rhs
         rhs[: system.nodes] += ridge * (shared.columns @ variances.precision(variances.ratio)[1])
@@ -290,7 +290,7 @@ def equality(comparisons: Comparisons, limits: Limits = LIMITS) -> float:
     model = Soft.of_any(comparisons, limits)
     spectrum = Spectrum.of(model.system, np.zeros((model.system.nodes, 0)))
     explained, rank = float(np.sum(spectrum.beta**2 / spectrum.q)), float(np.sum(spectrum.trace_weight))
-    freedom = model.told(np.ones(len(model.c), dtype=bool)) - rank
+    freedom = model.effective_count(np.ones(len(model.c), dtype=bool)) - rank
     if min(freedom, rank) < 0.5:  # both are whole but for rounding and what is known of γ
         return 1.0
     left, found = max(spectrum.square - explained, LEAST_NOISE * freedom), model.observations

@@ -4,7 +4,7 @@ With d = s_first − s_second − γ, a judge that says "first", "equal" or "sec
 
     e^{d/2} : ν : e^{−d/2},        P(tie) = ν / (2·cosh(d/2) + ν),
 
-so that e^d are still the odds of a win against a loss, and ν is how readily the judge calls a tie: between equals it
+where e^d are still the odds of a win against a loss, and ν is how readily the judge calls a tie: between equals it
 does so with probability ν/(2 + ν). ν = 0 is Bradley–Terry. With p = 1, ½ or 0 for the three answers,
 
     ℓ(d; p) = (p − ½)·d − A(d) + [p = ½]·log ν,    A(d) = log(2·cosh(d/2) + ν),

@@ -44,7 +44,7 @@ class StudentT:
     freedom, scale
         ν and τ.
     floor
-        p is kept inside [floor, 1 − floor], so that a certain answer has a finite mode.
+        p is kept inside [floor, 1 − floor]: a certain answer has a finite mode.
 
     Examples
     --------
@@ -189,7 +189,7 @@ class Cavities:
         """Whether noise with heavy tails describes the answers better by a margin than each of three others.
 
         These are normal noise, contexts that differ by a factor in all that is said of them, and scores with heavy
-        tails: answers whose variance is mostly that of scores cannot tell these from noise.
+        tails: answers whose variance is mostly that of scores cannot distinguish these from noise.
         """
         scatter, away = noise / self.weight, self.y - self.mean
         total = self.variance + scatter

@@ -15,8 +15,7 @@ from comparo.cli.flags import names_in
 from comparo.cli.printing import Format, print_board, print_notes, print_ranking, print_text, say
 from comparo.cli.settings import command_line
 from comparo.data.comparisons import Comparisons, read_several
-from comparo.data.injection import LENGTH
-from comparo.data.items import Items
+from comparo.data.items import LENGTH, Items
 from comparo.data.run_folder import database_of
 from comparo.data.writing import csv_text
 from comparo.methods import Method, PriorPairs, quiet_fit

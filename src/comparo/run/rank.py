@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from comparo.data.comparisons import Comparisons
-from comparo.data.injection import LENGTH
-from comparo.data.items import Items
+from comparo.data.items import LENGTH, Items
 from comparo.data.prompts import Prompt
 from comparo.methods import Method
 from comparo.model.estimators.poe import Bias

@@ -45,7 +45,6 @@ from scipy import sparse
 
 from comparo.analysis.evidence import SURE, either, log_evidence, log_pair_evidence
 from comparo.data.comparisons import Comparisons
-from comparo.data.imports import Source
 from comparo.judges import Judgement
 from comparo.methods import quiet_fit
 from comparo.model.estimators.panel import Panel

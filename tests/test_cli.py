@@ -83,7 +83,7 @@ def test_mistakes_are_one_line_and_exit_code_two(comparo, tmp_path, content, arg
 
 
 def test_help_teaches(comparo):
-    run = comparo("fit", "--help", COLUMNS="200")
+    run = comparo("fit", "--help-all", COLUMNS="200")
     assert run.returncode == 0
     for word in ("model_a", "joint", "Example: comparo fit comparisons.csv", "--format"):
         assert word in run.stdout

@@ -20,7 +20,7 @@ FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 CONFIG = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-EVERYWHERE = {"--help", "--version"}  # of `comparo` itself
+EVERYWHERE = {"--help", "--help-all", "--version"}  # of `comparo` itself
 # Flags of benchmarks that the page names, and a target of the reader's own.
 OTHERS = {
     "CONTRIBUTING.md": {"--cells"},

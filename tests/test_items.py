@@ -389,8 +389,7 @@ WRONG = {
     "nested score": (
         [*ROWS, {**ROWS[0], "id": "dee", "scores": {"wit": "high"}}],
         {},
-        "^row 5, column 'scores.wit': 'high' is not a number; correct it, leave it empty, or choose another column "
-        "of scores",
+        "^row 5, column 'scores.wit': 'high' is not a number; correct it, leave it empty, or choose other scores",
     ),
     "endless score": (
         [{"text": "A", "score_a": math.inf}, {"text": "B"}],

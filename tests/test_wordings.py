@@ -188,7 +188,7 @@ def test_pairs_are_judged_in_the_wording(run, folder):
 
 
 def test_help_lists_the_names(run, folder):
-    said = "".join(run(folder, ("rank", "--help"), COLUMNS="300").stdout.split())
+    said = "".join(run(folder, ("rank", "--help-all"), COLUMNS="300").stdout.split())
     assert all(name in said for name in WORDINGS)
 
 

@@ -1,9 +1,4 @@
-"""The command line: parse, call, print. One file a command.
-
-The commands, each imported when it is used, so that `comparo --help` imports none of them.
-
-The help of a command on as few lines as it needs: short kinds of values, none for switches, defaults in the text.
-"""
+"""The commands, each imported when it is used, and their help: the flags that most people need on one screen."""
 
 import logging
 import sys
@@ -97,6 +92,18 @@ COMMANDS = {
     ),
 }
 
+# The flags that --help shows of a command that has many; --help-all shows all of them.
+COMMON = {
+    "rank": "context group criterion kind judge base-url budget until dry-run out top format",
+    "audition": "context criterion kind wording judge base-url pairs dry-run out format",
+    "compare": "context data group criterion kind judge base-url budget fail-if-worse dry-run out format",
+    "vote": "criterion kind context for invite each until host out",
+    "fit": "method voice votes leaderboard top format report",
+    "select": "next asked for sheet context format",
+    "judge": "items criterion kind context judge base-url probe out format",
+    "study": "data judgements attribute method calls draws table format out",
+}
+
 
 @cache
 def load_command(name: str) -> TyperCommand:
@@ -106,9 +113,10 @@ def load_command(name: str) -> TyperCommand:
     function = getattr(module, f"{name}_command")
     alone.command(name, cls=Command, epilog=module.EPILOG)(function)
     command = typer.main.get_command(alone)
-    assert isinstance(command, TyperCommand)
+    assert isinstance(command, Command)
     shorten_help(command, function)
     name_variables(command)
+    command.common = COMMON.get(name, "").split()
     return command
 
 

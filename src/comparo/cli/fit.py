@@ -18,12 +18,12 @@ from comparo.data.comparisons import Comparisons, read_several
 from comparo.data.items import LENGTH, Items
 from comparo.data.run_folder import database_of
 from comparo.data.writing import csv_text
-from comparo.methods import Method, PriorPairs, quiet_fit
-from comparo.model.estimators.bradley_terry import Algorithm
+from comparo.methods import Method, quiet_fit
+from comparo.model.estimators.bradley_terry import PriorPairs
 from comparo.model.estimators.poe import Bias
+from comparo.ranking.display import control_sentences, tie_sentences
 from comparo.ranking.grouping import group_codes
 from comparo.ranking.leaderboard import Over
-from comparo.ranking.notes import control_sentences, tie_sentences
 from comparo.ranking.powered import Powered, powered
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import rank_votes, shared_ids, with_votes
@@ -55,9 +55,9 @@ def fit_command(
             help="How comparisons become scores. poe-bt and poe-g combine the judge's probabilities; bt, poe-g-hard "
             "and win-ratio use only who won, davidson also who tied; avg-prob is the mean probability. mixed estimates "
             "all variances from the comparisons, as comparo rank does. panel is the consensus of several judges "
-            "(column judge), and tells what each is worth; bt-sigma is Bradley–Terry with one discrimination per "
-            "judge. Default: poe-bt, and mixed for several files with several judges; people's votes (a folder of "
-            "comparo vote, decisions in several sheets) are ranked as on the organiser's page."
+            "(column judge), and tells what each is worth. Default: poe-bt, and mixed for several files with several "
+            "judges; people's votes (a folder of comparo vote, decisions in several sheets) are ranked as on the "
+            "organiser's page."
         ),
     ] = None,
     bias: Annotated[
@@ -74,9 +74,6 @@ def fit_command(
             "paper does. Default: first for poe-g and poe-g-hard; for poe-bt 100, or 10 if all answers are decisions."
         ),
     ] = None,
-    algorithm: Annotated[
-        Algorithm, typer.Option(help="For bt with --prior-pairs: how to solve it; newman needs fewer steps.")
-    ] = "zermelo",
     prior_pairs: Annotated[
         PriorPairs,
         typer.Option(
@@ -211,7 +208,6 @@ def fit_command(
         "groups": groups if estimates else None,
         "control": _held(texts, control) if control and texts is not None else None,
         "people": names_in(people),
-        "algorithm": algorithm,
         "prior_pairs": prior_pairs,
         "level": level,
     }

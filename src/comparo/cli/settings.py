@@ -23,7 +23,8 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
@@ -35,6 +36,7 @@ from comparo.data.sanitize import visible, without_login
 
 FILE = Path("comparo.toml")
 _SECRET = re.compile(r"key|token|secret|password|login", re.IGNORECASE)
+EVERY = "comparo.every"  # where a context keeps that help is asked for of every flag
 UNNAMED = "comparo.unnamed"  # where a context keeps the path of a file that was read without being named
 HERE = ("local", "simulated", "replay")  # providers that load no model but those whose SHA-256 comparo knows
 
@@ -171,6 +173,30 @@ class Command(TyperCommand):
     variables are the user's own words.
     """
 
+    common: Sequence[str] = ()  # the flags that --help shows; --help-all shows every flag
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, with --help-all where --help shows only some of them."""
+        params: list[Any] = super().get_params(ctx)
+        if not self.common:
+            return params
+        every = copy(self.get_help_option(ctx))
+        every.name, every.opts, every.callback = "help_all", ["--help-all"], _help_all
+        every.help = f"Show all {len(options_of(self))} flags."
+        return [*params, every]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help, in one panel where it is of some flags only."""
+        every = self.params
+        try:
+            if self.common and not ctx.meta.get(EVERY):
+                self.params = [copy(parameter) for parameter in every]
+                for option in options_of(self):
+                    option.hidden, option.rich_help_panel = name_of(option) not in self.common, None
+            super().format_help(ctx, formatter)
+        finally:
+            self.params = every
+
     def get_help_option(self, ctx: Any) -> Any:
         """--help, with the flags that come last."""
         option = super().get_help_option(ctx)
@@ -183,6 +209,13 @@ class Command(TyperCommand):
         """Run the command, after asking about settings that nobody gave."""
         _agree(ctx)
         return super().invoke(ctx)
+
+
+def _help_all(context: typer.Context, _: Any, asked: bool) -> None:
+    if asked:
+        context.meta[EVERY] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
 
 
 def decides(flag: str, value: Any) -> bool:

@@ -129,9 +129,7 @@ def checked_numbers(table: Table, chosen: Sequence[str]) -> dict[str, NDArray[np
 def _numbers(table: Table, name: str, column: Column, flag: str = "scores") -> NDArray[np.float64]:
     values = np.array([as_number(value) for value in column])
     if bad := np.flatnonzero(np.isinf(values)).tolist():
-        problem = (
-            f"{shown(column[bad[0]])} is not a number; correct it, leave it empty, or choose another column of {flag}"
-        )
+        problem = f"{shown(column[bad[0]])} is not a number; correct it, leave it empty, or choose other {flag}"
         raise table.error(bad, name, problem)
     return values
 
@@ -275,7 +273,7 @@ class Items:
 
     @property
     def alone(self) -> NDArray[np.int64]:
-        """The rows of items that have their context to themselves, so that there is nothing to compare them with."""
+        """The rows of items that are the only one in their context, with nothing to compare them with."""
         return np.flatnonzero(np.bincount(self.context)[self.context] == 1)
 
     def loneliness(self, row: int) -> str:

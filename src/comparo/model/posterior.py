@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from comparo.model.linalg.graph import Batch, Pattern
+from comparo.model.linalg.graph import Batch, Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.types import Array
 
@@ -123,6 +123,16 @@ class Posterior:
             return float(own[a, a] + own[b, b] - 2 * own[a, b])
         apart = self._mean([np.array(part.difference(one, other)) for part in self.inverses])
         return self.scale * float(apart + np.sum((self._roots[one] - self._roots[other]) ** 2))
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """The scores (n,) of the nodes of `graph`, their posterior, and whether the solution converged."""
+
+    graph: Graph
+    scores: Array
+    posterior: Posterior
+    converged: bool
 
 
 def mixture_moments(means: Array, covariances: Array, shares: Array) -> tuple[Array, Array]:

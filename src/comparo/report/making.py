@@ -26,7 +26,6 @@ METHODS = {
     "panel": "consensus of several judges, each weighed by what it agrees on with the others",
     "davidson": "Bradley–Terry model of wins, losses and ties",
     "votes": "Bradley–Terry model of people's votes with a prior on how far texts differ",
-    "bt-sigma": "Bradley–Terry model with a discrimination for each judge",
 }
 CHOSEN = ("budget", "until", "goal", "strategy", "orders", "method", "bias", "estimate", "seed")
 

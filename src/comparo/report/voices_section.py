@@ -17,8 +17,10 @@ from scipy.special import expit
 from comparo.analysis.correlations import correlation
 from comparo.analysis.reliability import MEASURES, measured
 from comparo.data.run_folder import key_of
-from comparo.model.estimators.panel_members import FEW, OTHERS, Heard, hear
-from comparo.ranking.notes import BLIND
+from comparo.model.design import Design
+from comparo.model.estimators.panel_members import OTHERS, Heard, hear
+from comparo.model.tuning import FEW
+from comparo.ranking.display import BLIND
 from comparo.ranking.ranks import ranks
 from comparo.report.embed import label, signed
 from comparo.report.measures import position_bias, voter_biases
@@ -72,7 +74,7 @@ def who_judged(record: Record) -> dict[str, Any] | None:
     asked = [str(name) for name in record.configuration["identity"].get("voices", {})]
     if len(asked) < 2 and (data.judges is None or len(data.judges) < 2):
         return None
-    heard = _in_order(hear(data, is_biased=record.fitting.bias == "joint"), asked)
+    heard = _in_order(hear(data, Design(is_biased=record.fitting.bias == "joint")), asked)
     names = [str(name) for name in heard.names]
     without = _without(record, heard)
     costs, reasons = _costs(record, names), _left_out(record)

@@ -50,8 +50,9 @@ from comparo.methods import quiet_fit
 from comparo.model.estimators.panel import Panel
 from comparo.model.estimators.voice import Voice
 from comparo.model.inference.choices import Choices
-from comparo.ranking.notes import BLIND
+from comparo.ranking.display import BLIND
 from comparo.rounding import first_best
+from comparo.run.scheduling import Source
 from comparo.run.voices import comparisons
 from comparo.types import Array
 
@@ -113,7 +114,7 @@ class Chorus:
 
     >>> from comparo.selection.selector import Selector
     >>> shares = Shares(ana=0.5, bo=0.5)
-    >>> chorus = Chorus(Selector(["x", "y", "z"], orders="one", rng=0), shares)
+    >>> chorus = Chorus(Selector(["x", "y", "z"], orders="one", seed=0), shares)
     >>> first = chorus.next(4)
     >>> len({(first, second) for first, second, _ in first}), chorus.remaining
     (2, 2)

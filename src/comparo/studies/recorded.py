@@ -61,7 +61,7 @@ class Recorded:
         if attribute not in items.scores:
             known = ", ".join(items.scores) or "none"
             raise ComparisonsError(
-                f"the items have no human scores {attribute!r}; they have {known}. Name a column with --columns scores=NAME"
+                f"the items have no human scores {attribute!r}; they have {known}. Name it by --columns scores=NAME"
             )
         data = Comparisons.of(judgements)
         rows = _matched(data, items)

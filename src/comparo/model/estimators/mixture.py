@@ -25,19 +25,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, logsumexp
 
+from comparo.model.design import Shared
 from comparo.model.inference.choices import Choices
-from comparo.model.inference.random_effects import Effects, Shared, differences, solve
-from comparo.model.inference.reml import WIDEST, Variances
+from comparo.model.inference.random_effects import Effects, differences, solve
+from comparo.model.inference.reml import Variances
 from comparo.model.linalg.graph import Graph
+from comparo.model.tuning import CLEAR, GAP, RARE, UNIFORM, WIDEST
 from comparo.rounding import merge_ties
 from comparo.types import Array
 
 Bools = NDArray[np.bool_]
 
-CLEAR = 20.0
-UNIFORM = 0.25  # share of the variance that is within the halves of a uniform distribution; less with two peaks
-RARE = 0.05  # share of choices that go the other way up to which they are rare; above, they tell the gap well
-GAP = WIDEST / 2  # standard deviation of a gap before choices are seen: twice as much is the widest of all
 GRID = np.linspace(0.0, 2 * WIDEST, 401)  # gaps that are tried; above, the density is below e⁻⁸ of that at 0
 APART = 0.3  # least distance of the two gaps at which log Z is derived, where rates differ by a third
 WEAK = (1.0, 10.0, 100.0, 1000.0)  # variances that are tried for the coefficients of what tells z

@@ -23,18 +23,17 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.control import Control
+from comparo.model.design import PLAIN, Design, Shared
 from comparo.model.estimators.panel_covariance import Opinion, Star
 from comparo.model.estimators.panel_members import Heard, hear
 from comparo.model.estimators.voice import Voice
 from comparo.model.inference.choices import Choices
-from comparo.model.inference.random_effects import Shared
+from comparo.model.inference.ep import distance, settle
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.posterior import difference_variances
-from comparo.model.tuning import LIMITS, Limits
+from comparo.model.posterior import Posterior, difference_variances
+from comparo.model.tuning import LIMITS, NEARLY, Limits
 from comparo.types import Array, Index
 
-NEARLY = 2 / 3  # of the best content, from which a voice belongs to a panel for what people would say (docs/panel.md)
 ACCURACY = 1e-6  # of the solution, relative: far below any standard error
 
 
@@ -78,6 +77,10 @@ class Panel(Heard):
         return self if heard is None else _together(heard, self.shared, self.leans, self.opinion.star.limits)
 
     @property
+    def posterior(self) -> Posterior:
+        return self.opinion.posterior
+
+    @property
     def calls(self) -> NDArray[np.int64]:
         """How many comparisons each voice made, (R,)."""
         return np.bincount(self.voice, minlength=len(self.names))
@@ -107,20 +110,12 @@ class Panel(Heard):
 
 
 def panel(
-    comparisons: Comparisons,
-    *,
-    is_biased: bool = True,
-    groups: NDArray[np.integer] | None = None,
-    features: Array | None = None,
-    people: Collection[Any] = (),
-    control: Control | None = None,
-    limits: Limits = LIMITS,
+    comparisons: Comparisons, design: Design = PLAIN, people: Collection[Any] = (), limits: Limits = LIMITS
 ) -> Panel:
     """The model of several voices, one for each judge of the comparisons.
 
-    `groups` (n,) and `features` (n, D) are those of the candidates, in the order of `Graph.build`. Voices named in
-    `people` are the consensus itself, without a taste of their own. With `control` the consensus is that at equal
-    numbers of it, and each voice has its own coefficients.
+    Voices named in `people` are the consensus itself, without a taste of their own. With a control each voice has its
+    own coefficients.
 
     >>> rng = np.random.default_rng(0)
     >>> truth, rows = rng.standard_normal(30), []
@@ -132,9 +127,8 @@ def panel(
     >>> np.sign(found.loading), bool(np.corrcoef(found.scores, truth)[0, 1] > 0.98)
     (array([ 1.,  1., -1.]), True)
     """
-    within = groups if control is not None else None
-    heard = hear(comparisons, is_biased=is_biased, people=people, control=control, groups=within, limits=limits)
-    shared = Shared.of(heard.graph, groups, features, limits.shared_entries)
+    heard = hear(comparisons, design, people, limits)
+    control, shared = design.control, Shared.of(heard.graph, replace(design, control=None), limits.shared_entries)
     return _together(heard, shared, None if control is None else heard.graph.centre(control.values), limits)
 
 
@@ -226,22 +220,26 @@ def _settled(
     """
     changing = [r for r, voice in enumerate(voices) if isinstance(voice.model, Choices)]
     edges = np.concatenate([[0], np.cumsum([len(voice.c) for voice in voices])])
-    before = None
-    for _ in range(star.limits.mixed_rounds):
+    before: Array | float = np.inf
+
+    def solved(voices: list[Voice], _: int) -> tuple[list[Voice], tuple[Array, Laplacian], float]:
+        nonlocal before
         c = np.concatenate([share[r] * voice.c for r, voice in enumerate(voices)])
         pull = np.concatenate([share[r] * voice.pull for r, voice in enumerate(voices)])
         laplacian = star.laplacian(c, alpha, ties)
-        x = laplacian.solve(star.rhs(pull, alpha), accuracy=ACCURACY)
-        moved = np.inf if before is None else float(np.sqrt(np.mean((x - before) ** 2)))
-        if not changing or moved < star.limits.mixed_change:
-            return voices, x, laplacian, True
-        before, variance = x, star.observed(difference_variances(laplacian))
-        difference = x[star.first] - x[star.second]
+        last, before = before, laplacian.solve(star.rhs(pull, alpha), accuracy=ACCURACY)
+        return voices, (before, laplacian), distance(before, last) if changing else 0.0
+
+    def learn(voices: list[Voice], found: tuple[Array, Laplacian], _: int) -> list[Voice]:
+        x, laplacian = found
+        difference, variance = x[star.first] - x[star.second], star.observed(difference_variances(laplacian))
+        voices = voices.copy()
         for r in changing:
             rows = slice(edges[r], edges[r + 1])
-            voices = [
-                *voices[:r],
-                voices[r].learn(alpha[r] * difference[rows], alpha[r] ** 2 * variance[rows]),
-                *voices[r + 1 :],
-            ]
-    return voices, x, laplacian, False
+            voices[r] = voices[r].learn(alpha[r] * difference[rows], alpha[r] ** 2 * variance[rows])
+        return voices
+
+    voices, (x, laplacian), _, converged = settle(
+        voices, solved, learn, star.limits.mixed_change, star.limits.mixed_rounds
+    )
+    return voices, x, laplacian, converged

@@ -27,8 +27,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from comparo.model.design import Shared
 from comparo.model.estimators.voice import Voice
-from comparo.model.inference.random_effects import Predicted, Shared
+from comparo.model.inference.random_effects import Predicted
 from comparo.model.inference.reml import estimate
 from comparo.model.linalg.graph import Batch, Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian

@@ -11,11 +11,11 @@ alone are x̂_r = A_r x_r + noise, A_r = (L_r + 1/v_r)⁻¹L_r, from which that 
 since the noise of different voices is independent. These are the estimating equations of the restricted likelihood at
 the variances of the single voices (MINQUE), so they cost one fit per voice. The loadings minimise
 
-    Σ_{r<s} (c_rs − ρ_r ρ_s)² / Var c_rs + Σ_r (|ρ_r| − e_r)² / `EVEN`²,        e_r = mean |ρ|·h_r / mean h,
+    Σ_{r<s} (c_rs − ρ_r ρ_s)² / Var c_rs + Σ_r (|ρ_r| − e_r)² / `LOADING_SPREAD`²,        e_r = mean |ρ|·h_r / mean h,
 
 where the second sum decides what two voices leave open: who of them is the better one. h_r is the square root of the
 voice's content, the share of one answer that is about the texts: what is lost in position and noise goes with what
-people do not share (docs/panel.md). `USUAL` is among the ρ of the mean, for voices that too few answers compare.
+people do not share (docs/panel.md). `USUAL_LOADING` is among the ρ of the mean, for voices that too few answers compare.
 
 No |ρ| is above 1. The best values are often 1 for one voice of three that judged a few hundred candidates; if it were
 believed, that voice would be the consensus. So what is believed of each ρ is the mean, not the maximum, of what is open
@@ -34,19 +34,24 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtri
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.control import Control
+from comparo.model.design import PLAIN, Design
 from comparo.model.estimators.voice import Voice
 from comparo.model.likelihoods.gaussian import censored_moments
 from comparo.model.linalg.graph import Graph
-from comparo.model.tuning import LIMITS, Limits
+from comparo.model.tuning import (
+    COPY,
+    FEW,
+    LEAST_LOADING,
+    LIMITS,
+    LOADING_SPREAD,
+    MOST_LOADING,
+    REVERSED,
+    SURE_COPY,
+    USUAL_LOADING,
+    Limits,
+)
 from comparo.types import Array
 
-EVEN = 0.3  # standard deviation of loadings between voices before they are compared: that of a uniform one in (0, 1)
-USUAL = 0.7  # loading of a voice of which nothing is known: half of its view is shared, ρ² = ½
-MOST, LEAST = 0.995, 0.05  # of a loading: no voice is the consensus itself, and none is quite without relation to it
-COPY = 0.97  # correlation of two views from which they are one: what differs is 3% of a view
-REVERSED = 0.025  # level of the one-sided test for a reversed voice: that of a 95% interval below 0
-SURE_COPY = 0.85  # what such a correlation less its standard error must reach: few answers make no copies
 PROBES = 16  # random vectors for traces, which have a relative error of √(2/(16·n)): 2% for 257 candidates
 EXACT = 256  # candidates up to which traces are exact
 ROUNDED = 9  # digits in which numbers are compared: a tie at rounding level is a tie
@@ -155,7 +160,7 @@ def signs(agreement: Agreement, anchored: NDArray[np.bool_]) -> Array:
 def loadings(agreement: Agreement, anchored: NDArray[np.bool_], content: Array) -> tuple[Array, Array, Array]:
     """The best ρ of families whose views are turned to agree, what is believed of it, and its standard error, all (F,).
 
-    `content` (F,) is that of the families. Anchored ones, such as people, are the consensus itself: their ρ is `MOST`.
+    `content` (F,) is that of the families. Anchored ones, such as people, are the consensus itself: their ρ is `MOST_LOADING`.
 
     >>> three = np.array([[1, 0.72, 0.45], [0.72, 1, 0.4], [0.45, 0.4, 1]])
     >>> best, believed, error = loadings(Agreement(three, np.full((3, 3), 1e4)), np.zeros(3, dtype=bool), np.ones(3))
@@ -163,8 +168,8 @@ def loadings(agreement: Agreement, anchored: NDArray[np.bool_], content: Array) 
     (array([0.9, 0.8, 0.5]), array([0.9, 0.8, 0.5]))
     """
     if len(agreement.correlation) == 1:
-        return np.full(1, MOST), np.full(1, MOST), np.zeros(1)
-    precision, c, even = agreement.precision, agreement.correlation, 1.0 / EVEN**2
+        return np.full(1, MOST_LOADING), np.full(1, MOST_LOADING), np.zeros(1)
+    precision, c, even = agreement.precision, agreement.correlation, 1.0 / LOADING_SPREAD**2
     mean = np.sum(precision * c) / max(float(np.sum(precision)), np.finfo(float).tiny)
     height = np.sqrt(content)
     height = height / np.mean(height)
@@ -174,31 +179,30 @@ def loadings(agreement: Agreement, anchored: NDArray[np.bool_], content: Array) 
 
         Also the same without a lower end: negative for a voice that contradicts the others, but not significantly.
         """
-        rho = np.where(anchored, MOST, np.sqrt(np.clip(mean, LEAST**2, MOST**2)))
+        rho = np.where(anchored, MOST_LOADING, np.sqrt(np.clip(mean, LEAST_LOADING**2, MOST_LOADING**2)))
         free = rho.copy()
         for _ in range(LOADING_ROUNDS):
             before = rho.copy()
             for family in np.flatnonzero(~anchored):
                 known = float(np.sum(precision[family] * rho**2)) + even
                 pulled = float(np.sum(precision[family] * c[family] * rho))
-                best = (pulled + even * height[family] * np.mean([*rho, USUAL])) / known
+                best = (pulled + even * height[family] * np.mean([*rho, USUAL_LOADING])) / known
                 free[family] = below(best, 1.0 / np.sqrt(known))
-                rho[family] = max(free[family], LEAST)
+                rho[family] = max(free[family], LEAST_LOADING)
             if np.max(np.abs(rho - before)) < LOADING_CHANGE:
                 break
-        return rho, np.maximum(free, -MOST)
+        return rho, np.maximum(free, -MOST_LOADING)
 
-    rho, best = settled(lambda best, _: min(best, MOST))
+    rho, best = settled(lambda best, _: min(best, MOST_LOADING))
     return best, settled(_mean_below)[0], np.where(anchored, 0.0, 1.0 / np.sqrt(precision @ rho**2 + even))
 
 
 def _mean_below(mean: float, error: float) -> float:
-    """The mean of N(mean, error²) below `MOST`."""
-    turned, variance, least, none = np.array([-mean, error**2, -MOST, 0.0])
+    """The mean of N(mean, error²) below `MOST_LOADING`."""
+    turned, variance, least, none = np.array([-mean, error**2, -MOST_LOADING, 0.0])
     return float(-censored_moments(turned, variance, least, none)[0])
 
 
-FEW = 30  # comparisons below which a voice has no variances of its own: their logarithms would have errors above ¼
 OTHERS = "others"  # the name of all such voices together
 
 
@@ -252,17 +256,11 @@ class Heard:
 
 
 def hear(
-    comparisons: Comparisons,
-    *,
-    is_biased: bool = True,
-    people: Collection[Any] = (),
-    control: Control | None = None,
-    groups: NDArray[np.integer] | None = None,
-    limits: Limits = LIMITS,
+    comparisons: Comparisons, design: Design = PLAIN, people: Collection[Any] = (), limits: Limits = LIMITS
 ) -> Heard:
-    """Each voice on its own, and how far they agree: a panel before its consensus.
+    """Fit each voice on its own, and estimate how far they agree: a panel before its consensus.
 
-    With `control` each voice is heard at equal numbers of it, whose coefficients are found within `groups` (n,).
+    With a control each voice has its own coefficients, found within the groups.
 
     >>> rows = [{"first": a, "second": b, "p": p} for a, b, p in (("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7))]
     >>> hear(Comparisons.from_rows(rows)).names
@@ -270,9 +268,12 @@ def hear(
     """
     graph = Graph.build(comparisons)
     names, code = _named(comparisons, people)
-    parts = ((comparisons, graph, code == r, is_biased, limits, control, groups) for r in range(len(names)))
-    voices = tuple(_voice(*part) for part in parts)
-    return _agreeing(graph, names, code, voices, np.array([name in people for name in names]))
+    voices = []
+    for r in range(len(names)):
+        own = replace(comparisons.take(code == r), judges=None, judge=None)
+        seen = replace(graph, first=graph.first[code == r], second=graph.second[code == r])
+        voices.append(Voice.of(own, seen, design, limits))
+    return _agreeing(graph, names, code, tuple(voices), np.array([name in people for name in names]))
 
 
 def _agreeing(
@@ -318,17 +319,3 @@ def pooled(comparisons: Comparisons) -> Comparisons:
     if comparisons.judges is None or len(names) == len(np.unique(comparisons.judged_by)):
         return comparisons
     return replace(comparisons, judges=np.array(names, dtype=object), judge=code.astype(np.int32))
-
-
-def _voice(
-    comparisons: Comparisons,
-    graph: Graph,
-    rows: NDArray[np.bool_],
-    is_biased: bool,
-    limits: Limits,
-    control: Control | None,
-    groups: NDArray[np.integer] | None,
-) -> Voice:
-    own = replace(comparisons.take(rows), judges=None, judge=None)
-    seen = replace(graph, first=graph.first[rows], second=graph.second[rows])
-    return Voice.of(own, seen, is_biased, limits, control, groups)

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.control import Held
+from comparo.model.design import Held
+from comparo.model.inference.ep import settle
 from comparo.model.inference.newton import Problem, Solution
 from comparo.model.inference.position import Biases, bias_variances, plug_in
 from comparo.model.inference.random_effects import Effects
@@ -41,8 +42,6 @@ from comparo.types import Array
 
 Bias = Literal["none", "plug-in", "joint"]
 Prior = float | Literal["first", "estimated"]
-# Standard deviation of a prior in logits: finite scores for certain answers, and almost no effect on others.
-WIDE = 10.0
 
 
 @dataclass(frozen=True)
@@ -310,17 +309,17 @@ def davidson(
     tied, asked = tie_totals(comparisons.p, comparisons.weights, judge, int(judge.max()) + 1)
     if not tied.any():
         return multiply(comparisons, BradleyTerry(), prior=prior, bias=bias, is_scaled=is_scaled, limits=limits)
-    nu = first_parameters(tied, asked)
-    settled = False
-    for _ in range(TIE_ROUNDS):
+
+    def solved(nu: Array, _: int) -> tuple[Array, tuple[Product, Array], float]:
         expert = Davidson(float(nu[0]) if len(nu) == 1 else nu[judge])
         product = multiply(comparisons, expert, prior=prior, bias=bias, is_scaled=is_scaled, limits=limits)
-        before, d = nu, product.differences(slice(None))
+        new, d = nu, product.differences(slice(None))
         for _ in range(TIE_STEPS):
-            last, nu = nu, next_parameters(nu, tied, answer_moments(d, nu[judge])[2], comparisons.weights, judge)
-            if np.max(np.abs(nu - last)) <= TIE_CHANGE * np.max(nu):
+            last, new = new, next_parameters(new, tied, answer_moments(d, new[judge])[2], comparisons.weights, judge)
+            if np.max(np.abs(new - last)) <= TIE_CHANGE * np.max(new):
                 break
-        settled = bool(np.all(np.abs(nu - before) <= TIE_CHANGE * before))
-        if settled:
-            break
-    return replace(product, converged=product.converged and settled)
+        return nu, (product, new), float(np.max(np.abs(new - nu) / np.maximum(nu, np.finfo(float).tiny)))
+
+    start = first_parameters(tied, asked)
+    _, (product, _), _, converged = settle(start, solved, lambda _, found, __: found[1], TIE_CHANGE, TIE_ROUNDS)
+    return replace(product, converged=product.converged and converged)

@@ -27,17 +27,13 @@ from scipy import sparse
 from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.estimators.poe import WIDE
 from comparo.model.inference.newton import Problem
 from comparo.model.likelihoods.bradley_terry import BradleyTerry, logistic_curvature
 from comparo.model.linalg.graph import Graph, Pattern
+from comparo.model.tuning import EXPECTED, NOTHING_NEW, WIDE
 from comparo.types import Array, Index
 
 ROUNDS, SETTLED = 50, 1e-4  # of pseudo-votes, until no score moves by more (logits)
-NOTHING_NEW = 1e-3  # share of its answers that people have not voted on, below which a machine can tell nothing
-# Degrees of freedom that the expected variance of a group counts for beside its own votes (Smyth 2004): that many mean
-# that true variances differ from the expected ones by √(2/10) = 45%. Coverage by simulation: docs/powered.md.
-EXPECTED = 10.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.control import Control, Held, without
+from comparo.model.design import PLAIN, Design, Held, Shared, without
 from comparo.model.inference.choices import Choices
-from comparo.model.inference.random_effects import Shared, solve
+from comparo.model.inference.random_effects import solve
 from comparo.model.inference.soft import Soft
 from comparo.model.likelihoods.bradley_terry import LOGISTIC, BradleyTerry
 from comparo.model.linalg.graph import Graph, Pattern
@@ -48,28 +48,20 @@ class Voice:
     offset: Array | None = None
 
     @classmethod
-    def of(
-        cls,
-        comparisons: Comparisons,
-        graph: Graph,
-        is_biased: bool,
-        limits: Limits,
-        control: Control | None = None,
-        groups: NDArray[np.integer] | None = None,
-    ) -> Voice:
+    def of(cls, comparisons: Comparisons, graph: Graph, design: Design, limits: Limits) -> Voice:
         """The voice whose comparisons are these, all by one judge; `graph` has the candidates of all voices.
 
-        Coefficients of the `control` are found within `groups` (n,), where there are any.
+        Coefficients of the control are found within the groups, where there are any.
 
         >>> rows = [("a", "b", 0.8), ("b", "a", 0.3), ("b", "c", 0.7), ("c", "b", 0.4)]
         >>> data = Comparisons.from_rows(rows)
-        >>> voice = Voice.of(data, Graph.build(data), True, Limits())
+        >>> voice = Voice.of(data, Graph.build(data), Design(), Limits())
         >>> voice.scores.round(1), voice.bias.round(2)
         (array([ 0.9, -0.2, -0.8]), array([-0.25]))
         """
-        shared = Shared.of(graph, None, None, 0)
+        shared, control, is_biased = Shared.of(graph, PLAIN, 0), design.control, design.is_biased
         if control is not None:
-            columns = control.columns(graph, groups)
+            columns = control.columns(graph, design.groups)
             shared = Shared((), np.full(columns.shape[1], -1), columns, None, graph.centre(control.values))
         if are_choices(comparisons):
             model: Choices | Soft = Choices.of(comparisons, graph, is_biased, limits)

@@ -30,11 +30,12 @@ import numpy as np
 from scipy.special import expit, logit
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.inference.ep import sites_from, without_site
+from comparo.model.design import Shared
+from comparo.model.inference.ep import distance, settle, sites_from, without_site
 from comparo.model.inference.newton import Solution
 from comparo.model.inference.position import information_share, pairs
-from comparo.model.inference.random_effects import Shared, differences, random_effects, shrunk, solve
-from comparo.model.inference.reml import NARROWEST, PULL, WIDEST, Variances, estimate
+from comparo.model.inference.random_effects import differences, random_effects, shrunk, solve
+from comparo.model.inference.reml import Variances, estimate
 from comparo.model.likelihoods.bradley_terry import LOGISTIC, attenuation
 from comparo.model.likelihoods.davidson import (
     Asked,
@@ -48,13 +49,14 @@ from comparo.model.likelihoods.davidson import (
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.observations import votes_of
-from comparo.model.tuning import Limits
+from comparo.model.tuning import NARROWEST, PULL, UNSURE, WIDEST, Limits
 from comparo.types import Array, Index
 
 FASTEST = 0.9  # largest ratio of two changes of a variance from which its limit is extrapolated
 FURTHEST = 1.5  # largest extrapolation of the logarithm of a variance
 LONGEST = 4.0  # step of a γ: from even odds to 0.98; a context with a dozen choices often needs 2
-UNSURE = 1.0  # largest variance of a γ over which choices are averaged
+
+_Solved = tuple[Variances, tuple[Solution, Array, Array], Array, Array]
 
 
 @dataclass(frozen=True)
@@ -126,12 +128,15 @@ class Choices:
 
     def settle(self, shared: Shared) -> tuple[Choices, Variances, int, bool]:
         """Alternate between sites and variances; a variance that converges slowly is extrapolated."""
-        limits, state, earlier, last = self.pattern.limits, self, self, 0
+        limits, earlier, last = self.pattern.limits, self, 0
         change = used = np.zeros(1 + len(shared.kinds))
         mean = np.zeros(len(self.c))
-        for step in range(limits.mixed_rounds):
-            spectrum = Spectrum.of(state.system, shared.columns)
-            variances = estimate(spectrum, shared.kind, len(state.c), True, pull=self.strength)
+
+        def solved(state: Choices, number: int) -> tuple[Choices, _Solved, float]:
+            nonlocal earlier, last, change, used, mean
+            variances = estimate(
+                Spectrum.of(state.system, shared.columns), shared.kind, len(state.c), True, pull=self.strength
+            )
             if self.is_narrow:
                 variances = replace(variances, ratio=NARROWEST**2, quantiles=np.array([NARROWEST**2]))
             new = np.log(np.maximum([variances.ratio, *variances.shared], NARROWEST**2))
@@ -139,17 +144,20 @@ class Choices:
             ratio = np.clip(np.divide(change, old, out=np.zeros(len(old)), where=old != 0.0), 0.0, FASTEST)
             beyond = np.clip(change * ratio / (1.0 - ratio), -FURTHEST, FURTHEST)
             used = new
-            if step > 2 and step - last > 2:
-                last, used = step, np.clip(new + beyond, *np.log([NARROWEST**2, WIDEST**2]))
+            if number > 2 and number - last > 2:
+                last, used = number, np.clip(new + beyond, *np.log([NARROWEST**2, WIDEST**2]))
             applied = replace(variances, ratio=float(np.exp(used[0])), shared=np.exp(used[1:]))
-            solution, spread, between = solve(state.system, applied, shared)
-            before, (mean, variance) = mean, differences(solution, spread, between)
-            moved = float(np.sqrt(np.mean((mean - before) ** 2)))
-            moved += state._tie_change(earlier)
-            if step > 2 and float(np.max(np.abs(change) + np.abs(beyond))) + moved < limits.mixed_change:
-                return state, variances, step + 1, True
-            earlier, state = state, state._with_told(solution, spread, between).learn(mean, variance)
-        return state, variances, limits.mixed_rounds, False
+            parts = solve(state.system, applied, shared)
+            before, (mean, variance) = mean, differences(*parts)
+            moved = float(np.max(np.abs(change) + np.abs(beyond))) + distance(mean, before)
+            moved, earlier = moved + state._tie_change(earlier), state
+            return state, (variances, parts, mean, variance), moved if number > 2 else np.inf
+
+        def learn(state: Choices, found: _Solved, _: int) -> Choices:
+            return state._with_information(*found[1]).learn(*found[2:])
+
+        state, found, steps, converged = settle(self, solved, learn, limits.mixed_change, limits.mixed_rounds)
+        return state, found[0], steps, converged
 
     def learn(self, mean: Array, variance: Array) -> Choices:
         """The next sites and γ, from mean and variance of the difference of each pair (M,)."""
@@ -222,7 +230,7 @@ class Choices:
         judge = np.tile(self._judge, 2)
         return replace(self, nu=next_parameters(self.nu, self.tied, chance.ravel(), self.weight.ravel(), judge))
 
-    def _with_told(self, solution: Solution, spread: Array, between: Array) -> Choices:
+    def _with_information(self, solution: Solution, spread: Array, between: Array) -> Choices:
         """What is left of what the choices tell about γ, given the solution for the scores."""
         if not self.is_biased:
             return self
@@ -299,15 +307,22 @@ def with_style_inflation(model: Choices, variances: Variances, shared: Shared) -
     found = style_inflation(variances, shared, 2.0 * float(np.sum(model.weight)) / model.pattern.graph.nodes)
     if np.max(np.log(found)) < limits.mixed_change:
         return model, variances, 0, True
-    model = replace(model, inflation=found)
     mean = np.zeros(len(model.c))
-    for step in range(limits.mixed_rounds):
-        variances = replace(variances, spectrum=Spectrum.of(model.system, shared.columns))
-        before, (mean, variance) = mean, differences(*solve(model.system, variances, shared))
-        if np.sqrt(np.mean((mean - before) ** 2)) < limits.mixed_change:
-            return model, variances, step + 1, True
-        model = model.learn(mean, variance)
-    return model, variances, limits.mixed_rounds, False
+
+    def solved(model: Choices, _: int) -> tuple[Choices, tuple[Variances, Array, Array], float]:
+        nonlocal mean
+        own = replace(variances, spectrum=Spectrum.of(model.system, shared.columns))
+        before, (mean, variance) = mean, differences(*solve(model.system, own, shared))
+        return model, (own, mean, variance), distance(mean, before)
+
+    model, result, steps, converged = settle(
+        replace(model, inflation=found),
+        solved,
+        lambda model, found, _: model.learn(*found[1:]),
+        limits.mixed_change,
+        limits.mixed_rounds,
+    )
+    return model, result[0], steps, converged
 
 
 def style_inflation(variances: Variances, shared: Shared, choices: float) -> Array:

@@ -41,6 +41,7 @@ from comparo.model.likelihoods.experts import Expert
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.linalg.spectrum import System
+from comparo.model.tuning import CLEARLY, LEAST_SHARE
 from comparo.types import Array, Index
 
 WEAK = 1e-6  # ridge on a bias without a shared prior, relative to a curvature of ¼ per comparison
@@ -158,7 +159,6 @@ def pairs(comparisons: Comparisons, graph: Graph) -> tuple[NDArray[np.intp], NDA
     return number, np.min(orders.reshape(-1, 2), axis=1)[number] > 0
 
 
-CLEARLY = 0.95  # probability that noise alone is not taken for position effects of texts, in one order or both
 LEAST_RIDGE = 1e-9  # ridge relative to a comparison, for texts without observations that are used
 ACCURACY = 1e-4  # of the residuals: far below the error of a variance
 
@@ -252,9 +252,6 @@ def _probes(system: System) -> tuple[Array, float]:
         return (place[:, None] == np.arange(largest)).astype(float), 1.0
     count = limits.determinant_probes
     return np.random.default_rng(0).choice([-1.0, 1.0], (system.nodes, count)), 1.0 / count
-
-
-LEAST_SHARE = 0.01  # share: choices that say nothing else would make any γ possible
 
 
 def information_share(

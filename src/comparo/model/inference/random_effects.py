@@ -25,60 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from comparo.model.control import Control, residual, without
+from comparo.model.design import Shared, without
 from comparo.model.inference.newton import Solution
 from comparo.model.inference.reml import Variances
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import System
 from comparo.model.posterior import difference_variances, mixture_moments
 from comparo.types import Array, Index
-
-
-@dataclass(frozen=True)
-class Shared:
-    """What candidates share: the `columns` QM (n, M), and which of the `kinds` ("groups", "style") each is, (M,).
-
-    A row of the columns of a kind has the mean square 1, so that ω² is the variance of the scores that it explains.
-    Columns of what is held equal (`control`) come first; they are of no kind, −1, and their coefficients have no prior.
-    `held` (n, D) are its numbers, centred in components. `group` (n,) is the group of each candidate, where groups are
-    among the kinds.
-    """
-
-    kinds: tuple[str, ...]
-    kind: NDArray[np.intp]
-    columns: Array
-    group: Index | None = None
-    held: Array | None = None
-
-    @classmethod
-    def of(
-        cls,
-        graph: Graph,
-        groups: NDArray[np.integer] | None,
-        features: Array | None,
-        entries: int,
-        control: Control | None = None,
-    ) -> Shared:
-        """Groups are left out if the matrix has more than so many entries, or if no two candidates share one."""
-        found = {}
-        count = 0 if groups is None else int(groups.max()) + 1
-        if groups is not None and 1 < count < graph.nodes and graph.nodes * count <= entries:
-            found["groups"] = graph.centre(np.eye(count)[groups])
-        group = groups.astype(np.int32) if groups is not None and "groups" in found else None
-        flat, held = np.zeros((graph.nodes, 0)), None
-        if control is not None:
-            flat, held = control.columns(graph, group), graph.centre(control.values)
-        if features is not None and features.shape[1]:
-            found["style"] = graph.centre(features) if control is None else residual(graph.centre(features), flat)
-        columns = np.concatenate([flat, *found.values()], axis=1)
-        kind = np.repeat(np.arange(len(found)), [block.shape[1] for block in found.values()])
-        return cls(tuple(found), np.concatenate([np.full(flat.shape[1], -1), kind]), columns, group, held)
-
-    @property
-    def is_group(self) -> NDArray[np.bool_]:
-        """Which of the columns are groups, (M,)."""
-        number = self.kinds.index("groups") if "groups" in self.kinds else len(self.kinds)
-        return np.asarray(self.kind == number)
 
 
 def solve(system: System, variances: Variances, shared: Shared) -> tuple[Solution, Array, Array]:

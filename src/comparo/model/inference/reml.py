@@ -32,16 +32,11 @@ from scipy.linalg import lapack
 from scipy.special import ndtr
 
 from comparo.model.linalg.spectrum import LEAST, Spectrum
+from comparo.model.tuning import NARROWEST, PULL, QUANTILES, SHARED_PULL, SUREST, UNTIL, WIDEST
 from comparo.types import Array
 
-PULL, UNTIL = 3.0, 4.0
-SUREST = 100.0  # σ²/φ of a judge whose scores vary by ten times the noise of one answer
-SHARED_PULL = 1.0  # the same for ω²: few groups estimate it, and what it is matters less
-# Standard deviations of scores in logits: between two items they make chances of 0.5075 and 0.99995.
-NARROWEST, WIDEST = 0.03, 10.0
 LEAST_NOISE = 1e-12  # φ of answers without noise: a millionth of a logit
 FLAT = 1e6  # the square of a thousand standard deviations of scores for one of the column: no prior
-QUANTILES = 9  # of the confidence in a over which scores are averaged
 SURE = 0.05  # change of the logarithm of a ratio that does not matter: a third of its error for 100 items
 COARSE_STEPS, FINE_STEPS, NEGATIVE_STEPS = 48, 16, 8
 ROUNDS = 4  # in which a and the r are found in turn

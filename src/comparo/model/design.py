@@ -1,4 +1,6 @@
-"""What is held equal: numbers of the texts, such as their length, whose effect on a judge is taken out of the scores.
+"""What a method knows of the candidates beside the comparisons: groups, features, and what is held equal.
+
+Held equal are numbers of the texts, such as their length, whose effect on a judge is taken out of the scores.
 
 A judge may like long texts. Its view of candidate i is then
 
@@ -23,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.model.linalg.graph import Graph
-from comparo.types import Array
+from comparo.types import Array, Index
 
 LEAST = 1e-9  # variation of x within or between groups, relative to all of it, below which it is rounding
 
@@ -94,3 +96,64 @@ def without(columns: Array, held: Array) -> Array:
 def residual(features: Array, columns: Array) -> Array:
     """Features (n, D) less what the columns (n, M) explain of them by least squares."""
     return np.asarray(features - columns @ np.linalg.lstsq(columns, features, rcond=None)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """What is known of the n candidates, in the order of `Graph.build`.
+
+    `groups` (n,) are numbered from 0, `features` are (n, D), and the scores are those at equal numbers of `control`.
+    With `is_biased`, γ of each context and judge is estimated with the scores.
+
+    >>> Design(features=np.zeros((3, 1))).is_biased
+    True
+    """
+
+    groups: NDArray[np.integer] | None = None
+    features: Array | None = None
+    control: Control | None = None
+    is_biased: bool = True
+
+
+PLAIN = Design()
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What candidates share: the `columns` QM (n, M), and which of the `kinds` ("groups", "style") each is, (M,).
+
+    A row of the columns of a kind has the mean square 1, so that ω² is the variance of the scores that it explains.
+    Columns of what is held equal (`control`) come first; they are of no kind, −1, and their coefficients have no prior.
+    `held` (n, D) are its numbers, centred in components. `group` (n,) is the group of each candidate, where groups are
+    among the kinds.
+    """
+
+    kinds: tuple[str, ...]
+    kind: NDArray[np.intp]
+    columns: Array
+    group: Index | None = None
+    held: Array | None = None
+
+    @classmethod
+    def of(cls, graph: Graph, design: Design, entries: int) -> Shared:
+        """Groups are left out if the matrix has more than so many entries, or if no two candidates share one."""
+        groups, features, control = design.groups, design.features, design.control
+        found = {}
+        count = 0 if groups is None else int(groups.max()) + 1
+        if groups is not None and 1 < count < graph.nodes and graph.nodes * count <= entries:
+            found["groups"] = graph.centre(np.eye(count)[groups])
+        group = groups.astype(np.int32) if groups is not None and "groups" in found else None
+        flat, held = np.zeros((graph.nodes, 0)), None
+        if control is not None:
+            flat, held = control.columns(graph, group), graph.centre(control.values)
+        if features is not None and features.shape[1]:
+            found["style"] = graph.centre(features) if control is None else residual(graph.centre(features), flat)
+        columns = np.concatenate([flat, *found.values()], axis=1)
+        kind = np.repeat(np.arange(len(found)), [block.shape[1] for block in found.values()])
+        return cls(tuple(found), np.concatenate([np.full(flat.shape[1], -1), kind]), columns, group, held)
+
+    @property
+    def is_group(self) -> NDArray[np.bool_]:
+        """Which of the columns are groups, (M,)."""
+        number = self.kinds.index("groups") if "groups" in self.kinds else len(self.kinds)
+        return np.asarray(self.kind == number)

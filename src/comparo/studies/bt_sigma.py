@@ -1,4 +1,4 @@
-"""BT-σ: Bradley–Terry for several judges, each with its own discrimination (Qian, Sun, Gales and Knill 2026).
+"""The baseline BT-σ: Bradley–Terry with a discrimination per judge (Qian, Sun, Gales and Knill 2026).
 
     P(judge r prefers i to j) = σ(a_r·(s_i − s_j)),        a_r = 1/σ_r,
 
@@ -18,7 +18,8 @@ from scipy.special import expit
 from comparo.data.comparisons import Comparisons
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.tuning import LIMITS, Limits
+from comparo.model.posterior import Posterior, Scored
+from comparo.model.tuning import LIMITS, WIDE, Limits
 from comparo.types import Array
 
 ROUNDS = 200  # measured: 6 to 40 for two to ten judges
@@ -26,18 +27,14 @@ SURE = 1e-6  # change of a score that ends them, far below any standard error
 LARGEST = 50.0  # of a discrimination: a judge without noise would have an infinite one
 
 
-@dataclass(frozen=True)
-class Sigma:
-    """Scores (n,), the discrimination a of each judge (J,), and H at the solution."""
+@dataclass(frozen=True, eq=False)
+class Sigma(Scored):
+    """Scores with the discrimination a of each judge, (J,)."""
 
-    graph: Graph
-    scores: Array
     discrimination: Array
-    laplacian: Laplacian
-    converged: bool
 
 
-def bt_sigma(comparisons: Comparisons, prior: float, limits: Limits = LIMITS) -> Sigma:
+def bt_sigma(comparisons: Comparisons, prior: float = WIDE, limits: Limits = LIMITS) -> Sigma:
     """The maximum, with a Gaussian prior of standard deviation `prior` on the scores.
 
     >>> rows = [("a", "b", 0.9, "ana"), ("b", "c", 0.8, "ana"), ("a", "b", 0.55, "bo"), ("b", "c", 0.55, "bo")]
@@ -78,4 +75,4 @@ def bt_sigma(comparisons: Comparisons, prior: float, limits: Limits = LIMITS) ->
         if moved < SURE:
             converged = True
             break
-    return Sigma(graph, graph.centre(x), a, laplacian, converged)
+    return Sigma(graph, graph.centre(x), Posterior((laplacian,)), converged, a)

@@ -22,7 +22,7 @@ from comparo.report.making import command, injection_notes, prompt_of, question,
 from comparo.report.page import HERE, SENTENCE, SETTING, SETTINGS, environment
 from comparo.report.record import Record
 from comparo.run.budget import dollars
-from comparo.run.probing import model_sentences
+from comparo.run.voices import model_sentences
 
 RESULT = "compare.json"  # what a comparison found, in its run folder
 SHOWN = 50  # inputs of each side with both texts

@@ -13,7 +13,8 @@ from comparo.judges import Judgement
 from comparo.judges.prices import Price
 from comparo.ranking.ranking import Whose
 from comparo.run.budget import PROBES, dollars, paid_and_spent
-from comparo.run.probing import PRICES, tokens_sentence
+from comparo.run.task import PRICES
+from comparo.run.voices import tokens_sentence
 
 METHODS = {
     "win-ratio": "share of wins",

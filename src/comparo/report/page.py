@@ -38,7 +38,7 @@ from comparo.report.signs import in_hundred
 from comparo.report.trust import signs
 from comparo.report.voices_section import who_judged
 from comparo.run.files import write_text
-from comparo.run.probing import model_sentences
+from comparo.run.voices import model_sentences
 
 HERE = Path(__file__).parent
 SCRIPTS = ("save.js", "page.js")

@@ -25,12 +25,12 @@ from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
 from comparo.data.run_folder import key_of
 from comparo.judges import Judge, Judgement
+from comparo.judges.prices import Price
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
 from comparo.run.budget import Budget, links_of
 from comparo.run.fit_policy import Fitting, Scores
 from comparo.run.growth import Growth
-from comparo.run.probing import PRICES, prices_of
 from comparo.run.voices import Voice
 from comparo.selection.designs import (
     DEFAULT_GOAL,
@@ -43,6 +43,7 @@ from comparo.selection.designs import (
 )
 from comparo.selection.systems import Systems
 
+PRICES = "prices"
 DEFAULT_JUDGE = "local/smollm2"  # runs everywhere, without a key
 DEFAULT_LEAST_MASS = 0.5  # below, most of the model's probability is on something else than the labels
 CHARACTERS = 4  # characters of English text per token, approximately
@@ -344,3 +345,9 @@ class Expense:
     cost: float
     costs: Mapping[str | None, float]
     alike: int = 1
+
+
+def prices_of(judges: Sequence[Judge]) -> dict[str, dict[str, Any]]:
+    """The prices by which costs are counted, by judge, as run.json holds them."""
+    prices = {judge.name: getattr(judge, "price", None) for judge in judges}
+    return {name: price._asdict() for name, price in prices.items() if isinstance(price, Price)}

@@ -52,7 +52,6 @@ from comparo.model.estimators.voice import Voice
 from comparo.model.inference.choices import Choices
 from comparo.ranking.display import BLIND
 from comparo.rounding import first_best
-from comparo.run.scheduling import Source
 from comparo.run.voices import comparisons
 from comparo.types import Array
 

@@ -376,7 +376,7 @@ def compare(
     id, text, context, context_id
         The names of columns, as for `rank`.
     cluster
-        The column of what inputs have in common, by default "topic" where there is one. Inputs of a cluster are not
+        The column of the cluster of an input, by default "topic" where there is one. Inputs of a cluster are not
         independent: the mean of a cluster is one observation. "id" makes every input one.
     criterion, asked
         What is asked and of whom: judge, options, kind, heading, wording, prompt, least_mass, out, cache, watch and
@@ -461,7 +461,7 @@ class ComparePlan:
 class _Watch:
     """Whether inputs are still asked, given the answers of a run to those before them.
 
-    An input is asked where at most `BEYOND` times as many calls are made with it as the bets take at least, so that
+    An input is asked where at most `BEYOND` times as many calls are made with it as the bets take at least:
     which inputs are asked depends on answers only, and not on how fast they come.
     """
 

@@ -240,7 +240,7 @@ class _Listener:
 def probe_judges(judges: Sequence[Judge], folder: Path | None = None) -> list[dict[str, Any]]:
     """What the judges of a run accept and give, from its folder if it is there, else by asking them.
 
-    Of several judges, one that cannot be asked is told of, and is left out when the run asks it.
+    Of several judges, one that cannot be asked is named in a warning, and is left out when the run asks it.
 
     Raises
     ------
@@ -293,7 +293,7 @@ def _those_of(about: Mapping[str, Any], probes: Sequence[dict[str, Any]]) -> lis
 
 
 def _probed(probe: Probe) -> dict[str, Any]:
-    """A probe as run.json holds it, after it was told."""
+    """Log a probe, and return it as run.json holds it."""
     price = "price not known" if math.isnan(probe.cost) else dollars(probe.cost)
     took = f"{probe.calls} call{'' if probe.calls == 1 else 's'}, {probe.tokens:,} tokens, {price}"
     if probe.calls:

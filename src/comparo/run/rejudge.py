@@ -1,6 +1,6 @@
 """The pairs of a run put to another voice: do two rankings agree, and what do both say together?
 
-The new folder holds the answers of both, so that it is a run of several voices like any other: its report, `comparo
+The new folder holds the answers of both and is a run of several voices like any other: its report, `comparo
 fit` and a further rejudging work with it. The folder of the first run is read and never written to.
 """
 

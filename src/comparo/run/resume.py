@@ -56,7 +56,7 @@ def merged(stored: Items, given: Items, left: Collection[Label]) -> Items:
     Raises
     ------
     ValueError
-        If one of the two has groups, or a number that is held equal, and the other has not, or if a context has
+        If one of the two has groups, or a number to control for, and the other has not, or if a context has
         another text in each.
     """
     old, new = ({label: (of, row) for row, label in enumerate(texts_of(of))} for of in (stored, given))

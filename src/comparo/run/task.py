@@ -57,7 +57,7 @@ class Task:
     The default method is mixed, or panel where there are several voices. A `plain` task follows the paper: the choice
     of pairs and the scores ignore the texts, and the default method is poe-bt with a joint bias. A method that is given
     is that of `comparo.fit`, with its bias. The default strategy is greedy, or adaptive for other goals than ranking.
-    `estimate` and `validity` say whose ranking the scores are, and `control` what is also held equal (`Fitting`); no
+    `estimate` and `validity` say whose ranking the scores are, and `control` what is controlled for (`Fitting`); no
     call depends on them. The run stops if the judge's first answers put on average less than `least_mass` of the
     probability on the labels. With several voices (`panel`), `judge` and `prompt` are those of the first, and the
     ranking is their consensus. Answers that are `given` (`auditioned`) are questions of the run that need not be asked;
@@ -116,7 +116,7 @@ class Task:
         self.fitting.check()
 
     def _rehearse(self, top: int | None) -> None:
-        """Fit four comparisons with the given options, so that impossible ones fail before any call is made."""
+        """Fit four comparisons with the given options: impossible ones fail before any call is made."""
         ranking = quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
         if self.until is not None:
             if top is None:
@@ -336,7 +336,7 @@ class Expense:
 
     Of a run that grows, the calls per context contain those from before, and the total does not.
     `costs` is what a call of each voice costs, in dollars. With several voices, `cost` is that of the dearest, and
-    `alike` how many of them can be asked each pair so that the pairs connect all items.
+    `alike` how many of them can be asked each pair if the pairs are to connect all items.
     """
 
     by_context: Mapping[Any, tuple[int, Orders]]

@@ -1,7 +1,4 @@
-"""The voices of a run: each judge with each wording of the question, by name.
-
-From the judgements of a run to the comparisons that are fitted.
-"""
+"""The voices of a run, each a judge with a wording, and their answers as comparisons."""
 
 from __future__ import annotations
 

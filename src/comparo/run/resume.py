@@ -183,7 +183,10 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False) -> Task:
             "options; else choose another --out, or start anew with --fresh"
         )
     if (change.changed or change.removed) and not allow_changes:
-        raise WrongFolderError(_refusal(folder, change))
+        raise WrongFolderError(
+            f"{folder} has {change.described()}. Give them as they were; or add --allow-changes, which leaves the "
+            "judgements about them out of the ranking and keeps them in the folder; or choose another --out"
+        )
     gone = {*change.changed, *change.removed}
     if gone >= since.keys():
         raise WrongFolderError(f"no item of {folder} is as it was, so nothing of it can be used; choose another --out")
@@ -208,7 +211,7 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False) -> Task:
     growth = Growth(
         number=number,
         digest=items.digest() if is_new else before["items"],
-        new={context: counts[label] for label, context in _contexts(items).items()},
+        new={context: counts[encode(context)] for context in items.contexts.tolist()},
         paid=paid_and_spent(one for _, one in kept),
         audition=before.get("audition"),
         past=history.past(number, left if is_new else history.left_out, gone),
@@ -277,17 +280,6 @@ def answers_about(
             question = replace(question, voice=voice if voices is None else voices[voice])
             found[key_of(question)] = replace(one, question=question)
     return found
-
-
-def _contexts(items: Items) -> dict[str, Any]:
-    return {label: names[0] for (label, _), (names, *_) in texts_of(items).items()}
-
-
-def _refusal(folder: Path, change: Change) -> str:
-    return (
-        f"{folder} has {change.described()}. Give them as they were; or add --allow-changes, which leaves the "
-        "judgements about them out of the ranking and keeps them in the folder; or choose another --out"
-    )
 
 
 def _write(folder: str, growth: Growth, items: Items, connection: sqlite3.Connection) -> None:

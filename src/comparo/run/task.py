@@ -108,21 +108,16 @@ class Task:
                 "what people would say needs, for several voices, texts that share a group; name a column by --group, "
                 "or leave --estimate out: the ranking is then what the voices agree on"
             )
+        # Fit four comparisons with these options: impossible ones fail before any call is made.
+        ranking = quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
         if self.compares_groups:
             self.systems()
-            quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
-        else:
-            self._rehearse(top_of(self.goal, sys.maxsize, str(self.strategy)))  # `expense` has the number of items
-        self.fitting.check()
-
-    def _rehearse(self, top: int | None) -> None:
-        """Fit four comparisons with the given options: impossible ones fail before any call is made."""
-        ranking = quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
-        if self.until is not None:
-            if top is None:
+        elif (top_of(self.goal, sys.maxsize, str(self.strategy))) is None:  # `expense` has the number of items
+            if self.until is not None:
                 expected_spearman(ranking)
-            else:
-                top_probability(ranking, 1)
+        elif self.until is not None:
+            top_probability(ranking, 1)
+        self.fitting.check()
 
     @property
     def compares_groups(self) -> bool:

@@ -1,4 +1,4 @@
-"""Judges in threads of their own, which never wait for the choice of pairs or for fitting, and the health of a voice."""
+"""Judges in threads of their own, which never wait for a choice of pairs or a fit, and the health of a voice."""
 
 from __future__ import annotations
 

@@ -232,11 +232,11 @@ def fit_command(
     print_notes((*ranking.notes, *(board.notes if leaderboard else ())))
     told = () if ranking.people is None else (ranking.people.sentence,)
     if report is not None:
-        from comparo.report.page import write_page
+        from comparo.report.page import render, save_page
         from comparo.report.record import Fitted, fitted_record
 
         again = Fitted(bias or ("joint" if estimates else None), fitted)
-        written = write_page(report, fitted_record(ranking, again, _named(files), command_line(context)))
+        written = save_page(report, render(fitted_record(ranking, again, _named(files), command_line(context))))
         say(f"Report: {written}")
     for sentence in (*told, *tie_sentences(ranking.ties), *control_sentences(ranking.control)):
         say(sentence)

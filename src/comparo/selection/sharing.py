@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from comparo.data.comparisons import Comparisons
 from comparo.errors import ComparisonsError
-from comparo.model.estimators.votes import SPREAD, Expectation
+from comparo.model.estimators.votes import Expectation
 from comparo.model.likelihoods.bradley_terry import logistic_curvature
+from comparo.model.tuning import SPREAD
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.votes import expected_of
 from comparo.rounding import first_best

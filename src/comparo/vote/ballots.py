@@ -1,7 +1,7 @@
 """Ballots: each pair that is shown to a judge, stored before it is shown, and the vote that answers it.
 
-A ballot is answered once: its number and turn name what a vote is about, so that one that is posted twice counts once.
-A vote that is taken back is not deleted. It is withdrawn, and its ballot is open again, in the next turn.
+A ballot is answered once: a vote names its number and turn, and one that is posted twice counts once. A vote that is
+taken back is not deleted: it is withdrawn, and its ballot is open again, in the next turn.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from comparo.data.columns import shown
 from comparo.data.items import Items
-from comparo.data.run_folder import DATABASE, Key, clean, decode, key_of
+from comparo.data.run_folder import DATABASE, Key, clean, decode, encode, key_of
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.run.budget import paid_and_spent

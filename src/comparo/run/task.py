@@ -112,7 +112,7 @@ class Task:
         ranking = quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
         if self.compares_groups:
             self.systems()
-        elif (top_of(self.goal, sys.maxsize, str(self.strategy))) is None:  # `expense` has the number of items
+        elif top_of(self.goal, sys.maxsize, str(self.strategy)) is None:  # `expense` has the number of items
             if self.until is not None:
                 expected_spearman(ranking)
         elif self.until is not None:

@@ -36,10 +36,10 @@ from comparo.run.files import set_aside
 from comparo.run.folders import choose_folder, list_runs
 from comparo.run.loop import Run
 from comparo.run.plan import prepare
-from comparo.run.probing import model_sentences
 from comparo.run.repair import repair
 from comparo.run.store import Store, count_judgements, read_configuration, read_judgements
 from comparo.run.task import Task
+from comparo.run.voices import model_sentences
 from comparo.run.worker import CHANCE, FAILED, is_excess
 from processes import Forked
 from server_faults import spent_of_a_dollar

@@ -15,7 +15,7 @@ from comparo.report.making import NAME, injection_notes, prompt_of, question, se
 from comparo.report.page import filled, shortened
 from comparo.report.record import Record
 from comparo.run.budget import dollars
-from comparo.run.probing import model_sentences
+from comparo.run.voices import model_sentences
 
 RESULT = "compare.json"  # the result of a comparison, in its run folder
 SHOWN = 50  # inputs of each side with both texts

@@ -15,7 +15,8 @@ from comparo.ranking.ranking import Whose
 from comparo.report.embed import label, listed, presentable
 from comparo.report.record import Record
 from comparo.run.budget import PROBES, dollars, paid_and_spent
-from comparo.run.probing import PRICES, tokens_sentence
+from comparo.run.task import PRICES
+from comparo.run.voices import tokens_sentence
 
 METHODS = {
     "win-ratio": "share of wins",

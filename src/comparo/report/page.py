@@ -32,7 +32,7 @@ from comparo.report.measures import agreements, outlook
 from comparo.report.record import SCORES, Record
 from comparo.report.voices_section import who_judged
 from comparo.run.files import write_text
-from comparo.run.probing import model_sentences
+from comparo.run.voices import model_sentences
 
 HERE = Path(__file__).parent
 STATIC = 50  # lines of the ranking that are shown without JavaScript

@@ -484,7 +484,7 @@ class AutoPlan(AuditionPlan):
 
 
 def _best(found: Audition, voices: Sequence[Voice]) -> Voice | None:
-    """The voice of most content that is not reversed, of those of one judge; None where none of them was heard."""
+    """The voice of most content that is not reversed, of those of one judge; None where none of them answered."""
     table = found.table
     rows = [row for row, name in enumerate(table["judge"].tolist()) if any(voice.name == name for voice in voices)]
     upright = [row for row in rows if not table["agreement_high"][row] < 0]

@@ -1,12 +1,12 @@
 """A run by batches: all pairs are chosen before the first answer, and their questions go to the server in one upload.
 
-One question is asked directly first, so that a wrong key, model or setting shows before anything waits for a day. Then
+One question is asked directly first: a wrong key, model or setting shows before anything waits for a day. Then
 
     pool ─► planned ─► uploaded ─► sent ─► created ─► over ─► judgements
       ▲                                                 │
       └──────────── questions without an answer ◄───────┘
 
-where every step is in the run folder before the next request (`BatchStore`), so that a process may end at any moment:
+where every step is in the run folder before the next request (`BatchStore`). A process may end at any moment:
 the next one goes on, and no batch is lost or made twice.
 """
 
@@ -241,7 +241,7 @@ class BatchRun(Run):
             self._pool = deque(list(self._pool)[:allowed])
 
     def _if_there(self, batch: Batch, do: Callable[[Batch], None]) -> None:
-        """Do something with a batch; one whose results are lost is given up by "cancel", else told after the others."""
+        """Do something with a batch; lost results give it up by "cancel", and are raised after the others else."""
         try:
             do(batch)
         except LostError as problem:

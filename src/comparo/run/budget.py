@@ -1,7 +1,4 @@
-"""How many calls a run may make: a number, a number per item, a share of all pairs, or a sum of money.
-
-How far a run is.
-"""
+"""How many calls a run may make (a number, a number per item, a share of all pairs, or dollars), and its spending."""
 
 import math
 import re
@@ -128,7 +125,7 @@ def rounded(wanted: Mapping[Any, float]) -> dict[Any, int]:
 
 
 def dollars(amount: float) -> str:
-    """A sum in dollars and cents; below one cent with two significant digits, so that no cost is shown as zero.
+    """A sum in dollars and cents; below one cent with two significant digits: no cost is shown as zero.
 
     >>> dollars(12.5), dollars(0.00042), dollars(0.0), dollars(1234.5)
     ('$12.50', '$0.00042', '$0', '$1,234.50')
@@ -148,7 +145,7 @@ def paid_and_spent(
 ) -> tuple[float, float]:
     """What judgements and the probes of a run count for within a budget, and what was spent on them, both in dollars.
 
-    What comes from the cache counts for what it cost once, so that a run is the same with a cache and without one.
+    What comes from the cache counts for what it cost once: a run is the same with a cache and without one.
 
     >>> asked, kept = (Judgement(Question("ana", "bo"), p=0.7, cost=0.5, cached=cached) for cached in (False, True))
     >>> paid_and_spent([asked, kept], {"probes": [{"calls": 1, "cost": 0.25}, {"calls": 0, "cost": 0.25}]})
@@ -166,7 +163,7 @@ class Spending:
     The expected cost of a call is `expect(question)` times the largest ratio of actual to expected cost of the last
     `RECENT` calls (at least 1). A question is allowed if the money spent, the expected cost of all calls in flight and
     its own expected cost stay within the limit. The number of calls in flight is at most `most`, and one more than the
-    number of paid calls, so that the ratio is known before many calls depend on it. Where the price rises, those in
+    number of paid calls: the ratio is known before many calls depend on it. Where the price rises, those in
     flight at that moment, at most `most`, are sent at the old price: the excess is at most what they cost more.
 
     >>> spending = Spending(1.0, lambda question: 0.1)

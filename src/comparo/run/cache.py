@@ -100,7 +100,7 @@ def key_of_answer(head: str, question: Question) -> bytes:
 
 
 def key_of_probe(judge: Judge) -> bytes:
-    """The key of what a probe of a judge finds: its name and settings, hashed."""
+    """The key of the findings of a probe: the name and settings of the judge, hashed."""
     return hashlib.sha256(json.dumps([judge.name, dict(judge.settings)], sort_keys=True, default=str).encode()).digest()
 
 

@@ -17,13 +17,12 @@ from comparo.judges import Judgement
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch_transport import had_batches
 from comparo.run.budget import Spending, paid_and_spent
-from comparo.run.probing import model_sentences
 from comparo.run.progress import Progress, Watcher
 from comparo.run.scheduling import Pair, Rounds, Stops, pair_source
 from comparo.run.store import Store
 from comparo.run.task import Task
 from comparo.run.voice_allocation import Allocation, Chorus
-from comparo.run.voices import comparisons
+from comparo.run.voices import comparisons, model_sentences
 from comparo.run.worker import ENOUGH, PATIENCE, Asking, Health, is_excess, too_many
 
 LOOK = 0.5  # seconds between two looks at the clock, and between two reports of the progress

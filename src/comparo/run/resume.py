@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from comparo.data.columns import shown
 from comparo.data.items import Items
-from comparo.data.run_folder import DATABASE, Key, clean, decode, key_of
+from comparo.data.run_folder import DATABASE, Key, clean, decode, encode, key_of
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.run.budget import paid_and_spent
@@ -56,7 +56,7 @@ def merged(stored: Items, given: Items, left: Collection[Label]) -> Items:
     Raises
     ------
     ValueError
-        If one of the two has groups, or a number that is held equal, and the other has not, or if a context has
+        If one of the two has groups, or a number to control for, and the other has not, or if a context has
         another text in each.
     """
     old, new = ({label: (of, row) for row, label in enumerate(texts_of(of))} for of in (stored, given))
@@ -183,7 +183,10 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False) -> Task:
             "options; else choose another --out, or start anew with --fresh"
         )
     if (change.changed or change.removed) and not allow_changes:
-        raise WrongFolderError(_refusal(folder, change))
+        raise WrongFolderError(
+            f"{folder} has {change.described()}. Give them as they were; or add --allow-changes, which leaves the "
+            "judgements about them out of the ranking and keeps them in the folder; or choose another --out"
+        )
     gone = {*change.changed, *change.removed}
     if gone >= since.keys():
         raise WrongFolderError(f"no item of {folder} is as it was, so nothing of it can be used; choose another --out")
@@ -208,7 +211,7 @@ def grown(task: Task, folder: Path | None, allow_changes: bool = False) -> Task:
     growth = Growth(
         number=number,
         digest=items.digest() if is_new else before["items"],
-        new={context: counts[label] for label, context in _contexts(items).items()},
+        new={context: counts[encode(context)] for context in items.contexts.tolist()},
         paid=paid_and_spent(one for _, one in kept),
         audition=before.get("audition"),
         past=history.past(number, left if is_new else history.left_out, gone),
@@ -277,17 +280,6 @@ def answers_about(
             question = replace(question, voice=voice if voices is None else voices[voice])
             found[key_of(question)] = replace(one, question=question)
     return found
-
-
-def _contexts(items: Items) -> dict[str, Any]:
-    return {label: names[0] for (label, _), (names, *_) in texts_of(items).items()}
-
-
-def _refusal(folder: Path, change: Change) -> str:
-    return (
-        f"{folder} has {change.described()}. Give them as they were; or add --allow-changes, which leaves the "
-        "judgements about them out of the ranking and keeps them in the folder; or choose another --out"
-    )
 
 
 def _write(folder: str, growth: Growth, items: Items, connection: sqlite3.Connection) -> None:

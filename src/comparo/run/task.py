@@ -25,12 +25,12 @@ from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
 from comparo.data.run_folder import key_of
 from comparo.judges import Judge, Judgement
+from comparo.judges.prices import Price
 from comparo.methods import Method, quiet_fit
 from comparo.model.estimators.poe import Bias
 from comparo.run.budget import Budget, links_of
 from comparo.run.fit_policy import Fitting, Scores
 from comparo.run.growth import Growth
-from comparo.run.probing import PRICES, prices_of
 from comparo.run.voices import Voice
 from comparo.selection.designs import (
     DEFAULT_GOAL,
@@ -43,6 +43,7 @@ from comparo.selection.designs import (
 )
 from comparo.selection.systems import Systems
 
+PRICES = "prices"
 DEFAULT_JUDGE = "local/smollm2"  # runs everywhere, without a key
 DEFAULT_LEAST_MASS = 0.5  # below, most of the model's probability is on something else than the labels
 CHARACTERS = 4  # characters of English text per token, approximately
@@ -56,7 +57,7 @@ class Task:
     The default method is mixed, or panel where there are several voices. A `plain` task follows the paper: the choice
     of pairs and the scores ignore the texts, and the default method is poe-bt with a joint bias. A method that is given
     is that of `comparo.fit`, with its bias. The default strategy is greedy, or adaptive for other goals than ranking.
-    `estimate` and `validity` say whose ranking the scores are, and `control` what is also held equal (`Fitting`); no
+    `estimate` and `validity` say whose ranking the scores are, and `control` what is controlled for (`Fitting`); no
     call depends on them. The run stops if the judge's first answers put on average less than `least_mass` of the
     probability on the labels. With several voices (`panel`), `judge` and `prompt` are those of the first, and the
     ranking is their consensus. Answers that are `given` (`auditioned`) are questions of the run that need not be asked;
@@ -107,21 +108,16 @@ class Task:
                 "what people would say needs, for several voices, texts that share a group; name a column by --group, "
                 "or leave --estimate out: the ranking is then what the voices agree on"
             )
+        # Fit four comparisons with these options: impossible ones fail before any call is made.
+        ranking = quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
         if self.compares_groups:
             self.systems()
-            quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
-        else:
-            self._rehearse(top_of(self.goal, sys.maxsize, str(self.strategy)))  # `expense` has the number of items
-        self.fitting.check()
-
-    def _rehearse(self, top: int | None) -> None:
-        """Fit four comparisons with the given options, so that impossible ones fail before any call is made."""
-        ranking = quiet_fit(REHEARSAL, self.fitting.method, bias=self.bias)
-        if self.until is not None:
-            if top is None:
+        elif top_of(self.goal, sys.maxsize, str(self.strategy)) is None:  # `expense` has the number of items
+            if self.until is not None:
                 expected_spearman(ranking)
-            else:
-                top_probability(ranking, 1)
+        elif self.until is not None:
+            top_probability(ranking, 1)
+        self.fitting.check()
 
     @property
     def compares_groups(self) -> bool:
@@ -335,7 +331,7 @@ class Expense:
 
     Of a run that grows, the calls per context contain those from before, and the total does not.
     `costs` is what a call of each voice costs, in dollars. With several voices, `cost` is that of the dearest, and
-    `alike` how many of them can be asked each pair so that the pairs connect all items.
+    `alike` how many of them can be asked each pair if the pairs are to connect all items.
     """
 
     by_context: Mapping[Any, tuple[int, Orders]]
@@ -344,3 +340,9 @@ class Expense:
     cost: float
     costs: Mapping[str | None, float]
     alike: int = 1
+
+
+def prices_of(judges: Sequence[Judge]) -> dict[str, dict[str, Any]]:
+    """The prices by which costs are counted, by judge, as run.json holds them."""
+    prices = {judge.name: getattr(judge, "price", None) for judge in judges}
+    return {name: price._asdict() for name, price in prices.items() if isinstance(price, Price)}

@@ -22,7 +22,7 @@ was spent, ρ, v and c are estimated from all answers (`panel`). A voice gets no
 - if its answers do not show that the texts differ: they are more probable if they do not, or, after the first decision,
   not `SURE` times as probable if they do; but not before it was asked as many as the first that showed an order. An
   order counts as well as pairs whose two answers agree: the mean of both ratios. Pairs alone do not lead to the first
-  decision, since 20 pairs without a loop show little of what the voices agree on;
+  decision, since 20 pairs without a loop show little of their consensus;
 - if its agreement with the consensus is below `BLIND` and its 95% interval contains 0;
 - if it ranks against the others: its answers count, sign-flipped, but more of them rest on the others being right;
 - if all its questions of a wave failed.
@@ -193,7 +193,7 @@ class Chorus:
     def _team(self, pair: tuple[Any, Any], size: int) -> list[str]:
         """The voices of a new pair: those of its other order, if it was asked, else the next team of this size.
 
-        Team k begins with voice k and goes on in steps of 1, then of 2 and so on, so that any two voices meet.
+        Team k begins with voice k and goes on in steps of 1, then of 2 and so on: any two voices meet.
         """
         active = self._active
         if size == len(active):

@@ -74,7 +74,7 @@ def test_the_solution_is_that_of_the_dense_model():
     precision = x.T @ (choices.c[:, None] * x)
     covariance = np.linalg.inv(np.linalg.inv(before) + precision)
     b = x.T @ choices.pull
-    mean, variance = found.differences()
+    mean, variance = found.mean, found.variance
     assert mean == pytest.approx(x @ covariance @ b, abs=1e-8)
     assert variance == pytest.approx(np.diagonal(x @ covariance @ x.T), abs=1e-8)
     total = np.linalg.slogdet(np.eye(n) + before @ precision)[1]

@@ -176,7 +176,7 @@ def leaked_share(system: System, used: NDArray[np.bool_]) -> float:
     >>> effect, noise = rng.standard_normal(40), rng.standard_normal(len(rows))
     >>> both = effect[pattern.first] + effect[pattern.second]
     >>> systems = [System(pattern, np.ones(len(rows)), y, np.zeros(0), np.zeros(0)) for y in (noise, noise + both)]
-    >>> found = [reach(system, np.ones(len(rows), dtype=bool)) for system in systems]
+    >>> found = [leaked_share(system, np.ones(len(rows), dtype=bool)) for system in systems]
     >>> found[0], 0.5 < found[1] < 0.8
     (1.0, True)
     """

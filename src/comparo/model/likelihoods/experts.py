@@ -54,7 +54,8 @@ def of_rows(expert: Expert, rows: slice | NDArray[np.integer]) -> Expert:
 def is_logit(expert: Expert) -> bool:
     """Whether the difference of two scores is the logarithm of the odds of a win against a loss.
 
-    >>> is_logit(Davidson()), is_logit(Gaussian())
+    >>> from comparo.model.likelihoods.student_t import StudentT
+    >>> is_logit(Davidson()), is_logit(StudentT())
     (True, False)
     """
     return isinstance(expert, BradleyTerry | Davidson)
